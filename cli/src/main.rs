@@ -1,0 +1,2 @@
+//! The command `vault`.
+fn main() {}
