@@ -1,1 +1,8 @@
-//! End-to-end tests of vault.
+//! What the end-to-end tests share: the built binary, homes, running servers, a browser that signs in, a hostile host,
+//! snapshots of folders, kill sweeps. Tests touch the product only as a user, a host or an attacker could.
+
+pub mod browser;
+pub mod home;
+pub mod server;
+pub mod skills;
+pub mod tree;

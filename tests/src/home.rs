@@ -1,0 +1,138 @@
+//! A person's machine: a home folder of its own, and `vault` run in it with nothing of this machine's environment.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// The binary under test: beside the test binaries of the same build.
+pub fn vault_binary() -> PathBuf {
+    assert_cmd::cargo::cargo_bin("vault")
+}
+
+/// One machine with one user.
+pub struct Home {
+    folder: TempDir,
+}
+
+/// What a finished command left: its status, and both streams as text.
+#[derive(Debug)]
+pub struct Ran {
+    /// The exit code; -1 when a signal ended it.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Panics with both streams unless the command ended with `code`.
+    #[track_caller]
+    pub fn expect_code(self, code: i32) -> Self {
+        assert_eq!(
+            self.code, code,
+            "unexpected exit code\n--- stdout\n{}\n--- stderr\n{}",
+            self.stdout, self.stderr
+        );
+        self
+    }
+
+    /// Panics with both streams unless the command ended with 0.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.expect_code(0)
+    }
+
+    /// Standard output as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| {
+            panic!(
+                "not JSON ({error})\n--- stdout\n{}\n--- stderr\n{}",
+                self.stdout, self.stderr
+            )
+        })
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Home {
+    /// A new empty home.
+    pub fn new() -> Self {
+        Self {
+            folder: tempfile::Builder::new()
+                .prefix("vault-home-")
+                .tempdir()
+                .expect("a temporary folder"),
+        }
+    }
+
+    /// The home folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The vault's root in this home.
+    pub fn vault(&self) -> PathBuf {
+        self.path().join(".vault")
+    }
+
+    /// The folder of keys and tokens.
+    pub fn config(&self) -> PathBuf {
+        self.path().join(".config/vault")
+    }
+
+    /// A `vault` command in this home: clean environment, no input.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(vault_binary());
+        self.environment(&mut command);
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Gives `command` this home's environment and nothing else.
+    pub fn environment(&self, command: &mut Command) {
+        command
+            .env_clear()
+            .env("HOME", self.path())
+            .env("XDG_CONFIG_HOME", self.path().join(".config"))
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("LC_ALL", "C.UTF-8")
+            .env("TZ", "UTC")
+            .env("NO_COLOR", "1");
+    }
+
+    /// Runs `vault` to its end.
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        self.command(arguments)
+            .output()
+            .expect("the built binary")
+            .into()
+    }
+
+    /// Writes a skill folder `name` under `work/` and returns its path.
+    pub fn skill(&self, name: &str, files: &[(&str, &[u8])]) -> PathBuf {
+        let folder = self.path().join("work").join(name);
+        crate::skills::write(&folder, files);
+        folder
+    }
+}
