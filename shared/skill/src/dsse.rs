@@ -1,0 +1,305 @@
+//! The envelope around every signed payload (DSSE): payload type, base64 payload, signatures.
+//!
+//! Signed is `DSSEv1 SP len(type) SP type SP len(payload) SP payload`. The payload is decoded once, behind that head, into
+//! one buffer: the bytes that are verified are the bytes that are parsed. An envelope says nothing until
+//! [`Envelope::verified_by`] says yes, and `keyid` is never more than a hint.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::json::{self, JsonError};
+use crate::keys::{PublicKey, SecretKey, Signature};
+
+/// The most signatures that one envelope may carry.
+pub const MAX_SIGNATURES: usize = 4;
+
+/// A signed payload; parsed, but not yet believed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Envelope {
+    payload_type: Box<str>,
+    /// The signed bytes: DSSE head, then payload.
+    signed: Vec<u8>,
+    payload_at: usize,
+    signatures: Vec<SignatureEntry>,
+}
+
+/// One signature of an envelope.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SignatureEntry {
+    /// Which key is said to have signed: hex SHA-256 of its 32 bytes. Unsigned, so any text may stand here.
+    pub keyid: Box<str>,
+    /// The signature over the signed bytes.
+    pub signature: Signature,
+}
+
+/// Why bytes are not an envelope.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Not strict JSON of the envelope's shape.
+    #[error("not an envelope: {0}")]
+    Json(#[from] JsonError),
+    /// The payload is not canonical base64.
+    #[error("the payload is not canonical base64")]
+    Payload,
+    /// A signature is not canonical base64 of 64 bytes.
+    #[error("a signature is not canonical base64 of 64 bytes")]
+    Signature,
+    /// None or more than four signatures.
+    #[error("an envelope has 1 to {MAX_SIGNATURES} signatures")]
+    SignatureCount,
+}
+
+impl Envelope {
+    /// Signs the payload with each key, in the order given; the first four keys count.
+    pub fn sign(payload_type: &str, payload: &[u8], keys: &[&SecretKey]) -> Self {
+        let (mut signed, payload_at) = head(payload_type, payload.len());
+        signed.extend_from_slice(payload);
+        let sign = |key: &&SecretKey| SignatureEntry {
+            keyid: key.public().key_id().to_string().into(),
+            signature: key.sign(&signed),
+        };
+        let signatures = keys.iter().take(MAX_SIGNATURES).map(sign).collect();
+        Self {
+            payload_type: payload_type.into(),
+            signed,
+            payload_at,
+            signatures,
+        }
+    }
+
+    /// Reads an envelope; fails when it is not exactly one, in strict JSON and canonical base64.
+    pub fn parse(bytes: &[u8]) -> Result<Self, EnvelopeError> {
+        Wire::open(json::parse(bytes)?)
+    }
+
+    /// The type that is signed together with the payload.
+    pub fn payload_type(&self) -> &str {
+        &self.payload_type
+    }
+
+    /// The payload's bytes. Not to be used before a signature is found good.
+    pub fn payload(&self) -> &[u8] {
+        self.signed.get(self.payload_at..).unwrap_or_default()
+    }
+
+    /// The signatures, as they came.
+    pub fn signatures(&self) -> &[SignatureEntry] {
+        &self.signatures
+    }
+
+    /// Whether one of the signatures is good under the key, whatever their `keyid` say.
+    pub fn verified_by(&self, key: &PublicKey) -> bool {
+        let id = key.key_id().to_string();
+        let (named, others): (Vec<_>, Vec<_>) = self
+            .signatures
+            .iter()
+            .partition(|entry| *entry.keyid == *id);
+        named
+            .into_iter()
+            .chain(others)
+            .any(|entry| key.verify(&self.signed, &entry.signature))
+    }
+
+    /// The first of the keys under which one of the signatures is good; a key that a `keyid` names is tried first.
+    pub fn signer<'k>(&self, keys: &'k [PublicKey]) -> Option<&'k PublicKey> {
+        if let [key] = keys {
+            return self.verified_by(key).then_some(key);
+        }
+        let (named, others): (Vec<&PublicKey>, Vec<&PublicKey>) = keys.iter().partition(|key| {
+            let id = key.key_id().to_string();
+            self.signatures.iter().any(|entry| *entry.keyid == *id)
+        });
+        named
+            .into_iter()
+            .chain(others)
+            .find(|key| self.verified_by(key))
+    }
+
+    /// The envelope as the writer emits it: compact JSON, members in their order.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        json::to_bytes(self)
+    }
+}
+
+impl Serialize for Envelope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Wire {
+            payload_type: Cow::Borrowed(&self.payload_type),
+            payload: STANDARD.encode(self.payload()).into(),
+            signatures: self.signatures.iter().map(SignatureWire::of).collect(),
+        }
+        .serialize(serializer)
+    }
+}
+
+/// The envelope as it stands in JSON; the catalog's outer file has these members among its own.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct Wire<'a> {
+    #[serde(borrow, rename = "payloadType")]
+    pub payload_type: Cow<'a, str>,
+    #[serde(borrow)]
+    pub payload: Cow<'a, str>,
+    #[serde(borrow)]
+    pub signatures: Vec<SignatureWire<'a>>,
+}
+
+#[derive(Deserialize, Serialize)]
+pub(crate) struct SignatureWire<'a> {
+    #[serde(borrow)]
+    keyid: Cow<'a, str>,
+    #[serde(borrow)]
+    sig: Cow<'a, str>,
+}
+
+impl<'a> SignatureWire<'a> {
+    pub(crate) fn of(entry: &'a SignatureEntry) -> Self {
+        Self {
+            keyid: Cow::Borrowed(&entry.keyid),
+            sig: STANDARD.encode(entry.signature.as_bytes()).into(),
+        }
+    }
+}
+
+impl Wire<'_> {
+    /// Decodes the base64 of payload and signatures.
+    pub(crate) fn open(self) -> Result<Envelope, EnvelopeError> {
+        if !(1..=MAX_SIGNATURES).contains(&self.signatures.len()) {
+            return Err(EnvelopeError::SignatureCount);
+        }
+        let length = decoded_length(&self.payload).ok_or(EnvelopeError::Payload)?;
+        let (mut signed, payload_at) = head(&self.payload_type, length);
+        decode_base64(&self.payload, &mut signed).ok_or(EnvelopeError::Payload)?;
+        let mut signatures = Vec::with_capacity(self.signatures.len());
+        for entry in self.signatures {
+            let mut bytes = Vec::with_capacity(64);
+            decode_base64(&entry.sig, &mut bytes).ok_or(EnvelopeError::Signature)?;
+            let bytes = bytes.try_into().map_err(|_| EnvelopeError::Signature)?;
+            signatures.push(SignatureEntry {
+                keyid: entry.keyid.into(),
+                signature: Signature::from_bytes(bytes),
+            });
+        }
+        Ok(Envelope {
+            payload_type: self.payload_type.into(),
+            signed,
+            payload_at,
+            signatures,
+        })
+    }
+}
+
+fn head(payload_type: &str, payload_length: usize) -> (Vec<u8>, usize) {
+    let head = format!(
+        "DSSEv1 {} {payload_type} {payload_length} ",
+        payload_type.len()
+    );
+    let mut signed = Vec::with_capacity(head.len() + payload_length + 2);
+    signed.extend_from_slice(head.as_bytes());
+    (signed, head.len())
+}
+
+/// How many bytes a padded base64 text stands for; `None` when its length cannot be right.
+pub(crate) fn decoded_length(text: &str) -> Option<usize> {
+    let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
+    (text.len().is_multiple_of(4) && padding <= 2)
+        .then(|| text.len() / 4 * 3 - padding.min(text.len()))
+}
+
+/// Appends the bytes of a standard, padded, canonical base64 text; `None` for any other text.
+/// The engine refuses missing padding, stray bits and line breaks; encoding the last group again is the guard.
+pub(crate) fn decode_base64(text: &str, into: &mut Vec<u8>) -> Option<()> {
+    let before = into.len();
+    into.reserve(decoded_length(text)? + 2);
+    STANDARD.decode_vec(text, into).ok()?;
+    if into.len() - before != decoded_length(text)? {
+        return None;
+    }
+    let last_group = text.get(text.len().saturating_sub(4)..)?;
+    let whole = (text.len() / 4).saturating_sub(1) * 3;
+    (STANDARD.encode(into.get(before + whole..)?) == last_group).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(byte: u8) -> SecretKey {
+        SecretKey::from_seed([byte; 32])
+    }
+
+    #[test]
+    fn signed_bytes_have_the_dsse_head() {
+        let envelope = Envelope::sign("text/x", b"hello", &[&key(1)]);
+        assert_eq!(envelope.signed, b"DSSEv1 6 text/x 5 hello");
+        assert_eq!(envelope.payload(), b"hello");
+        assert!(envelope.verified_by(&key(1).public()));
+        assert!(!envelope.verified_by(&key(2).public()));
+    }
+
+    #[test]
+    fn keyid_is_only_a_hint() {
+        let mut envelope = Envelope::sign("t", b"p", &[&key(1), &key(2)]);
+        envelope.signatures[0].keyid = key(3).public().key_id().to_string().into();
+        envelope.signatures[1].keyid = "no key".into();
+        let keys = [3, 2, 1].map(|byte| key(byte).public());
+        assert_eq!(envelope.signer(&keys), Some(&keys[1]));
+        assert_eq!(envelope.signer(&keys[..1]), None);
+        assert_eq!(envelope.signer(&[]), None);
+    }
+
+    #[test]
+    fn a_bad_signature_beside_a_good_one_does_no_harm() {
+        let mut envelope = Envelope::sign("t", b"p", &[&key(1), &key(2)]);
+        envelope.signatures[0].signature = Signature::from_bytes([7; 64]);
+        assert!(!envelope.verified_by(&key(1).public()));
+        assert!(envelope.verified_by(&key(2).public()));
+    }
+
+    #[test]
+    fn base64_has_one_text() {
+        for (text, bytes) in [
+            ("", b"".as_slice()),
+            ("AA==", b"\0"),
+            ("AAA=", b"\0\0"),
+            ("AAAA", b"\0\0\0"),
+            ("AAAAAA==", b"\0\0\0\0"),
+        ] {
+            let mut decoded = b"x".to_vec();
+            assert_eq!(decode_base64(text, &mut decoded), Some(()), "{text}");
+            assert_eq!(&decoded[1..], bytes);
+        }
+        for bad in [
+            "A", "AA", "AA=", "AAA", "AB==", "AAB=", "AAAA\n", "AA\nAA", "_-AA", "====", "A===",
+            "AA==AAAA", " AAA", "AAAé",
+        ] {
+            assert_eq!(decode_base64(bad, &mut Vec::new()), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn envelopes_survive_a_round_trip(payload_type in ".{0,20}", payload: Vec<u8>, seeds in prop::collection::vec(any::<u8>(), 1..=4)) {
+            let keys: Vec<_> = seeds.into_iter().map(key).collect();
+            let envelope = Envelope::sign(&payload_type, &payload, &keys.iter().collect::<Vec<_>>());
+            let bytes = envelope.to_bytes();
+            let read = Envelope::parse(&bytes).unwrap();
+            prop_assert_eq!(&read, &envelope);
+            prop_assert_eq!(read.to_bytes(), bytes);
+            prop_assert!(keys.iter().all(|key| read.verified_by(&key.public())));
+        }
+
+        #[test]
+        fn never_panics(bytes: Vec<u8>, payload in "[A-Za-z0-9+/=]{0,12}", sig in "[A-Za-z0-9+/=]{84,90}") {
+            let _ = Envelope::parse(&bytes);
+            let text = format!(r#"{{"payloadType":"t","payload":"{payload}","signatures":[{{"keyid":"","sig":"{sig}"}}]}}"#);
+            if let Ok(envelope) = Envelope::parse(text.as_bytes()) {
+                prop_assert_eq!(envelope.to_bytes(), text.into_bytes());
+            }
+        }
+    }
+}

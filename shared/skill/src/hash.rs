@@ -1,0 +1,124 @@
+//! SHA-256 digests: the names of bundles, catalogs and keys.
+//!
+//! The only text form is 64 lower-case hex characters; upper case is another text and therefore refused.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::text::text_form;
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Digest([u8; 32]);
+
+/// The text is not 64 lower-case hex characters.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("a SHA-256 is written as 64 lower-case hex characters")]
+pub struct BadDigest;
+
+impl Digest {
+    /// Hashes the bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// Takes 32 bytes that are a digest already.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    fn hex(&self) -> [u8; 64] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; 64];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        text
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::str::from_utf8(&self.hex()).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Digest {
+    type Err = BadDigest;
+
+    fn from_str(text: &str) -> Result<Self, BadDigest> {
+        let text: &[u8; 64] = text.as_bytes().try_into().map_err(|_| BadDigest)?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+const fn nibble(digit: u8) -> Result<u8, BadDigest> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        _ => Err(BadDigest),
+    }
+}
+
+text_form!(Digest, BadDigest, "a SHA-256 in lower-case hex");
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn known_digest() {
+        let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(Digest::of(b"abc").to_string(), text);
+        assert_eq!(text.parse(), Ok(Digest::of(b"abc")));
+    }
+
+    #[test]
+    fn only_the_canonical_text_is_read() {
+        let text = Digest::of(b"abc").to_string();
+        for bad in [
+            text.to_uppercase(),
+            text[1..].to_owned(),
+            format!("{text}0"),
+            text.replace('b', "g"),
+            String::new(),
+        ] {
+            assert_eq!(bad.parse::<Digest>(), Err(BadDigest), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_survives_a_round_trip(bytes: [u8; 32]) {
+            let digest = Digest::from_bytes(bytes);
+            prop_assert_eq!(digest.to_string().parse(), Ok(digest));
+        }
+
+        #[test]
+        fn what_parses_prints_the_same(text in ".{0,80}") {
+            if let Ok(digest) = text.parse::<Digest>() {
+                prop_assert_eq!(digest.to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,535 @@
+//! Strict JSON: what a signed payload, an envelope or a stored object may look like.
+//!
+//! Refused beyond what serde refuses by itself: an array where an object is expected, at every level;
+//! numbers other than integers from 0 to 2^53-1; depth over 32; half surrogate pairs, invalid UTF-8 and
+//! a byte order mark, also inside members that nobody reads. A map needs [`unique_map`], since serde lets the last of
+//! two equal keys win; nothing signed is ever read into a free-form value.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    Visitor,
+};
+use serde::{Deserialize, Serialize};
+
+/// Deepest nesting of objects and arrays, the outermost object included.
+pub const MAX_DEPTH: usize = 32;
+
+/// The largest integer that every reader of JSON keeps exactly: 2^53-1.
+pub const MAX_INTEGER: u64 = (1 << 53) - 1;
+
+/// Why bytes are not the JSON they should be.
+#[derive(Debug, thiserror::Error)]
+pub enum JsonError {
+    /// Not UTF-8.
+    #[error("the text is not UTF-8")]
+    NotUtf8,
+    /// Does not begin with an object (a byte order mark counts as such a beginning).
+    #[error("the text does not begin with an object")]
+    NotAnObject,
+    /// Nested too deep.
+    #[error("the text is nested deeper than {MAX_DEPTH}")]
+    TooDeep,
+    /// A half of a surrogate pair in a string.
+    #[error("a string holds half of a surrogate pair")]
+    LoneSurrogate,
+    /// Not JSON, or not of the expected shape.
+    #[error("{0}")]
+    Shape(#[from] serde_json::Error),
+}
+
+/// Reads one JSON object and nothing after it; fails on everything listed at the top of this module.
+pub fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| JsonError::NotUtf8)?;
+    if !text
+        .trim_start_matches([' ', '\t', '\n', '\r'])
+        .starts_with('{')
+    {
+        return Err(JsonError::NotAnObject);
+    }
+    check_structure(text.as_bytes())?;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = T::deserialize(Strict(&mut deserializer))?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// Writes compact JSON, members in the order of the struct. Never fails for the types of this crate:
+/// they hold no map with keys other than text and nothing that refuses to be written.
+pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("our types have text keys and infallible serializers")
+}
+
+/// Reads a member that must be there but may be `null`; use with `deserialize_with`.
+/// (serde takes a missing member of type `Option` for `null`.)
+pub fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+/// Reads an optional member that may be left out but not be `null`; use with `default` and `deserialize_with`.
+pub fn optional<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Reads a map and refuses a key that comes twice; use with `deserialize_with`.
+pub fn unique_map<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+where
+    K: Deserialize<'de> + Ord,
+    V: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct Unique<K, V>(PhantomData<(K, V)>);
+    impl<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>> Visitor<'de> for Unique<K, V> {
+        type Value = BTreeMap<K, V>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object without a key twice")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+            let mut map = BTreeMap::new();
+            while let Some((key, value)) = members.next_entry()? {
+                if map.insert(key, value).is_some() {
+                    return Err(de::Error::custom("a key comes twice"));
+                }
+            }
+            Ok(map)
+        }
+    }
+    deserializer.deserialize_map(Unique(PhantomData))
+}
+
+/// One pass over the bytes for what serde_json skips in members that nobody reads: depth and surrogates.
+/// It judges nothing else, so text that is no JSON at all may pass it.
+fn check_structure(text: &[u8]) -> Result<(), JsonError> {
+    let mut depth = 0_usize;
+    let mut rest = text.iter();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(JsonError::TooDeep);
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => rest = check_string(rest.as_slice())?.iter(),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns what follows the closing quote of the string that begins here.
+fn check_string(mut text: &[u8]) -> Result<&[u8], JsonError> {
+    loop {
+        let Some(end) = text.iter().position(|byte| matches!(byte, b'"' | b'\\')) else {
+            return Ok(&[]); // not closed: serde_json says so
+        };
+        if text[end] == b'"' {
+            return Ok(&text[end + 1..]);
+        }
+        let escape = &text[end + 1..];
+        text = match escape.first() {
+            Some(b'u') => match code_unit(&escape[1..]) {
+                Some(0xd800..=0xdbff) => {
+                    let [b'\\', b'u', low @ ..] = escape.get(5..).unwrap_or_default() else {
+                        return Err(JsonError::LoneSurrogate);
+                    };
+                    let Some(0xdc00..=0xdfff) = code_unit(low) else {
+                        return Err(JsonError::LoneSurrogate);
+                    };
+                    &low[4..]
+                }
+                Some(0xdc00..=0xdfff) => return Err(JsonError::LoneSurrogate),
+                _ => &escape[1..], // a bad escape is refused by serde_json
+            },
+            Some(_) => &escape[1..],
+            None => escape,
+        };
+    }
+}
+
+fn code_unit(text: &[u8]) -> Option<u16> {
+    text.get(..4)?.iter().try_fold(0_u16, |unit, digit| {
+        Some(unit << 4 | u16::try_from(char::from(*digit).to_digit(16)?).ok()?)
+    })
+}
+
+/// Wraps every part of a deserializer, so that the rules hold at every level without the types knowing of them:
+/// a struct is asked for as a map (serde_json would take an array, too), an enum as a text, a number only as an integer.
+struct Strict<T>(T);
+
+macro_rules! forward {
+    ($($method:ident($($argument:ident: $type:ty),*);)*) => {$(
+        fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, D::Error> {
+            self.0.$method($($argument,)* Strict(visitor))
+        }
+    )*};
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
+    type Error = D::Error;
+
+    forward! {
+        deserialize_any();
+        deserialize_bool();
+        deserialize_i8();
+        deserialize_i16();
+        deserialize_i32();
+        deserialize_i64();
+        deserialize_i128();
+        deserialize_u8();
+        deserialize_u16();
+        deserialize_u32();
+        deserialize_u64();
+        deserialize_u128();
+        deserialize_f32();
+        deserialize_f64();
+        deserialize_char();
+        deserialize_str();
+        deserialize_string();
+        deserialize_bytes();
+        deserialize_byte_buf();
+        deserialize_option();
+        deserialize_unit();
+        deserialize_unit_struct(name: &'static str);
+        deserialize_newtype_struct(name: &'static str);
+        deserialize_seq();
+        deserialize_tuple(len: usize);
+        deserialize_tuple_struct(name: &'static str, len: usize);
+        deserialize_map();
+        deserialize_identifier();
+        deserialize_ignored_any();
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(Strict(visitor))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_str(UnitVariant(visitor))
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.0.is_human_readable()
+    }
+}
+
+/// Reads an enum from its name alone.
+struct UnitVariant<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for UnitVariant<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(f)
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<V::Value, E> {
+        let name: StrDeserializer<'_, E> = name.into_deserializer();
+        self.0.visit_enum(name)
+    }
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Strict<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(f)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<V::Value, E> {
+        self.0.visit_bool(value)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<V::Value, E> {
+        match u64::try_from(value) {
+            Ok(value) => self.visit_u64(value),
+            Err(_) => Err(E::invalid_value(
+                Unexpected::Signed(value),
+                &"an integer from 0 to 2^53-1",
+            )),
+        }
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<V::Value, E> {
+        if value > MAX_INTEGER {
+            return Err(E::invalid_value(
+                Unexpected::Unsigned(value),
+                &"an integer from 0 to 2^53-1",
+            ));
+        }
+        self.0.visit_u64(value)
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<V::Value, E> {
+        self.0.visit_str(value)
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, value: &'de str) -> Result<V::Value, E> {
+        self.0.visit_borrowed_str(value)
+    }
+
+    fn visit_string<E: de::Error>(self, value: String) -> Result<V::Value, E> {
+        self.0.visit_string(value)
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<V::Value, E> {
+        self.0.visit_none()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        self.0.visit_some(Strict(deserializer))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<V::Value, E> {
+        self.0.visit_unit()
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<V::Value, D::Error> {
+        self.0.visit_newtype_struct(Strict(deserializer))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<V::Value, A::Error> {
+        self.0.visit_seq(Strict(elements))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<V::Value, A::Error> {
+        self.0.visit_map(Strict(members))
+    }
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
+    type Error = A::Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
+        self.0.next_element_seed(Strict(seed))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.0.size_hint()
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        self.0.next_key_seed(Strict(seed))
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
+        self.0.next_value_seed(Strict(seed))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.0.size_hint()
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
+    type Value = S::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
+        self.0.deserialize(Strict(deserializer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq, Serialize)]
+    struct Outer {
+        number: u64,
+        inner: Inner,
+        list: Vec<Inner>,
+        #[serde(deserialize_with = "nullable")]
+        maybe: Option<Inner>,
+        #[serde(deserialize_with = "unique_map")]
+        map: BTreeMap<String, Inner>,
+        kind: Kind,
+        newtype: New,
+        #[serde(
+            default,
+            deserialize_with = "optional",
+            skip_serializing_if = "Option::is_none"
+        )]
+        extra: Option<String>,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq, Serialize)]
+    struct Inner {
+        text: String,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq, Serialize)]
+    struct New(Inner);
+
+    #[derive(Debug, Deserialize, PartialEq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Kind {
+        First,
+        SecondOne,
+    }
+
+    const GOOD: &str = r#"{"number":7,"inner":{"text":"a"},"list":[{"text":"b"},{"text":"c"}],"maybe":{"text":"d"},"map":{"x":{"text":"e"}},"kind":"second-one","newtype":{"text":"f"}}"#;
+
+    fn outer(text: &str) -> Result<Outer, JsonError> {
+        parse(text.as_bytes())
+    }
+
+    #[test]
+    fn good_text_survives_a_round_trip() {
+        let value = outer(GOOD).unwrap();
+        assert_eq!(to_bytes(&value), GOOD.as_bytes());
+        assert_eq!(outer(&format!(" \n{GOOD}\n")).unwrap(), value);
+        assert_eq!(
+            outer(&GOOD.replace(r#"{"text":"d"}"#, "null"))
+                .unwrap()
+                .maybe,
+            None
+        );
+        assert_eq!(
+            outer(&GOOD.replacen('{', r#"{"new":[1.5,{"a":1,"a":2}],"#, 1)).unwrap(),
+            value
+        );
+    }
+
+    #[test]
+    fn an_array_is_never_an_object() {
+        for letter in ["a", "b", "c", "d", "e", "f"] {
+            let object = format!(r#"{{"text":"{letter}"}}"#);
+            assert!(GOOD.contains(&object));
+            let array = GOOD.replace(&object, &format!(r#"["{letter}"]"#));
+            assert!(matches!(outer(&array), Err(JsonError::Shape(_))), "{array}");
+        }
+        let whole = r#"[7,{"text":"a"},[],null,{},"first",{"text":"f"}]"#;
+        assert!(
+            serde_json::from_str::<Outer>(whole).is_ok(),
+            "serde_json itself takes it"
+        );
+        assert!(matches!(outer(whole), Err(JsonError::NotAnObject)));
+        assert!(matches!(
+            parse::<Vec<u64>>(b"[]"),
+            Err(JsonError::NotAnObject)
+        ));
+    }
+
+    #[test]
+    fn refused_texts() {
+        let seven = |text: &str| GOOD.replace(":7,", &format!(":{text},"));
+        let member = |text: &str| GOOD.replacen('{', &format!("{{{text},"), 1);
+        for bad in [
+            seven("7.0"),
+            seven("7e1"),
+            seven("-0"),
+            seven("-7"),
+            seven("07"),
+            seven("9007199254740992"),
+            seven("18446744073709551616"),
+            seven("\"7\""),
+            seven("null"),
+            seven("NaN"),
+            seven("true"),
+            member(r#""number":7"#),
+            member(r#""n\u0075mber":7"#),
+            member(r#""ignored":"\ud800""#),
+            member(r#""ignored":"\udc00\ud800""#),
+            member(r#""ignored":"\ud800\n""#),
+            member("\"ignored\":\"\u{1}\""),
+            member(r#""ignored":01"#),
+            member(r#""extra":null"#),
+            format!("\u{feff}{GOOD}"),
+            format!("{GOOD}x"),
+            format!("{GOOD}{GOOD}"),
+            format!("/**/{GOOD}"),
+            GOOD[..GOOD.len() - 1].to_owned(),
+            GOOD.replace(
+                r#""x":{"text":"e"}"#,
+                r#""x":{"text":"e"},"x":{"text":"e"}"#,
+            ),
+            GOOD.replace(
+                r#""x":{"text":"e"}"#,
+                r#""x":{"text":"e"},"\u0078":{"text":"e"}"#,
+            ),
+            GOOD.replace("second-one", "third"),
+            GOOD.replace("\"second-one\"", r#"{"second-one":null}"#),
+            GOOD.replace("\"second-one\"", "1"),
+            GOOD.replace(r#""maybe":{"text":"d"},"#, ""),
+            String::new(),
+            "null".to_owned(),
+            "7".to_owned(),
+        ] {
+            assert!(outer(&bad).is_err(), "{bad}");
+        }
+        assert!(outer(&seven("9007199254740991")).is_ok());
+        assert!(outer(&member(r#""ignored":"\ud83d\udd12\\ud800""#)).is_ok());
+        assert!(matches!(
+            parse::<Outer>(b"{\"\xff\":1}"),
+            Err(JsonError::NotUtf8)
+        ));
+    }
+
+    #[test]
+    fn depth_counts_in_members_that_nobody_reads() {
+        let nested = |depth: usize| {
+            GOOD.replacen(
+                '{',
+                &format!(r#"{{"x":{}{},"#, "[".repeat(depth), "]".repeat(depth)),
+                1,
+            )
+        };
+        assert!(outer(&nested(31)).is_ok());
+        assert!(matches!(outer(&nested(32)), Err(JsonError::TooDeep)));
+        assert!(matches!(outer(&nested(100_000)), Err(JsonError::TooDeep)));
+        assert!(outer(&GOOD.replacen('{', &format!(r#"{{"x":"{}","#, "[".repeat(99)), 1)).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(bytes: Vec<u8>, text in r#"[{}\[\]",:\\ud8c0-9a]{0,40}"#) {
+            let _ = parse::<Outer>(&bytes);
+            let _ = outer(&text);
+            let _ = outer(&GOOD.replacen('{', &format!("{{\"x\":\"{text}\","), 1));
+        }
+
+        #[test]
+        fn agrees_with_serde_json_on_what_it_accepts(text in r#"\{"x":"([a-z\\u8d0c/]|\\ud83d|\\udd12){0,12}"\}"#) {
+            #[derive(Debug, Deserialize, PartialEq)]
+            struct X { x: String }
+            match (parse::<X>(text.as_bytes()), serde_json::from_str::<X>(&text)) {
+                (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours, theirs),
+                (ours, theirs) => prop_assert!(ours.is_err() && theirs.is_err(), "{text}"),
+            }
+        }
+    }
+}

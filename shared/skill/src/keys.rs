@@ -1,0 +1,370 @@
+//! Ed25519 keys and signatures, as strict as the formats ask.
+//!
+//! A [`PublicKey`] that exists has one text, one point and no part of small order, so the key is the identity.
+//! Signatures are checked by `verify_strict` alone: the plain check accepts the identity key for every message.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
+use zeroize::Zeroizing;
+
+use crate::hash::Digest;
+use crate::text::{base32, text_form};
+
+/// A device, release or recovery key that passed every check; the decompressed point is kept, so that a
+/// verification costs nothing but itself. Parsing costs about 0.1 ms: cache parsed keys by their text.
+#[derive(Clone, Copy)]
+pub struct PublicKey(VerifyingKey);
+
+/// 64 bytes that may be a signature; only [`PublicKey::verify`] can tell.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Signature([u8; 64]);
+
+/// A signing key. Wiped when dropped, never printed.
+#[derive(Clone)]
+pub struct SecretKey(SigningKey);
+
+/// Why a public key is refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadKey {
+    /// Not 43 characters of canonical base64url.
+    #[error("a public key is 43 characters of canonical base64url")]
+    Text,
+    /// The bytes decode to no point of the curve.
+    #[error("the public key is not a point of the curve")]
+    NotAPoint,
+    /// The bytes are a second spelling of a point.
+    #[error("the public key is not in its canonical form")]
+    NotCanonical,
+    /// The point has small order: signatures under it need no secret.
+    #[error("the public key has small order")]
+    SmallOrder,
+    /// The point has a part of small order: one secret would appear as eight keys.
+    #[error("the public key has a part of small order")]
+    MixedOrder,
+}
+
+/// The text is not 86 characters of canonical base64url.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("a signature is 86 characters of canonical base64url")]
+pub struct BadSignature;
+
+impl PublicKey {
+    /// Takes 32 bytes; fails unless they are the canonical form of a point without any part of small order.
+    pub fn from_bytes(bytes: &[u8; 32]) -> Result<Self, BadKey> {
+        let key = VerifyingKey::from_bytes(bytes).map_err(|_| BadKey::NotAPoint)?;
+        let point = key.to_edwards();
+        if point.compress().as_bytes() != bytes {
+            return Err(BadKey::NotCanonical);
+        }
+        if key.is_weak() {
+            return Err(BadKey::SmallOrder);
+        }
+        if !point.is_torsion_free() {
+            return Err(BadKey::MixedOrder);
+        }
+        Ok(Self(key))
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        self.0.as_bytes()
+    }
+
+    /// SHA-256 of the 32 bytes: the `keyid` of envelopes, and what a pin keeps of a recovery key.
+    pub fn key_id(&self) -> Digest {
+        Digest::of(self.as_bytes())
+    }
+
+    /// What people compare: 8 groups of 4 base32 characters of the key's SHA-256.
+    pub fn fingerprint(&self) -> String {
+        let text = base32(&self.key_id().as_bytes()[..20]);
+        let mut groups = String::with_capacity(39);
+        for (index, c) in text.char_indices() {
+            if index > 0 && index % 4 == 0 {
+                groups.push('-');
+            }
+            groups.push(c);
+        }
+        groups
+    }
+
+    /// Whether the signature over the message is good under this key.
+    pub fn verify(&self, message: &[u8], signature: &Signature) -> bool {
+        self.0
+            .verify_strict(message, &ed25519_dalek::Signature::from_bytes(&signature.0))
+            .is_ok()
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = BadKey;
+
+    fn from_str(text: &str) -> Result<Self, BadKey> {
+        Self::from_bytes(&decode::<32>(text, 43).ok_or(BadKey::Text)?)
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        encode::<43>(self.as_bytes(), f)
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl PartialEq for PublicKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for PublicKey {}
+
+impl Hash for PublicKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl Ord for PublicKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl PartialOrd for PublicKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+text_form!(PublicKey, BadKey, "a public key");
+
+impl Signature {
+    /// Takes 64 bytes.
+    pub const fn from_bytes(bytes: [u8; 64]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 64 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 64] {
+        &self.0
+    }
+}
+
+impl FromStr for Signature {
+    type Err = BadSignature;
+
+    fn from_str(text: &str) -> Result<Self, BadSignature> {
+        decode::<64>(text, 86).map(Self).ok_or(BadSignature)
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        encode::<86>(&self.0, f)
+    }
+}
+
+text_form!(Signature, BadSignature, "a signature");
+
+impl SecretKey {
+    /// Makes the key of a 32-byte seed, which must come from a secure random source.
+    pub fn from_seed(seed: [u8; 32]) -> Self {
+        let seed = Zeroizing::new(seed);
+        Self(SigningKey::from_bytes(&seed))
+    }
+
+    /// The seed, for storing the key in a file that only its owner can read.
+    pub fn seed(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0.to_bytes())
+    }
+
+    /// The public key.
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key()) // a multiple of the base point: canonical and free of torsion
+    }
+
+    /// Signs the message; equal messages give equal signatures.
+    pub fn sign(&self, message: &[u8]) -> Signature {
+        Signature(self.0.sign(message).to_bytes())
+    }
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretKey({})", self.public().fingerprint())
+    }
+}
+
+/// Decodes canonical base64url: the engine refuses padding, other alphabets and stray bits; encoding again is the guard.
+fn decode<const N: usize>(text: &str, length: usize) -> Option<[u8; N]> {
+    if text.len() != length {
+        return None;
+    }
+    let mut bytes = [0; N];
+    let written = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
+    let mut again = [0; 86];
+    let end = URL_SAFE_NO_PAD.encode_slice(bytes, &mut again).ok()?;
+    (written == N && again.get(..end) == Some(text.as_bytes())).then_some(bytes)
+}
+
+fn encode<const N: usize>(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut text = [0; N];
+    let end = URL_SAFE_NO_PAD
+        .encode_slice(bytes, &mut text)
+        .map_err(|_| fmt::Error)?;
+    f.write_str(std::str::from_utf8(&text[..end]).map_err(|_| fmt::Error)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn secret(name: &str) -> SecretKey {
+        SecretKey::from_seed(*Digest::of(format!("vault test {name}").as_bytes()).as_bytes())
+    }
+
+    #[test]
+    fn rfc_8032_test_1() {
+        let seed = [
+            0x9d, 0x61, 0xb1, 0x9d, 0xef, 0xfd, 0x5a, 0x60, 0xba, 0x84, 0x4a, 0xf4, 0x92, 0xec,
+            0x2c, 0xc4, 0x44, 0x49, 0xc5, 0x69, 0x7b, 0x32, 0x69, 0x19, 0x70, 0x3b, 0xac, 0x03,
+            0x1c, 0xae, 0x7f, 0x60,
+        ];
+        let key = SecretKey::from_seed(seed);
+        assert_eq!(
+            key.public().to_string(),
+            "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
+        );
+        assert_eq!(*key.seed(), seed);
+        let hex: String = key
+            .sign(b"")
+            .as_bytes()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(
+            hex,
+            "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"
+        );
+        assert!(key.public().verify(b"", &key.sign(b"")));
+    }
+
+    #[test]
+    fn only_the_canonical_text_is_a_key() {
+        let text = secret("release 0").public().to_string();
+        assert_eq!(text, "M5Q2NvrUj3C9PXiQTLw8WThVCw_XXT8GuQLkpY9RF2k");
+        let (padded, blank, short) = (format!("{text}="), format!(" {text}"), &text[..42]);
+        let stray = format!("{}l", &text[..42]); // same bytes, other unused bits
+        let other = text.replace('_', "/");
+        for bad in [
+            padded.as_str(),
+            &blank,
+            short,
+            &stray,
+            &other,
+            "",
+            &"é".repeat(22),
+        ] {
+            assert_eq!(bad.parse::<PublicKey>().unwrap_err(), BadKey::Text, "{bad}");
+        }
+    }
+
+    #[test]
+    fn keys_that_need_no_secret_are_refused() {
+        let mut identity = [0; 32];
+        identity[0] = 1;
+        let everything = Signature::from_bytes({
+            let mut bytes = [0; 64];
+            bytes[0] = 1; // R = identity, S = 0
+            bytes
+        });
+        assert_eq!(
+            PublicKey::from_bytes(&identity).unwrap_err(),
+            BadKey::SmallOrder
+        );
+        assert_eq!(
+            PublicKey::from_bytes(&[0; 32]).unwrap_err(),
+            BadKey::SmallOrder
+        );
+        // Even if such a key got in, the strict check would not accept it.
+        let weak = PublicKey(VerifyingKey::from_bytes(&identity).unwrap());
+        assert!(!weak.verify(b"any message", &everything));
+    }
+
+    #[test]
+    fn s_plus_l_is_refused() {
+        const L: [u8; 32] = [
+            0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9,
+            0xde, 0x14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
+        ];
+        let key = secret("release 0");
+        let mut bytes = *key.sign(b"message").as_bytes();
+        let mut carry = 0_u16;
+        for (byte, l) in bytes[32..].iter_mut().zip(L) {
+            carry += u16::from(*byte) + u16::from(l);
+            *byte = carry.to_le_bytes()[0];
+            carry >>= 8;
+        }
+        assert!(
+            !key.public()
+                .verify(b"message", &Signature::from_bytes(bytes))
+        );
+    }
+
+    #[test]
+    fn fingerprint_has_eight_groups_of_four() {
+        let print = secret("release 0").public().fingerprint();
+        assert_eq!(print.split('-').map(str::len).collect::<Vec<_>>(), [4; 8]);
+        // keyid b5b77f11…: 10110 10110 11011 10111 …
+        assert!(print.starts_with("ww3x-"), "{print}");
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        let key = secret("release 0");
+        assert_eq!(
+            format!("{key:?}"),
+            format!("SecretKey({})", key.public().fingerprint())
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn texts_survive_a_round_trip(seed: [u8; 32], message: Vec<u8>) {
+            let key = SecretKey::from_seed(seed);
+            let (public, signature) = (key.public(), key.sign(&message));
+            prop_assert_eq!(public.to_string().parse(), Ok(public));
+            prop_assert_eq!(signature.to_string().parse(), Ok(signature));
+            prop_assert!(public.verify(&message, &signature));
+            prop_assert_eq!(PublicKey::from_bytes(public.as_bytes()), Ok(public));
+        }
+
+        #[test]
+        fn what_parses_prints_the_same(text in "[A-Za-z0-9_-]{43}|[A-Za-z0-9_-]{86}|.{0,90}") {
+            if let Ok(key) = text.parse::<PublicKey>() { prop_assert_eq!(key.to_string(), text.clone()); }
+            if let Ok(signature) = text.parse::<Signature>() { prop_assert_eq!(signature.to_string(), text.clone()); }
+        }
+
+        #[test]
+        fn any_signature_is_judged_without_panic(bytes: [u8; 32], r: [u8; 32], s: [u8; 32]) {
+            let signature = Signature::from_bytes([r, s].concat().try_into().unwrap());
+            if let Ok(key) = PublicKey::from_bytes(&bytes) {
+                prop_assert!(!key.verify(b"message", &signature));
+            }
+        }
+    }
+}

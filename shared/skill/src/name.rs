@@ -1,0 +1,402 @@
+//! Names that travel: slugs, skills, actions, agents, and the ids of vaults and namespaces.
+//!
+//! Each has one grammar and one text; nothing is trimmed, folded or corrected on the way in.
+//! Only [`SkillName::derive`] changes text, and it says so by its name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ulid::Ulid;
+use unicode_normalization::UnicodeNormalization;
+
+use crate::text::{is_device_name, text_form};
+
+pub use crate::text::is_deceptive;
+
+/// Why a text is not the name it should be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadName {
+    /// Not a slug.
+    #[error("a slug has 1 to 63 characters a-z, 0-9 and single hyphens inside")]
+    Slug,
+    /// Not a skill name.
+    #[error(
+        "a skill name has 1 to 64 characters a-z, 0-9 and single hyphens inside, and is not a Windows device name"
+    )]
+    Skill,
+    /// Not an action name.
+    #[error(
+        "an action name begins with a-z, has at most 32 characters a-z, 0-9 and hyphens, and is not list, search or which"
+    )]
+    Action,
+    /// Not the id of an agent.
+    #[error("an agent id has 1 to 64 characters a-z, 0-9 and hyphens")]
+    Agent,
+    /// Not the text of a ULID.
+    #[error("an id is a ULID: 26 characters of Crockford's base32 in upper case")]
+    Id,
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident, $error:expr, $check:path, $expected:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        pub struct $type(Box<str>);
+
+        impl $type {
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = BadName;
+            fn from_str(text: &str) -> Result<Self, BadName> {
+                if $check(text) { Ok(Self(text.into())) } else { Err($error) }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl AsRef<str> for $type {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $type {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        text_form!($type, BadName, $expected);
+    };
+}
+
+name!(
+    /// The name of a namespace in addresses: `/v/<slug>/`.
+    Slug, BadName::Slug, is_slug, "a slug"
+);
+name!(
+    /// The name of a skill, and of its directory in a vault.
+    SkillName, BadName::Skill, is_skill_name, "a skill name"
+);
+name!(
+    /// The name of a declared action; never `list`, `search` or `which`, which are commands.
+    ActionName, BadName::Action, is_action_name, "an action name"
+);
+name!(
+    /// The id of a target agent, such as `claude-code`.
+    AgentId, BadName::Agent, is_agent_id, "an agent id"
+);
+
+fn is_slug(text: &str) -> bool {
+    text.len() <= 63 && is_hyphenated(text)
+}
+
+fn is_skill_name(text: &str) -> bool {
+    text.len() <= 64 && is_hyphenated(text) && !is_device_name(text)
+}
+
+fn is_action_name(text: &str) -> bool {
+    text.len() <= 32
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(is_name_byte)
+        && !["list", "search", "which"].contains(&text)
+}
+
+fn is_agent_id(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(is_name_byte)
+}
+
+/// `[a-z0-9]+(-[a-z0-9]+)*`
+fn is_hyphenated(text: &str) -> bool {
+    text.split('-')
+        .all(|word| !word.is_empty() && word.bytes().all(|byte| byte != b'-' && is_name_byte(byte)))
+}
+
+const fn is_name_byte(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-')
+}
+
+impl Slug {
+    /// Whether the slug is kept for routes and well-known hosts and must not be given to a tenant.
+    pub fn is_reserved(&self) -> bool {
+        const RESERVED: [&str; 40] = [
+            "about",
+            "account",
+            "accounts",
+            "admin",
+            "api",
+            "app",
+            "assets",
+            "auth",
+            "billing",
+            "blog",
+            "console",
+            "docs",
+            "download",
+            "healthz",
+            "help",
+            "hooks",
+            "invite",
+            "legal",
+            "login",
+            "logout",
+            "mail",
+            "mcp",
+            "me",
+            "new",
+            "oauth",
+            "operator",
+            "ops",
+            "register",
+            "root",
+            "security",
+            "settings",
+            "signin",
+            "signup",
+            "static",
+            "status",
+            "support",
+            "system",
+            "v",
+            "well-known",
+            "www",
+        ];
+        RESERVED.contains(&self.as_str())
+    }
+}
+
+impl SkillName {
+    /// Makes a name out of any text: NFKC, lower case, runs of other characters to one hyphen, ends trimmed,
+    /// cut at 64; `None` when nothing usable is left.
+    pub fn derive(text: &str) -> Option<Self> {
+        let mut name = String::new();
+        for c in text.nfkc().flat_map(char::to_lowercase) {
+            if c.is_ascii_lowercase() || c.is_ascii_digit() {
+                name.push(c);
+            } else if !name.is_empty() && !name.ends_with('-') {
+                name.push('-');
+            }
+            if name.len() > 64 {
+                break;
+            }
+        }
+        name.truncate(64);
+        name.trim_end_matches('-').parse().ok()
+    }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $type:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        pub struct $type([u8; 26]);
+
+        impl $type {
+            /// Makes an id of the time in milliseconds since 1970 (48 bits are kept) and 80 random bits.
+            pub fn from_parts(ms: u64, random: u128) -> Self {
+                let mut text = [0; 26];
+                Ulid::from_parts(ms, random).array_to_str(&mut text);
+                Self(text)
+            }
+
+            /// The 26 characters.
+            pub fn as_str(&self) -> &str {
+                std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII: made by the ULID crate
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = BadName;
+            fn from_str(text: &str) -> Result<Self, BadName> {
+                let id = Ulid::from_string(text).map_err(|_| BadName::Id)?;
+                let mut canonical = [0; 26];
+                // The ULID crate also reads lower case and look-alike letters: compare, or one id has many texts.
+                if id.array_to_str(&mut canonical) == text { Ok(Self(canonical)) } else { Err(BadName::Id) }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        text_form!($type, BadName, "a ULID");
+    };
+}
+
+id!(
+    /// The id of a vault, made once by its owner; every signed payload carries it.
+    VaultId
+);
+id!(
+    /// The id of one allocation of a namespace; a slug that is allocated again gets another one.
+    NamespaceId
+);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn slugs() {
+        let longest = "a".repeat(63);
+        for good in ["a", "acme", "a-b-c", "0", "9lives", &longest] {
+            assert_eq!(good.parse::<Slug>().unwrap().as_str(), good);
+        }
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "a--b",
+            "A",
+            "a_b",
+            "a.b",
+            "ä",
+            "a b",
+            "a/b",
+            &"a".repeat(64),
+        ] {
+            assert_eq!(bad.parse::<Slug>(), Err(BadName::Slug), "{bad:?}");
+        }
+        assert!("admin".parse::<Slug>().unwrap().is_reserved());
+        assert!(!"acme".parse::<Slug>().unwrap().is_reserved());
+    }
+
+    #[test]
+    fn skill_names() {
+        for good in [
+            "a",
+            "code-review",
+            "3d",
+            &"a".repeat(64),
+            "com10",
+            "console",
+        ] {
+            assert_eq!(good.parse::<SkillName>().unwrap().as_str(), good);
+        }
+        for bad in [
+            "",
+            "-",
+            "a--b",
+            "a-",
+            "-a",
+            "Code",
+            "a_b",
+            "con",
+            "nul",
+            "com1",
+            "lpt9",
+            "é",
+            &"a".repeat(65),
+        ] {
+            assert_eq!(bad.parse::<SkillName>(), Err(BadName::Skill), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn derived_names() {
+        let long = format!("{} x", "a".repeat(64));
+        let edge = format!("{}-b", "a".repeat(63));
+        for (text, name) in [
+            ("Release_Notes", Some("release-notes")),
+            ("  Code  Review!  ", Some("code-review")),
+            ("ＡＢＣ", Some("abc")), // full width: NFKC
+            ("ﬁle", Some("file")),
+            ("Größe", Some("gr-e")),
+            ("日本語", None),
+            ("---", None),
+            ("", None),
+            ("CON", None),
+            (
+                &long,
+                Some("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+            ),
+            (
+                &edge,
+                Some("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+            ),
+        ] {
+            assert_eq!(
+                SkillName::derive(text).as_ref().map(SkillName::as_str),
+                name,
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn action_names() {
+        for good in ["a", "check", "a-b", "a--", &"a".repeat(32)] {
+            assert!(good.parse::<ActionName>().is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "list",
+            "search",
+            "which",
+            "Check",
+            "1check",
+            "-a",
+            "a_b",
+            &"a".repeat(33),
+        ] {
+            assert_eq!(bad.parse::<ActionName>(), Err(BadName::Action), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ids_have_one_text() {
+        let text = "01JD5VXQ3N8W2K7R4T6Y9ZB1CM";
+        assert_eq!(text.parse::<VaultId>().unwrap().to_string(), text);
+        let (lower, padded) = (text.to_lowercase(), format!("{text}0"));
+        for bad in [
+            &lower,
+            &text[1..],
+            &padded,
+            "81JD5VXQ3N8W2K7R4T6Y9ZB1CM",
+            "01JD5VXQ3N8W2K7R4T6Y9ZB1CI",
+            "01JD5VXQ3N8W2K7R4T6Y9ZB1C",
+            "",
+        ] {
+            assert_eq!(bad.parse::<VaultId>(), Err(BadName::Id), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn names_never_panic_and_keep_their_text(text in ".{0,70}") {
+            if let Ok(name) = text.parse::<Slug>() { prop_assert_eq!(name.to_string(), text.clone()); }
+            if let Ok(name) = text.parse::<SkillName>() { prop_assert_eq!(name.to_string(), text.clone()); }
+            if let Ok(name) = text.parse::<ActionName>() { prop_assert_eq!(name.to_string(), text.clone()); }
+            if let Ok(name) = text.parse::<AgentId>() { prop_assert_eq!(name.to_string(), text.clone()); }
+            if let Ok(name) = text.parse::<VaultId>() { prop_assert_eq!(name.to_string(), text.clone()); }
+            if let Some(name) = SkillName::derive(&text) {
+                prop_assert_eq!(SkillName::derive(name.as_str()), Some(name));
+            }
+        }
+
+        #[test]
+        fn ids_survive_a_round_trip(ms: u64, random: u128) {
+            let id = NamespaceId::from_parts(ms, random);
+            prop_assert_eq!(id.to_string().parse(), Ok(id));
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Paths of files inside a skill.
+//!
+//! A path that exists is safe to create below a directory on any system we know: it is refused, never cleaned up.
+//! Names that a file system could take for the same file are found by [`check_paths`] over the whole set.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use icu_casemap::CaseMapper;
+use unicode_normalization::{UnicodeNormalization, is_nfc};
+
+use crate::text::{is_deceptive, is_device_name, text_form};
+
+/// The path of a file in a skill: segments joined by `/`, 1 to 255 bytes, NFC.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct FilePath(Box<str>);
+
+/// Which rule of the path grammar a text breaks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadPath {
+    /// Empty, over 255 bytes, over 16 segments, or a segment over 100 bytes.
+    #[error("a path has 1 to 255 bytes in at most 16 segments of at most 100 bytes")]
+    Length,
+    /// An empty, `.` or `..` segment, or a slash at either end.
+    #[error("a path has no empty, `.` or `..` segment and no slash at its ends")]
+    Segment,
+    /// A character that some system forbids, or that hides or reorders text.
+    #[error(
+        "a path has none of \\ : * ? \" < > | and no control, bidirectional or zero-width character"
+    )]
+    Character,
+    /// Not in Unicode normalization form C.
+    #[error("a path is in Unicode form NFC")]
+    NotNfc,
+    /// A segment ends in a dot or a space, which Windows drops.
+    #[error("no segment of a path ends in a dot or a space")]
+    Ending,
+    /// A segment is a Windows device.
+    #[error("no segment of a path is a Windows device name")]
+    Device,
+    /// Begins with `.vault`, which is ours.
+    #[error("a path does not begin with .vault")]
+    Reserved,
+}
+
+/// Two paths of one skill that cannot both exist everywhere.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PathClash {
+    /// Equal as files or directories once case and Unicode form are ignored.
+    #[error("{0:?} and {1:?} are one name where letter case does not count")]
+    Same(String, String),
+    /// One is a file and at the same time the directory of another.
+    #[error("{0:?} is both a file and a directory")]
+    Parent(String),
+}
+
+impl FilePath {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The directory that holds the file, or `None` at the top of the skill.
+    pub fn directory(&self) -> Option<&str> {
+        self.0.rsplit_once('/').map(|(directory, _)| directory)
+    }
+
+    /// Whether this file lies somewhere below the directory.
+    pub fn is_below(&self, directory: &str) -> bool {
+        self.0
+            .strip_prefix(directory)
+            .is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+impl FromStr for FilePath {
+    type Err = BadPath;
+
+    fn from_str(text: &str) -> Result<Self, BadPath> {
+        check(text).map(|()| Self(text.into()))
+    }
+}
+
+fn check(text: &str) -> Result<(), BadPath> {
+    if !(1..=255).contains(&text.len()) || text.split('/').count() > 16 {
+        return Err(BadPath::Length);
+    }
+    if text
+        .chars()
+        .any(|c| is_deceptive(c) || matches!(c, '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|'))
+    {
+        return Err(BadPath::Character);
+    }
+    if !text.is_ascii() && !is_nfc(text) {
+        return Err(BadPath::NotNfc);
+    }
+    text.split('/').try_for_each(check_segment)?;
+    // Without regard to case, or a file system that ignores it would let `.Vault` in.
+    if text
+        .as_bytes()
+        .get(..6)
+        .is_some_and(|head| head.eq_ignore_ascii_case(b".vault"))
+    {
+        return Err(BadPath::Reserved);
+    }
+    Ok(())
+}
+
+fn check_segment(segment: &str) -> Result<(), BadPath> {
+    match segment {
+        "" | "." | ".." => Err(BadPath::Segment),
+        _ if segment.len() > 100 => Err(BadPath::Length),
+        _ if segment.ends_with(['.', ' ']) => Err(BadPath::Ending),
+        _ if is_device_name(segment) => Err(BadPath::Device),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the paths can stand side by side: unique under NFC and full case folding, directories included,
+/// and none the parent of another. Fails with the first pair that clashes.
+pub fn check_paths<'a>(paths: impl IntoIterator<Item = &'a FilePath>) -> Result<(), PathClash> {
+    let mut seen: HashMap<Cow<'a, str>, (&'a str, Kind)> = HashMap::new();
+    for path in paths {
+        let whole = path.as_str();
+        let directories = whole
+            .match_indices('/')
+            .map(|(end, _)| (&whole[..end], Kind::Directory));
+        for (name, kind) in directories.chain([(whole, Kind::File)]) {
+            match seen.get(&fold(name)) {
+                None => {
+                    seen.insert(fold(name), (name, kind));
+                }
+                Some((other, _)) if *other != name => {
+                    return Err(PathClash::Same((*other).to_owned(), name.to_owned()));
+                }
+                Some((_, Kind::Directory)) if kind == Kind::Directory => {}
+                Some((_, other)) if *other != kind => {
+                    return Err(PathClash::Parent(name.to_owned()));
+                }
+                Some(_) => return Err(PathClash::Same(name.to_owned(), name.to_owned())),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Kind {
+    Directory,
+    File,
+}
+
+/// NFC and full case folding; NFC once more, since folding can leave it.
+fn fold(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            text.to_ascii_lowercase().into()
+        } else {
+            text.into()
+        };
+    }
+    let composed: String = text.nfc().collect();
+    CaseMapper::new()
+        .fold_string(&composed)
+        .nfc()
+        .collect::<String>()
+        .into()
+}
+
+impl fmt::Display for FilePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl AsRef<str> for FilePath {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+text_form!(FilePath, BadPath, "a path inside a skill");
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn good_paths() {
+        let deep = ["d"; 16].join("/");
+        let long = format!("{}/{}/{}", "a".repeat(100), "b".repeat(100), "c".repeat(53));
+        for good in [
+            "SKILL.md",
+            "bin/check.sh",
+            ".hidden",
+            "a b/c",
+            "docs/übersicht.md",
+            "日本/語",
+            "v.vault",
+            "...a",
+            "com0",
+            &deep,
+            &long,
+        ] {
+            assert_eq!(good.parse::<FilePath>().unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn bad_paths() {
+        let deep = ["d"; 17].join("/");
+        let long = format!("{}/{}/{}", "a".repeat(100), "b".repeat(100), "c".repeat(54));
+        let segment = "a".repeat(101);
+        for (bad, reason) in [
+            ("", BadPath::Length),
+            (deep.as_str(), BadPath::Length),
+            (long.as_str(), BadPath::Length),
+            (segment.as_str(), BadPath::Length),
+            ("/etc/x", BadPath::Segment),
+            ("a/", BadPath::Segment),
+            ("a//b", BadPath::Segment),
+            ("..", BadPath::Segment),
+            ("../x", BadPath::Segment),
+            ("a/../b", BadPath::Segment),
+            ("./a", BadPath::Segment),
+            ("a\\b", BadPath::Character),
+            ("C:/x", BadPath::Character),
+            ("a*b", BadPath::Character),
+            ("a?", BadPath::Character),
+            ("a\"b", BadPath::Character),
+            ("a<b", BadPath::Character),
+            ("a|b", BadPath::Character),
+            ("a\0", BadPath::Character),
+            ("a\u{1b}", BadPath::Character),
+            ("a\u{7f}", BadPath::Character),
+            ("a\u{85}", BadPath::Character),
+            ("a\u{2028}", BadPath::Character),
+            ("a\u{202e}b", BadPath::Character),
+            ("a\u{2066}b", BadPath::Character),
+            ("a\u{200b}b", BadPath::Character),
+            ("a\u{feff}b", BadPath::Character),
+            ("u\u{308}", BadPath::NotNfc),
+            ("a.", BadPath::Ending),
+            ("a /b", BadPath::Ending),
+            ("con", BadPath::Device),
+            ("a/NUL.txt", BadPath::Device),
+            (".vault", BadPath::Reserved),
+            (".vaultx/y", BadPath::Reserved),
+            (".VAULT/y", BadPath::Reserved),
+        ] {
+            assert_eq!(bad.parse::<FilePath>(), Err(reason), "{bad:?}");
+        }
+    }
+
+    fn paths(texts: &[&str]) -> Vec<FilePath> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn clashing_paths() {
+        for clash in [
+            ["a", "A"].as_slice(),
+            &["a", "a"],
+            &["Bin/x", "bin/y"],
+            &["straße", "STRASSE"],
+            &["ß", "ẞ"],
+            &["ΐ", "ΐ"], // equal only under full folding
+            &["data", "data/x"],
+            &["data/x", "DATA"],
+            &["é/x", "É/y"],
+        ] {
+            assert!(check_paths(&paths(clash)).is_err(), "{clash:?}");
+            assert!(
+                check_paths(paths(clash).iter().rev()).is_err(),
+                "{clash:?} reversed"
+            );
+        }
+        for fine in [
+            ["a", "b"].as_slice(),
+            &["bin/x", "bin/y"],
+            &["a/b", "b/a", "ab"],
+            &["é", "e"],
+        ] {
+            assert_eq!(check_paths(&paths(fine)), Ok(()), "{fine:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics_and_keeps_its_text(text in "[a-zA-Z./ \\\\ü\u{308}\u{0}:ß-]{0,40}|.{0,300}") {
+            if let Ok(path) = text.parse::<FilePath>() {
+                prop_assert_eq!(path.as_str(), &text);
+                prop_assert!(!text.starts_with('/') && !text.split('/').any(|segment| segment == ".."));
+                prop_assert_eq!(check_paths([&path]), Ok(()));
+                prop_assert!(check_paths([&path, &path]).is_err());
+            }
+        }
+
+        #[test]
+        fn folding_twice_is_folding_once(text in ".{0,30}") {
+            let once = fold(&text).into_owned();
+            prop_assert_eq!(fold(&once).into_owned(), once);
+        }
+    }
+}
