@@ -18,3 +18,13 @@ pub mod provenance;
 pub mod time;
 
 mod text;
+
+// What a skill says, and what is made of it.
+pub mod document;
+pub mod finding;
+pub mod index;
+pub mod policy;
+pub mod profile;
+pub mod search;
+
+mod toml_text;

@@ -1,0 +1,623 @@
+//! The capability policy: `policy.toml` as the owner writes it, `vault.policy/1` as a release carries it.
+//!
+//! Both are read into one type, and both are refused when a name in them leads nowhere: a policy that grants by a
+//! misspelt group would grant nothing, or later something else. Who gets what is resolved elsewhere.
+
+use crate::finding::{Position, quoted};
+use crate::json;
+use crate::keys::PublicKey;
+use crate::name::SkillName;
+use crate::toml_text::{self, Located, Step, TextError};
+use regex::RegexBuilder;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+
+/// Value of `schema` in the object.
+pub const SCHEMA: &str = "vault.policy/1";
+/// Largest object, in bytes; the same ceiling as for the text.
+pub const MAX_BYTES: usize = toml_text::MAX_BYTES;
+/// Most context rules; each costs an expression to compile and to run.
+pub const MAX_RULES: usize = 1_000;
+/// Largest compiled expression of one rule, in bytes.
+const MAX_REGEX_BYTES: usize = 1024 * 1024;
+
+/// Named things of one kind.
+pub type Table<T> = BTreeMap<String, T>;
+
+/// Who may use what. Absent members stay absent, so that writing gives the same bytes again.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Policy {
+    /// Profile of callers that are not named; without it they get nothing.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub default_profile: Option<String>,
+    /// Sets of groups.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "table"
+    )]
+    pub profiles: Option<Table<Profile>>,
+    /// Sets of skills, tools and MCP servers.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "table"
+    )]
+    pub groups: Option<Table<Group>>,
+    /// Callers by e-mail, client id, or any id given as caller.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "table"
+    )]
+    pub callers: Option<Table<Caller>>,
+    /// Context rules, applied in order.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub rules: Option<Vec<Rule>>,
+    /// MCP servers that groups may name.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "table"
+    )]
+    pub mcp_servers: Option<Table<McpServer>>,
+    /// What holds whatever the profile.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub always: Option<Always>,
+    /// What `add` may fetch from; absent: anything.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub sources: Option<Sources>,
+}
+
+/// A set of groups.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Profile {
+    /// Names of groups, or `*` for all.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub groups: Option<Vec<String>>,
+}
+
+/// A set of skills, tools and MCP servers.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Group {
+    /// Names of skills, `tag:<tag>`, or `*`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub skills: Option<Vec<String>>,
+    /// Names of tools; `*` stands for any text.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub tools: Option<Vec<String>>,
+    /// Names from `mcp_servers`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub mcp_servers: Option<Vec<String>>,
+    /// Other words for the group, matched against queries.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub aliases: Option<Vec<String>>,
+}
+
+/// What one caller gets.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Caller {
+    /// Name of a profile.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub profile: Option<String>,
+    /// Exceptions by channel; an exact channel comes before `*`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub channels: Option<Vec<Channel>>,
+}
+
+/// What is different in one channel of a platform.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Channel {
+    /// Platform, for example `slack`.
+    pub platform: String,
+    /// Channel id, or `*` for any.
+    pub channel: String,
+    /// Name of the profile that holds here instead.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub profile: Option<String>,
+    /// Groups more.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub add_groups: Option<Vec<String>>,
+    /// Groups less.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub remove_groups: Option<Vec<String>>,
+}
+
+/// Groups more or less when the query matches.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Rule {
+    /// Expression over the query, linear in time: no look-around, no back-references.
+    pub when: String,
+    /// Platforms on which the rule holds; absent: all.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub platforms: Option<Vec<String>>,
+    /// Profiles for which it holds; absent: all.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub profiles: Option<Vec<String>>,
+    /// Groups more.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub add_groups: Option<Vec<String>>,
+    /// Groups less.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub remove_groups: Option<Vec<String>>,
+}
+
+/// An MCP server that a group may grant.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct McpServer {
+    /// Its address, `https://…`, or `http://…` on the own machine.
+    pub url: String,
+}
+
+/// What holds whatever the profile.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Always {
+    /// Tools that every known caller gets.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub tools: Option<Vec<String>>,
+    /// Tools that nobody gets.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub disabled_tools: Option<Vec<String>>,
+}
+
+/// Where skills may be fetched from.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Sources {
+    /// Patterns of identifiers; absent: anything.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub allow: Option<Vec<String>>,
+    /// Only from linked vaults or a well-known index with digests.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub signed_only: Option<bool>,
+    /// Keys allowed where the source carries a vault signature.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub signers: Option<Vec<PublicKey>>,
+    /// Least age of the commit, in days.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "json::optional"
+    )]
+    pub minimum_age_days: Option<u32>,
+}
+
+fn table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Table<T>>, D::Error> {
+    json::unique_map(deserializer).map(Some)
+}
+
+/// The object as it is written. Reading never goes through `flatten`: its buffer would let arrays pass for objects.
+#[derive(Serialize)]
+struct Object<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    policy: &'a Policy,
+}
+
+/// What says which kind of object the bytes are.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+}
+
+/// Why a policy is refused. The place is that in `policy.toml`; an object has none.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// The shape is wrong: syntax, an unknown or doubled member, a value of another type.
+    #[error("{}{message}", place(*.at))]
+    Schema {
+        /// What is wrong.
+        message: String,
+        /// Where.
+        at: Option<Position>,
+    },
+    /// A name leads nowhere.
+    #[error("{}{message}", place(*.at))]
+    UnknownName {
+        /// What is wrong.
+        message: String,
+        /// Where.
+        at: Option<Position>,
+    },
+    /// An expression cannot be compiled, or not within its bounds.
+    #[error("{}{message}", place(*.at))]
+    Regex {
+        /// What is wrong.
+        message: String,
+        /// Where.
+        at: Option<Position>,
+    },
+}
+
+fn place(at: Option<Position>) -> String {
+    at.map(|at| format!("{at}: ")).unwrap_or_default()
+}
+
+impl PolicyError {
+    /// Class of the error: `policy_schema`, `policy_unknown_name` or `policy_regex`.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Schema { .. } => "policy_schema",
+            Self::UnknownName { .. } => "policy_unknown_name",
+            Self::Regex { .. } => "policy_regex",
+        }
+    }
+
+    /// Line and column in `policy.toml`, where there is a text.
+    pub const fn position(&self) -> Option<Position> {
+        match self {
+            Self::Schema { at, .. } | Self::UnknownName { at, .. } | Self::Regex { at, .. } => *at,
+        }
+    }
+}
+
+impl From<TextError> for PolicyError {
+    fn from(error: TextError) -> Self {
+        Self::Schema {
+            message: error.message,
+            at: Some(error.at),
+        }
+    }
+}
+
+impl Policy {
+    /// Reads `policy.toml`; fails with line and column on the first thing that is wrong.
+    pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
+        let (policy, located) = toml_text::parse::<Self>(text)?;
+        policy
+            .check()
+            .map_err(|fault| fault.located(Some(&located)))?;
+        Ok(policy)
+    }
+
+    /// Reads a `vault.policy/1` object; fails on anything that `from_toml` refuses, unknown members aside.
+    pub fn from_object(bytes: &[u8]) -> Result<Self, PolicyError> {
+        let schema = |message: String| PolicyError::Schema { message, at: None };
+        if bytes.len() > MAX_BYTES {
+            return Err(schema(format!(
+                "the object has {} bytes; {MAX_BYTES} are allowed",
+                bytes.len()
+            )));
+        }
+        let head: Head = json::parse(bytes).map_err(|error| schema(error.to_string()))?;
+        if head.schema != SCHEMA {
+            return Err(schema(format!(
+                "the schema is {}, not `{SCHEMA}`",
+                quoted(&head.schema)
+            )));
+        }
+        let policy: Self = json::parse(bytes).map_err(|error| schema(error.to_string()))?;
+        policy.check().map_err(|fault| fault.located(None))?;
+        Ok(policy)
+    }
+
+    /// The exact bytes of the `vault.policy/1` object.
+    pub fn to_object(&self) -> Vec<u8> {
+        json::to_bytes(&Object {
+            schema: SCHEMA,
+            policy: self,
+        })
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.check_names()?;
+        self.check_groups()?;
+        self.check_rules()?;
+        self.check_servers()
+    }
+
+    /// Every name of a profile and of a group must be defined here.
+    fn check_names(&self) -> Result<(), Fault> {
+        if let Some(name) = &self.default_profile {
+            self.profile(name, &["default_profile".into()])?;
+        }
+        for (key, profile) in self.profiles.iter().flatten() {
+            for (item, group) in profile
+                .groups
+                .iter()
+                .flatten()
+                .enumerate()
+                .filter(|(_, group)| *group != "*")
+            {
+                self.group(
+                    group,
+                    &[
+                        "profiles".into(),
+                        key.as_str().into(),
+                        "groups".into(),
+                        item.into(),
+                    ],
+                )?;
+            }
+        }
+        for (key, caller) in self.callers.iter().flatten() {
+            let steps = ["callers".into(), key.as_str().into()];
+            if let Some(name) = &caller.profile {
+                self.profile(name, &extended(&steps, &["profile".into()]))?;
+            }
+            for (item, channel) in caller.channels.iter().flatten().enumerate() {
+                let steps = extended(&steps, &["channels".into(), item.into()]);
+                if let Some(name) = &channel.profile {
+                    self.profile(name, &extended(&steps, &["profile".into()]))?;
+                }
+                self.group_list(channel.add_groups.as_deref(), &steps, "add_groups")?;
+                self.group_list(channel.remove_groups.as_deref(), &steps, "remove_groups")?;
+            }
+        }
+        for (item, rule) in self.rules.iter().flatten().enumerate() {
+            let steps = ["rules".into(), item.into()];
+            for (item, name) in rule.profiles.iter().flatten().enumerate() {
+                self.profile(name, &extended(&steps, &["profiles".into(), item.into()]))?;
+            }
+            self.group_list(rule.add_groups.as_deref(), &steps, "add_groups")?;
+            self.group_list(rule.remove_groups.as_deref(), &steps, "remove_groups")?;
+        }
+        Ok(())
+    }
+
+    fn profile(&self, name: &str, steps: &[Step]) -> Result<(), Fault> {
+        defined(self.profiles.as_ref(), "profile", name, steps)
+    }
+
+    fn group(&self, name: &str, steps: &[Step]) -> Result<(), Fault> {
+        defined(self.groups.as_ref(), "group", name, steps)
+    }
+
+    fn group_list(
+        &self,
+        groups: Option<&[String]>,
+        steps: &[Step],
+        key: &str,
+    ) -> Result<(), Fault> {
+        groups
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+            .try_for_each(|(item, group)| {
+                self.group(group, &extended(steps, &[key.into(), item.into()]))
+            })
+    }
+
+    fn check_groups(&self) -> Result<(), Fault> {
+        for (key, group) in self.groups.iter().flatten() {
+            let steps = ["groups".into(), key.as_str().into()];
+            for (item, name) in group.mcp_servers.iter().flatten().enumerate() {
+                let steps = extended(&steps, &["mcp_servers".into(), item.into()]);
+                defined(self.mcp_servers.as_ref(), "MCP server", name, &steps)?;
+            }
+            for (item, pattern) in group.skills.iter().flatten().enumerate() {
+                if !is_skill_pattern(pattern) {
+                    let message = format!(
+                        "{} is no name of a skill, no `tag:<tag>` and not `*`",
+                        quoted(pattern)
+                    );
+                    let steps = extended(&steps, &["skills".into(), item.into()]);
+                    return Err(Fault::new(FaultKind::Schema, message, &steps));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_rules(&self) -> Result<(), Fault> {
+        let rules = self.rules.as_deref().unwrap_or_default();
+        if rules.len() > MAX_RULES {
+            let message = format!("there are {} rules; {MAX_RULES} are allowed", rules.len());
+            return Err(Fault::new(FaultKind::Schema, message, &["rules".into()]));
+        }
+        for (item, rule) in rules.iter().enumerate() {
+            rule.expression().map_err(|error| {
+                let message = format!(
+                    "{} cannot be used as an expression: {}",
+                    quoted(&rule.when),
+                    reason(&error)
+                );
+                Fault::new(
+                    FaultKind::Regex,
+                    message,
+                    &["rules".into(), item.into(), "when".into()],
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    fn check_servers(&self) -> Result<(), Fault> {
+        for (key, server) in self.mcp_servers.iter().flatten() {
+            if !is_web_address(&server.url) {
+                let message = format!("{} is no address of an MCP server", quoted(&server.url));
+                let steps = ["mcp_servers".into(), key.as_str().into(), "url".into()];
+                return Err(Fault::new(FaultKind::Schema, message, &steps));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rule {
+    /// The compiled expression of `when`; fails when it is not linear in time or too large.
+    pub fn expression(&self) -> Result<regex::Regex, regex::Error> {
+        RegexBuilder::new(&self.when)
+            .size_limit(MAX_REGEX_BYTES)
+            .dfa_size_limit(MAX_REGEX_BYTES)
+            .build()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum FaultKind {
+    Schema,
+    UnknownName,
+    Regex,
+}
+
+/// What is wrong and the way to it, before it is known whether there is a text with lines.
+struct Fault {
+    kind: FaultKind,
+    message: String,
+    steps: Vec<Step>,
+}
+
+impl Fault {
+    fn new(kind: FaultKind, message: String, steps: &[Step]) -> Self {
+        Self {
+            kind,
+            message,
+            steps: steps.to_vec(),
+        }
+    }
+
+    fn located(self, text: Option<&Located<'_>>) -> PolicyError {
+        let at = text.map(|text| text.place(&self.steps));
+        let message = self.message;
+        match self.kind {
+            FaultKind::Schema => PolicyError::Schema { message, at },
+            FaultKind::UnknownName => PolicyError::UnknownName { message, at },
+            FaultKind::Regex => PolicyError::Regex { message, at },
+        }
+    }
+}
+
+fn extended(steps: &[Step], more: &[Step]) -> Vec<Step> {
+    [steps, more].concat()
+}
+
+fn defined<T>(
+    table: Option<&Table<T>>,
+    kind: &str,
+    name: &str,
+    steps: &[Step],
+) -> Result<(), Fault> {
+    if table.is_some_and(|table| table.contains_key(name)) {
+        return Ok(());
+    }
+    let known: Vec<String> = table
+        .into_iter()
+        .flat_map(BTreeMap::keys)
+        .take(8)
+        .map(|key| quoted(key))
+        .collect();
+    let known = if known.is_empty() {
+        "none is defined".to_owned()
+    } else {
+        format!("defined: {}", known.join(", "))
+    };
+    let message = format!("there is no {kind} {} ({known})", quoted(name));
+    Err(Fault::new(FaultKind::UnknownName, message, steps))
+}
+
+fn is_skill_pattern(pattern: &str) -> bool {
+    match pattern.strip_prefix("tag:") {
+        Some(tag) => !tag.trim().is_empty(),
+        None => pattern == "*" || pattern.parse::<SkillName>().is_ok(),
+    }
+}
+
+fn is_web_address(url: &str) -> bool {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && url.len() <= 2048
+        && !url.chars().any(|c| c.is_whitespace() || c.is_control())
+}
+
+/// The last line of an expression's complaint; the lines before draw the place with spaces.
+fn reason(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().last().unwrap_or_default().trim();
+    crate::finding::printable(line.strip_prefix("error: ").unwrap_or(line))
+}
