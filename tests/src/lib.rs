@@ -5,4 +5,5 @@ pub mod browser;
 pub mod home;
 pub mod server;
 pub mod skills;
+pub mod sweep;
 pub mod tree;
