@@ -1,1 +1,84 @@
-//! Placeholder.
+//! The vault service: its routes as plain functions over the ports of `vault_store`.
+//!
+//! Handlers know no database, no cloud and no environment: they hold an [`App`]. The same handlers run behind [`serve`] and as functions;
+//! nothing that is right or wrong depends on what a process remembers.
+
+pub mod config;
+mod date;
+pub mod error;
+mod health;
+pub mod http;
+pub mod model;
+mod retry;
+pub mod routes;
+pub mod serve;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use vault_skill::time::Timestamp;
+use vault_store::clock::Clock;
+use vault_store::objects::Objects;
+use vault_store::random::{Random, ulid};
+use vault_store::records::Records;
+
+use config::Config;
+use error::{Code, Refusal};
+
+/// What every handler holds: the ports, the configuration, and memory that only makes things faster.
+#[derive(Clone)]
+pub struct App {
+    /// Small documents.
+    pub records: Arc<dyn Records>,
+    /// Immutable bytes.
+    pub objects: Arc<dyn Objects>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub random: Arc<dyn Random>,
+    /// Settings.
+    pub config: Arc<Config>,
+    /// When this process began to serve.
+    pub boot_time: Timestamp,
+}
+
+impl App {
+    /// An app over these ports, with nothing remembered.
+    pub fn new(
+        records: Arc<dyn Records>,
+        objects: Arc<dyn Objects>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        config: Config,
+    ) -> Self {
+        Self {
+            boot_time: clock.now(),
+            records,
+            objects,
+            clock,
+            random,
+            config: Arc::new(config),
+        }
+    }
+
+    /// A fresh id of 26 characters that sorts by time.
+    pub fn fresh_id(&self) -> Arc<str> {
+        ulid(&*self.clock, &*self.random).into()
+    }
+}
+
+/// Everything the service answers, as one router.
+///
+/// Put [`http::Peer`] into a request's extensions where the address of the other end is known, and [`http::RawPath`] where the `Uri` of the
+/// request is not what was sent.
+pub fn router(app: App) -> Router {
+    let routes = routes::router(app.config.public_url.prefix())
+        .fallback(|| async { Refusal::from(Code::NotFound) })
+        .method_not_allowed_fallback(|| async { Refusal::from(Code::MethodNotAllowed) })
+        .with_state(app.clone());
+    Router::new().fallback(move |request: Request| {
+        let (app, routes) = (app.clone(), routes.clone());
+        async move { http::answer(&app, &routes, request).await }
+    })
+}

@@ -1,0 +1,346 @@
+//! What an instance of the service is told at its start, as values that are already checked.
+//!
+//! Nothing here reads the environment: the command line and the functions fill a [`Config`] in.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use url::{Host, Url};
+
+/// Settings of one running service.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The externally visible address; issuer, audience and prefix of every route.
+    pub public_url: PublicUrl,
+    /// How much a caller may ask in what time.
+    pub limits: Limits,
+    /// Lifetime of an access token in seconds.
+    pub token_ttl_seconds: i64,
+    /// Peers whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Browser origins that may call `/mcp`, compared byte for byte.
+    pub allowed_origins: Vec<String>,
+    /// Most bytes of immutable objects that one process keeps in memory.
+    pub cache_bytes: usize,
+}
+
+impl Config {
+    /// A configuration with every default and this public URL.
+    pub fn new(public_url: PublicUrl) -> Self {
+        Self {
+            public_url,
+            limits: Limits::default(),
+            token_ttl_seconds: 900,
+            trusted_proxies: Vec::new(),
+            allowed_origins: Vec::new(),
+            cache_bytes: 64 * 1024 * 1024,
+        }
+    }
+
+    /// Whether `address` is a proxy whose forwarded headers count.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        // A listener on `::` sees IPv4 peers as mapped addresses; the operator wrote plain ones.
+        let address = address.to_canonical();
+        self.trusted_proxies
+            .iter()
+            .any(|net| net.contains(&address))
+    }
+}
+
+/// Rate limits; 0 switches one off.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Enrolments a minute of keys that are not enrolled, per slug and source (`VAULT_LIMIT_ENROL_SLUG`). Counted in the store.
+    pub enrol_per_slug: u32,
+    /// The same per source alone (`VAULT_LIMIT_ENROL_SOURCE`). Counted in the store.
+    pub enrol_per_source: u32,
+    /// Reads of catalog and `devices/current` a minute and device (`VAULT_LIMIT_CATALOG`). Counted in memory; 0 where a gateway throttles.
+    pub catalog_per_device: u32,
+    /// Reads of bundles a minute and device (`VAULT_LIMIT_BUNDLES`). Counted in memory; 0 where a gateway throttles.
+    pub bundles_per_device: u32,
+    /// Failed sign-ins per 15 minutes, account and source (`VAULT_LIMIT_SIGN_IN`). Counted in the store.
+    pub sign_in_failures: u32,
+    /// Client registrations an hour and source (`VAULT_LIMIT_REGISTER`). Counted in the store.
+    pub register_per_source: u32,
+    /// Token requests a minute and client (`VAULT_LIMIT_TOKEN`). Counted in the store.
+    pub token_per_client: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            enrol_per_slug: 120,
+            enrol_per_source: 600,
+            catalog_per_device: 120,
+            bundles_per_device: 30_000,
+            sign_in_failures: 5,
+            register_per_source: 200,
+            token_per_client: 60,
+        }
+    }
+}
+
+impl Limits {
+    /// Everything off: benchmarks, and tests of something else.
+    pub const fn off() -> Self {
+        Self {
+            enrol_per_slug: 0,
+            enrol_per_source: 0,
+            catalog_per_device: 0,
+            bundles_per_device: 0,
+            sign_in_failures: 0,
+            register_per_source: 0,
+            token_per_client: 0,
+        }
+    }
+}
+
+/// The externally visible address: an https origin, alone or with a path prefix; http only for loopback.
+#[derive(Clone, Eq, PartialEq)]
+pub struct PublicUrl {
+    text: String,
+    base_length: usize,
+    prefix_start: usize,
+    loopback: bool,
+    authority: String,
+}
+
+/// Why a public URL was refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadPublicUrl {
+    /// Not a URL at all.
+    #[error("the public URL is not an absolute http(s) address")]
+    NotAUrl,
+    /// http, and the host is not the machine itself.
+    #[error("the public URL must be https; http is for loopback only")]
+    NotHttps,
+    /// User info, query or fragment.
+    #[error("the public URL must be an origin, alone or with a path")]
+    NotAnOrigin,
+    /// Another spelling than the one that a browser would send.
+    #[error("the public URL must be written as {0}")]
+    NotCanonical(String),
+    /// A path that a signed request could not carry.
+    #[error("the path of the public URL may hold only A-Z a-z 0-9 - . _ ~ and single slashes")]
+    BadPath,
+}
+
+impl PublicUrl {
+    /// The text as it was given: the OAuth issuer, byte for byte.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The address without a slash at its end: what routes are appended to.
+    pub fn base(&self) -> &str {
+        &self.text[..self.base_length]
+    }
+
+    /// Scheme, host and port.
+    pub fn origin(&self) -> &str {
+        &self.text[..self.prefix_start]
+    }
+
+    /// The path prefix, empty or like `/base`.
+    pub fn prefix(&self) -> &str {
+        &self.text[self.prefix_start..self.base_length]
+    }
+
+    /// Host, and port unless it is the scheme's own: what `Host` must say where it matters.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Whether this is plain http on the machine itself; cookies then cannot be `Secure`.
+    pub fn is_loopback_http(&self) -> bool {
+        self.loopback && self.text.starts_with("http:")
+    }
+
+    /// Whether the host is the machine itself.
+    pub fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    /// The address of a path below the base, for instance `/oauth/token`.
+    pub fn join(&self, path: &str) -> String {
+        format!("{}{path}", self.base())
+    }
+}
+
+impl FromStr for PublicUrl {
+    type Err = BadPublicUrl;
+
+    fn from_str(text: &str) -> Result<Self, BadPublicUrl> {
+        let url = Url::parse(text).map_err(|_| BadPublicUrl::NotAUrl)?;
+        let loopback = match url.host().ok_or(BadPublicUrl::NotAUrl)? {
+            Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+            Host::Ipv4(address) => address.is_loopback(),
+            Host::Ipv6(address) => address.is_loopback(),
+        };
+        match url.scheme() {
+            "https" => {}
+            "http" if loopback => {}
+            "http" => return Err(BadPublicUrl::NotHttps),
+            _ => return Err(BadPublicUrl::NotAUrl),
+        }
+        if !url.username().is_empty()
+            || url.password().is_some()
+            || url.query().is_some()
+            || url.fragment().is_some()
+        {
+            return Err(BadPublicUrl::NotAnOrigin);
+        }
+        let canonical = url.as_str();
+        // The parser gives a bare origin the path `/`; both spellings are the operator's to choose, and the issuer keeps the choice.
+        if text != canonical && format!("{text}/") != canonical {
+            return Err(BadPublicUrl::NotCanonical(
+                canonical.trim_end_matches('/').to_owned(),
+            ));
+        }
+        let base_length = text.strip_suffix('/').map_or(text.len(), str::len);
+        let origin = url.origin().ascii_serialization();
+        let path = &text[origin.len()..base_length];
+        let good = path.is_empty()
+            || path[1..].split('/').all(|segment| {
+                !segment.is_empty()
+                    && segment
+                        .bytes()
+                        .all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b))
+            });
+        if !good {
+            return Err(BadPublicUrl::BadPath);
+        }
+        let authority = origin[origin.find("://").map_or(0, |at| at + 3)..].to_owned();
+        Ok(Self {
+            base_length,
+            prefix_start: origin.len(),
+            loopback,
+            authority,
+            text: text.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicUrl({})", self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_with_and_without_prefix() {
+        for (text, base, origin, prefix, authority) in [
+            (
+                "https://vault.example",
+                "https://vault.example",
+                "https://vault.example",
+                "",
+                "vault.example",
+            ),
+            (
+                "https://vault.example/",
+                "https://vault.example",
+                "https://vault.example",
+                "",
+                "vault.example",
+            ),
+            (
+                "https://vault.example:8443/a/b",
+                "https://vault.example:8443/a/b",
+                "https://vault.example:8443",
+                "/a/b",
+                "vault.example:8443",
+            ),
+            (
+                "https://vault.example/a/",
+                "https://vault.example/a",
+                "https://vault.example",
+                "/a",
+                "vault.example",
+            ),
+            (
+                "http://127.0.0.1:8080",
+                "http://127.0.0.1:8080",
+                "http://127.0.0.1:8080",
+                "",
+                "127.0.0.1:8080",
+            ),
+            (
+                "http://[::1]:8080",
+                "http://[::1]:8080",
+                "http://[::1]:8080",
+                "",
+                "[::1]:8080",
+            ),
+            (
+                "http://localhost/x",
+                "http://localhost/x",
+                "http://localhost",
+                "/x",
+                "localhost",
+            ),
+        ] {
+            let url: PublicUrl = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(url.as_str(), text);
+            assert_eq!(url.base(), base);
+            assert_eq!(url.origin(), origin);
+            assert_eq!(url.prefix(), prefix);
+            assert_eq!(url.authority(), authority);
+            assert_eq!(url.join("/mcp"), format!("{base}/mcp"));
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        use BadPublicUrl::{BadPath, NotAUrl, NotAnOrigin, NotCanonical, NotHttps};
+        for (text, why) in [
+            ("", NotAUrl),
+            ("vault.example", NotAUrl),
+            ("ftp://vault.example", NotAUrl),
+            ("http://vault.example", NotHttps),
+            ("http://10.0.0.1", NotHttps),
+            ("https://user@vault.example", NotAnOrigin),
+            ("https://vault.example/?x", NotAnOrigin),
+            ("https://vault.example/#x", NotAnOrigin),
+            (
+                "https://Vault.example",
+                NotCanonical("https://vault.example".into()),
+            ),
+            (
+                "https://vault.example:443",
+                NotCanonical("https://vault.example".into()),
+            ),
+            (
+                "https://vault.example/a/../b",
+                NotCanonical("https://vault.example/b".into()),
+            ),
+            ("https://vault.example//", BadPath),
+            ("https://vault.example/a//b", BadPath),
+            ("https://vault.example/a%20b", BadPath),
+            ("https://vault.example/a;b", BadPath),
+        ] {
+            assert_eq!(text.parse::<PublicUrl>(), Err(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn mapped_addresses_match_plain_ranges() {
+        let mut config = Config::new("https://vault.example".parse().unwrap());
+        config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        assert!(config.trusts("10.1.2.3".parse().unwrap()));
+        assert!(config.trusts("::ffff:10.1.2.3".parse().unwrap()));
+        assert!(!config.trusts("192.0.2.1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,394 @@
+//! Every way the service says no: one table of codes, and the refusal that handlers return.
+//!
+//! A handler answers `Err(Code::X.into())`; status, title, blame and words stand in the table alone, and the page `ERRORS.md` is written from it.
+//! A fault of ours never reads as a refusal: a store that is down is `unavailable`, whatever was asked. What went wrong inside goes to the log, never into an answer.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value};
+use vault_store::StoreError;
+
+/// Whose fault a refusal is: the caller can change something, or only the service can.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// The request, or what its sender may do.
+    Caller,
+    /// The service or what it depends on; the same request may succeed later.
+    Service,
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The status that goes with the code, always the same one.
+    pub status: StatusCode,
+    /// Stable machine-readable name, `snake_case`.
+    pub code: &'static str,
+    /// Whose fault it is.
+    pub fault: Fault,
+    /// One sentence for people, used as `detail` where a handler has nothing more exact to say.
+    pub detail: &'static str,
+}
+
+impl Row {
+    /// The `title` of the answer: the status phrase, as RFC 9457 wants it with the type `about:blank`.
+    pub fn title(&self) -> &'static str {
+        self.status.canonical_reason().unwrap_or("Error")
+    }
+}
+
+macro_rules! codes {
+    ($($name:ident $status:ident $code:literal $fault:ident $detail:literal;)*) => {
+        /// Every code that a problem answer can carry.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        pub enum Code {
+            $(#[doc = concat!("`", $code, "`: ", $detail)] $name,)*
+        }
+
+        impl Code {
+            /// All codes in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The code's line of the table.
+            pub const fn row(self) -> Row {
+                match self {
+                    $(Self::$name => Row {
+                        status: StatusCode::$status,
+                        code: $code,
+                        fault: Fault::$fault,
+                        detail: $detail,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    // HTTP itself
+    RequestInvalid BAD_REQUEST "request_invalid" Caller "The request is malformed.";
+    JsonInvalid BAD_REQUEST "json_invalid" Caller "The body is not the JSON object that this route reads.";
+    NotFound NOT_FOUND "not_found" Caller "There is nothing here.";
+    MethodNotAllowed METHOD_NOT_ALLOWED "method_not_allowed" Caller "This route does not know the method.";
+    BodyTimeout REQUEST_TIMEOUT "body_timeout" Caller "The body took too long.";
+    BodyTooLarge PAYLOAD_TOO_LARGE "body_too_large" Caller "The body is larger than this route takes.";
+    PathTooLong URI_TOO_LONG "path_too_long" Caller "The request target is too long.";
+    MediaType UNSUPPORTED_MEDIA_TYPE "media_type" Caller "This route does not read that media type.";
+    HeadersTooLarge REQUEST_HEADER_FIELDS_TOO_LARGE "headers_too_large" Caller "The header fields are too large.";
+    ParameterInvalid UNPROCESSABLE_ENTITY "parameter_invalid" Caller "A parameter or member has a value that this route does not take.";
+    RateLimited TOO_MANY_REQUESTS "rate_limited" Caller "Too many requests; wait as long as Retry-After says.";
+
+    // device-signed requests
+    SignatureRequired UNAUTHORIZED "signature_required" Caller "This route takes only requests that a device signed.";
+    SignatureInvalid UNAUTHORIZED "signature_invalid" Caller "The device signature is not valid for this request.";
+    TimestampOutOfRange UNAUTHORIZED "timestamp_out_of_range" Caller "The time stamp is more than 300 seconds from the service's clock.";
+    DeviceUnknown UNAUTHORIZED "device_unknown" Caller "No device with this key is enrolled here.";
+    DevicePending FORBIDDEN "device_pending" Caller "The owner has not admitted this device yet.";
+    DeviceRevoked FORBIDDEN "device_revoked" Caller "The owner revoked this device.";
+    VaultSuspended FORBIDDEN "vault_suspended" Caller "This vault is suspended.";
+    VaultNotFound NOT_FOUND "vault_not_found" Caller "There is no vault with this name.";
+    PublicKeyMismatch BAD_REQUEST "public_key_mismatch" Caller "The body's public_key is not the key in X-Vault-Device.";
+    PublicKeyInvalid BAD_REQUEST "public_key_invalid" Caller "The public key cannot be enrolled.";
+    HostnameInvalid BAD_REQUEST "hostname_invalid" Caller "The hostname must have 1 to 64 printable characters.";
+    PendingQueueFull CONFLICT "pending_queue_full" Caller "As many devices wait for the owner as may wait; try again when the owner has decided.";
+    SubscriptionLapsed PAYMENT_REQUIRED "subscription_lapsed" Caller "The subscription of this vault has lapsed.";
+    CatalogNotPublished NOT_FOUND "catalog_not_published" Caller "This vault has no published catalog yet.";
+    BundleNotFound NOT_FOUND "bundle_not_found" Caller "This vault serves no bundle with this hash.";
+    BundleUnavailable SERVICE_UNAVAILABLE "bundle_unavailable" Service "The current catalog names this bundle, but the service cannot read it.";
+
+    // people and clients
+    TokenRequired UNAUTHORIZED "token_required" Caller "This route takes only requests with an access token.";
+    TokenInvalid UNAUTHORIZED "token_invalid" Caller "The access token is unknown, expired or revoked.";
+    InsufficientScope FORBIDDEN "insufficient_scope" Caller "The access token lacks a scope that this route needs.";
+    OwnerRequired FORBIDDEN "owner_required" Caller "Only an owner may do this.";
+    OperatorRequired FORBIDDEN "operator_required" Caller "Only an operator may do this.";
+    FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs the password, or a sign-in of the last five minutes.";
+    ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The typed name is not the name of the vault.";
+    DeviceState CONFLICT "device_state" Caller "The device is in a state that does not allow this.";
+    UserNotFound NOT_FOUND "user_not_found" Caller "There is no user with this id.";
+    LastOwner CONFLICT "last_owner" Caller "A vault must keep one owner.";
+    SlugInvalid UNPROCESSABLE_ENTITY "slug_invalid" Caller "A name of a vault has 1 to 63 characters a-z, 0-9 and single inner hyphens.";
+    SlugReserved UNPROCESSABLE_ENTITY "slug_reserved" Caller "This name is reserved.";
+    SlugTaken CONFLICT "slug_taken" Caller "This name is or was in use.";
+    EmailInvalid UNPROCESSABLE_ENTITY "email_invalid" Caller "This is not an e-mail address.";
+
+    // publishing
+    NamespaceSelfSigned CONFLICT "namespace_self_signed" Caller "This vault signs its releases itself; nothing can be pushed into it.";
+    PackInvalid BAD_REQUEST "pack_invalid" Caller "The body is not a pack of objects.";
+    ObjectHash UNPROCESSABLE_ENTITY "object_hash" Caller "The bytes do not have the hash that names them.";
+    ObjectsMissing CONFLICT "objects_missing" Caller "The catalog names objects that were not uploaded.";
+    PreconditionRequired PRECONDITION_REQUIRED "precondition_required" Caller "Publishing needs If-Match with the current catalog's hash, or If-None-Match: *.";
+    ReleaseConflict PRECONDITION_FAILED "release_conflict" Caller "Another release became current.";
+    QuotaExceeded PAYLOAD_TOO_LARGE "quota_exceeded" Caller "The release is larger than the quota of this vault.";
+    CatalogSchema UNPROCESSABLE_ENTITY "catalog_schema" Caller "The catalog does not have the form vault.catalog/1.";
+    CatalogSignature UNPROCESSABLE_ENTITY "catalog_signature" Caller "The catalog's signature is not good.";
+    CatalogKey UNPROCESSABLE_ENTITY "catalog_key" Caller "The catalog is signed by a key that is not pinned, and no rotation leads to it.";
+    CatalogRotation UNPROCESSABLE_ENTITY "catalog_rotation" Caller "The catalog's key rotations do not hold.";
+    CatalogVaultId UNPROCESSABLE_ENTITY "catalog_vault_id" Caller "The catalog belongs to another vault.";
+    CatalogSlug UNPROCESSABLE_ENTITY "catalog_slug" Caller "The catalog is for another name.";
+    CatalogAudience UNPROCESSABLE_ENTITY "catalog_audience" Caller "The catalog is not meant for this address.";
+    CatalogClock UNPROCESSABLE_ENTITY "catalog_clock" Caller "The catalog is issued in the future or has expired.";
+    CatalogRelease UNPROCESSABLE_ENTITY "catalog_release" Caller "The catalog's release is not above the current one.";
+    CatalogPrevious UNPROCESSABLE_ENTITY "catalog_previous" Caller "The catalog does not follow the current one.";
+    CatalogWithdrawn UNPROCESSABLE_ENTITY "catalog_withdrawn" Caller "The catalog withdraws more bundles than it may.";
+
+    // ours
+    Unavailable SERVICE_UNAVAILABLE "unavailable" Service "The service cannot answer at the moment.";
+    Internal INTERNAL_SERVER_ERROR "internal" Service "The service made a mistake; its log has the details under this request id.";
+}
+
+/// A request refused: its code, and what only this case knows.
+#[derive(Clone)]
+pub struct Refusal(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    code: Code,
+    detail: Option<Cow<'static, str>>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    members: Map<String, Value>,
+    cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Refusal {
+    /// A refusal with the words of the table.
+    pub fn new(code: Code) -> Self {
+        let headers = match code.row().status {
+            // A client that gets no hint hammers; one second is what a failed-over store needs.
+            StatusCode::SERVICE_UNAVAILABLE => {
+                vec![(header::RETRY_AFTER, HeaderValue::from_static("1"))]
+            }
+            _ if code.is_device_401() => {
+                vec![(
+                    header::WWW_AUTHENTICATE,
+                    HeaderValue::from_static("VaultDevice"),
+                )]
+            }
+            _ => Vec::new(),
+        };
+        Self(Box::new(Inner {
+            code,
+            detail: None,
+            headers,
+            members: Map::new(),
+            cause: None,
+        }))
+    }
+
+    /// Replaces the sentence for people; it must echo no slug, key, id or secret.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// Sets a header of the answer, in place of one of the same name.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers.retain(|(held, _)| *held != name);
+        self.0.headers.push((name, value));
+        self
+    }
+
+    /// Says after how many seconds it is worth trying again.
+    #[must_use]
+    pub fn retry_after(self, seconds: u64) -> Self {
+        self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
+    }
+
+    /// Adds a member to the problem object.
+    #[must_use]
+    pub fn member(mut self, name: &str, value: Value) -> Self {
+        self.0.members.insert(name.to_owned(), value);
+        self
+    }
+
+    /// Keeps what went wrong for the log; the answer never shows it.
+    #[must_use]
+    pub fn cause(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.0.cause = Some(Arc::new(cause));
+        self
+    }
+
+    /// The code.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// The status that the table gives the code.
+    pub fn status(&self) -> StatusCode {
+        self.0.code.row().status
+    }
+
+    /// What went wrong inside, where something did.
+    pub fn source(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
+        self.0.cause.as_deref()
+    }
+
+    /// The RFC 9457 body.
+    pub fn problem(&self, request_id: &str) -> Vec<u8> {
+        let row = self.0.code.row();
+        let mut members = self.0.members.clone();
+        members.insert("type".into(), "about:blank".into());
+        members.insert("title".into(), row.title().into());
+        members.insert("status".into(), row.status.as_u16().into());
+        members.insert(
+            "detail".into(),
+            self.0.detail.as_deref().unwrap_or(row.detail).into(),
+        );
+        members.insert("code".into(), row.code.into());
+        members.insert("request_id".into(), request_id.into());
+        Value::Object(members).to_string().into_bytes()
+    }
+}
+
+impl Code {
+    /// Whether the answer must carry `WWW-Authenticate: VaultDevice` (RFC 9110, section 15.5.2).
+    const fn is_device_401(self) -> bool {
+        matches!(
+            self,
+            Self::SignatureRequired
+                | Self::SignatureInvalid
+                | Self::TimestampOutOfRange
+                | Self::DeviceUnknown
+        )
+    }
+}
+
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Refusal({})", self.0.code.row().code)?;
+        match &self.0.cause {
+            Some(cause) => write!(f, ": {cause}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.detail.as_deref().unwrap_or(self.0.code.row().detail))
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<Code> for Refusal {
+    fn from(code: Code) -> Self {
+        Self::new(code)
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Unavailable { .. } | StoreError::Conflict { .. } => Code::Unavailable,
+            _ => Code::Internal,
+        };
+        Self::new(code).cause(error)
+    }
+}
+
+impl IntoResponse for Refusal {
+    /// Status and headers; the body is written by the HTTP layer, which knows the request id.
+    fn into_response(self) -> Response {
+        let mut response = self.status().into_response();
+        for (name, value) in &self.0.headers {
+            response.headers_mut().insert(name.clone(), value.clone());
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// 405 with the methods that the route does know.
+pub fn method_not_allowed(allow: &'static str) -> Refusal {
+    Refusal::new(Code::MethodNotAllowed).header(header::ALLOW, HeaderValue::from_static(allow))
+}
+
+/// Whether `method` is one of those that RFC 9110 calls safe: refusals of these change nothing and are not audited.
+pub fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// The page `ERRORS.md`, written from the table.
+pub fn page() -> String {
+    let mut page = String::from(
+        "# Errors\n\n\
+         Written from `src/error.rs`; a test keeps this page equal to it. Every route except `/oauth/*` and `/mcp` answers errors as \
+         `application/problem+json` (RFC 9457) with the members `type`, `title`, `status`, `detail`, `code` and `request_id`.\n\
+         Match on `code`; the words may change.\n\n\
+         | code | status | title | whose fault | meaning |\n|---|---|---|---|---|\n",
+    );
+    for code in Code::ALL {
+        let row = code.row();
+        let fault = match row.fault {
+            Fault::Caller => "caller",
+            Fault::Service => "service",
+        };
+        page.push_str(&format!(
+            "| `{}` | {} | {} | {fault} | {} |\n",
+            row.code,
+            row.status.as_u16(),
+            row.title(),
+            row.detail,
+        ));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_snake_case_and_blame_fits_status() {
+        let mut seen = HashSet::new();
+        for code in Code::ALL {
+            let row = code.row();
+            assert!(seen.insert(row.code), "{} stands twice", row.code);
+            assert!(
+                row.code
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b == b'_'),
+                "{}",
+                row.code
+            );
+            assert_eq!(
+                row.status.is_server_error(),
+                row.fault == Fault::Service,
+                "{}",
+                row.code
+            );
+            assert!(row.detail.ends_with('.'), "{}", row.code);
+        }
+    }
+
+    #[test]
+    fn the_page_is_the_table() {
+        let kept = include_str!("../ERRORS.md");
+        if kept != page() {
+            let fresh = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("ERRORS.md.new");
+            std::fs::write(&fresh, page()).unwrap();
+            panic!(
+                "ERRORS.md is out of date: {} is what it should be",
+                fresh.display()
+            );
+        }
+    }
+
+    #[test]
+    fn causes_stay_out_of_answers() {
+        let refusal = Refusal::new(Code::Internal).cause(std::io::Error::other("password=hunter2"));
+        let body = String::from_utf8(refusal.problem("01")).unwrap();
+        assert!(!body.contains("hunter2"), "{body}");
+        assert!(format!("{refusal:?}").contains("hunter2"));
+    }
+}

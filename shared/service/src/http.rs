@@ -1,0 +1,450 @@
+//! What every request passes, whatever its route: limits, a request id, one log line, and the headers that all answers share.
+//!
+//! Nothing in here knows what a route does. Bodies are counted while they are read, by [`read_body`], which handlers call at the place
+//! where their order of checks wants the body.
+
+use std::future::{Future, poll_fn};
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::{Extensions, Method, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout, timeout_at};
+use tower::ServiceExt;
+
+use crate::App;
+use crate::config::Config;
+use crate::error::{Code, Fault, Refusal};
+
+/// Most bytes of header fields, names and values together; above it 431.
+pub const MAX_HEADER_BYTES: usize = 16 * 1024;
+/// Most bytes of a path; above it 414.
+pub const MAX_PATH_BYTES: usize = 1024;
+/// Most bytes of a whole request target; a query longer than this is nobody's honest one.
+pub const MAX_TARGET_BYTES: usize = 16 * 1024;
+/// Most bytes of a JSON body where a route sets no other limit.
+pub const MAX_JSON_BYTES: usize = 64 * 1024;
+/// How long a body may take to arrive; above it 408.
+pub const BODY_TIME: Duration = Duration::from_secs(15);
+/// How long a handler may take; above it 503.
+pub const HANDLER_TIME: Duration = Duration::from_secs(20);
+/// How much of a body that is too large is read and dropped, so that its sender gets to read the 413 instead of a reset.
+const DRAIN_BYTES: usize = 1024 * 1024;
+
+/// The address of the other end of the connection, put into a request's extensions by whoever accepted it.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// The path exactly as it was sent, for front ends whose `Uri` is not (a gateway decodes, a function runtime encodes again).
+#[derive(Clone, Debug)]
+pub struct RawPath(pub Arc<str>);
+
+/// The id of a request, in its extensions and in every problem answer; 26 characters.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub Arc<str>);
+
+/// What a handler found out about its caller, for the log line alone. Put it into the answer's extensions.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The namespace that was asked for, once its form was checked.
+    pub slug: Option<String>,
+    /// The first characters of a hash of who asked; never a key, token or address.
+    pub caller: Option<String>,
+}
+
+/// The path that a device signed and that routes under `/v/` are found by.
+pub fn raw_path<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
+    extensions
+        .get::<RawPath>()
+        .map_or_else(|| uri.path(), |raw| &raw.0)
+}
+
+/// Answers any request: the one way in for the server, the functions and the tests.
+pub(crate) async fn answer(app: &App, routes: &Router, mut request: Request) -> Response {
+    let started = Instant::now();
+    let id = app.fresh_id();
+    let method = request.method().clone();
+    let path = raw_path(request.uri(), request.extensions());
+    let below = path.strip_prefix(app.config.public_url.prefix());
+    let group = group(below.unwrap_or(path));
+
+    let mut response = match within_limits(&request, path) {
+        Err(refusal) => refusal.into_response(),
+        Ok(()) => {
+            request.extensions_mut().insert(RequestId(Arc::clone(&id)));
+            let routed = routes.clone().oneshot(request);
+            guarded(async { routed.await.unwrap_or_else(|never| match never {}) }).await
+        }
+    };
+    let refusal = response.extensions_mut().remove::<Refusal>();
+    if let Some(refusal) = &refusal {
+        *response.body_mut() = Body::from(refusal.problem(&id));
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+    }
+    let headers = response.headers_mut();
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("private, no-store"));
+    headers
+        .entry(header::X_CONTENT_TYPE_OPTIONS)
+        .or_insert(HeaderValue::from_static("nosniff"));
+    log(&id, group, &method, &response, refusal.as_ref(), started);
+    response
+}
+
+/// Bounds the time of a handler and turns a panic into an answer; one request must not end a connection that others share.
+async fn guarded(handler: impl Future<Output = Response>) -> Response {
+    let mut handler = pin!(handler);
+    let caught = poll_fn(|context| {
+        match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(response)) => Poll::Ready(response),
+            Err(_) => Poll::Ready(
+                Refusal::new(Code::Internal)
+                    .cause(std::io::Error::other("the handler panicked"))
+                    .into_response(),
+            ),
+        }
+    });
+    timeout(HANDLER_TIME, caught)
+        .await
+        .unwrap_or_else(|elapsed| {
+            Refusal::new(Code::Unavailable)
+                .cause(elapsed)
+                .into_response()
+        })
+}
+
+fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
+    let target = request
+        .uri()
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    if path.len() > MAX_PATH_BYTES || target > MAX_TARGET_BYTES {
+        return Err(Code::PathTooLong.into());
+    }
+    // As they stand on the wire: name, colon, space, value, line end.
+    let headers: usize = request
+        .headers()
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    if headers > MAX_HEADER_BYTES {
+        return Err(Code::HeadersTooLarge.into());
+    }
+    Ok(())
+}
+
+/// The group that a path belongs to, for the log; a path of nobody's has none.
+fn group(path: &str) -> &'static str {
+    let first = path.split('/').nth(1).unwrap_or_default();
+    match first {
+        "v" if path.contains("/devices") => "devices",
+        "v" => "catalog",
+        "oauth" | ".well-known" => "oauth",
+        "admin" => "admin",
+        "console" => "console",
+        "mcp" => "mcp",
+        "healthz" => "health",
+        _ => "none",
+    }
+}
+
+fn log(
+    id: &str,
+    group: &str,
+    method: &Method,
+    response: &Response,
+    refusal: Option<&Refusal>,
+    started: Instant,
+) {
+    let seen = response.extensions().get::<Seen>();
+    let slug = seen.and_then(|seen| seen.slug.as_deref());
+    let caller = seen.and_then(|seen| seen.caller.as_deref());
+    let status = response.status().as_u16();
+    let bytes = HttpBody::size_hint(response.body()).exact();
+    let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let row = refusal.map(|refusal| refusal.code().row());
+    let error = row.map(|row| row.code);
+    // The text of a cause may name files or hosts, never a secret: adapters keep addresses with passwords out of their errors.
+    let cause = refusal.and_then(Refusal::source).map(chain);
+    if row.is_some_and(|row| row.fault == Fault::Service) {
+        tracing::error!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
+    } else {
+        tracing::info!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
+    }
+}
+
+/// An error and what it was caused by, in one line.
+fn chain(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+/// Reads a body of at most `limit` bytes within [`BODY_TIME`]; 413, 408, or 400 when the sender breaks off.
+pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, Refusal> {
+    let deadline = Instant::now() + BODY_TIME;
+    timeout_at(deadline, read_counted(body, limit))
+        .await
+        .unwrap_or_else(|_| Err(Code::BodyTimeout.into()))
+}
+
+async fn read_counted(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
+    let announced = HttpBody::size_hint(&body).lower();
+    if announced > (limit + DRAIN_BYTES) as u64 {
+        return Err(Code::BodyTooLarge.into());
+    }
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    let mut length = 0usize;
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|broken| {
+            Refusal::new(Code::RequestInvalid)
+                .detail("The body ended before it was complete.")
+                .cause(broken)
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue; // trailers
+        };
+        length += data.len();
+        if length > limit + DRAIN_BYTES {
+            return Err(Code::BodyTooLarge.into());
+        }
+        if length > limit {
+            continue;
+        }
+        // One frame is the usual case, and then nothing is copied.
+        match first.take() {
+            None if rest.is_empty() => first = Some(data),
+            held => {
+                if let Some(held) = held {
+                    rest.reserve(
+                        usize::try_from(announced)
+                            .unwrap_or(0)
+                            .clamp(held.len() + data.len(), limit),
+                    );
+                    rest.extend_from_slice(&held);
+                }
+                rest.extend_from_slice(&data);
+            }
+        }
+    }
+    if length > limit {
+        return Err(Code::BodyTooLarge.into());
+    }
+    Ok(first.unwrap_or_else(|| rest.freeze()))
+}
+
+/// Reads a JSON object: 413, then 415, then 400.
+pub async fn read_json<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<T, Refusal> {
+    let bytes = read_body(body, limit).await?;
+    require_media_type(headers, "application/json")?;
+    parse_json(&bytes)
+}
+
+/// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects; 400 otherwise.
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    vault_skill::json::parse(bytes).map_err(|_| Code::JsonInvalid.into())
+}
+
+/// Refuses a body whose `Content-Type` is not `wanted`, parameters aside; 415.
+pub fn require_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Refusal> {
+    let mut given = headers.get_all(header::CONTENT_TYPE).iter();
+    let essence = match (given.next(), given.next()) {
+        (Some(one), None) => one.to_str().unwrap_or_default(),
+        _ => "",
+    };
+    let essence = essence.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case(wanted) {
+        Ok(())
+    } else {
+        Err(Code::MediaType.into())
+    }
+}
+
+/// A JSON answer.
+pub fn json_answer(status: axum::http::StatusCode, value: &impl serde::Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => (
+            status,
+            [(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("application/json"),
+            )],
+            bytes,
+        )
+            .into_response(),
+        Err(error) => Refusal::new(Code::Internal).cause(error).into_response(),
+    }
+}
+
+/// The address of who is asking: the peer, or, when the peer is a trusted proxy, the right-most address of `X-Forwarded-For` that is not one.
+///
+/// `None` where no peer is known, as in tests that call the router directly.
+pub fn client_address(
+    config: &Config,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+) -> Option<IpAddr> {
+    let peer = extensions.get::<Peer>()?.0.ip().to_canonical();
+    if config.trusted_proxies.is_empty() || !config.trusts(peer) {
+        return Some(peer);
+    }
+    let mut client = peer;
+    let hops = headers
+        .get_all("x-forwarded-for")
+        .iter()
+        .rev()
+        .flat_map(|value| value.to_str().unwrap_or("?").rsplit(','));
+    for hop in hops {
+        // What a trusted proxy wrote is an address; anything else was sent by the client, and what is left of it counts for nothing.
+        let Some(address) = hop_address(hop.trim()) else {
+            break;
+        };
+        client = address;
+        if !config.trusts(address) {
+            break;
+        }
+    }
+    Some(client)
+}
+
+fn hop_address(hop: &str) -> Option<IpAddr> {
+    let address = hop
+        .parse::<IpAddr>()
+        .or_else(|_| hop.parse::<SocketAddr>().map(|with_port| with_port.ip()))
+        .ok()?;
+    Some(address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(peer: &str, trusted: &[&str], forwarded: &[&str]) -> String {
+        let mut config = Config::new("https://vault.example".parse().unwrap());
+        config.trusted_proxies = trusted.iter().map(|net| net.parse().unwrap()).collect();
+        let mut headers = HeaderMap::new();
+        for value in forwarded {
+            headers.append("x-forwarded-for", value.parse().unwrap());
+        }
+        let mut extensions = Extensions::new();
+        extensions.insert(Peer(SocketAddr::new(peer.parse().unwrap(), 1)));
+        client_address(&config, &headers, &extensions)
+            .unwrap()
+            .to_string()
+    }
+
+    #[test]
+    fn the_right_most_untrusted_address_is_the_client() {
+        let proxies = ["10.0.0.0/8"];
+        for (peer, trusted, forwarded, client) in [
+            (
+                "192.0.2.1",
+                &proxies[..],
+                &["198.51.100.1"][..],
+                "192.0.2.1",
+            ),
+            ("10.0.0.1", &[][..], &["198.51.100.1"][..], "10.0.0.1"),
+            ("10.0.0.1", &proxies, &["198.51.100.1"], "198.51.100.1"),
+            (
+                "10.0.0.1",
+                &proxies,
+                &["203.0.113.9, 198.51.100.1, 10.0.0.2"],
+                "198.51.100.1",
+            ),
+            (
+                "10.0.0.1",
+                &proxies,
+                &["203.0.113.9", "198.51.100.1"],
+                "198.51.100.1",
+            ),
+            (
+                "10.0.0.1",
+                &proxies,
+                &["spoof, 198.51.100.1:4711"],
+                "198.51.100.1",
+            ),
+            ("10.0.0.1", &proxies, &["198.51.100.1, unknown"], "10.0.0.1"),
+            ("10.0.0.1", &proxies, &["10.0.0.7, 10.0.0.2"], "10.0.0.7"),
+            ("10.0.0.1", &proxies, &["[2001:db8::1]:80"], "2001:db8::1"),
+            (
+                "::ffff:10.0.0.1",
+                &proxies,
+                &["::ffff:198.51.100.1"],
+                "198.51.100.1",
+            ),
+            ("10.0.0.1", &proxies, &[], "10.0.0.1"),
+        ] {
+            assert_eq!(
+                address(peer, trusted, forwarded),
+                client,
+                "{peer} {forwarded:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_are_counted_while_they_are_read() {
+        for (size, limit, good) in [
+            (0, 0, true),
+            (1, 0, false),
+            (9, 10, true),
+            (10, 10, true),
+            (11, 10, false),
+            (3_000_000, 10, false),
+        ] {
+            let outcome = read_body(Body::from(vec![b'x'; size]), limit).await;
+            assert_eq!(outcome.is_ok(), good, "{size} of {limit}");
+            if let Err(refusal) = outcome {
+                assert_eq!(refusal.code(), Code::BodyTooLarge);
+            }
+        }
+    }
+
+    #[test]
+    fn media_types_are_compared_without_parameters_and_case() {
+        for (given, good) in [
+            (&["application/json"][..], true),
+            (&["Application/JSON; charset=utf-8"], true),
+            (&["application/json ; x"], true),
+            (&["application/jsonx"], false),
+            (&["text/plain"], false),
+            (&[], false),
+            (&["application/json", "application/json"], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in given {
+                headers.append(header::CONTENT_TYPE, value.parse().unwrap());
+            }
+            assert_eq!(
+                require_media_type(&headers, "application/json").is_ok(),
+                good,
+                "{given:?}"
+            );
+        }
+    }
+}

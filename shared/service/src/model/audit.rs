@@ -1,0 +1,105 @@
+//! What people and clients did: written in the commit that does it, never changed.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `audit/<namespace_id>` | ULID | [`Entry`] |
+//! | `audit/service` | ULID | [`Entry`], where no namespace is concerned |
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vault_skill::name::NamespaceId;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::random::{Random, ulid};
+use vault_store::records::{Document, RecordKey, When, Write};
+
+/// One thing that was done or refused.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Entry {
+    /// A ULID: sorts by time.
+    pub id: String,
+    /// When, by the service's clock.
+    pub at: Timestamp,
+    /// The user's id, or `server`.
+    pub actor: String,
+    /// The client that the user's token was given to.
+    pub client: Option<String>,
+    /// The address that the request came from.
+    pub source: Option<IpAddr>,
+    /// What was asked for: the name of the route.
+    pub action: String,
+    /// What it was about: a device's id, a release, a slug.
+    pub target: Option<String>,
+    /// The state before, in short.
+    pub before: Option<Value>,
+    /// The state after, in short.
+    pub after: Option<Value>,
+    /// `done`, or the code of the refusal.
+    pub outcome: String,
+}
+
+/// Who acts, as the audit log names them.
+#[derive(Clone, Debug, Default)]
+pub struct Actor {
+    /// The user's id, or `server`.
+    pub user: String,
+    /// The client that the user's token was given to.
+    pub client: Option<String>,
+    /// The address that the request came from.
+    pub source: Option<IpAddr>,
+}
+
+impl Actor {
+    /// The service itself, as when it publishes its own library.
+    pub fn server() -> Self {
+        Self {
+            user: "server".to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
+/// The change of a target.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// What it is about.
+    pub target: Option<String>,
+    /// The state before, in short.
+    pub before: Option<Value>,
+    /// The state after, in short.
+    pub after: Option<Value>,
+}
+
+/// The write that belongs into the commit of what `actor` does; `outcome` is `done`, or the code of a refusal.
+pub fn entry(
+    namespace: Option<&NamespaceId>,
+    actor: &Actor,
+    action: &str,
+    change: Change,
+    outcome: &str,
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> Result<Write, StoreError> {
+    let entry = Entry {
+        id: ulid(clock, random),
+        at: clock.now(),
+        actor: actor.user.clone(),
+        client: actor.client.clone(),
+        source: actor.source,
+        action: action.to_owned(),
+        target: change.target,
+        before: change.before,
+        after: change.after,
+        outcome: outcome.to_owned(),
+    };
+    let key = RecordKey::new(partition(namespace), entry.id.clone());
+    Ok(Write::put(key, Document::of(&entry)?, When::Absent))
+}
+
+/// The partition that lists a namespace's entries.
+pub fn partition(namespace: Option<&NamespaceId>) -> String {
+    namespace.map_or_else(|| "audit/service".to_owned(), |id| format!("audit/{id}"))
+}

@@ -1,0 +1,249 @@
+//! A device: a machine that enrolled an Ed25519 key in a namespace. The key's text is its identity.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `dev/<slug>` | `<public key, 43 characters>` | [`Device`] |
+//! | `devid/<slug>` | `<device_id>` | [`Named`], from the id that owners use to the key; stays 30 days after `forget` |
+//! | `pend/<slug>` | `<device_id>` | [`Named`], only while the device waits |
+//!
+//! Enrolment, decision and the counter of waiting devices change in one commit, so the counter is always the number of `pend` records.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::{NamespaceId, Slug};
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+/// How long a forgotten device's id is remembered, so that a repeated `forget` answers as the first, in seconds: 30 days.
+pub const FORGOTTEN_SECONDS: i64 = 30 * 24 * 3600;
+
+/// What a device may do.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceStatus {
+    /// Waits for the owner: reads the catalog.
+    Pending,
+    /// Admitted: reads bundles too.
+    Active,
+    /// Denied or revoked, for good: may learn just that.
+    Revoked,
+}
+
+impl DeviceStatus {
+    /// The word of the interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
+impl fmt::Display for DeviceStatus {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+/// A device as enrolled.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Device {
+    /// `dev_…`, from slug and key, so that racing requests of one key agree on it.
+    pub device_id: String,
+    /// The allocation that it enrolled in; another one of the same slug does not know it.
+    pub namespace_id: NamespaceId,
+    /// The key, as in `X-Vault-Device`.
+    pub public_key: PublicKey,
+    /// What the machine calls itself; the first value stays.
+    pub hostname: String,
+    /// What it may do.
+    pub status: DeviceStatus,
+    /// When it enrolled.
+    pub enrolled_at: Timestamp,
+    /// When an owner last decided about it.
+    pub decided_at: Option<Timestamp>,
+}
+
+/// From a device's id to its key.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Named {
+    /// The key, as in `X-Vault-Device`.
+    pub public_key: PublicKey,
+    /// The device as it was when it was forgotten; absent while it is known.
+    pub forgotten: Option<Device>,
+}
+
+impl Device {
+    /// A device that waits for the owner.
+    pub fn new(
+        slug: &Slug,
+        namespace_id: NamespaceId,
+        public_key: PublicKey,
+        hostname: String,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            device_id: device_id(slug, &public_key),
+            namespace_id,
+            public_key,
+            hostname,
+            status: DeviceStatus::Pending,
+            enrolled_at: now,
+            decided_at: None,
+        }
+    }
+
+    /// The index entry of its id.
+    pub fn named(&self) -> Named {
+        Named {
+            public_key: self.public_key,
+            forgotten: None,
+        }
+    }
+
+    /// The write that sets its record under a condition.
+    pub fn write(&self, slug: &Slug, when: When) -> Result<Write, StoreError> {
+        Ok(Write::put(
+            key(slug, &self.public_key.to_string()),
+            Document::of(self)?,
+            when,
+        ))
+    }
+}
+
+/// The id of the device with this key in this namespace: `dev_` and 26 characters of lower-case base32 of a hash of both.
+pub fn device_id(slug: &Slug, key: &PublicKey) -> String {
+    let digest = Digest::of(format!("vault-device/1\n{slug}\n{key}").as_bytes());
+    let mut id = String::with_capacity(30);
+    id.push_str("dev_");
+    base32(digest.as_bytes(), 26, &mut id);
+    id
+}
+
+/// The first `count` characters of the lower-case base32 (RFC 4648) of `bytes`.
+fn base32(bytes: &[u8], count: usize, out: &mut String) {
+    let mut held = 0u32;
+    let mut bits = 0u32;
+    let mut left = count;
+    for byte in bytes {
+        held = (held << 8) | u32::from(*byte);
+        bits += 8;
+        while bits >= 5 && left > 0 {
+            bits -= 5;
+            let at = (held >> bits) & 31;
+            out.push(char::from(b"abcdefghijklmnopqrstuvwxyz234567"[at as usize]));
+            left -= 1;
+        }
+        if left == 0 {
+            return;
+        }
+        held &= (1 << bits) - 1;
+    }
+}
+
+/// Where the device with this key text stands.
+pub fn key(slug: &Slug, public_key: &str) -> RecordKey {
+    RecordKey::new(partition(slug), public_key)
+}
+
+/// The partition that lists the devices of a namespace.
+pub fn partition(slug: &Slug) -> String {
+    format!("dev/{slug}")
+}
+
+/// Where the index entry of a device's id stands.
+pub fn id_key(slug: &Slug, device_id: &str) -> RecordKey {
+    RecordKey::new(format!("devid/{slug}"), device_id)
+}
+
+/// Where the index entry of a waiting device stands.
+pub fn pending_key(slug: &Slug, device_id: &str) -> RecordKey {
+    RecordKey::new(pending_partition(slug), device_id)
+}
+
+/// The partition that lists the waiting devices of a namespace.
+pub fn pending_partition(slug: &Slug) -> String {
+    format!("pend/{slug}")
+}
+
+/// A machine's name from an enrolment: 1 to 64 characters after trimming, none of them control, bidi or zero-width.
+/// It is shown to owners and printed in terminals, so it must not be able to move a cursor or reverse a line.
+pub fn clean_hostname(text: &str) -> Option<String> {
+    let forbidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    if text.chars().any(forbidden) {
+        return None;
+    }
+    let trimmed = text.trim();
+    (1..=64)
+        .contains(&trimmed.chars().count())
+        .then(|| trimmed.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base32_is_that_of_the_rfc() {
+        for (bytes, text) in [
+            (&b"f"[..], "my"),
+            (b"fo", "mzxq"),
+            (b"foo", "mzxw6"),
+            (b"foob", "mzxw6yq"),
+            (b"fooba", "mzxw6ytb"),
+            (b"foobar", "mzxw6ytboi"),
+        ] {
+            let mut out = String::new();
+            // The RFC pads the last bits with zeros; 26 characters of 32 bytes never reach the end.
+            let whole = bytes.len() * 8 / 5;
+            base32(bytes, whole, &mut out);
+            assert_eq!(out, text[..whole]);
+        }
+    }
+
+    #[test]
+    fn an_id_is_made_of_slug_and_key() {
+        let key: PublicKey = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
+            .parse()
+            .unwrap();
+        let id = device_id(&"acme".parse().unwrap(), &key);
+        assert_eq!(id, device_id(&"acme".parse().unwrap(), &key));
+        assert_ne!(id, device_id(&"acme-2".parse().unwrap(), &key));
+        assert_eq!(id.len(), 30);
+    }
+
+    #[test]
+    fn hostnames_hold_nothing_that_moves_a_cursor() {
+        for (text, kept) in [
+            ("laptop", Some("laptop")),
+            ("  ada's laptop ", Some("ada's laptop")),
+            ("Büro 日本", Some("Büro 日本")),
+            ("", None),
+            ("   ", None),
+            ("a\nb", None),
+            ("laptop\n", None),
+            ("a\u{1b}[2J", None),
+            ("a\u{9b}2J", None),
+            ("a\u{7f}", None),
+            ("a\0", None),
+            ("a\u{202e}b", None),
+            ("a\u{2066}b", None),
+            ("a\u{200b}b", None),
+            ("a\u{feff}", None),
+            ("a\u{2028}b", None),
+        ] {
+            assert_eq!(clean_hostname(text).as_deref(), kept, "{text:?}");
+        }
+        assert!(clean_hostname(&"ä".repeat(64)).is_some());
+        assert!(clean_hostname(&"ä".repeat(65)).is_none());
+        assert!(clean_hostname(&format!(" {} ", "a".repeat(64))).is_some());
+    }
+}

@@ -1,0 +1,290 @@
+//! Releases that were published, what they name, and which bundles they withdrew.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `rel/<namespace_id>` | release number, 16 digits | [`Release`]; a number used again after a pin reset or a compromise replaces the record |
+//! | `withdrawn/<slug>` | `<bundle hash>` | [`WithdrawnMark`] |
+//!
+//! A mark is a hint that costs a bundle read nothing: it stands in the same `get_many` as device and namespace. Whether the bundle is
+//! withdrawn is then said by the current catalog itself, since a mark may come from a publish that lost its race.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::name::{NamespaceId, Slug};
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::objects::Class;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+/// A published release.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Release {
+    /// Its number.
+    pub release: u64,
+    /// Of the catalog's exact bytes.
+    pub sha256: Digest,
+    /// Of the signed payload.
+    pub payload_sha256: Digest,
+    /// When it became current, by the service's clock.
+    pub published_at: Timestamp,
+    /// Who published it: a user's id, or `server`.
+    pub by: String,
+    /// How many skills it has that the release before had not.
+    pub added: u64,
+    /// How many skills it has with another bundle.
+    pub changed: u64,
+    /// How many skills the release before had and it has not.
+    pub removed: u64,
+}
+
+impl Release {
+    /// The write that keeps it.
+    pub fn write(&self, namespace: &NamespaceId) -> Result<Write, StoreError> {
+        Ok(Write::put(
+            key(namespace, self.release),
+            Document::of(self)?,
+            When::Any,
+        ))
+    }
+}
+
+/// Where a release stands.
+pub fn key(namespace: &NamespaceId, release: u64) -> RecordKey {
+    RecordKey::new(partition(namespace), sort_key(release))
+}
+
+/// The partition that lists the releases of a namespace.
+pub fn partition(namespace: &NamespaceId) -> String {
+    format!("rel/{namespace}")
+}
+
+/// A release number as text that sorts like the number; 2^53 has 16 digits.
+pub fn sort_key(release: u64) -> String {
+    format!("{release:016}")
+}
+
+/// The mark that a release withdrew a bundle.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct WithdrawnMark {
+    /// The allocation whose bundle it is.
+    pub namespace_id: NamespaceId,
+    /// The release that first did.
+    pub since_release: u64,
+}
+
+/// Where the mark of a bundle stands.
+pub fn withdrawn_key(slug: &Slug, bundle: &Digest) -> RecordKey {
+    RecordKey::new(format!("withdrawn/{slug}"), bundle.to_string())
+}
+
+/// One object that a release names, and what that object names in turn.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Node {
+    /// Bytes of the object.
+    pub size: u64,
+    /// The objects that it names: a profile's variants, a bundle's parts.
+    pub children: Vec<Digest>,
+}
+
+/// Every object that a release names, directly or through others; an object of the class `closures`.
+///
+/// One line each, so that the list of the largest catalog stays well below 4 MiB: the first letter of the class, hash, size, children.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Closure {
+    nodes: BTreeMap<(Named, Digest), Node>,
+}
+
+/// The two classes that a release names objects of.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Named {
+    Bundle,
+    Policy,
+}
+
+const HEAD: &str = "vault.closure/1\n";
+
+impl Closure {
+    /// Adds an object.
+    pub fn insert(&mut self, class: Class, digest: Digest, node: Node) {
+        self.nodes.insert((named(class), digest), node);
+    }
+
+    /// The object under this hash.
+    pub fn node(&self, class: Class, digest: &Digest) -> Option<&Node> {
+        self.nodes.get(&(named(class), *digest))
+    }
+
+    /// The hashes that devices may ask for.
+    pub fn bundles(&self) -> impl Iterator<Item = Digest> {
+        let keys = self.nodes.keys();
+        keys.filter(|(class, _)| *class == Named::Bundle)
+            .map(|(_, digest)| *digest)
+    }
+
+    /// Takes over from `older` an object and all below it; false when it is not there with this size.
+    pub fn carry(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
+        let Some(node) = older.node(class, &digest).filter(|node| node.size == size) else {
+            return false;
+        };
+        let children = node.children.clone();
+        self.insert(class, digest, node.clone());
+        for child in children {
+            if let Some(below) = older.node(Class::Bundles, &child)
+                && self.node(Class::Bundles, &child).is_none()
+            {
+                let size = below.size;
+                self.carry(older, Class::Bundles, child, size);
+            }
+        }
+        true
+    }
+
+    /// The bytes of all objects together.
+    pub fn total_size(&self) -> u64 {
+        self.nodes.values().map(|node| node.size).sum()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The object's bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut text = String::with_capacity(HEAD.len() + self.nodes.len() * 80);
+        text.push_str(HEAD);
+        for ((class, digest), node) in &self.nodes {
+            let letter = match class {
+                Named::Bundle => 'b',
+                Named::Policy => 'p',
+            };
+            let _ = write!(text, "{letter} {digest} {}", node.size);
+            for child in &node.children {
+                let _ = write!(text, " {child}");
+            }
+            text.push('\n');
+        }
+        text.into_bytes()
+    }
+
+    /// Reads the bytes back; fails with `Corrupt` when they are no such list.
+    pub fn parse(bytes: &[u8]) -> Result<Self, StoreError> {
+        let damaged =
+            || StoreError::Corrupt("a list of a release's objects does not read".to_owned());
+        let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+        let lines = text.strip_prefix(HEAD).ok_or_else(damaged)?;
+        let mut nodes = BTreeMap::new();
+        for line in lines.lines() {
+            let mut words = line.split(' ');
+            let class = match words.next() {
+                Some("b") => Named::Bundle,
+                Some("p") => Named::Policy,
+                _ => return Err(damaged()),
+            };
+            let mut next = || words.next().ok_or_else(damaged);
+            let digest: Digest = next()?.parse().map_err(|_| damaged())?;
+            let size = next()?.parse().map_err(|_| damaged())?;
+            let children = words
+                .map(|word| word.parse().map_err(|_| damaged()))
+                .collect::<Result<_, _>>()?;
+            nodes.insert((class, digest), Node { size, children });
+        }
+        Ok(Self { nodes })
+    }
+}
+
+const fn named(class: Class) -> Named {
+    match class {
+        Class::Policies => Named::Policy,
+        _ => Named::Bundle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(text: &str) -> Digest {
+        Digest::of(text.as_bytes())
+    }
+
+    fn leaf(size: u64) -> Node {
+        Node {
+            size,
+            children: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_closure_survives_a_round_trip() {
+        let mut closure = Closure::default();
+        closure.insert(
+            Class::Bundles,
+            digest("skill"),
+            Node {
+                size: 7,
+                children: vec![digest("part 1"), digest("part 2")],
+            },
+        );
+        closure.insert(Class::Bundles, digest("part 1"), leaf(3));
+        closure.insert(Class::Bundles, digest("part 2"), leaf(4));
+        closure.insert(Class::Policies, digest("policy"), leaf(5));
+        assert_eq!(Closure::parse(&closure.to_bytes()).unwrap(), closure);
+        assert_eq!(closure.total_size(), 19);
+        assert!(
+            closure.bundles().all(|hash| hash != digest("policy")),
+            "devices never read policies"
+        );
+        for damaged in [
+            &b""[..],
+            b"vault.closure/2\n",
+            b"vault.closure/1\nx\n",
+            b"vault.closure/1\nb 00 1\n",
+        ] {
+            assert!(Closure::parse(damaged).is_err());
+        }
+    }
+
+    #[test]
+    fn what_did_not_change_brings_its_parts_along() {
+        let mut older = Closure::default();
+        older.insert(
+            Class::Bundles,
+            digest("profile"),
+            Node {
+                size: 1,
+                children: vec![digest("variant")],
+            },
+        );
+        older.insert(
+            Class::Bundles,
+            digest("variant"),
+            Node {
+                size: 2,
+                children: vec![digest("part")],
+            },
+        );
+        older.insert(Class::Bundles, digest("part"), leaf(3));
+        older.insert(Class::Bundles, digest("other"), leaf(4));
+        let mut newer = Closure::default();
+        assert!(newer.carry(&older, Class::Bundles, digest("profile"), 1));
+        assert_eq!(newer.total_size(), 6);
+        assert!(
+            !newer.carry(&older, Class::Bundles, digest("other"), 5),
+            "another size is another object"
+        );
+        assert!(
+            !newer.carry(&older, Class::Policies, digest("other"), 4),
+            "another class is another object"
+        );
+        assert_eq!(newer.len(), 3);
+    }
+}
