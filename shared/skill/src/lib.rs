@@ -3,17 +3,17 @@
 //! No input or output, no clock and no randomness: bytes and times come in as parameters, values or errors go out.
 //! Whatever is parsed here may come from a hostile host; no function of this crate panics on its input.
 
-//-pub mod bundle;
+pub mod bundle;
 //-pub mod catalog;
 pub mod dsse;
 pub mod hash;
 pub mod json;
 pub mod keys;
-//-pub mod manifest;
+pub mod manifest;
 pub mod name;
 pub mod path;
 pub mod provenance;
-//-pub mod request;
+pub mod request;
 //-pub mod rotation;
 pub mod time;
 

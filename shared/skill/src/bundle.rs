@@ -1,0 +1,537 @@
+//! The bundle: one object with a skill's signed manifest and all its files, named by its SHA-256.
+//!
+//! Equal skills give equal bytes: how a file is written follows from its bytes alone, and so does which files are cut
+//! into part objects of their own to keep every object within 4 MiB. A reader refuses any other choice.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::dsse::{decode_base64, decoded_length};
+use crate::hash::Digest;
+use crate::json::{self, JsonError};
+use crate::keys::PublicKey;
+use crate::manifest::{Manifest, ManifestError, ManifestExpectation, Mode, SignedManifest};
+use crate::path::FilePath;
+
+/// The value of the member `schema`.
+pub const SCHEMA: &str = "vault.bundle/1";
+/// The value of the member `schema` of a part.
+pub const PART_SCHEMA: &str = "vault.part/1";
+/// The most bytes that any stored object may have.
+pub const MAX_OBJECT_BYTES: usize = 4 << 20;
+/// The most bytes of encoded content that a file may have inside the bundle.
+pub const MAX_INLINE_BYTES: usize = 1 << 20;
+/// The bytes of a file in each of its parts but the last.
+pub const PART_BYTES: usize = 3_000_000;
+
+/// A file of a skill with its bytes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct File {
+    /// Its path in the skill.
+    pub path: FilePath,
+    /// Its mode.
+    pub mode: Mode,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A bundle as it is stored, with its parts.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EncodedBundle {
+    /// SHA-256 of the bytes.
+    pub hash: Digest,
+    /// The exact bytes.
+    pub bytes: Vec<u8>,
+    /// The part objects that the bundle names, in its order.
+    pub parts: Vec<EncodedPart>,
+}
+
+/// A part object as it is stored.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EncodedPart {
+    /// SHA-256 of the bytes.
+    pub hash: Digest,
+    /// The exact bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// How a bundle names a part.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+pub struct PartRef {
+    /// SHA-256 of the part's bytes.
+    pub bundle_hash: Digest,
+    /// Their number.
+    pub size: u64,
+}
+
+/// Why a bundle is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The bytes have another hash than expected.
+    #[error("the bytes of the bundle have another hash")]
+    Hash,
+    /// The bytes are more or fewer than expected, or more than an object may have.
+    #[error("the bundle has another size than expected, or is larger than 4 MiB")]
+    Size,
+    /// Not JSON of a bundle's shape.
+    #[error("not a bundle: {0}")]
+    Json(#[from] JsonError),
+    /// Another schema, or members that do not go together.
+    #[error("{0}")]
+    Schema(&'static str),
+    /// The files are not those of the manifest.
+    #[error("the files of the bundle are not those of its manifest, in that order")]
+    Files,
+    /// A file is encoded otherwise than its bytes ask for.
+    #[error("{0} is not encoded as its bytes ask for")]
+    Encoding(String),
+    /// A file has other bytes than the manifest says.
+    #[error("{0} has other bytes than the manifest says")]
+    Content(String),
+    /// A part is missing, or has other bytes than expected.
+    #[error("the parts of {0} are missing or wrong")]
+    Parts(String),
+    /// The manifest inside is refused.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
+impl BundleError {
+    /// The word for the class of rule that is broken, as in the test vectors.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Hash => "bundle_hash",
+            Self::Size => "bundle_size",
+            Self::Json(_) | Self::Schema(_) => "bundle_schema",
+            Self::Files => "bundle_files",
+            Self::Encoding(_) => "bundle_encoding",
+            Self::Content(_) => "bundle_content",
+            Self::Parts(_) => "bundle_parts",
+            Self::Manifest(error) => error.word(),
+        }
+    }
+}
+
+/// Writes the bundle of a skill; fails when the files are not exactly those of the manifest.
+pub fn encode(
+    signed: &SignedManifest,
+    manifest: &Manifest,
+    files: &[File],
+) -> Result<EncodedBundle, BundleError> {
+    if manifest.files.len() != files.len() {
+        return Err(BundleError::Files);
+    }
+    for (entry, file) in manifest.files.iter().zip(files) {
+        if entry.path != file.path || entry.mode != file.mode {
+            return Err(BundleError::Files);
+        }
+        check_content(&file.bytes, entry.size, &entry.sha256, &file.path)?;
+    }
+    let layout = Layout::of(signed.as_bytes().len(), files);
+    let mut bytes = Vec::with_capacity(layout.total);
+    let mut parts = Vec::new();
+    bytes.extend_from_slice(BEFORE_MANIFEST.as_bytes());
+    bytes.extend_from_slice(signed.as_bytes());
+    bytes.extend_from_slice(BEFORE_FILES.as_bytes());
+    for (index, (file, form)) in files.iter().zip(&layout.forms).enumerate() {
+        if index > 0 {
+            bytes.push(b',');
+        }
+        write_file(&mut bytes, &mut parts, file, form);
+    }
+    bytes.extend_from_slice(AFTER_FILES.as_bytes());
+    if bytes.len() > MAX_OBJECT_BYTES {
+        return Err(BundleError::Size);
+    }
+    Ok(EncodedBundle {
+        hash: Digest::of(&bytes),
+        bytes,
+        parts,
+    })
+}
+
+const BEFORE_MANIFEST: &str = r#"{"schema":"vault.bundle/1","manifest":"#;
+const BEFORE_FILES: &str = r#","files":["#;
+const AFTER_FILES: &str = "]}";
+const BEFORE_PART: &str = r#"{"schema":"vault.part/1","content":""#;
+const AFTER_PART: &str = r#""}"#;
+
+fn write_file(bytes: &mut Vec<u8>, parts: &mut Vec<EncodedPart>, file: &File, form: &Form) {
+    let path = json::to_bytes(file.path.as_str());
+    bytes.extend_from_slice(br#"{"path":"#);
+    bytes.extend_from_slice(&path);
+    match form {
+        Form::Text(text) => {
+            bytes.extend_from_slice(br#","encoding":"utf-8","content":"#);
+            bytes.extend_from_slice(&json::to_bytes(*text));
+        }
+        Form::Base64 => {
+            bytes.extend_from_slice(br#","encoding":"base64","content":""#);
+            bytes.extend_from_slice(STANDARD.encode(&file.bytes).as_bytes());
+            bytes.push(b'"');
+        }
+        Form::Parts => {
+            bytes.extend_from_slice(br#","encoding":"parts","parts":["#);
+            for (index, chunk) in file.bytes.chunks(PART_BYTES).enumerate() {
+                let part = [BEFORE_PART, &STANDARD.encode(chunk), AFTER_PART]
+                    .concat()
+                    .into_bytes();
+                let part = EncodedPart {
+                    hash: Digest::of(&part),
+                    bytes: part,
+                };
+                let comma = if index > 0 { "," } else { "" };
+                let entry = format!(
+                    r#"{comma}{{"bundle_hash":"{}","size":{}}}"#,
+                    part.hash,
+                    part.bytes.len()
+                );
+                bytes.extend_from_slice(entry.as_bytes());
+                parts.push(part);
+            }
+            bytes.push(b']');
+        }
+    }
+    bytes.push(b'}');
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form<'a> {
+    Text(&'a str),
+    Base64,
+    Parts,
+}
+
+impl<'a> Form<'a> {
+    /// As text when and only when the bytes are UTF-8 without U+0000; the length is that of the encoded content.
+    fn inline(bytes: &'a [u8]) -> (Self, usize) {
+        match std::str::from_utf8(bytes) {
+            Ok(text) if !bytes.contains(&0) => (Self::Text(text), escaped_length(bytes)),
+            _ => (Self::Base64, base64_length(bytes.len())),
+        }
+    }
+}
+
+/// The one way in which a set of files is written.
+struct Layout<'a> {
+    forms: Vec<Form<'a>>,
+    /// Bytes of the whole bundle.
+    total: usize,
+}
+
+impl<'a> Layout<'a> {
+    /// Cuts files over 1 MiB of encoded content into parts, then the largest of the others (of equals the later path)
+    /// until the bundle fits.
+    fn of(manifest_length: usize, files: &'a [File]) -> Self {
+        let mut total =
+            BEFORE_MANIFEST.len() + manifest_length + BEFORE_FILES.len() + AFTER_FILES.len();
+        total += files.len().saturating_sub(1); // commas
+        let mut forms = Vec::with_capacity(files.len());
+        let mut inline = Vec::new();
+        for (index, file) in files.iter().enumerate() {
+            let (form, length) = Form::inline(&file.bytes);
+            if length > MAX_INLINE_BYTES {
+                forms.push(Form::Parts);
+                total += parts_entry_length(file);
+            } else {
+                forms.push(form);
+                total += inline_entry_length(file, form, length);
+                inline.push((length, Reverse(index)));
+            }
+        }
+        // Files are sorted by path, so the index stands for the path.
+        inline.sort_unstable_by_key(|(length, Reverse(index))| Reverse((*length, *index)));
+        for (length, Reverse(index)) in inline {
+            if total <= MAX_OBJECT_BYTES {
+                break;
+            }
+            total -= inline_entry_length(&files[index], forms[index], length);
+            total += parts_entry_length(&files[index]);
+            forms[index] = Form::Parts;
+        }
+        Self { forms, total }
+    }
+}
+
+fn path_length(file: &File) -> usize {
+    r#"{"path":"",}"#.len() + escaped_length(file.path.as_str().as_bytes())
+}
+
+fn inline_entry_length(file: &File, form: Form<'_>, length: usize) -> usize {
+    let encoding = if form == Form::Base64 {
+        "base64"
+    } else {
+        "utf-8"
+    };
+    path_length(file) + r#""encoding":"","content":"""#.len() + encoding.len() + length
+}
+
+fn parts_entry_length(file: &File) -> usize {
+    let entry = |bytes: usize| {
+        let size = BEFORE_PART.len() + base64_length(bytes) + AFTER_PART.len();
+        r#"{"bundle_hash":"","size":}"#.len() + 64 + size.to_string().len() + 1 // and a comma
+    };
+    let parts: usize = file
+        .bytes
+        .chunks(PART_BYTES)
+        .map(|chunk| entry(chunk.len()))
+        .sum();
+    path_length(file) + r#""encoding":"parts","parts":[]"#.len() + parts.saturating_sub(1)
+}
+
+const fn base64_length(bytes: usize) -> usize {
+    bytes.div_ceil(3) * 4
+}
+
+/// How many bytes a text takes between the quotes of a JSON string.
+fn escaped_length(text: &[u8]) -> usize {
+    let length = |byte: &u8| match byte {
+        b'"' | b'\\' | 0x08 | 0x09 | 0x0a | 0x0c | 0x0d => 2,
+        0..=0x1f => 6,
+        _ => 1,
+    };
+    text.iter().map(length).sum()
+}
+
+fn check_content(
+    bytes: &[u8],
+    size: u64,
+    sha256: &Digest,
+    path: &FilePath,
+) -> Result<(), BundleError> {
+    if bytes.len() as u64 == size && Digest::of(bytes) == *sha256 {
+        Ok(())
+    } else {
+        Err(BundleError::Content(path.to_string()))
+    }
+}
+
+/// A bundle whose bytes are those that were asked for; the manifest inside is not believed yet.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    signed: SignedManifest,
+    files: Vec<StoredFile>,
+}
+
+#[derive(Clone, Debug)]
+struct StoredFile {
+    path: String,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Text(String),
+    Base64(String),
+    Parts(Vec<PartRef>),
+}
+
+/// A bundle that was found good in every respect.
+#[derive(Clone, Debug)]
+pub struct OpenedBundle {
+    /// What the manifest says.
+    pub manifest: Manifest,
+    /// The manifest's envelope, exact bytes.
+    pub signed: SignedManifest,
+    /// The files with their bytes and modes, in the order of the manifest.
+    pub files: Vec<File>,
+}
+
+impl Bundle {
+    /// Compares size, then hash, then reads the JSON; fails at the first that is wrong.
+    pub fn parse(
+        bytes: &[u8],
+        expected_hash: &Digest,
+        expected_size: u64,
+    ) -> Result<Self, BundleError> {
+        if bytes.len() as u64 != expected_size || bytes.len() > MAX_OBJECT_BYTES {
+            return Err(BundleError::Size);
+        }
+        if Digest::of(bytes) != *expected_hash {
+            return Err(BundleError::Hash);
+        }
+        let wire: BundleWire<'_> = json::parse(bytes)?;
+        if wire.schema != SCHEMA {
+            return Err(BundleError::Schema("the schema is not vault.bundle/1"));
+        }
+        let signed = SignedManifest::parse(wire.manifest.get().as_bytes())?;
+        let files = wire
+            .files
+            .into_iter()
+            .map(FileWire::open)
+            .collect::<Result<_, _>>()?;
+        Ok(Self { signed, files })
+    }
+
+    /// The parts that [`Bundle::open`] will ask for, in order; one that is used twice comes twice.
+    pub fn parts(&self) -> impl Iterator<Item = &PartRef> {
+        self.files.iter().flat_map(|file| match &file.content {
+            Content::Parts(parts) => parts.as_slice(),
+            Content::Text(_) | Content::Base64(_) => &[],
+        })
+    }
+
+    /// The hashes of the parts that [`Bundle::open`] will ask for.
+    pub fn part_hashes(&self) -> Vec<Digest> {
+        self.parts().map(|part| part.bundle_hash).collect()
+    }
+
+    /// Verifies the manifest, then every file against it; `parts` gives the bytes of a part object or `None`.
+    pub fn open(
+        self,
+        parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
+        keys: &[PublicKey],
+        expected: &ManifestExpectation<'_>,
+    ) -> Result<OpenedBundle, BundleError> {
+        let manifest = self.signed.verify(keys, expected)?;
+        let same_paths = manifest
+            .files
+            .iter()
+            .map(|entry| entry.path.as_str())
+            .eq(self.files.iter().map(|file| file.path.as_str()));
+        if !same_paths {
+            return Err(BundleError::Files);
+        }
+        let cut: Vec<bool> = self
+            .files
+            .iter()
+            .map(|file| matches!(file.content, Content::Parts(_)))
+            .collect();
+        let mut files = Vec::with_capacity(self.files.len());
+        for (entry, stored) in manifest.files.iter().zip(self.files) {
+            let bytes = stored.content.decode(&entry.path, entry.size, parts)?;
+            check_content(&bytes, entry.size, &entry.sha256, &entry.path)?;
+            files.push(File {
+                path: entry.path.clone(),
+                mode: entry.mode,
+                bytes,
+            });
+        }
+        let layout = Layout::of(self.signed.as_bytes().len(), &files);
+        for ((form, cut), file) in layout.forms.iter().zip(cut).zip(&files) {
+            if (*form == Form::Parts) != cut {
+                return Err(BundleError::Encoding(file.path.to_string()));
+            }
+        }
+        Ok(OpenedBundle {
+            manifest,
+            signed: self.signed,
+            files,
+        })
+    }
+}
+
+impl Content {
+    fn decode(
+        self,
+        path: &FilePath,
+        size: u64,
+        parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
+    ) -> Result<Vec<u8>, BundleError> {
+        let wrong_encoding = || BundleError::Encoding(path.to_string());
+        match self {
+            Self::Text(text) if text.contains('\0') => Err(wrong_encoding()),
+            Self::Text(text) => Ok(text.into_bytes()),
+            Self::Base64(text) => {
+                let mut bytes = Vec::new();
+                decode_base64(&text, &mut bytes).ok_or_else(wrong_encoding)?;
+                if matches!(Form::inline(&bytes), (Form::Text(_), _)) {
+                    Err(wrong_encoding())
+                } else {
+                    Ok(bytes)
+                }
+            }
+            Self::Parts(refs) => {
+                join_parts(&refs, size, parts).ok_or_else(|| BundleError::Parts(path.to_string()))
+            }
+        }
+    }
+}
+
+/// The bytes of a file of this size in its parts; `None` when a part is missing or not exactly what it should be.
+fn join_parts(
+    refs: &[PartRef],
+    size: u64,
+    parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
+    let size = usize::try_from(size).ok()?;
+    if refs.is_empty() || refs.len() != size.div_ceil(PART_BYTES) {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(size);
+    for part in refs {
+        let object = parts(&part.bundle_hash)?;
+        let wanted = PART_BYTES.min(size - bytes.len());
+        decode_part(&object, part, wanted, &mut bytes)?;
+    }
+    Some(bytes)
+}
+
+/// Checks size and hash of a part object and appends the bytes it holds, which must be as many as wanted.
+fn decode_part(object: &[u8], part: &PartRef, wanted: usize, bytes: &mut Vec<u8>) -> Option<()> {
+    if object.len() as u64 != part.size
+        || object.len() > MAX_OBJECT_BYTES
+        || Digest::of(object) != part.bundle_hash
+    {
+        return None;
+    }
+    let wire: PartWire<'_> = json::parse(object).ok()?;
+    if wire.schema != PART_SCHEMA || decoded_length(&wire.content) != Some(wanted) {
+        return None;
+    }
+    decode_base64(&wire.content, bytes)
+}
+
+#[derive(Deserialize)]
+struct BundleWire<'a> {
+    #[serde(borrow)]
+    schema: Cow<'a, str>,
+    #[serde(borrow)]
+    manifest: &'a RawValue,
+    #[serde(borrow)]
+    files: Vec<FileWire<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FileWire<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    encoding: Cow<'a, str>,
+    #[serde(default, deserialize_with = "json::optional")]
+    content: Option<String>,
+    #[serde(default, deserialize_with = "json::optional")]
+    parts: Option<Vec<PartRef>>,
+}
+
+#[derive(Deserialize)]
+struct PartWire<'a> {
+    #[serde(borrow)]
+    schema: Cow<'a, str>,
+    #[serde(borrow)]
+    content: Cow<'a, str>,
+}
+
+impl FileWire<'_> {
+    fn open(self) -> Result<StoredFile, BundleError> {
+        let path = self.path.into_owned();
+        let content = match (&*self.encoding, self.content, self.parts) {
+            ("utf-8", Some(text), None) => Content::Text(text),
+            ("base64", Some(text), None) => Content::Base64(text),
+            ("parts", None, Some(parts)) => Content::Parts(parts),
+            ("utf-8" | "base64" | "parts", ..) => {
+                return Err(BundleError::Schema(
+                    "a file has either content or parts, as its encoding says",
+                ));
+            }
+            _ => return Err(BundleError::Encoding(path)),
+        };
+        Ok(StoredFile { path, content })
+    }
+}
