@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde_json::{Map, Value};
 use vault_skill::hash::Digest;
 use vault_skill::name::NamespaceId;
 use vault_skill::time::Timestamp;
@@ -14,7 +13,7 @@ use vault_skill::time::Timestamp;
 use crate::StoreError;
 use crate::clock::{Clock, SystemClock};
 use crate::objects::{self, Class, ObjectKey, Objects, Stored};
-use crate::records::{self, Commit, Document, Record, RecordKey, Records, When, Write};
+use crate::records::{self, After, Commit, Record, RecordKey, Records, Write};
 
 /// Objects and records in this process's memory; gone with it.
 pub struct Memory {
@@ -149,14 +148,23 @@ impl Records for Memory {
         records::check_commit(&writes)?;
         let now = self.clock.now();
         let mut state = lock(&self.records);
-        if let Some(index) = writes.iter().position(|write| !state.allows(write, now)) {
-            let found = state.live(writes[index].key(), now).cloned();
-            return Ok(Commit::Failed { index, found });
+        let mut changes = Vec::with_capacity(writes.len());
+        for (index, write) in writes.iter().enumerate() {
+            let held = state.live(write.key(), now);
+            match write.applied_to(held) {
+                Some(after) => changes.push(after),
+                None => {
+                    return Ok(Commit::Failed {
+                        index,
+                        found: held.cloned(),
+                    });
+                }
+            }
         }
+        let changed = writes.into_iter().zip(changes);
         Ok(Commit::Done(
-            writes
-                .into_iter()
-                .map(|write| state.apply(write, now))
+            changed
+                .map(|(write, after)| state.change(&write, after))
                 .collect(),
         ))
     }
@@ -188,87 +196,31 @@ impl State {
         is_live(record, now).then_some(record)
     }
 
-    fn allows(&self, write: &Write, now: Timestamp) -> bool {
-        let held = self.live(write.key(), now);
-        match write {
-            Write::Put { when, .. } | Write::Delete { when, .. } | Write::Check { when, .. } => {
-                match when {
-                    When::Absent => held.is_none(),
-                    When::At(revision) => held.is_some_and(|record| record.revision == *revision),
-                    When::Any => true,
-                }
-            }
-            Write::Count {
-                field,
-                by,
-                min,
-                max,
-                ..
-            } => counter(held, field)
-                .is_some_and(|value| (*min..=*max).contains(&value.saturating_add(*by))),
-        }
-    }
-
-    /// Applies a write that is allowed; answers the new revision of a `Put`.
-    fn apply(&mut self, write: Write, now: Timestamp) -> Option<u64> {
-        match write {
-            Write::Put {
-                key,
-                document,
-                expires_at,
-                ..
-            } => Some(self.set(key, document, expires_at)),
-            Write::Delete { key, .. } => {
-                self.by_key.remove(&(key.partition, key.key));
-                None
-            }
-            Write::Check { .. } => None,
-            Write::Count {
-                key,
-                field,
-                by,
-                expires_at,
-                ..
-            } => {
-                let held = self.live(&key, now);
-                let expires_at = held.map_or(expires_at, |record| record.expires_at);
-                let value = counter(held, &field).unwrap_or(0).saturating_add(by);
-                let mut members: Map<String, Value> = held
-                    .and_then(|record| record.read().ok())
-                    .unwrap_or_default();
-                members.insert(field, value.into());
-                self.set(
-                    key,
-                    Document::stored(Value::Object(members).to_string()),
-                    expires_at,
-                );
-                None
-            }
-        }
-    }
-
-    fn set(&mut self, key: RecordKey, document: Document, expires_at: Option<Timestamp>) -> u64 {
-        self.last += 1;
+    /// Makes one change; answers the new revision of a `Put`.
+    fn change(&mut self, write: &Write, after: After) -> Option<u64> {
+        let key = write.key();
         let place = (key.partition.clone(), key.key.clone());
-        self.by_key.insert(
-            place,
-            Record {
-                key,
-                revision: self.last,
-                expires_at,
+        match after {
+            After::Same => None,
+            After::Nothing => {
+                self.by_key.remove(&place);
+                None
+            }
+            After::Holds {
                 document,
-            },
-        );
-        self.last
-    }
-}
-
-/// The counter's value: 0 where record or field is absent, `None` where the field is no integer.
-fn counter(held: Option<&Record>, field: &str) -> Option<i64> {
-    let Some(record) = held else { return Some(0) };
-    match record.read::<Map<String, Value>>().ok()?.get(field) {
-        None => Some(0),
-        Some(value) => value.as_i64(),
+                expires_at,
+            } => {
+                self.last += 1;
+                let record = Record {
+                    key: key.clone(),
+                    revision: self.last,
+                    expires_at,
+                    document,
+                };
+                self.by_key.insert(place, record);
+                matches!(write, Write::Put { .. }).then_some(self.last)
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use vault_skill::time::Timestamp;
 
 use crate::StoreError;
@@ -257,6 +257,84 @@ impl Write {
             | Self::Delete { key, .. }
             | Self::Check { key, .. }
             | Self::Count { key, .. } => key,
+        }
+    }
+}
+
+/// What a key holds after a write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum After {
+    /// What it held before.
+    Same,
+    /// No record.
+    Nothing,
+    /// This record, under a new revision.
+    Holds {
+        /// Its content.
+        document: Document,
+        /// From this second on it is absent.
+        expires_at: Option<Timestamp>,
+    },
+}
+
+impl Write {
+    /// Whether the write does the same whatever the key holds: an adapter need not look.
+    pub fn is_blind(&self) -> bool {
+        match self {
+            Self::Put { when, .. } | Self::Delete { when, .. } | Self::Check { when, .. } => {
+                *when == When::Any
+            }
+            Self::Count { .. } => false,
+        }
+    }
+
+    /// What the key holds after this write, if it held the live record `held` before; `None` when the condition does
+    /// not hold. For adapters that decide while nobody else can change the key.
+    pub fn applied_to(&self, held: Option<&Record>) -> Option<After> {
+        match self {
+            Self::Put {
+                document,
+                expires_at,
+                when,
+                ..
+            } => when.holds(held).then(|| After::Holds {
+                document: document.clone(),
+                expires_at: *expires_at,
+            }),
+            Self::Delete { when, .. } => when.holds(held).then_some(After::Nothing),
+            Self::Check { when, .. } => when.holds(held).then_some(After::Same),
+            Self::Count {
+                field,
+                by,
+                min,
+                max,
+                expires_at,
+                ..
+            } => {
+                let mut members: Map<String, Value> = match held {
+                    Some(record) => record.read().ok()?,
+                    None => Map::new(),
+                };
+                let before = members.get(field).map_or(Some(0), Value::as_i64)?;
+                let value = before
+                    .checked_add(*by)
+                    .filter(|value| (*min..=*max).contains(value))?;
+                members.insert(field.clone(), value.into());
+                Some(After::Holds {
+                    document: Document::stored(Value::Object(members).to_string()),
+                    expires_at: held.map_or(*expires_at, |record| record.expires_at),
+                })
+            }
+        }
+    }
+}
+
+impl When {
+    fn holds(self, held: Option<&Record>) -> bool {
+        match self {
+            Self::Absent => held.is_none(),
+            Self::At(revision) => held.is_some_and(|record| record.revision == revision),
+            Self::Any => true,
         }
     }
 }
