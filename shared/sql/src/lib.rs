@@ -1,1 +1,167 @@
-//! Placeholder.
+//! SQLite and PostgreSQL behind the data ports of `vault-store`.
+//!
+//! One address opens either: `sqlite:path` or a plain path is one file on this machine, `postgres://…` is a server that
+//! several services may share. Both keep the same contract (`vault_store::contract`); expiry is decided by the port
+//! `Clock`, never by the database's own. Opening brings the schema up to date, forward only; a schema newer than this
+//! program is refused.
+
+mod bounds;
+mod error;
+mod postgres;
+mod sqlite;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::objects::Objects;
+use vault_store::records::Records;
+
+pub use error::SqlError;
+
+/// An open database.
+#[derive(Clone)]
+pub struct Sql {
+    objects: Arc<dyn Objects>,
+    records: Arc<dyn Records>,
+}
+
+/// What may be set when opening; the default is what the service uses.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a request waits for the database (another process's lock, a free connection) before it ends as
+    /// `StoreError::Unavailable`.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Sql {
+    /// Opens the database at `url` and brings its schema up to date. `clock` decides what is expired.
+    /// Fails when the address cannot be read, the database does not answer, or its schema is newer than this program.
+    pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Self, SqlError> {
+        Self::open_with(url, clock, Options::default()).await
+    }
+
+    /// Does what [`Sql::open`] does, with options.
+    pub async fn open_with(
+        url: &str,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Self, SqlError> {
+        match Address::read(url)? {
+            Address::File(path) => {
+                let store = Arc::new(sqlite::Sqlite::open(path, clock, options).await?);
+                Ok(Self {
+                    objects: store.clone(),
+                    records: store,
+                })
+            }
+            Address::Server => {
+                let store = Arc::new(postgres::Postgres::open(url, clock, options).await?);
+                Ok(Self {
+                    objects: store.clone(),
+                    records: store,
+                })
+            }
+        }
+    }
+
+    /// The object store.
+    pub fn objects(&self) -> Arc<dyn Objects> {
+        Arc::clone(&self.objects)
+    }
+
+    /// The record store.
+    pub fn records(&self) -> Arc<dyn Records> {
+        Arc::clone(&self.records)
+    }
+
+    /// Asks the database for a sign of life.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.records.ping().await
+    }
+
+    /// Deletes up to `limit` expired records, which nobody can see any more, and answers how many.
+    pub async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+        self.records.sweep(limit).await
+    }
+}
+
+/// What an address names.
+#[derive(Debug, Eq, PartialEq)]
+enum Address {
+    File(PathBuf),
+    Server,
+}
+
+impl Address {
+    fn read(url: &str) -> Result<Self, SqlError> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Ok(Self::Server);
+        }
+        let path = match url.split_once(':') {
+            Some(("sqlite", rest)) => rest.strip_prefix("//").unwrap_or(rest),
+            // `C:\vault.db` is a path, `mysql://host` is not.
+            Some((_, rest)) if rest.starts_with("//") => {
+                return Err(SqlError::Address(
+                    "it begins with neither sqlite: nor postgres://",
+                ));
+            }
+            _ => url,
+        };
+        match path {
+            "" => Err(SqlError::Address("it names no file")),
+            ":memory:" => Err(SqlError::Address(
+                "a database in memory would be lost with the process",
+            )),
+            path => Ok(Self::File(path.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_a_file_or_a_server() {
+        let cases = [
+            (
+                "./data/vault.db",
+                Some(Address::File("./data/vault.db".into())),
+            ),
+            ("/srv/v:1.db", Some(Address::File("/srv/v:1.db".into()))),
+            ("C:\\vault.db", Some(Address::File("C:\\vault.db".into()))),
+            ("sqlite:vault.db", Some(Address::File("vault.db".into()))),
+            (
+                "sqlite:/srv/vault.db",
+                Some(Address::File("/srv/vault.db".into())),
+            ),
+            (
+                "sqlite:///srv/vault.db",
+                Some(Address::File("/srv/vault.db".into())),
+            ),
+            ("sqlite://vault.db", Some(Address::File("vault.db".into()))),
+            ("postgres://u@h/db", Some(Address::Server)),
+            ("postgresql://h", Some(Address::Server)),
+            ("", None),
+            ("sqlite:", None),
+            ("sqlite::memory:", None),
+            (":memory:", None),
+            ("mysql://h/db", None),
+            ("file:///srv/vault.db", None),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(Address::read(url).ok(), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The range of keys that a list means, as both databases ask for it.
+
+use vault_store::records::{MAX_KEY_BYTES, prefix_end};
+
+/// Keys from `from` on, but not `but` itself, and before `before`.
+pub struct Bounds {
+    pub from: String,
+    pub but: Option<String>,
+    pub before: String,
+}
+
+impl Bounds {
+    /// The keys that begin with `prefix` and stand behind `after`.
+    pub fn of(prefix: &str, after: Option<&str>) -> Self {
+        Self {
+            from: after.unwrap_or_default().max(prefix).to_owned(),
+            but: after.map(str::to_owned),
+            // A key has at most 512 bytes, so none stands behind a longer text of the last character.
+            before: prefix_end(prefix)
+                .unwrap_or_else(|| char::MAX.to_string().repeat(MAX_KEY_BYTES / 4 + 1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_lies_behind_the_last() {
+        let bounds = Bounds::of("", None);
+        let last = char::MAX.to_string().repeat(MAX_KEY_BYTES / 4);
+        assert!(last < bounds.before && bounds.from.is_empty() && bounds.but.is_none());
+    }
+
+    #[test]
+    fn a_page_begins_at_the_later_of_prefix_and_last_key() {
+        for (prefix, after, from) in [
+            ("b", None, "b"),
+            ("b", Some("a"), "b"),
+            ("b", Some("bx"), "bx"),
+            ("", Some("q"), "q"),
+        ] {
+            assert_eq!(Bounds::of(prefix, after).from, from, "{prefix} {after:?}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! From an address to a pool of connections, with TLS where the address asks for it.
+//!
+//! `sslmode=disable` never uses TLS, `require` (and `verify-ca`, `verify-full`) always does; without it a server on
+//! this machine is reached in clear, any other with TLS if it offers it. A certificate is always verified, against the
+//! system's roots or the file in `sslrootcert`: an unverified one would protect from nobody who matters.
+
+use std::time::Duration;
+
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::lease::Connections;
+use crate::SqlError;
+
+/// Connections of one service: the server allows 100 to all its clients unless told otherwise.
+const CONNECTIONS: usize = 16;
+
+/// Begins the transaction of a commit. Each statement must see what was committed before it, not before the first; who
+/// waits too long for the locks of others gives up.
+pub const BEGIN: &str = "begin isolation level read committed; set local lock_timeout = 2000";
+
+/// Ends what a service that died or hangs has left open on the server, so that its locks go.
+const SESSION: &str = "set idle_in_transaction_session_timeout = 10000; set statement_timeout = 10000; set client_min_messages = warning";
+
+/// The pool for an address. Connects to nothing yet.
+pub fn pool(url: &str, patience: Duration) -> Result<Connections, SqlError> {
+    let (url, authority) = take_authority(url)?;
+    let mut config: Config = url.parse().map_err(SqlError::ServerAddress)?;
+    config.application_name("vault");
+    config.connect_timeout(patience);
+    config.keepalives_idle(Duration::from_secs(30));
+    // A request must not hang on a server that vanished without a word.
+    config.tcp_user_timeout(Duration::from_secs(10));
+    let recycling = ManagerConfig {
+        recycling_method: RecyclingMethod::Fast,
+    };
+    let manager = if wants_tls(&config) {
+        Manager::from_config(config, tls(authority.as_deref())?, recycling)
+    } else {
+        Manager::from_config(config, NoTls, recycling)
+    };
+    let pool = Pool::builder(manager)
+        .max_size(CONNECTIONS)
+        .wait_timeout(Some(patience))
+        .create_timeout(Some(patience))
+        .recycle_timeout(Some(patience))
+        .post_create(Hook::async_fn(|client, _| {
+            Box::pin(async {
+                client
+                    .batch_execute(SESSION)
+                    .await
+                    .map_err(HookError::Backend)
+            })
+        }))
+        .runtime(Runtime::Tokio1)
+        .build()
+        .map_err(SqlError::open)?;
+    Ok(Connections::new(pool))
+}
+
+/// Takes `sslrootcert` out of an address, and says `sslmode` in words that tokio-postgres knows.
+fn take_authority(url: &str) -> Result<(String, Option<String>), SqlError> {
+    let Some((base, query)) = url.split_once('?') else {
+        return Ok((url.to_owned(), None));
+    };
+    let mut authority = None;
+    let mut kept = Vec::new();
+    for pair in query.split('&') {
+        match pair.split_once('=') {
+            Some(("sslrootcert", value)) => authority = Some(percent_decoded(value)?),
+            Some(("sslmode", "verify-ca" | "verify-full")) => kept.push("sslmode=require"),
+            Some(("sslmode", "allow")) => kept.push("sslmode=prefer"),
+            _ => kept.push(pair),
+        }
+    }
+    Ok((format!("{base}?{}", kept.join("&")), authority))
+}
+
+fn percent_decoded(text: &str) -> Result<String, SqlError> {
+    let odd = || SqlError::Address("sslrootcert is not well formed");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('%') {
+        bytes.extend(before.as_bytes());
+        let digits = behind
+            .get(..2)
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let byte = digits
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+            .ok_or_else(odd)?;
+        bytes.push(byte);
+        rest = &behind[2..];
+    }
+    bytes.extend(rest.as_bytes());
+    String::from_utf8(bytes).map_err(|_| odd())
+}
+
+fn wants_tls(config: &Config) -> bool {
+    match config.get_ssl_mode() {
+        SslMode::Disable => false,
+        SslMode::Prefer => !config.get_hosts().iter().all(is_local),
+        _ => true,
+    }
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name
+                    .parse()
+                    .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+fn tls(authority: Option<&str>) -> Result<MakeRustlsConnect, SqlError> {
+    let unusable = |reason: &dyn std::fmt::Display| SqlError::Certificates(reason.to_string());
+    let Some(file) = authority else {
+        // The reader of the system's roots takes the process's provider. Ring is the only one that is linked, so an
+        // error means that it is set already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        return MakeRustlsConnect::with_native_certs()
+            .map(|(connector, _)| connector)
+            .map_err(|_| {
+                unusable(&"this system has no root certificates; name a file in sslrootcert")
+            });
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|e| unusable(&e))? {
+        roots
+            .add(certificate.map_err(|e| unusable(&e))?)
+            .map_err(|e| unusable(&e))?;
+    }
+    if roots.is_empty() {
+        return Err(unusable(&"the file in sslrootcert holds none"));
+    }
+    let config =
+        ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| unusable(&e))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_authority_is_taken_out_of_the_address() {
+        let cases = [
+            ("postgres://h/d", "postgres://h/d", None),
+            (
+                "postgres://h/d?sslmode=require",
+                "postgres://h/d?sslmode=require",
+                None,
+            ),
+            (
+                "postgres://h/d?sslmode=verify-full",
+                "postgres://h/d?sslmode=require",
+                None,
+            ),
+            (
+                "postgres://h/d?sslrootcert=/a%20b/c%25.pem&sslmode=verify-ca&connect_timeout=1",
+                "postgres://h/d?sslmode=require&connect_timeout=1",
+                Some("/a b/c%.pem"),
+            ),
+        ];
+        for (url, left, file) in cases {
+            let taken = take_authority(url).unwrap();
+            assert_eq!(taken, (left.to_owned(), file.map(str::to_owned)), "{url}");
+        }
+        for odd in ["%", "%1", "%zz", "a%+1", "%ff"] {
+            assert!(percent_decoded(odd).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn only_a_server_elsewhere_or_an_address_that_says_so_gets_tls() {
+        let cases = [
+            ("postgres://localhost/d", false),
+            ("postgres://127.0.0.1/d", false),
+            ("postgres://[::1]/d", false),
+            ("postgres:///d?host=/run/postgresql", false),
+            ("postgres://localhost/d?sslmode=require", true),
+            ("postgres://db.example/d", true),
+            ("postgres://10.0.0.1/d", true),
+            ("postgres://localhost,db.example/d", true),
+            ("postgres://db.example/d?sslmode=disable", false),
+        ];
+        for (url, tls) in cases {
+            assert_eq!(wants_tls(&url.parse().unwrap()), tls, "{url}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Connections on loan, and what their errors mean.
+//!
+//! A connection goes back to the pool only after everything on it went well. In every other case, also when the caller
+//! goes away in the middle, it is closed, and the server rolls back what was open: no caller ever inherits another's
+//! transaction.
+
+use std::future::Future;
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
+use vault_store::StoreError;
+
+/// The longest that one attempt may take; a server that takes longer counts as not answering.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Values for a statement's parameters.
+pub type Values<'a> = [&'a (dyn ToSql + Sync)];
+
+/// The pool.
+pub struct Connections(Pool);
+
+impl Connections {
+    pub fn new(pool: Pool) -> Self {
+        Self(pool)
+    }
+
+    /// A connection of one's own. `fresh` closes those that lie idle first: after a restart of the server all of them
+    /// are dead, and each would have to be tried.
+    pub async fn lease(&self, fresh: bool) -> Result<Lease, StoreError> {
+        if fresh {
+            self.0.retain(|_, _| false);
+        }
+        Ok(Lease(Some(
+            self.0.get().await.map_err(StoreError::unavailable)?,
+        )))
+    }
+
+    /// Runs one statement, which may be repeated: once more when the connection turns out to be dead.
+    pub async fn query(
+        &self,
+        statement: &str,
+        values: &Values<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut fresh = false;
+        loop {
+            let lease = self.lease(fresh).await?;
+            match lease.bounded(lease.run(statement, values)).await {
+                Ok(rows) => {
+                    lease.give_back();
+                    return Ok(rows);
+                }
+                Err(failure) if failure.is_dead() && !fresh => fresh = true,
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+    }
+}
+
+/// A connection on loan. Dropped, it is closed; [`Lease::give_back`] keeps it.
+pub struct Lease(Option<Object>);
+
+impl Lease {
+    /// Puts the connection back into the pool: nothing may be open on it.
+    pub fn give_back(mut self) {
+        self.0 = None; // dropping an `Object` returns it
+    }
+
+    /// The statement, prepared once for each connection.
+    pub async fn prepare(&self, statement: &str) -> Result<Statement, Failure> {
+        Ok(self.client().prepare_cached(statement).await?)
+    }
+
+    /// Runs a prepared statement.
+    pub async fn query(
+        &self,
+        statement: &Statement,
+        values: &Values<'_>,
+    ) -> Result<Vec<Row>, Failure> {
+        Ok(self.client().query(statement, values).await?)
+    }
+
+    async fn run(&self, statement: &str, values: &Values<'_>) -> Result<Vec<Row>, Failure> {
+        let statement = self.prepare(statement).await?;
+        self.query(&statement, values).await
+    }
+
+    /// Runs statements without values or answers.
+    pub async fn batch(&self, statements: &str) -> Result<(), Failure> {
+        Ok(self.client().batch_execute(statements).await?)
+    }
+
+    /// Ends the attempt when the server takes too long.
+    pub async fn bounded<T>(
+        &self,
+        attempt: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::time::timeout(LIMIT, attempt)
+            .await
+            .map_err(|_| Failure::Slow)?
+    }
+
+    fn client(&self) -> &Object {
+        self.0
+            .as_ref()
+            .expect("the connection is there until the lease ends")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            drop(Object::take(connection));
+        }
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// Before the commit was sent: nothing was changed.
+    Early(tokio_postgres::Error),
+    /// When the commit was on its way: it may have happened.
+    Late(tokio_postgres::Error),
+    /// The server took too long: it may have happened.
+    Slow,
+}
+
+impl Failure {
+    /// The same failure, when the commit was on its way already.
+    pub fn at_commit(self) -> Self {
+        match self {
+            Self::Early(error) => Self::Late(error),
+            other => other,
+        }
+    }
+
+    /// Whether the connection was dead before anything could happen: another one may do better.
+    pub fn is_dead(&self) -> bool {
+        let Self::Early(error) = self else {
+            return false;
+        };
+        match error.code() {
+            Some(code) => {
+                let ends = [
+                    SqlState::ADMIN_SHUTDOWN,
+                    SqlState::CRASH_SHUTDOWN,
+                    SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                ];
+                code.code().starts_with("08") || ends.contains(code)
+            }
+            None => error.is_closed() || is_io(error),
+        }
+    }
+
+    /// Whether another writer was in the way: the transaction was rolled back, and may be tried again.
+    pub fn is_conflict(&self) -> bool {
+        let (Self::Early(error) | Self::Late(error)) = self else {
+            return false;
+        };
+        let conflicts = [
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::LOCK_NOT_AVAILABLE,
+        ];
+        error.code().is_some_and(|code| conflicts.contains(code))
+    }
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Early(error)
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        if failure.is_conflict() {
+            return Self::Conflict;
+        }
+        let (Failure::Early(error) | Failure::Late(error)) = failure else {
+            return Self::unavailable("PostgreSQL took too long");
+        };
+        let damaged = [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED];
+        if error.code().is_some_and(|code| damaged.contains(code)) {
+            return Self::Corrupt(error.to_string());
+        }
+        Self::unavailable(error)
+    }
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.is::<std::io::Error>())
+}

@@ -1,0 +1,555 @@
+//! PostgreSQL: one server for several services.
+//!
+//! A commit first takes advisory locks of its keys, in one order for everybody, so that commits about the same keys
+//! queue and never deadlock, absent keys included (a row lock needs a row). Under the locks it reads what the keys
+//! hold, decides as every other adapter does, writes and ends: two round trips in all. Reads take no lock; one statement
+//! is one snapshot, and a commit becomes visible as a whole.
+
+mod connect;
+mod lease;
+mod migrations;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::time::Instant;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use vault_skill::hash::Digest;
+use vault_skill::name::NamespaceId;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::objects::{self, Class, ObjectKey, Objects, Stored};
+use vault_store::random::{SystemRandom, bytes};
+use vault_store::records::{self, After, Commit, Document, Record, RecordKey, Records, Write};
+
+use self::lease::{Connections, Failure, Lease};
+use crate::bounds::Bounds;
+use crate::{Options, SqlError};
+
+/// How long a commit goes on when other writers interfere.
+const CONFLICT: Duration = Duration::from_secs(2);
+/// The content of one statement that puts objects.
+const PUT_BYTES: usize = 8 * 1024 * 1024;
+
+const RECORDS: &str = "select asked.place, held.revision, held.expires_at, held.document
+    from unnest($1::text[], $2::text[]) with ordinality as asked (partition, key, place)
+    join records held on held.partition = asked.partition and held.key = asked.key
+    where held.expires_at is null or held.expires_at > $3";
+const PAGE: &str = "select key, revision, expires_at, document from records
+    where partition = $1 and key >= $2 and key < $3 and key is distinct from $4
+      and (expires_at is null or expires_at > $5)
+    order by key limit $6";
+// Evaluated row by row in the order of the array, which is sorted: this is what keeps commits from deadlocks.
+const LOCKS: &str = "select case when own then pg_advisory_xact_lock(lock) else pg_advisory_xact_lock_shared(lock) end
+    from unnest($1::bigint[], $2::boolean[]) as wanted (lock, own)";
+const REVISIONS: &str = "select nextval('vault_revision') from generate_series(1, $1::int)";
+const UPSERT: &str = "insert into records (partition, key, revision, expires_at, document)
+    select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[])
+    on conflict (partition, key) do update
+    set revision = excluded.revision, expires_at = excluded.expires_at, document = excluded.document";
+const DELETE: &str = "delete from records
+    using unnest($1::text[], $2::text[]) as gone (partition, key)
+    where records.partition = gone.partition and records.key = gone.key";
+// The outer condition is looked at again when a commit changed the row meanwhile: a record that came back stays.
+const SWEEP: &str = "delete from records where (partition, key) in
+    (select partition, key from records where expires_at is not null and expires_at <= $1 limit $2)
+    and expires_at <= $1 returning 1";
+const OBJECT: &str =
+    "select bytes from objects where namespace = $1 and class = $2 and digest = $3";
+const PUT: &str = "insert into objects (namespace, class, digest, size, bytes)
+    select namespace, class, digest, octet_length(bytes), bytes
+    from unnest($1::text[], $2::text[], $3::bytea[], $4::bytea[]) as put (namespace, class, digest, bytes)
+    on conflict do nothing returning namespace, class, digest";
+const HELD: &str = "select asked.place
+    from unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[]) with ordinality
+      as asked (namespace, class, digest, size, place)
+    join objects held on held.namespace = asked.namespace and held.class = asked.class
+      and held.digest = asked.digest and held.size = asked.size";
+const OBJECTS: &str = "select digest, size from objects
+    where namespace = $1 and class = $2 and digest > $3 order by digest limit $4";
+const FORGET: &str = "delete from objects where namespace = $1 and class = $2 and digest = $3";
+
+/// Both data ports on one PostgreSQL database.
+pub struct Postgres {
+    clock: Arc<dyn Clock>,
+    connections: Connections,
+}
+
+impl Postgres {
+    /// Connects, and migrates the database.
+    pub async fn open(
+        url: &str,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Self, SqlError> {
+        let connections = connect::pool(url, options.patience)?;
+        migrations::run(&connections).await?;
+        Ok(Self { clock, connections })
+    }
+
+    /// One attempt at a commit: under locks, in a transaction of its own.
+    async fn attempt(
+        &self,
+        lease: &Lease,
+        writes: &[Write],
+        now: Timestamp,
+    ) -> Result<Commit, Failure> {
+        let locks = Locks::of(writes);
+        let asked = Asked::of(
+            writes
+                .iter()
+                .filter(|write| !write.is_blind())
+                .map(Write::key),
+        );
+        let wanted = i32::try_from(writes.len()).unwrap_or(i32::MAX);
+        let statements = tokio::try_join!(
+            lease.prepare(LOCKS),
+            lease.prepare(RECORDS),
+            lease.prepare(REVISIONS)
+        )?;
+        let lock_values: [&(dyn ToSql + Sync); 2] = [&locks.numbers, &locks.own];
+        let record_values: [&(dyn ToSql + Sync); 3] = [&asked.partitions, &asked.keys, &now.unix()];
+        let revision_values: [&(dyn ToSql + Sync); 1] = [&wanted];
+        // Sent at one go, run in this order: each sees what was committed before the locks were given, and a revision
+        // drawn under the lock is above all that this key ever had.
+        let ((), _, held, revisions) = tokio::try_join!(
+            biased;
+            lease.batch(connect::BEGIN),
+            lease.query(&statements.0, &lock_values),
+            lease.query(&statements.1, &record_values),
+            lease.query(&statements.2, &revision_values),
+        )?;
+        let held = asked.answers(&held)?;
+        let mut held = held.into_iter();
+        let mut changes = Changes::default();
+        let mut done = Vec::with_capacity(writes.len());
+        for (index, (write, revision)) in writes.iter().zip(&revisions).enumerate() {
+            let held = if write.is_blind() {
+                None
+            } else {
+                held.next().flatten()
+            };
+            let Some(after) = write.applied_to(held.as_ref()) else {
+                lease.batch("rollback").await?;
+                return Ok(Commit::Failed { index, found: held });
+            };
+            let revision: i64 = revision.try_get(0)?;
+            let is_put = matches!(write, Write::Put { .. });
+            done.push(is_put.then_some(revision.cast_unsigned()));
+            changes.add(write.key(), after, revision);
+        }
+        changes.write(lease).await?;
+        Ok(Commit::Done(done))
+    }
+
+    async fn put_some(
+        &self,
+        objects: &[&(ObjectKey, Bytes)],
+    ) -> Result<HashSet<ObjectKey>, StoreError> {
+        let place = Place::of(objects.iter().map(|(key, _)| key));
+        let contents: Vec<&[u8]> = objects.iter().map(|(_, bytes)| &bytes[..]).collect();
+        let rows = self
+            .connections
+            .query(
+                PUT,
+                &[&place.namespaces, &place.classes, &place.digests, &contents],
+            )
+            .await?;
+        let new: Result<HashSet<(String, String, Vec<u8>)>, tokio_postgres::Error> = rows
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
+            .collect();
+        let new = new.map_err(damaged)?;
+        let is_new = |key: &ObjectKey| {
+            let text = (
+                key.namespace.to_string(),
+                key.class.to_string(),
+                key.digest.as_bytes().to_vec(),
+            );
+            new.contains(&text)
+        };
+        Ok(objects.iter().map(|(key, _)| *key).filter(is_new).collect())
+    }
+}
+
+#[async_trait]
+impl Objects for Postgres {
+    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        let (namespace, class, digest) = texts(key);
+        let rows = self
+            .connections
+            .query(OBJECT, &[&namespace, &class, &digest])
+            .await?;
+        let bytes = rows
+            .first()
+            .map(|row| row.try_get::<_, Vec<u8>>(0))
+            .transpose()
+            .map_err(damaged)?;
+        Ok(bytes.map(Bytes::from))
+    }
+
+    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        let stored = self.put_many(vec![(*key, bytes)]).await?;
+        Ok(stored.first().copied().unwrap_or(Stored::Present))
+    }
+
+    async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
+        objects::check_put_many(&objects)?;
+        // In the order of the keys: two that put the same objects wait for each other in one direction only.
+        let mut sorted: Vec<&(ObjectKey, Bytes)> = objects.iter().collect();
+        sorted.sort_by_key(|(key, _)| *key);
+        sorted.dedup_by_key(|(key, _)| *key);
+        let mut new = HashSet::new();
+        while !sorted.is_empty() {
+            let mut size = 0;
+            let fits = sorted.iter().take_while(|(_, bytes)| {
+                let first = size == 0;
+                size += bytes.len() + 1;
+                first || size <= PUT_BYTES
+            });
+            let rest = sorted.split_off(fits.count());
+            new.extend(self.put_some(&sorted).await?);
+            sorted = rest;
+        }
+        // The same object twice is new once.
+        let stored = |key| {
+            if new.remove(key) {
+                Stored::New
+            } else {
+                Stored::Present
+            }
+        };
+        Ok(objects.iter().map(|(key, _)| key).map(stored).collect())
+    }
+
+    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+        objects::check_missing(wanted)?;
+        let place = Place::of(wanted.iter().map(|(key, _)| key));
+        // No object has a size that does not fit: -1 equals none.
+        let sizes: Vec<i64> = wanted
+            .iter()
+            .map(|(_, size)| i64::try_from(*size).unwrap_or(-1))
+            .collect();
+        let rows = self
+            .connections
+            .query(
+                HELD,
+                &[&place.namespaces, &place.classes, &place.digests, &sizes],
+            )
+            .await?;
+        let held: Result<HashSet<i64>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+        let held = held.map_err(damaged)?;
+        let missing = (1..).zip(wanted).filter(|(place, _)| !held.contains(place));
+        Ok(missing.map(|(_, (key, _))| *key).collect())
+    }
+
+    async fn list(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<(Digest, u64)>, StoreError> {
+        objects::check_list(limit)?;
+        // No bytes at all stand before every digest.
+        let after: &[u8] = after.map_or(&[], |digest| digest.as_bytes());
+        let rows = self
+            .connections
+            .query(
+                OBJECTS,
+                &[&namespace.as_str(), &class.as_str(), &after, &count(limit)],
+            )
+            .await?;
+        let listed = rows.iter().map(|row| {
+            let digest: &[u8] = row.try_get(0).map_err(damaged)?;
+            let digest = digest
+                .try_into()
+                .map_err(|_| StoreError::Corrupt("a digest of odd length".to_owned()))?;
+            let size: i64 = row.try_get(1).map_err(damaged)?;
+            Ok((Digest::from_bytes(digest), size.cast_unsigned()))
+        });
+        listed.collect()
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        let (namespace, class, digest) = texts(key);
+        self.connections
+            .query(FORGET, &[&namespace, &class, &digest])
+            .await
+            .map(drop)
+    }
+}
+
+#[async_trait]
+impl Records for Postgres {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        records::check_get_many(keys)?;
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.clock.now();
+        let asked = Asked::of(keys);
+        let rows = self
+            .connections
+            .query(RECORDS, &[&asked.partitions, &asked.keys, &now.unix()])
+            .await?;
+        asked.answers(&rows).map_err(damaged)
+    }
+
+    async fn list(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        records::check_list(partition, prefix, after, limit)?;
+        let bounds = Bounds::of(prefix, after);
+        let now = self.clock.now().unix();
+        let rows = self
+            .connections
+            .query(
+                PAGE,
+                &[
+                    &partition,
+                    &bounds.from,
+                    &bounds.before,
+                    &bounds.but,
+                    &now,
+                    &count(limit),
+                ],
+            )
+            .await?;
+        let listed = rows.iter().map(|row| {
+            let key: String = row.try_get(0)?;
+            record(RecordKey::new(partition, key), row)
+        });
+        listed.collect::<Result<_, _>>().map_err(damaged)
+    }
+
+    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        records::check_commit(&writes)?;
+        if writes.is_empty() {
+            return Ok(Commit::Done(Vec::new()));
+        }
+        let until = Instant::now() + CONFLICT;
+        let mut pause = 10;
+        let mut fresh = false;
+        loop {
+            let lease = self.connections.lease(fresh).await?;
+            let failure = match lease
+                .bounded(self.attempt(&lease, &writes, self.clock.now()))
+                .await
+            {
+                Ok(commit) => {
+                    lease.give_back();
+                    return Ok(commit);
+                }
+                Err(failure) => failure,
+            };
+            // A connection whose transaction is in an unknown state is closed with its lease; the server rolls back.
+            drop(lease);
+            if failure.is_dead() && !fresh {
+                fresh = true;
+            } else if failure.is_conflict() {
+                let wait = Duration::from_millis(
+                    u64::from(u16::from_be_bytes(bytes(&SystemRandom))) % pause,
+                );
+                if Instant::now() + wait >= until {
+                    return Err(StoreError::Conflict);
+                }
+                tokio::time::sleep(wait).await;
+                pause = (pause * 2).min(640);
+            } else {
+                return Err(failure.into());
+            }
+        }
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+        let now = self.clock.now().unix();
+        let gone = self
+            .connections
+            .query(SWEEP, &[&now, &count(limit)])
+            .await?;
+        Ok(gone.len())
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.connections.query("select 1", &[]).await.map(drop)
+    }
+}
+
+/// The advisory locks of a commit, sorted: a number for each key, alone for what changes, shared for what is checked.
+struct Locks {
+    numbers: Vec<i64>,
+    own: Vec<bool>,
+}
+
+impl Locks {
+    fn of(writes: &[Write]) -> Self {
+        let mut locks = BTreeMap::new();
+        for write in writes {
+            let RecordKey { partition, key } = write.key();
+            // No name holds NUL, so the joined text is of one key only. Two keys with one number only wait in vain.
+            let digest = Digest::of(format!("{partition}\0{key}").as_bytes());
+            let number = digest
+                .as_bytes()
+                .iter()
+                .take(8)
+                .fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+            let own = !matches!(write, Write::Check { .. });
+            *locks.entry(number.cast_signed()).or_insert(own) |= own;
+        }
+        let (numbers, own) = locks.into_iter().unzip();
+        Self { numbers, own }
+    }
+}
+
+/// The keys of a reading, as arrays for the server.
+struct Asked<'a> {
+    partitions: Vec<&'a str>,
+    keys: Vec<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(keys: impl IntoIterator<Item = &'a RecordKey>) -> Self {
+        let (partitions, keys) = keys
+            .into_iter()
+            .map(|key| (key.partition.as_str(), key.key.as_str()))
+            .unzip();
+        Self { partitions, keys }
+    }
+
+    /// The answer of [`RECORDS`], in the order asked.
+    fn answers(&self, rows: &[Row]) -> Result<Vec<Option<Record>>, tokio_postgres::Error> {
+        let mut records = vec![None; self.keys.len()];
+        for row in rows {
+            let place: i64 = row.try_get(0)?; // counted from 1
+            let index = usize::try_from(place - 1).unwrap_or(usize::MAX);
+            if let Some(record) = records.get_mut(index) {
+                *record = Some(self::record(
+                    RecordKey::new(self.partitions[index], self.keys[index]),
+                    row,
+                )?);
+            }
+        }
+        Ok(records)
+    }
+}
+
+/// What a commit changes, as arrays for the server.
+#[derive(Default)]
+struct Changes<'a> {
+    partitions: Vec<&'a str>,
+    keys: Vec<&'a str>,
+    revisions: Vec<i64>,
+    expiries: Vec<Option<i64>>,
+    documents: Vec<Document>,
+    gone_partitions: Vec<&'a str>,
+    gone_keys: Vec<&'a str>,
+}
+
+impl<'a> Changes<'a> {
+    fn add(&mut self, key: &'a RecordKey, after: After, revision: i64) {
+        match after {
+            After::Same => {}
+            After::Nothing => {
+                self.gone_partitions.push(&key.partition);
+                self.gone_keys.push(&key.key);
+            }
+            After::Holds {
+                document,
+                expires_at,
+            } => {
+                self.partitions.push(&key.partition);
+                self.keys.push(&key.key);
+                self.revisions.push(revision);
+                self.expiries.push(expires_at.map(Timestamp::unix));
+                self.documents.push(document);
+            }
+        }
+    }
+
+    /// Writes everything and ends the transaction.
+    async fn write(&self, lease: &Lease) -> Result<(), Failure> {
+        let (upsert, delete) = tokio::try_join!(lease.prepare(UPSERT), lease.prepare(DELETE))?;
+        let documents: Vec<&str> = self.documents.iter().map(Document::as_str).collect();
+        let put: [&(dyn ToSql + Sync); 5] = [
+            &self.partitions,
+            &self.keys,
+            &self.revisions,
+            &self.expiries,
+            &documents,
+        ];
+        let gone: [&(dyn ToSql + Sync); 2] = [&self.gone_partitions, &self.gone_keys];
+        // Sent at one go. When a statement fails, the server makes a rollback of the commit behind it.
+        let written = tokio::try_join!(
+            biased;
+            async {
+                if self.keys.is_empty() { Ok(()) } else { lease.query(&upsert, &put).await.map(drop) }
+            },
+            async {
+                if self.gone_keys.is_empty() { Ok(()) } else { lease.query(&delete, &gone).await.map(drop) }
+            },
+            lease.batch("commit"),
+        );
+        // From here on nobody can say whether the server got as far as the commit.
+        written.map(drop).map_err(Failure::at_commit)
+    }
+}
+
+/// The keys of objects, as arrays for the server.
+struct Place<'a> {
+    namespaces: Vec<&'a str>,
+    classes: Vec<&'a str>,
+    digests: Vec<&'a [u8]>,
+}
+
+impl<'a> Place<'a> {
+    fn of(keys: impl Iterator<Item = &'a ObjectKey>) -> Self {
+        let mut place = Self {
+            namespaces: Vec::new(),
+            classes: Vec::new(),
+            digests: Vec::new(),
+        };
+        for key in keys {
+            let (namespace, class, digest) = texts(key);
+            place.namespaces.push(namespace);
+            place.classes.push(class);
+            place.digests.push(digest);
+        }
+        place
+    }
+}
+
+fn texts(key: &ObjectKey) -> (&str, &'static str, &[u8]) {
+    (
+        key.namespace.as_str(),
+        key.class.as_str(),
+        key.digest.as_bytes(),
+    )
+}
+
+/// The record in columns 1 to 3 of a row.
+fn record(key: RecordKey, row: &Row) -> Result<Record, tokio_postgres::Error> {
+    Ok(Record {
+        key,
+        revision: row.try_get::<_, i64>(1)?.cast_unsigned(),
+        expires_at: row.try_get::<_, Option<i64>>(2)?.map(Timestamp::from_unix),
+        document: Document::stored(row.try_get::<_, &str>(3)?),
+    })
+}
+
+fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn damaged(error: tokio_postgres::Error) -> StoreError {
+    StoreError::from(Failure::from(error))
+}

@@ -1,0 +1,305 @@
+//! SQLite: one file, one writer, many readers.
+//!
+//! Writes of this process queue for one thread, which commits them in groups ([`writer`]); reads use connections of
+//! their own and never wait for a write (write-ahead log). Another process may use the same file: its lock is waited
+//! for, up to the patience of [`Options`](crate::Options).
+
+mod readers;
+mod rows;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+use tokio::time::Instant;
+use vault_skill::hash::Digest;
+use vault_skill::name::NamespaceId;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::objects::{self, Class, ObjectKey, Objects, Stored};
+use vault_store::records::{self, Commit, Record, RecordKey, Records, Write};
+
+use self::readers::Readers;
+use self::writer::Writer;
+use crate::bounds::Bounds;
+use crate::error::{pending, worker_gone};
+use crate::{Options, SqlError};
+
+/// The schema, one script a version, forward only: a script that was released is never edited.
+const MIGRATIONS: [&str; 1] = [include_str!("../schema/sqlite_1.sql")];
+
+/// From this size on hashing an object leaves the async worker: 256 KiB take 0.1 ms.
+const LARGE: usize = 256 * 1024;
+
+/// The statements of one connection that are kept prepared: more than this module has.
+const STATEMENTS: usize = 64;
+
+/// Both data ports on one SQLite file.
+pub struct Sqlite {
+    clock: Arc<dyn Clock>,
+    readers: Arc<Readers>,
+    writer: Writer,
+}
+
+impl Sqlite {
+    /// Opens or creates the file (readable by its owner alone) and its folder, and migrates it.
+    pub async fn open(
+        path: PathBuf,
+        clock: Arc<dyn Clock>,
+        options: Options,
+    ) -> Result<Self, SqlError> {
+        let opened = tokio::task::spawn_blocking(move || {
+            let writer = create(&path, options.patience)?;
+            let readers = Readers::open(&path, options.patience)?;
+            let writer = Writer::start(writer, Arc::clone(&clock), options.patience)
+                .map_err(SqlError::open)?;
+            Ok(Self {
+                clock,
+                readers: Arc::new(readers),
+                writer,
+            })
+        });
+        opened.await.map_err(SqlError::open)?
+    }
+}
+
+#[async_trait]
+impl Objects for Sqlite {
+    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        let key = *key;
+        self.readers
+            .patiently(move |connection| rows::object(connection, &key))
+            .await
+    }
+
+    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        let stored = self.put_many(vec![(*key, bytes)]).await?;
+        stored.first().copied().ok_or_else(worker_gone)
+    }
+
+    async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
+        let objects = checked(objects).await?;
+        let bytes = objects.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.writer
+            .write(bytes, move |batch| batch.put(&objects))
+            .await
+    }
+
+    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+        objects::check_missing(wanted)?;
+        let wanted = wanted.to_vec();
+        self.readers
+            .patiently(move |connection| rows::missing(connection, &wanted))
+            .await
+    }
+
+    async fn list(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<(Digest, u64)>, StoreError> {
+        objects::check_list(limit)?;
+        let (namespace, after) = (*namespace, after.copied());
+        self.readers
+            .patiently(move |connection| {
+                rows::objects(connection, &namespace, class, after.as_ref(), limit)
+            })
+            .await
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        let key = *key;
+        self.writer.write(0, move |batch| batch.delete(&key)).await
+    }
+}
+
+#[async_trait]
+impl Records for Sqlite {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        records::check_get_many(keys)?;
+        let now = self.clock.now();
+        match self
+            .readers
+            .at_once(|connection| rows::records(connection, keys, now))
+        {
+            Some(read) => read,
+            None => {
+                let keys = keys.to_vec();
+                self.readers
+                    .patiently(move |connection| rows::records(connection, &keys, now))
+                    .await
+            }
+        }
+    }
+
+    async fn list(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        records::check_list(partition, prefix, after, limit)?;
+        let now = self.clock.now();
+        let (partition, bounds) = (partition.to_owned(), Bounds::of(prefix, after));
+        self.readers
+            .patiently(move |connection| rows::page(connection, &partition, &bounds, limit, now))
+            .await
+    }
+
+    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        records::check_commit(&writes)?;
+        let bytes = writes.iter().map(weight).sum();
+        self.writer
+            .write(bytes, move |batch| batch.commit(&writes))
+            .await
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+        self.writer.write(0, move |batch| batch.sweep(limit)).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        // The thread that writes must be there as well as the file.
+        if !self.writer.is_alive() {
+            return Err(worker_gone());
+        }
+        self.readers.patiently(rows::ping).await
+    }
+}
+
+/// Hashes what is to be stored, away from the async worker when it is much.
+async fn checked(objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<(ObjectKey, Bytes)>, StoreError> {
+    let size: usize = objects.iter().map(|(_, bytes)| bytes.len()).sum();
+    if size < LARGE {
+        objects::check_put_many(&objects)?;
+        return Ok(objects);
+    }
+    let check = move || objects::check_put_many(&objects).map(|()| objects);
+    tokio::task::spawn_blocking(check)
+        .await
+        .map_err(|_| worker_gone())?
+}
+
+fn weight(write: &Write) -> usize {
+    match write {
+        Write::Put { document, .. } => document.as_str().len(),
+        _ => 0,
+    }
+}
+
+/// Opens the connection that writes: creates folder and file, sets what the file keeps, and migrates.
+fn create(path: &Path, patience: Duration) -> Result<Connection, SqlError> {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder).map_err(SqlError::open)?;
+    }
+    make_private(path).map_err(SqlError::open)?;
+    let until = Instant::now() + patience;
+    loop {
+        let opened = connect(path, patience)
+            .map_err(SqlError::from)
+            .and_then(|connection| {
+                prepare(&connection)?;
+                Ok(connection)
+            });
+        match opened {
+            // Two processes that make the file a write-ahead-log one at the same moment: SQLite answers busy at once,
+            // whatever the timeout, since waiting could never end.
+            Err(SqlError::Open(error)) if is_busy(&*error) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Makes the file before SQLite does, since SQLite would let everybody read it: it holds hashes of passwords. The files
+/// that SQLite puts beside it get the same mode.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}
+
+fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
+    // No URI: a path that begins with `file:` is a path. No mutex: each connection is behind ours.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(patience)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.execute_batch("pragma trusted_schema = off; pragma temp_store = memory;")?;
+    Ok(connection)
+}
+
+fn prepare(connection: &Connection) -> Result<(), SqlError> {
+    // synchronous = full flushes the log at each commit: what was acknowledged survives a power cut.
+    // The log is cut back after a burst of large objects, so that it does not keep their size for ever.
+    connection.execute_batch(
+        "pragma journal_mode = wal; pragma synchronous = full; pragma journal_size_limit = 16777216;",
+    )?;
+    migrate(connection)
+}
+
+fn migrate(connection: &Connection) -> Result<(), SqlError> {
+    connection.execute_batch("begin immediate")?;
+    let migrated = run_migrations(connection);
+    let end = if migrated.is_ok() {
+        "commit"
+    } else {
+        "rollback"
+    };
+    connection.execute_batch(end)?;
+    migrated
+}
+
+fn run_migrations(connection: &Connection) -> Result<(), SqlError> {
+    connection.execute_batch(
+        "create table if not exists vault_schema (
+            only_row integer primary key check (only_row = 1), version integer not null
+        ) strict",
+    )?;
+    let version = "select version from vault_schema where only_row = 1";
+    let found = connection
+        .query_row(version, (), |row| row.get(0))
+        .optional()?
+        .unwrap_or(0);
+    let next = pending(found, MIGRATIONS.len())?;
+    for script in &MIGRATIONS[next..] {
+        connection.execute_batch(script)?;
+    }
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    connection.execute(
+        "insert or replace into vault_schema values (1, ?1)",
+        [known],
+    )?;
+    Ok(())
+}
+
+fn is_busy(error: &(dyn std::error::Error + 'static)) -> bool {
+    error
+        .downcast_ref::<rusqlite::Error>()
+        .and_then(rusqlite::Error::sqlite_error_code)
+        == Some(ErrorCode::DatabaseBusy)
+}
+
+/// What an error of SQLite means for a caller of the ports.
+fn store_error(error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Corrupt(error.to_string())
+        }
+        // Locked, full, read-only, input and output: none of them is the caller's fault, all may pass.
+        _ => StoreError::unavailable(error),
+    }
+}

@@ -1,0 +1,176 @@
+//! What is read, as statements: for the readers, and for the writer inside its transaction.
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use vault_skill::hash::Digest;
+use vault_skill::name::NamespaceId;
+use vault_skill::time::Timestamp;
+use vault_store::objects::{Class, ObjectKey};
+use vault_store::records::{Document, Record, RecordKey};
+
+use crate::bounds::Bounds;
+
+/// The records under these keys that are alive at `now`, all of one moment.
+pub fn records(
+    connection: &Connection,
+    keys: &[RecordKey],
+    now: Timestamp,
+) -> rusqlite::Result<Vec<Option<Record>>> {
+    if let [key] = keys {
+        return Ok(vec![record(connection, key, now)?]);
+    }
+    // One transaction is one snapshot. It only reads, so leaving it can be no loss.
+    connection.prepare_cached("begin")?.execute(())?;
+    let read = keys
+        .iter()
+        .map(|key| record(connection, key, now))
+        .collect();
+    connection.prepare_cached("rollback")?.execute(())?;
+    read
+}
+
+/// The record under this key, if it is alive at `now`.
+pub fn record(
+    connection: &Connection,
+    key: &RecordKey,
+    now: Timestamp,
+) -> rusqlite::Result<Option<Record>> {
+    let mut statement = connection.prepare_cached(
+        "select revision, expires_at, document from records
+         where partition = ?1 and key = ?2 and (expires_at is null or expires_at > ?3)",
+    )?;
+    let found = statement.query_row(params![key.partition, key.key, now.unix()], |row| {
+        Ok(Record {
+            key: key.clone(),
+            revision: revision(row, 0)?,
+            expires_at: expiry(row, 1)?,
+            document: document(row, 2)?,
+        })
+    });
+    found.optional()
+}
+
+/// A page of a partition, alive at `now`.
+pub fn page(
+    connection: &Connection,
+    partition: &str,
+    bounds: &Bounds,
+    limit: usize,
+    now: Timestamp,
+) -> rusqlite::Result<Vec<Record>> {
+    let mut statement = connection.prepare_cached(
+        "select key, revision, expires_at, document from records
+         where partition = ?1 and key >= ?2 and key < ?3 and key is not ?4
+           and (expires_at is null or expires_at > ?5)
+         order by key limit ?6",
+    )?;
+    let values = params![
+        partition,
+        bounds.from,
+        bounds.before,
+        bounds.but,
+        now.unix(),
+        count(limit)
+    ];
+    let listed = statement.query_map(values, |row| {
+        Ok(Record {
+            key: RecordKey::new(partition, row.get::<_, String>(0)?),
+            revision: revision(row, 1)?,
+            expires_at: expiry(row, 2)?,
+            document: document(row, 3)?,
+        })
+    });
+    listed?.collect()
+}
+
+/// An object's bytes.
+pub fn object(connection: &Connection, key: &ObjectKey) -> rusqlite::Result<Option<Bytes>> {
+    let mut statement = connection.prepare_cached(
+        "select bytes from objects where namespace = ?1 and class = ?2 and digest = ?3",
+    )?;
+    let place = params![
+        key.namespace.as_str(),
+        key.class.as_str(),
+        key.digest.as_bytes()
+    ];
+    statement
+        .query_row(place, |row| Ok(Bytes::from(row.get::<_, Vec<u8>>(0)?)))
+        .optional()
+}
+
+/// Those of the keys that are not there with that size.
+pub fn missing(
+    connection: &Connection,
+    wanted: &[(ObjectKey, u64)],
+) -> rusqlite::Result<Vec<ObjectKey>> {
+    let mut statement = connection.prepare_cached(
+        "select size from objects where namespace = ?1 and class = ?2 and digest = ?3",
+    )?;
+    connection.prepare_cached("begin")?.execute(())?;
+    let missing = wanted.iter().filter_map(|(key, size)| {
+        let place = params![
+            key.namespace.as_str(),
+            key.class.as_str(),
+            key.digest.as_bytes()
+        ];
+        match statement
+            .query_row(place, |row| row.get::<_, i64>(0))
+            .optional()
+        {
+            Ok(held) if held.map(i64::cast_unsigned) == Some(*size) => None,
+            Ok(_) => Some(Ok(*key)),
+            Err(error) => Some(Err(error)),
+        }
+    });
+    let missing = missing.collect();
+    connection.prepare_cached("rollback")?.execute(())?;
+    missing
+}
+
+/// A page of one class of objects.
+pub fn objects(
+    connection: &Connection,
+    namespace: &NamespaceId,
+    class: Class,
+    after: Option<&Digest>,
+    limit: usize,
+) -> rusqlite::Result<Vec<(Digest, u64)>> {
+    let mut statement = connection.prepare_cached(
+        "select digest, size from objects where namespace = ?1 and class = ?2 and digest > ?3
+         order by digest limit ?4",
+    )?;
+    // No bytes at all stand before every digest.
+    let after: &[u8] = after.map_or(&[], |digest| digest.as_bytes());
+    let values = params![namespace.as_str(), class.as_str(), after, count(limit)];
+    let listed = statement.query_map(values, |row| {
+        Ok((
+            Digest::from_bytes(row.get(0)?),
+            row.get::<_, i64>(1)?.cast_unsigned(),
+        ))
+    });
+    listed?.collect()
+}
+
+/// Whether the file can be read.
+pub fn ping(connection: &Connection) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("select last from revision")?
+        .query_row((), |_| Ok(()))
+}
+
+/// A limit as SQLite takes it.
+pub fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn revision(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(column)?.cast_unsigned())
+}
+
+fn expiry(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_unix))
+}
+
+fn document(row: &Row<'_>, column: usize) -> rusqlite::Result<Document> {
+    Ok(Document::stored(row.get_ref(column)?.as_str()?))
+}

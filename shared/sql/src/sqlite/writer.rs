@@ -1,0 +1,395 @@
+//! The one thread that writes, and commits in groups.
+//!
+//! A commit costs a flush of the disk, some milliseconds; what queues meanwhile is committed together, with one flush
+//! for all. Each request runs under a savepoint of its own, so one that fails takes no other with it. An answer goes
+//! out only after the flush: acknowledged means durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rusqlite::{Connection, ErrorCode, params};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::objects::{ObjectKey, Stored};
+use vault_store::records::{After, Commit, Record, RecordKey, Write};
+
+use super::{rows, store_error};
+use crate::error::worker_gone;
+
+/// The most requests in one group, and their content in bytes: a group is held in memory and written at one go.
+const MAX_REQUESTS: usize = 512;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The way to the thread that writes. The thread ends when this is dropped.
+pub struct Writer {
+    queue: UnboundedSender<Box<dyn Request>>,
+}
+
+impl Writer {
+    /// Gives the connection to a new thread. Fails when the system gives no thread.
+    pub fn start(
+        connection: Connection,
+        clock: Arc<dyn Clock>,
+        patience: Duration,
+    ) -> std::io::Result<Self> {
+        let (queue, requests) = unbounded_channel();
+        let writing = Writing {
+            connection,
+            clock,
+            patience,
+            requests,
+            waiting: Vec::new(),
+        };
+        std::thread::Builder::new()
+            .name("sqlite-writer".to_owned())
+            .spawn(move || writing.run())?;
+        Ok(Self { queue })
+    }
+
+    /// Runs `work` inside the next group and answers when it is durable. `bytes` says how much it writes. The work is
+    /// run at most once; a caller that goes away does not stop it.
+    pub async fn write<T, W>(&self, bytes: usize, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&mut Batch<'_>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Job {
+            since: Instant::now(),
+            bytes,
+            work: Some(work),
+            outcome: None,
+            reply,
+        };
+        self.queue.send(Box::new(job)).map_err(|_| worker_gone())?;
+        answer.await.map_err(|_| worker_gone())?
+    }
+
+    /// Whether the thread is there.
+    pub fn is_alive(&self) -> bool {
+        !self.queue.is_closed()
+    }
+}
+
+/// A request whose kind of answer the thread need not know.
+trait Request: Send {
+    fn since(&self) -> Instant;
+    fn bytes(&self) -> usize;
+    /// Does the work. An error leaves it undone.
+    fn run(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()>;
+    /// Gives the answer: what the work made, or that all was in vain.
+    fn answer(self: Box<Self>, in_vain: Option<StoreError>);
+}
+
+struct Job<T, W> {
+    since: Instant,
+    bytes: usize,
+    work: Option<W>,
+    outcome: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, W> Request for Job<T, W>
+where
+    T: Send,
+    W: FnOnce(&mut Batch<'_>) -> rusqlite::Result<T> + Send,
+{
+    fn since(&self) -> Instant {
+        self.since
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn run(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()> {
+        if let Some(work) = self.work.take() {
+            self.outcome = Some(work(batch)?);
+        }
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, in_vain: Option<StoreError>) {
+        let answer = match in_vain {
+            Some(error) => Err(error),
+            None => self.outcome.ok_or_else(worker_gone),
+        };
+        // The caller may have gone away; the work is done all the same.
+        let _ = self.reply.send(answer);
+    }
+}
+
+struct Writing {
+    connection: Connection,
+    clock: Arc<dyn Clock>,
+    patience: Duration,
+    requests: UnboundedReceiver<Box<dyn Request>>,
+    waiting: Vec<Box<dyn Request>>,
+}
+
+impl Writing {
+    fn run(mut self) {
+        while self.collect() {
+            // The wait of the oldest counts, so that nobody waits longer than the patience for a foreign lock.
+            let waited = self.waiting[0].since().elapsed();
+            let begun = self
+                .connection
+                .busy_timeout(self.patience.saturating_sub(waited))
+                .and_then(|()| self.execute("begin immediate"));
+            match begun {
+                Ok(()) => self.group(),
+                Err(error) => self.give_up(&error),
+            }
+        }
+    }
+
+    /// Fills the group from the queue; waits for a first request. False when nobody can ask any more.
+    fn collect(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            match self.requests.blocking_recv() {
+                Some(request) => self.waiting.push(request),
+                None => return false,
+            }
+        }
+        let mut bytes: usize = self.waiting.iter().map(|request| request.bytes()).sum();
+        while self.waiting.len() < MAX_REQUESTS && bytes < MAX_BYTES {
+            let Ok(request) = self.requests.try_recv() else {
+                break;
+            };
+            bytes += request.bytes();
+            self.waiting.push(request);
+        }
+        true
+    }
+
+    /// Runs the group inside the transaction that has begun, ends it, and answers.
+    fn group(&mut self) {
+        let group = std::mem::take(&mut self.waiting);
+        let mut done = Vec::with_capacity(group.len());
+        let mut failed = Vec::new();
+        let mut batch = match Batch::new(&self.connection, self.clock.now()) {
+            Ok(batch) => batch,
+            Err(error) => return self.undo(group, &error),
+        };
+        let mut group = group.into_iter();
+        while let Some(mut request) = group.next() {
+            match batch.savepoint(|batch| request.run(batch)) {
+                Ok(()) => done.push(request),
+                // A full disk or a failed write ends the whole transaction, not only this request's part. Going on
+                // would begin a new one at the next savepoint.
+                Err(error) if self.connection.is_autocommit() => {
+                    done.push(request);
+                    done.extend(failed.into_iter().map(|(request, _)| request));
+                    done.extend(group);
+                    return self.undo(done, &error);
+                }
+                Err(error) => failed.push((request, error)),
+            }
+        }
+        let ended = batch.end().and_then(|()| self.execute("commit"));
+        for (request, error) in failed {
+            request.answer(Some(store_error(error)));
+        }
+        match ended {
+            Ok(()) => done.into_iter().for_each(|request| request.answer(None)),
+            Err(error) => self.undo(done, &error),
+        }
+    }
+
+    /// Leaves the transaction, and tells everybody that nothing of theirs was written.
+    fn undo(&self, group: Vec<Box<dyn Request>>, error: &rusqlite::Error) {
+        if !group.is_empty() {
+            tracing::error!(%error, requests = group.len(), "a group of writes failed");
+        }
+        if !self.connection.is_autocommit() {
+            // If even this fails, the next `begin` fails, and says so to its callers.
+            let _ = self.execute("rollback");
+        }
+        for request in group {
+            request.answer(Some(in_vain(error)));
+        }
+    }
+
+    /// The transaction could not begin. On a lock those that waited long enough are told; the others wait on.
+    fn give_up(&mut self, error: &rusqlite::Error) {
+        let locked = error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy);
+        let patience = self.patience;
+        let (over, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(
+            |request: &Box<dyn Request>| !locked || request.since().elapsed() >= patience,
+        );
+        self.waiting = waiting;
+        self.undo(over, error);
+    }
+
+    fn execute(&self, statement: &str) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached(statement)?
+            .execute(())
+            .map(drop)
+    }
+}
+
+/// The same failure for each of many callers.
+fn in_vain(error: &rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Corrupt(error.to_string())
+        }
+        _ => StoreError::unavailable(error.to_string()),
+    }
+}
+
+/// The open transaction of a group, as the work of a request sees it. No other writer is there, in this process or
+/// another, so what is read here still holds when it is written.
+pub struct Batch<'a> {
+    connection: &'a Connection,
+    now: Timestamp,
+    /// The last revision given out; kept in the file at the end of the group.
+    revision: i64,
+    revision_before: i64,
+}
+
+impl<'a> Batch<'a> {
+    fn new(connection: &'a Connection, now: Timestamp) -> rusqlite::Result<Self> {
+        let revision = connection
+            .prepare_cached("select last from revision")?
+            .query_row((), |row| row.get(0))?;
+        Ok(Self {
+            connection,
+            now,
+            revision,
+            revision_before: revision,
+        })
+    }
+
+    fn end(&self) -> rusqlite::Result<()> {
+        if self.revision != self.revision_before {
+            self.execute("update revision set last = ?1", [self.revision])?;
+        }
+        Ok(())
+    }
+
+    fn savepoint(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        self.execute("savepoint request", ())?;
+        let ran = run(self);
+        if ran.is_err() {
+            if self.connection.is_autocommit() {
+                return ran; // there is nothing left to go back to
+            }
+            self.execute("rollback to request", ())?;
+        }
+        self.execute("release request", ())?;
+        ran
+    }
+
+    /// Puts the objects that are not there.
+    pub fn put(&mut self, objects: &[(ObjectKey, Bytes)]) -> rusqlite::Result<Vec<Stored>> {
+        let put = objects.iter().map(|(key, bytes)| {
+            let new = self.execute(
+                "insert into objects (namespace, class, digest, size, bytes) values (?1, ?2, ?3, ?4, ?5)
+                 on conflict do nothing",
+                params![
+                    key.namespace.as_str(),
+                    key.class.as_str(),
+                    key.digest.as_bytes(),
+                    rows::count(bytes.len()),
+                    &bytes[..]
+                ],
+            )?;
+            Ok(if new == 0 { Stored::Present } else { Stored::New })
+        });
+        put.collect()
+    }
+
+    /// Removes an object.
+    pub fn delete(&mut self, key: &ObjectKey) -> rusqlite::Result<()> {
+        self.execute(
+            "delete from objects where namespace = ?1 and class = ?2 and digest = ?3",
+            params![
+                key.namespace.as_str(),
+                key.class.as_str(),
+                key.digest.as_bytes()
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Applies the writes if every condition holds.
+    pub fn commit(&mut self, writes: &[Write]) -> rusqlite::Result<Commit> {
+        let mut changes = Vec::with_capacity(writes.len());
+        for (index, write) in writes.iter().enumerate() {
+            let held = if write.is_blind() {
+                None
+            } else {
+                self.held(write.key())?
+            };
+            match write.applied_to(held.as_ref()) {
+                Some(after) => changes.push(after),
+                None => return Ok(Commit::Failed { index, found: held }),
+            }
+        }
+        let changed = writes
+            .iter()
+            .zip(changes)
+            .map(|(write, after)| self.change(write, &after));
+        Ok(Commit::Done(changed.collect::<rusqlite::Result<_>>()?))
+    }
+
+    /// Deletes some expired records.
+    pub fn sweep(&mut self, limit: usize) -> rusqlite::Result<usize> {
+        self.execute(
+            "delete from records where (partition, key) in
+             (select partition, key from records where expires_at is not null and expires_at <= ?1 limit ?2)",
+            params![self.now.unix(), rows::count(limit)],
+        )
+    }
+
+    fn held(&self, key: &RecordKey) -> rusqlite::Result<Option<Record>> {
+        rows::record(self.connection, key, self.now)
+    }
+
+    fn change(&mut self, write: &Write, after: &After) -> rusqlite::Result<Option<u64>> {
+        let key = write.key();
+        match after {
+            After::Same => Ok(None),
+            After::Nothing => {
+                let place = params![key.partition, key.key];
+                self.execute(
+                    "delete from records where partition = ?1 and key = ?2",
+                    place,
+                )?;
+                Ok(None)
+            }
+            After::Holds {
+                document,
+                expires_at,
+            } => {
+                self.revision += 1;
+                self.execute(
+                    "insert or replace into records (partition, key, revision, expires_at, document)
+                     values (?1, ?2, ?3, ?4, ?5)",
+                    params![
+                        key.partition,
+                        key.key,
+                        self.revision,
+                        expires_at.map(Timestamp::unix),
+                        document.as_str()
+                    ],
+                )?;
+                Ok(matches!(write, Write::Put { .. }).then_some(self.revision.cast_unsigned()))
+            }
+        }
+    }
+
+    fn execute(&self, statement: &str, values: impl rusqlite::Params) -> rusqlite::Result<usize> {
+        self.connection.prepare_cached(statement)?.execute(values)
+    }
+}
