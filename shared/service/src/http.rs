@@ -82,8 +82,8 @@ pub(crate) async fn answer(app: &App, routes: &Router, mut request: Request) -> 
         Err(refusal) => refusal.into_response(),
         Ok(()) => {
             request.extensions_mut().insert(RequestId(Arc::clone(&id)));
-            let routed = routes.clone().oneshot(request);
-            guarded(async { routed.await.unwrap_or_else(|never| match never {}) }).await
+            let reply = routes.clone().oneshot(request);
+            guarded(async { reply.await.unwrap_or_else(|never| match never {}) }).await
         }
     };
     let refusal = response.extensions_mut().remove::<Refusal>();

@@ -11,9 +11,9 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::{NamespaceId, Slug};
+use vault_skill::request::device_id;
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
@@ -116,36 +116,6 @@ impl Device {
     }
 }
 
-/// The id of the device with this key in this namespace: `dev_` and 26 characters of lower-case base32 of a hash of both.
-pub fn device_id(slug: &Slug, key: &PublicKey) -> String {
-    let digest = Digest::of(format!("vault-device/1\n{slug}\n{key}").as_bytes());
-    let mut id = String::with_capacity(30);
-    id.push_str("dev_");
-    base32(digest.as_bytes(), 26, &mut id);
-    id
-}
-
-/// The first `count` characters of the lower-case base32 (RFC 4648) of `bytes`.
-fn base32(bytes: &[u8], count: usize, out: &mut String) {
-    let mut held = 0u32;
-    let mut bits = 0u32;
-    let mut left = count;
-    for byte in bytes {
-        held = (held << 8) | u32::from(*byte);
-        bits += 8;
-        while bits >= 5 && left > 0 {
-            bits -= 5;
-            let at = (held >> bits) & 31;
-            out.push(char::from(b"abcdefghijklmnopqrstuvwxyz234567"[at as usize]));
-            left -= 1;
-        }
-        if left == 0 {
-            return;
-        }
-        held &= (1 << bits) - 1;
-    }
-}
-
 /// Where the device with this key text stands.
 pub fn key(slug: &Slug, public_key: &str) -> RecordKey {
     RecordKey::new(partition(slug), public_key)
@@ -190,35 +160,6 @@ pub fn clean_hostname(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base32_is_that_of_the_rfc() {
-        for (bytes, text) in [
-            (&b"f"[..], "my"),
-            (b"fo", "mzxq"),
-            (b"foo", "mzxw6"),
-            (b"foob", "mzxw6yq"),
-            (b"fooba", "mzxw6ytb"),
-            (b"foobar", "mzxw6ytboi"),
-        ] {
-            let mut out = String::new();
-            // The RFC pads the last bits with zeros; 26 characters of 32 bytes never reach the end.
-            let whole = bytes.len() * 8 / 5;
-            base32(bytes, whole, &mut out);
-            assert_eq!(out, text[..whole]);
-        }
-    }
-
-    #[test]
-    fn an_id_is_made_of_slug_and_key() {
-        let key: PublicKey = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
-            .parse()
-            .unwrap();
-        let id = device_id(&"acme".parse().unwrap(), &key);
-        assert_eq!(id, device_id(&"acme".parse().unwrap(), &key));
-        assert_ne!(id, device_id(&"acme-2".parse().unwrap(), &key));
-        assert_eq!(id.len(), 30);
-    }
 
     #[test]
     fn hostnames_hold_nothing_that_moves_a_cursor() {

@@ -5,4 +5,5 @@
 pub mod audit;
 pub mod device;
 pub mod limits;
+pub mod namespace;
 pub mod release;

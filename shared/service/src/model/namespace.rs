@@ -1,0 +1,209 @@
+//! A namespace: one tenant's part of the service, named by its slug.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `ns/<slug>` | `ns` | [`Namespace`]; read on every request, so a release, a suspension or a deletion acts at once |
+//! | `ns/<slug>` | `queue` | `{pending}`: how many devices wait; a record of its own, so that strangers cannot make a publish conflict |
+//! | `namespaces` | `<slug>` | [`Listed`], for the operator's list |
+//!
+//! A namespace is never removed: a deleted one stays as its own tombstone, so that its slug is not given out again.
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::name::{NamespaceId, Slug};
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::objects::{Class, ObjectKey};
+use vault_store::random::{Random, ulid_parts};
+use vault_store::records::{Document, RecordKey, Records, When, Write};
+
+/// Most devices that wait for the owner at once.
+pub const MAX_PENDING: i64 = 20;
+/// The partition of the operator's list.
+pub const DIRECTORY: &str = "namespaces";
+
+/// Who signs the releases.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The server holds the library and its key; nothing is pushed.
+    SelfSigned,
+    /// The owner holds the key; releases are pushed.
+    Hosted,
+}
+
+/// Whether the namespace serves anything.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// In use.
+    Active,
+    /// Stopped by an operator; everybody is told.
+    Suspended,
+    /// Gone for good; reads as if it had never been.
+    Deleted,
+}
+
+/// What was paid for.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subscription {
+    /// Nobody asks for money here; counts as active.
+    None,
+    /// Paid.
+    Active,
+    /// No longer paid: bundles stop, the catalog does not.
+    Lapsed,
+}
+
+impl Subscription {
+    /// Whether bundles are served and releases taken.
+    pub const fn is_live(self) -> bool {
+        !matches!(self, Self::Lapsed)
+    }
+}
+
+/// The release that devices read now.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Current {
+    /// Its number.
+    pub release: u64,
+    /// Of the catalog's exact bytes: the object's name.
+    pub sha256: Digest,
+    /// Of the catalog's exact bytes.
+    pub size: u64,
+    /// Of the signed payload: what the next release's `previous` must name.
+    pub payload_sha256: Digest,
+    /// The object that lists everything the release names.
+    pub closure: Digest,
+    /// How many skills it has.
+    pub skills: u64,
+    /// When it became current, by the service's clock.
+    pub published_at: Timestamp,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Namespace {
+    /// Fresh for every allocation; objects and devices are bound to it, never to the slug.
+    pub id: NamespaceId,
+    /// The name in addresses.
+    pub slug: Slug,
+    /// Who signs.
+    pub kind: Kind,
+    /// Whether it serves.
+    pub status: Status,
+    /// What was paid for.
+    pub subscription: Subscription,
+    /// The e-mail of the account that it was made for.
+    pub owner: String,
+    /// The current release, if there ever was one.
+    pub current: Option<Current>,
+    /// Most bytes that one release may name; absent: no bound.
+    pub quota_bytes: Option<u64>,
+    /// When it was allocated.
+    pub created_at: Timestamp,
+}
+
+/// A namespace in the operator's list.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Listed {
+    /// The name.
+    pub slug: Slug,
+    /// The id of the allocation.
+    pub namespace_id: NamespaceId,
+}
+
+/// The counter of waiting devices.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Queue {
+    /// How many wait.
+    #[serde(default)]
+    pub pending: i64,
+}
+
+impl Namespace {
+    /// A new namespace with a fresh id, nothing pinned and nothing published.
+    pub fn new(
+        slug: Slug,
+        kind: Kind,
+        owner: String,
+        clock: &dyn Clock,
+        random: &dyn Random,
+    ) -> Self {
+        let (millis, bits) = ulid_parts(clock, random);
+        Self {
+            id: NamespaceId::from_parts(millis, bits),
+            slug,
+            kind,
+            status: Status::Active,
+            subscription: Subscription::None,
+            owner,
+            current: None,
+            quota_bytes: None,
+            created_at: clock.now(),
+        }
+    }
+
+    /// The writes that allocate it; the first one fails when the slug is or was in use.
+    pub fn allocation(&self) -> Result<Vec<Write>, StoreError> {
+        let listed = Listed {
+            slug: self.slug.clone(),
+            namespace_id: self.id.clone(),
+        };
+        Ok(vec![
+            Write::put(key(&self.slug), Document::of(self)?, When::Absent),
+            Write::put(
+                RecordKey::new(DIRECTORY, self.slug.as_str()),
+                Document::of(&listed)?,
+                When::Absent,
+            ),
+        ])
+    }
+
+    /// The write that replaces the record as it was read at `revision`.
+    pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
+        Ok(Write::put(
+            key(&self.slug),
+            Document::of(self)?,
+            When::At(revision),
+        ))
+    }
+
+    /// The place of one of its objects.
+    pub fn object(&self, class: Class, digest: Digest) -> ObjectKey {
+        ObjectKey::new(self.id.clone(), class, digest)
+    }
+}
+
+/// Where the namespace of a slug stands.
+pub fn key(slug: &Slug) -> RecordKey {
+    RecordKey::new(partition(slug), "ns")
+}
+
+/// Where the counter of a namespace's waiting devices stands.
+pub fn queue_key(slug: &Slug) -> RecordKey {
+    RecordKey::new(partition(slug), "queue")
+}
+
+/// The change of the counter by `by`; fails where it would leave 0 to [`MAX_PENDING`].
+pub fn count_pending(slug: &Slug, by: i64) -> Write {
+    Write::count(queue_key(slug), "pending", by, MAX_PENDING)
+}
+
+/// Reads a namespace with its revision; a deleted one is `None`, as one that never was.
+pub async fn find(
+    records: &dyn Records,
+    slug: &Slug,
+) -> Result<Option<(Namespace, u64)>, StoreError> {
+    let Some(record) = records.get(&key(slug)).await? else {
+        return Ok(None);
+    };
+    let namespace: Namespace = record.read()?;
+    Ok((namespace.status != Status::Deleted).then_some((namespace, record.revision)))
+}
+
+fn partition(slug: &Slug) -> String {
+    format!("ns/{slug}")
+}
