@@ -21,8 +21,11 @@ mod text;
 
 // What a skill says, and what is made of it.
 pub mod document;
+pub mod draft;
 pub mod finding;
+pub mod gate;
 pub mod index;
+pub mod package;
 pub mod policy;
 pub mod profile;
 pub mod search;

@@ -248,6 +248,10 @@ id!(
     /// The id of one allocation of a namespace; a slug that is allocated again gets another one.
     NamespaceId
 );
+id!(
+    /// The id of a draft; it stands in place of a hash, since two equal drafts are two requests.
+    DraftId
+);
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use super::{
     DocumentError, MAX_ARGS, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Places, SKILL_MD, in_file,
 };
 use crate::finding::{Finding, Level, Position, is_hidden, quoted};
-use crate::name::{ActionName, AgentId};
+use crate::name::{ActionName, AgentId, is_deceptive};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -253,6 +253,10 @@ impl<'a> Reader<'a> {
                 at,
                 "shorten it; 64 characters fit a vault",
             );
+        } else if name.chars().any(is_unseen) {
+            let message = "`name` holds line breaks, control or invisible characters";
+            let hint = "write the name on one line, without them";
+            self.error_in_file("skill_name", "name-hidden", message, at, hint);
         }
     }
 
@@ -570,13 +574,18 @@ fn text(node: &Node) -> Result<String, Unfit> {
 /// Text that is shown or run: not empty, one line, nothing invisible.
 fn line_text(node: &Node) -> Result<String, Unfit> {
     let text = text(node)?;
-    if text.is_empty() || text.chars().any(is_hidden) {
+    if text.is_empty() || text.chars().any(is_unseen) {
         return Err(Unfit::new(
             "one line of text without control characters",
             node,
         ));
     }
     Ok(text)
+}
+
+/// What the manifest would refuse, and what only hides: zero-width characters count here, even between emoji.
+fn is_unseen(character: char) -> bool {
+    is_hidden(character) || is_deceptive(character)
 }
 
 fn boolean(node: &Node) -> Result<bool, Unfit> {
@@ -612,7 +621,7 @@ fn argument_list(node: &Node) -> Result<Vec<String>, Unfit> {
             node,
         ));
     }
-    if args.iter().any(|arg| arg.chars().any(is_hidden)) {
+    if args.iter().any(|arg| arg.chars().any(is_unseen)) {
         return Err(Unfit::new(
             "a list of texts without control characters",
             node,

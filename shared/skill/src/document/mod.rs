@@ -6,24 +6,19 @@
 mod frontmatter;
 mod yaml;
 
+pub use crate::manifest::{MAX_ARGS, SKILL_MD};
 pub use frontmatter::{Action, Capabilities, Frontmatter, Secret};
 
 use crate::finding::{Finding, Level, Position};
+use crate::manifest::MAX_SKILL_MD_BYTES;
 use yaml::YamlError;
 
-/// Name that the document has in every skill, exactly so written.
-pub const SKILL_MD: &str = "SKILL.md";
-/// Largest SKILL.md, in bytes.
-pub const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
 /// Largest frontmatter, in bytes between its two `---` lines.
 pub const MAX_FRONTMATTER_BYTES: usize = 64 * 1024;
 /// Longest description, in characters.
 pub const MAX_DESCRIPTION_CHARS: usize = 4096;
 /// Longest frontmatter name, in characters; the longest seen in 4,418 public skills has 62.
 pub const MAX_NAME_CHARS: usize = 256;
-/// Most arguments of one declared action.
-pub const MAX_ARGS: usize = 64;
-
 const BYTE_ORDER_MARK: &str = "\u{FEFF}";
 
 /// A SKILL.md that can be read: its exact bytes and the fields found in them.
@@ -143,9 +138,9 @@ struct Parts<'a> {
 }
 
 fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
-    if bytes.len() > MAX_DOCUMENT_BYTES {
+    if bytes.len() as u64 > MAX_SKILL_MD_BYTES {
         let message = format!(
-            "SKILL.md has {} bytes; {MAX_DOCUMENT_BYTES} are allowed",
+            "SKILL.md has {} bytes; {MAX_SKILL_MD_BYTES} are allowed",
             bytes.len()
         );
         return Err(unreadable(

@@ -108,7 +108,7 @@ fn what_cannot_be_read_is_refused_with_its_place() {
     let error = Document::parse(b"---\nname: \xff\n---\n").unwrap_err();
     assert_eq!(error.findings()[0].position(), Some(Position::new(2, 7)));
     assert_eq!(
-        Document::parse(&vec![b'x'; MAX_DOCUMENT_BYTES + 1])
+        Document::parse(&vec![b'x'; 256 * 1024 + 1])
             .unwrap_err()
             .findings()[0]
             .rule,
@@ -164,6 +164,18 @@ fn name_and_description_must_be_there() {
             format!("name: {long_name}\ndescription: b"),
             "skill_name",
             "name-length",
+            2,
+        ),
+        (
+            "name: |\n  a\ndescription: b".to_owned(),
+            "skill_name",
+            "name-hidden",
+            3,
+        ),
+        (
+            "name: \"a\\u200bb\"\ndescription: b".to_owned(),
+            "skill_name",
+            "name-hidden",
             2,
         ),
         (

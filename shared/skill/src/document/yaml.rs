@@ -385,7 +385,7 @@ mod tests {
         hidden(&node, &mut found);
         let wanted = [
             (Position::new(2, 5), '\u{202E}'),
-            (Position::new(2, 17), '\u{E0041}'),
+            (Position::new(2, 16), '\u{E0041}'),
             (Position::new(3, 1), '\u{1B}'),
         ];
         assert_eq!(found, wanted);

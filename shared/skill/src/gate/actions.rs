@@ -1,0 +1,118 @@
+//! Declared actions: the command is a file that can run or a program's bare name, the folder is one of the skill's.
+
+use crate::bundle::File;
+use crate::document::{Action, Frontmatter, SKILL_MD};
+use crate::finding::{Finding, Level, quoted};
+use crate::manifest::{ActionSpec, Mode, is_program};
+use crate::name::ActionName;
+use std::collections::BTreeMap;
+
+/// The actions as the manifest carries them; what is wrong with one is said and leaves it out.
+pub(super) fn check(
+    frontmatter: &Frontmatter,
+    files: &[File],
+    findings: &mut Vec<Finding>,
+) -> BTreeMap<ActionName, ActionSpec> {
+    let mut specs = BTreeMap::new();
+    for (name, action) in &frontmatter.actions {
+        let faults = [command_fault(action, files), cwd_fault(action, files)];
+        if faults.iter().all(Option::is_none) {
+            specs.insert(name.clone(), spec(action));
+        }
+        findings.extend(faults.into_iter().flatten().map(|fault| {
+            let message = format!("the action `{name}`: {}", fault.message);
+            Finding::new(fault.rule, Level::Error, message)
+                .at(SKILL_MD)
+                .on(action.at)
+                .hint(fault.hint)
+        }));
+    }
+    specs
+}
+
+fn spec(action: &Action) -> ActionSpec {
+    ActionSpec {
+        command: action.command.clone(),
+        args: action.args.clone(),
+        cwd: action.cwd.clone(),
+        description: action.description.clone(),
+        requires_tty: action.requires_tty,
+    }
+}
+
+struct Fault {
+    rule: &'static str,
+    message: String,
+    hint: String,
+}
+
+fn command_fault(action: &Action, files: &[File]) -> Option<Fault> {
+    let fault = |message: String, hint: String| {
+        Some(Fault {
+            rule: "action-command",
+            message,
+            hint,
+        })
+    };
+    let command = action.command.as_str();
+    let found = |path: &str| files.iter().find(|file| file.path.as_str() == path);
+    if let Some(file) = found(command) {
+        let runs = file.mode == Mode::Executable || file.bytes.starts_with(b"#!");
+        return if runs {
+            None
+        } else {
+            let message = format!(
+                "{} is neither executable nor begins with `#!`",
+                quoted(command)
+            );
+            fault(
+                message,
+                format!(
+                    "run `chmod +x` on it, or name its interpreter as the command and {} as an argument",
+                    quoted(command)
+                ),
+            )
+        };
+    }
+    if is_program(command) {
+        return None;
+    }
+    let plain = command.strip_prefix("./").unwrap_or(command);
+    if found(plain).is_some() {
+        return fault(
+            format!("{} is not the path of a file", quoted(command)),
+            format!("write {}", quoted(plain)),
+        );
+    }
+    if command.split_whitespace().nth(1).is_some() {
+        let message = format!("{} holds white space", quoted(command));
+        return fault(
+            message,
+            "put the arguments into `args`; no shell reads the command".to_owned(),
+        );
+    }
+    let message = format!(
+        "{} is no file of the skill and no bare program name",
+        quoted(command)
+    );
+    fault(
+        message,
+        "name a file that lies in the skill's folder, or a program without a path".to_owned(),
+    )
+}
+
+fn cwd_fault(action: &Action, files: &[File]) -> Option<Fault> {
+    let cwd = action.cwd.as_str();
+    if cwd == "." || files.iter().any(|file| file.path.is_below(cwd)) {
+        return None;
+    }
+    let message = format!("{} is no folder of the skill", quoted(cwd));
+    let hint =
+        "name a folder that holds files of the skill, without `./` and without a slash at the end"
+            .to_owned();
+    Some(Fault {
+        rule: "action-cwd",
+        message,
+        hint,
+    })
+}

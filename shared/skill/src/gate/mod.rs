@@ -1,0 +1,204 @@
+//! The admission gate, structural half: a folder of files becomes a [`Package`], or a list of reasons why not.
+//!
+//! Errors block always, flags block while the gate is strict, warnings never. Bytes are never changed: a name that does
+//! not fit is derived beside the author's own, and metadata of editors and systems is left out as a whole.
+//! The same files give the same findings in the same order, in whatever order the files come.
+//!
+//! | rule | level | what |
+//! |---|---|---|
+//! | `file-count`, `file-size`, `total-size`, `skill-md-size` | error | limits of the format |
+//! | `file-count-high` | warning | more files than MCP hosts must accept |
+//! | `path`, `path-clash` | error | a path that some system cannot hold, two that are one somewhere |
+//! | `skill-md-missing`, `skill-md-name`, `skill-md-encoding` | error | there is no SKILL.md that can be read |
+//! | `frontmatter-missing`, `-unclosed`, `-size`, `-yaml`, `-colon` | error | the frontmatter cannot be read |
+//! | `frontmatter-type`, `frontmatter-spelling` | warning | a key that is not read |
+//! | `name-missing`, `name-length`, `name-hidden`, `name-unusable` | error | no name, and none to be derived |
+//! | `frontmatter-name` | warning | the vault's name is not the author's |
+//! | `description-missing`, `description-length` | error | none, or over 4,096 characters |
+//! | `description-short`, `description-long` | warning | under 20, over 1,024 characters |
+//! | `bin` | error | a declared action of a wrong shape or name |
+//! | `action-command`, `action-cwd` | error | a command or a folder that the skill lacks |
+//! | `hidden-text` | flag | control, direction or tag characters in the frontmatter |
+//! | `native-executable` | warning | a compiled program among the files |
+
+mod actions;
+mod files;
+mod name;
+mod texts;
+
+pub use crate::finding::{Finding, Level, Position};
+pub use files::{MANY_FILES, is_ignored};
+
+use crate::bundle::File;
+use crate::document::{Document, SKILL_MD};
+use crate::manifest::{Flag, Mode};
+use crate::name::SkillName;
+use crate::package::Package;
+use serde::Serialize;
+
+/// Name of this rule set in a manifest's `gate.rules`.
+pub const RULES: &str = "structure/1";
+
+/// A file as it was found: nothing about it has been checked.
+#[derive(Clone, Debug)]
+pub struct RawFile {
+    /// Path below the skill's folder, segments joined by `/`.
+    pub path: String,
+    /// Whether the owner may execute it.
+    pub mode: Mode,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// How to gate.
+#[derive(Clone, Debug)]
+pub struct GateOptions<'a> {
+    /// Whether flags block; true unless the owner says otherwise.
+    pub strict: bool,
+    /// The name that the owner wants; wins over the frontmatter's.
+    pub name: Option<SkillName>,
+    /// Name of the skill's folder: the last resort for a name when the frontmatter's leaves nothing usable.
+    pub folder: Option<&'a str>,
+}
+
+impl Default for GateOptions<'_> {
+    fn default() -> Self {
+        Self {
+            strict: true,
+            name: None,
+            folder: None,
+        }
+    }
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing to say.
+    Accepted,
+    /// Admitted; there is something to say.
+    AcceptedWithWarnings,
+    /// Not admitted.
+    Blocked,
+}
+
+/// The gate's answer.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Everything found: errors first, then flags, then warnings, each by path and place.
+    pub findings: Vec<Finding>,
+    /// The skill, unless it is blocked.
+    pub package: Option<Package>,
+}
+
+impl Verdict {
+    /// The findings that block: errors, and flags of a strict gate.
+    pub fn blocking(&self) -> impl Iterator<Item = &Finding> {
+        self.findings
+            .iter()
+            .filter(|finding| finding.level > Level::Warning)
+    }
+}
+
+/// Gates a skill.
+pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
+    let mut findings = Vec::new();
+    let files = files::check(files, &mut findings);
+    let admitted = admit(files, options, &mut findings);
+    let flags = if options.strict {
+        Vec::new()
+    } else {
+        downgrade(&mut findings)
+    };
+    sort(&mut findings);
+    let blocked = findings
+        .iter()
+        .any(|finding| finding.level > Level::Warning);
+    let package = admitted.filter(|_| !blocked).map(|package| Package {
+        flags,
+        findings: findings.clone(),
+        ..package
+    });
+    let outcome = match (&package, findings.is_empty()) {
+        (None, _) => Outcome::Blocked,
+        (Some(_), true) => Outcome::Accepted,
+        (Some(_), false) => Outcome::AcceptedWithWarnings,
+    };
+    Verdict {
+        outcome,
+        findings,
+        package,
+    }
+}
+
+/// Reads the document and checks what needs it; `None` when there is no package to be made, which is said.
+fn admit(
+    files: Vec<File>,
+    options: &GateOptions<'_>,
+    findings: &mut Vec<Finding>,
+) -> Option<Package> {
+    let document = files.iter().find(|file| file.path.as_str() == SKILL_MD)?;
+    let document = match Document::parse(&document.bytes) {
+        Ok(document) => document,
+        Err(error) => {
+            findings.extend(error.into_findings());
+            return None;
+        }
+    };
+    let name = name::check(&document, options, findings);
+    texts::check(&document, findings);
+    let actions = actions::check(document.frontmatter(), &files, findings);
+    let (frontmatter, warnings) = document.into_parts();
+    findings.extend(warnings);
+    let (name, frontmatter_name) = name?;
+    Some(Package {
+        name,
+        frontmatter_name,
+        frontmatter,
+        actions,
+        files,
+        flags: Vec::new(),
+        findings: Vec::new(),
+    })
+}
+
+/// Makes warnings of flags and returns them as the manifest will tell of them.
+fn downgrade(findings: &mut [Finding]) -> Vec<Flag> {
+    let mut flags = Vec::new();
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| finding.level == Level::Flag)
+    {
+        finding.level = Level::Warning;
+        flags.push(Flag {
+            rule: finding.rule.to_owned(),
+            path: finding.path.clone(),
+            line: u64::from(finding.line.unwrap_or_default()),
+        });
+    }
+    flags.sort();
+    flags.dedup();
+    flags
+}
+
+fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| {
+        let key = |f: &Finding| {
+            (
+                std::cmp::Reverse(f.level),
+                f.path.clone(),
+                f.line,
+                f.column,
+                f.rule,
+                f.message.clone(),
+            )
+        };
+        key(a).cmp(&key(b))
+    });
+}
+
+#[cfg(test)]
+mod tests;
