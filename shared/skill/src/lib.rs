@@ -4,7 +4,7 @@
 //! Whatever is parsed here may come from a hostile host; no function of this crate panics on its input.
 
 pub mod bundle;
-//-pub mod catalog;
+pub mod catalog;
 pub mod dsse;
 pub mod hash;
 pub mod json;
@@ -14,7 +14,7 @@ pub mod name;
 pub mod path;
 pub mod provenance;
 pub mod request;
-//-pub mod rotation;
+pub mod rotation;
 pub mod time;
 
 mod text;

@@ -45,6 +45,39 @@ macro_rules! text_form {
 
 pub(crate) use text_form;
 
+/// Makes the type of a member that has one value, such as `schema`: anything else is refused while reading.
+macro_rules! constant {
+    ($(#[$doc:meta])* $type:ident, $value:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+        pub struct $type;
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str($value)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Constant;
+                impl serde::de::Visitor<'_> for Constant {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(f, "{:?}", $value)
+                    }
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        if text == $value { Ok($type) } else { Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)) }
+                    }
+                }
+                deserializer.deserialize_str(Constant)
+            }
+        }
+    };
+}
+
+pub(crate) use constant;
+
 /// Whether a character must not stand in any name, path or label: controls (C0, DEL, C1), line and paragraph
 /// separators, bidirectional controls, zero-width characters. They hide or reorder what a person reads.
 pub const fn is_deceptive(c: char) -> bool {

@@ -1,0 +1,630 @@
+//! The vectors of `tests/vectors/formats`: every example byte for byte, every case to accept, every case to refuse.
+
+use std::collections::HashMap;
+
+use crate::support::{
+    accept_case, by_rule, bytes, case_bytes, cut, json, keys, member, parts, secret, stored,
+    vault_id,
+};
+use serde_json::Value;
+use vault_skill::bundle::{Bundle, BundleError, File, OpenedBundle, encode};
+use vault_skill::catalog::{SignedCatalog, Warning};
+use vault_skill::dsse::Envelope;
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::manifest::{self, Manifest, ManifestExpectation, SignedManifest};
+use vault_skill::name::SkillName;
+use vault_skill::provenance::ProvenanceId;
+use vault_skill::rotation::{Reason, Rotation};
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name]
+        .as_str()
+        .unwrap_or_else(|| panic!("{name} in {value}"))
+}
+
+fn cases(file: &str) -> Vec<Value> {
+    json(file)["cases"].as_array().unwrap().clone()
+}
+
+fn file_names(prefix: &str) -> Vec<String> {
+    let list = json("files.json");
+    let names = list["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| text(file, "file").to_owned());
+    let names: Vec<_> = names.filter(|name| name.starts_with(prefix)).collect();
+    assert!(!names.is_empty(), "{prefix}");
+    names
+}
+
+#[test]
+fn files_are_the_listed_bytes() {
+    for file in json("files.json")["files"].as_array().unwrap() {
+        let bytes = bytes(text(file, "file"));
+        assert_eq!(bytes.len() as u64, file["size"].as_u64().unwrap(), "{file}");
+        assert_eq!(
+            Digest::of(&bytes).to_string(),
+            text(file, "sha256"),
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn keys_follow_from_their_seeds() {
+    let vectors = json("keys.json");
+    let names = vectors
+        .as_object()
+        .unwrap()
+        .keys()
+        .filter(|name| *name != "about");
+    assert_eq!(names.clone().count(), 8);
+    for name in names {
+        let public = secret(name).public();
+        assert_eq!(public.to_string(), text(&vectors[name], "public_key"));
+        assert_eq!(public.key_id().to_string(), text(&vectors[name], "keyid"));
+        assert_eq!(text(&vectors[name], "public_key").parse(), Ok(public));
+    }
+}
+
+fn all_keys() -> Vec<PublicKey> {
+    json("keys.json")
+        .as_object()
+        .unwrap()
+        .keys()
+        .filter(|name| *name != "about")
+        .map(|name| secret(name).public())
+        .collect()
+}
+
+#[test]
+fn manifest_is_encoded_and_verified() {
+    let bytes = bytes("manifest.dsse.json");
+    let signed = SignedManifest::parse(&bytes).unwrap();
+    assert_eq!(signed.as_bytes(), bytes);
+    let key = secret("release 0").public();
+    let manifest = signed.verify_signature(&[key]).unwrap();
+    for other in all_keys().into_iter().filter(|other| *other != key) {
+        assert_eq!(
+            signed.verify_signature(&[other]).unwrap_err().word(),
+            "manifest_signature"
+        );
+    }
+    assert_eq!(signed.verify_signature(&all_keys()).unwrap(), manifest);
+    assert_eq!(
+        SignedManifest::sign(&manifest, &secret("release 0"))
+            .unwrap()
+            .as_bytes(),
+        bytes
+    );
+    assert_eq!(Envelope::parse(&bytes).unwrap().to_bytes(), bytes);
+}
+
+fn open(
+    bytes: &[u8],
+    hash: &str,
+    size: u64,
+    keys: &[PublicKey],
+    expected: &ManifestExpectation<'_>,
+) -> Result<OpenedBundle, BundleError> {
+    let parts = parts();
+    Bundle::parse(bytes, &hash.parse().unwrap(), size)?.open(
+        &|hash| parts.get(hash).cloned(),
+        keys,
+        expected,
+    )
+}
+
+fn open_any(bytes: &[u8]) -> OpenedBundle {
+    let hash = Digest::of(bytes).to_string();
+    let name: SkillName = {
+        let envelope = serde_json::from_slice::<Value>(bytes).unwrap()["manifest"].to_string();
+        let signed = SignedManifest::parse(envelope.as_bytes()).unwrap();
+        signed.verify_signature(&all_keys()).unwrap().name
+    };
+    let expected = ManifestExpectation {
+        vault_id: vault_id(),
+        name: &name,
+        version: None,
+        stored_version: None,
+    };
+    open(bytes, &hash, bytes.len() as u64, &all_keys(), &expected).unwrap()
+}
+
+#[test]
+fn bundles_are_decoded_and_encoded_to_the_same_bytes() {
+    for name in file_names("bundle-") {
+        let bytes = bytes(&name);
+        let opened = open_any(&bytes);
+        let encoded = encode(&opened.signed, &opened.manifest, &opened.files).unwrap();
+        assert_eq!(encoded.bytes, bytes, "{name}");
+        assert_eq!(name, format!("bundle-{}.json", encoded.hash));
+        for (file, entry) in opened.files.iter().zip(&opened.manifest.files) {
+            assert_eq!(
+                (file.bytes.len() as u64, Digest::of(&file.bytes)),
+                (entry.size, entry.sha256)
+            );
+        }
+        let signer = all_keys()
+            .into_iter()
+            .find(|key| opened.signed.signer(&[*key]).is_some())
+            .unwrap();
+        assert!(opened.signed.verify_signature(&[signer]).is_ok());
+        let again = Envelope::parse(opened.signed.as_bytes()).unwrap();
+        assert_eq!(
+            again.payload(),
+            vault_skill::json::to_bytes(&opened.manifest),
+            "{name}: the payload is written as it was"
+        );
+    }
+}
+
+#[test]
+fn large_files_become_parts_by_rule() {
+    for case in cases("parts.json") {
+        let mut rules: HashMap<_, _> = case["rules"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rule| (text(rule, "path").to_owned(), by_rule(rule)))
+            .collect();
+        for (path, content) in case["inline"].as_object().into_iter().flatten() {
+            rules.insert(path.clone(), content.as_str().unwrap().as_bytes().to_vec());
+        }
+        let kept = case["bundle"].as_str().map(|name| open_any(&bytes(name)));
+        if let Some(opened) = &kept {
+            rules.insert("SKILL.md".to_owned(), opened.files[0].bytes.clone());
+        }
+        let signed = match &kept {
+            Some(opened) => opened.signed.clone(),
+            // The order of members in `Value` is not the order in the bundle: put it right.
+            None => {
+                let envelope = &case["manifest"];
+                let signature = &envelope["signatures"][0];
+                SignedManifest::parse(
+                    format!(
+                        r#"{{"payloadType":{},"payload":{},"signatures":[{{"keyid":{},"sig":{}}}]}}"#,
+                        envelope["payloadType"], envelope["payload"], signature["keyid"], signature["sig"]
+                    )
+                    .as_bytes(),
+                )
+                .unwrap()
+            }
+        };
+        let manifest = signed.verify_signature(&all_keys()).unwrap();
+        for (entry, listed) in manifest.files.iter().zip(case["files"].as_array().unwrap()) {
+            let content = &rules[entry.path.as_str()];
+            assert_eq!(content.len() as u64, listed["size"].as_u64().unwrap());
+            assert_eq!(Digest::of(content).to_string(), text(listed, "sha256"));
+        }
+        let files = manifest.files.iter().map(|entry| File {
+            path: entry.path.clone(),
+            mode: entry.mode,
+            bytes: rules[entry.path.as_str()].clone(),
+        });
+        let files: Vec<_> = files.collect();
+        let encoded = encode(&signed, &manifest, &files).unwrap();
+        assert_eq!(encoded.hash.to_string(), text(&case, "bundle_hash"));
+        assert_eq!(
+            encoded.bytes.len() as u64,
+            case["bundle_size"].as_u64().unwrap()
+        );
+        let mut expected = Vec::new();
+        for (path, listed) in case["parts"].as_object().unwrap() {
+            for (part, listed) in cut(&rules[path])
+                .into_iter()
+                .zip(listed.as_array().unwrap())
+            {
+                assert_eq!(part.hash.to_string(), text(listed, "bundle_hash"));
+                assert_eq!(part.bytes.len() as u64, listed["size"].as_u64().unwrap());
+                expected.push(part);
+            }
+        }
+        assert_eq!(encoded.parts, expected);
+        let opened = open_any(&encoded.bytes);
+        assert_eq!(opened.files, files);
+        let bundle =
+            Bundle::parse(&encoded.bytes, &encoded.hash, encoded.bytes.len() as u64).unwrap();
+        assert_eq!(
+            bundle.part_hashes(),
+            expected.iter().map(|part| part.hash).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
+fn catalogs_are_decoded_and_encoded_to_the_same_bytes() {
+    let signers: HashMap<_, _> = [
+        ("catalog-1-first.json", "release 0"),
+        ("catalog-42.json", "release 0"),
+        ("catalog-43-rotated.json", "release 1"),
+        ("catalog-43-fork.json", "release fork"),
+        ("catalog-44-withdrawn.json", "release 1"),
+        ("catalog-45-chain.json", "release 2"),
+        ("catalog-45-thief.json", "release 1"),
+        ("catalog-45-compromise.json", "release 4"),
+        ("catalog-46-chain.json", "release 3"),
+    ]
+    .into();
+    let sizes: HashMap<String, u64> = json("files.json")["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| {
+            (
+                text(file, "sha256").to_owned(),
+                file["size"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let mut previous = HashMap::new();
+    let names = file_names("catalog-");
+    assert_eq!(names.len(), signers.len());
+    for name in &names {
+        let bytes = bytes(name);
+        let file = SignedCatalog::parse(&bytes).unwrap();
+        let catalog = file.verify().unwrap();
+        assert_eq!(catalog.public_key, *file.public_key());
+        assert_eq!(
+            SignedCatalog::sign(&catalog, file.rotations(), &secret(signers[name.as_str()]))
+                .unwrap(),
+            bytes,
+            "{name}"
+        );
+        let objects = catalog
+            .skills
+            .iter()
+            .map(|entry| (entry.bundle_hash, entry.size));
+        let objects = objects.chain(
+            catalog
+                .index
+                .iter()
+                .map(|entry| (entry.bundle_hash, entry.size)),
+        );
+        let objects = objects.chain(
+            catalog
+                .profiles
+                .iter()
+                .map(|entry| (entry.bundle_hash, entry.size)),
+        );
+        for (hash, size) in objects.chain(catalog.policy.map(|policy| (policy.sha256, policy.size)))
+        {
+            assert_eq!(sizes[&hash.to_string()], size, "{name}");
+        }
+        previous.insert((catalog.release, file.payload_sha256()), name.clone());
+    }
+    for name in &names {
+        let catalog = SignedCatalog::parse(&bytes(name))
+            .unwrap()
+            .verify()
+            .unwrap();
+        if let Some(before) = catalog.previous.filter(|before| before.release > 41) {
+            assert!(
+                previous.contains_key(&(before.release, before.payload_sha256)),
+                "{name}"
+            );
+        }
+    }
+    let withdrawn = SignedCatalog::parse(&bytes("catalog-44-withdrawn.json"))
+        .unwrap()
+        .verify()
+        .unwrap()
+        .withdrawn;
+    assert_eq!(
+        (withdrawn[0].name.as_str(), withdrawn[0].since_release),
+        ("commit-log", 44)
+    );
+}
+
+#[test]
+fn accepted_cases() {
+    let default = &json("accept.json")["context"];
+    let cases = cases("accept.json");
+    assert_eq!(cases.len(), 20);
+    for case in cases {
+        let why = text(&case, "why");
+        let accepted = accept_case(&case_bytes(&case), &case, default)
+            .unwrap_or_else(|error| panic!("{why}: {error}"));
+        let result = &case["result"];
+        assert_eq!(
+            accepted.trust.public_key.unwrap().to_string(),
+            text(result, "public_key"),
+            "{why}"
+        );
+        assert_eq!(
+            accepted.trust.rotation_sequence,
+            result["rotation_sequence"].as_u64().unwrap(),
+            "{why}"
+        );
+        assert_eq!(
+            accepted.trust.stored,
+            Some(stored(&result["stored"])),
+            "{why}"
+        );
+        assert_eq!(accepted.trust.vault_id, Some(vault_id()));
+        assert_eq!(accepted.same_release, why.contains("again"), "{why}");
+        assert_eq!(
+            accepted.warnings == [Warning::IssuedInFuture],
+            why.contains("future"),
+            "{why}"
+        );
+        assert_eq!(
+            accepted.reset_release,
+            why.contains("thief's")
+                .then_some(44)
+                .or(why.contains("compromise").then_some(44)),
+            "{why}"
+        );
+        assert_eq!(accepted.keys[0], accepted.catalog.public_key);
+        assert_eq!(
+            accepted.voided.is_empty(),
+            accepted.reset_release.is_none(),
+            "{why}"
+        );
+        // The bundles that the release names are signed by keys that it allows, and open.
+        for skill in &accepted.catalog.skills {
+            let bundle = bytes(&format!("bundle-{}.json", skill.bundle_hash));
+            let expected = ManifestExpectation {
+                vault_id: vault_id(),
+                name: &skill.name,
+                version: Some(skill.version),
+                stored_version: None,
+            };
+            open(
+                &bundle,
+                &skill.bundle_hash.to_string(),
+                skill.size,
+                &accepted.keys,
+                &expected,
+            )
+            .unwrap_or_else(|error| panic!("{why}: {}: {error}", skill.name));
+        }
+    }
+}
+
+#[test]
+fn refused_catalogs() {
+    let default = &json("accept.json")["context"];
+    let cases: Vec<_> = cases("negative.json")
+        .into_iter()
+        .filter(|case| case["kind"] == "catalog")
+        .collect();
+    assert_eq!(cases.len(), 102);
+    for case in cases {
+        let error = accept_case(&case_bytes(&case), &case, default)
+            .map(|_| "accepted")
+            .unwrap_or_else(|error| error.word());
+        assert_eq!(
+            error,
+            text(&case, "error"),
+            "{}: {}",
+            case["id"],
+            case["change"]
+        );
+    }
+}
+
+fn expectation<'a>(case: &Value, default: &Value, name: &'a SkillName) -> ManifestExpectation<'a> {
+    ManifestExpectation {
+        vault_id: member(case, default, "vault_id")
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap(),
+        name,
+        version: member(case, default, "version").as_u64(),
+        stored_version: member(case, default, "stored_version").as_u64(),
+    }
+}
+
+#[test]
+fn refused_manifests() {
+    let negative = json("negative.json");
+    let default = &negative["contexts"]["manifest"];
+    let cases: Vec<_> = cases("negative.json")
+        .into_iter()
+        .filter(|case| case["kind"] == "manifest")
+        .collect();
+    assert_eq!(cases.len(), 83);
+    for case in cases {
+        let name = member(&case, default, "name")
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let keys = keys(member(&case, default, "signers"));
+        let verified = SignedManifest::parse(&case_bytes(&case))
+            .and_then(|signed| signed.verify(&keys, &expectation(&case, default, &name)));
+        let error = verified
+            .map(|_: Manifest| "accepted")
+            .unwrap_or_else(|error| error.word());
+        assert_eq!(
+            error,
+            text(&case, "error"),
+            "{}: {}",
+            case["id"],
+            case["change"]
+        );
+    }
+}
+
+#[test]
+fn refused_bundles() {
+    let negative = json("negative.json");
+    let default = &negative["contexts"]["bundle"];
+    let cases: Vec<_> = cases("negative.json")
+        .into_iter()
+        .filter(|case| case["kind"] == "bundle")
+        .collect();
+    assert_eq!(cases.len(), 27);
+    for case in cases {
+        let name = member(&case, default, "name")
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let signer = member(&case, default, "signer")
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let hash = member(&case, default, "bundle_hash").as_str().unwrap();
+        let size = member(&case, default, "size").as_u64().unwrap();
+        let opened = open(
+            &case_bytes(&case),
+            hash,
+            size,
+            &[signer],
+            &expectation(&case, default, &name),
+        );
+        let error = opened
+            .map(|_| "accepted")
+            .unwrap_or_else(|error| error.word());
+        assert_eq!(
+            error,
+            text(&case, "error"),
+            "{}: {}",
+            case["id"],
+            case["change"]
+        );
+    }
+}
+
+fn envelopes(file: &str) -> Vec<Envelope> {
+    // Cut at the borders between list entries, so that the exact bytes are read.
+    let text = String::from_utf8(bytes(file)).unwrap();
+    let text = text.trim();
+    let list = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    let entries = list.replace("},{\"payloadType\"", "}\u{0}{\"payloadType\"");
+    entries
+        .split('\0')
+        .map(|entry| Envelope::parse(entry.as_bytes()).unwrap())
+        .collect()
+}
+
+#[test]
+fn rotations_stand_on_their_own_signatures() {
+    let chain = envelopes("rotation-chain.json");
+    let keys: Vec<_> = (0..=4)
+        .map(|number| secret(&format!("release {number}")))
+        .collect();
+    assert_eq!(chain.len(), 3);
+    for (index, envelope) in chain.iter().enumerate() {
+        let statement = Rotation::verify(envelope).unwrap();
+        assert_eq!(statement.sequence, index as u64 + 1);
+        assert_eq!(
+            (statement.from, statement.to),
+            (keys[index].public(), keys[index + 1].public())
+        );
+        assert_eq!(statement.effective_release, [43, 45, 46][index]);
+        assert!(envelope.verified_by(&statement.from) && envelope.verified_by(&statement.to));
+        assert_eq!(
+            statement
+                .sign(&[&keys[index], &keys[index + 1]])
+                .unwrap()
+                .to_bytes(),
+            envelope.to_bytes()
+        );
+    }
+    for envelope in envelopes("rotation-fork.json") {
+        assert_eq!(Rotation::verify(&envelope).unwrap().sequence, 1);
+    }
+    for (file, reason) in [
+        ("rotation-compromise.json", Reason::Compromise),
+        ("rotation-loss.json", Reason::Loss),
+    ] {
+        let [envelope] = &envelopes(file)[..] else {
+            panic!("{file}")
+        };
+        let statement = Rotation::verify(envelope).unwrap();
+        assert_eq!(
+            (statement.reason, statement.effective_release),
+            (reason, 45)
+        );
+        let pinned = text(&json("accept.json")["context"], "recovery_key_sha256").to_owned();
+        assert_eq!(statement.recovery_key.unwrap().key_id().to_string(), pinned);
+        assert_eq!(
+            statement
+                .sign(&[&secret("recovery"), &keys[4]])
+                .unwrap()
+                .to_bytes(),
+            bytes(file)
+        );
+        assert!(
+            statement.sign(&[&keys[1], &keys[4]]).is_err(),
+            "without the recovery key"
+        );
+        assert!(
+            statement.sign(&[&secret("recovery")]).is_err(),
+            "without the new key"
+        );
+    }
+}
+
+#[test]
+fn provenance_identifiers() {
+    let cases = cases("provenance.json");
+    assert_eq!(cases.len(), 24);
+    for case in cases {
+        let identifier = text(&case, "identifier").parse::<ProvenanceId>();
+        assert_eq!(
+            identifier.is_ok(),
+            case["valid"].as_bool().unwrap(),
+            "{case}"
+        );
+        if let Ok(identifier) = identifier {
+            assert_eq!(identifier.kind().as_str(), text(&case, "kind"), "{case}");
+            assert_eq!(identifier.as_str(), text(&case, "identifier"));
+        }
+    }
+}
+
+#[test]
+fn one_changed_bit_anywhere_is_refused_but_for_the_unsigned_keyid() {
+    let default = json("accept.json")["context"].clone();
+    let good = bytes("catalog-42.json");
+    let keyid = good
+        .windows(9)
+        .position(|window| window == br#""keyid":""#)
+        .unwrap()
+        + 9;
+    let mut survivors = Vec::new();
+    for index in 0..good.len() {
+        let mut bytes = good.clone();
+        bytes[index] ^= 1;
+        if accept_case(&bytes, &Value::Null, &default).is_ok() {
+            survivors.push(index);
+        }
+    }
+    assert_eq!(survivors, (keyid..keyid + 64).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_truncated_or_padded_file_is_refused() {
+    let default = json("accept.json")["context"].clone();
+    let good = bytes("catalog-42.json");
+    for length in 0..good.len() {
+        assert!(
+            accept_case(&good[..length], &Value::Null, &default).is_err(),
+            "{length}"
+        );
+    }
+    for padding in ["x", "\0", "}", "{}"] {
+        assert!(
+            accept_case(
+                &[&good, padding.as_bytes()].concat(),
+                &Value::Null,
+                &default
+            )
+            .is_err(),
+            "{padding:?}"
+        );
+    }
+    assert!(accept_case(&[&good, "\n".as_bytes()].concat(), &Value::Null, &default).is_ok());
+    assert_eq!(manifest::MAX_FILES, 1024);
+}

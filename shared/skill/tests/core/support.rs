@@ -1,0 +1,169 @@
+//! Reads the test vectors and makes values of our types out of them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use vault_skill::bundle::{self, EncodedPart};
+use vault_skill::catalog::{Accepted, CatalogError, Expectation, Side, Stored, Trust, accept};
+use vault_skill::hash::Digest;
+use vault_skill::keys::{PublicKey, SecretKey};
+use vault_skill::name::VaultId;
+use vault_skill::time::Timestamp;
+
+pub fn folder() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors"))
+}
+
+pub fn bytes(name: &str) -> Vec<u8> {
+    let path = folder().join("formats").join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub fn json(name: &str) -> Value {
+    serde_json::from_slice(&bytes(name)).unwrap()
+}
+
+pub fn secret(name: &str) -> SecretKey {
+    let seed = unhex(json("keys.json")[name]["seed_hex"].as_str().unwrap());
+    SecretKey::from_seed(seed.try_into().unwrap())
+}
+
+pub fn unhex(text: &str) -> Vec<u8> {
+    text.as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+pub fn vault_id() -> VaultId {
+    "01JD5VXQ3N8W2K7R4T6Y9ZB1CM".parse().unwrap()
+}
+
+/// A member of a case's own context, else of the default one.
+pub fn member<'a>(case: &'a Value, default: &'a Value, name: &str) -> &'a Value {
+    case["context"].get(name).unwrap_or(&default[name])
+}
+
+/// The bytes of a case: changed ones, or those of its file.
+pub fn case_bytes(case: &Value) -> Vec<u8> {
+    use base64::Engine as _;
+    if let Some(text) = case["bytes"].as_str() {
+        text.as_bytes().to_vec()
+    } else if let Some(text) = case["bytes_base64"].as_str() {
+        base64::engine::general_purpose::STANDARD
+            .decode(text)
+            .unwrap()
+    } else {
+        bytes(case["file"].as_str().unwrap())
+    }
+}
+
+pub fn trust(case: &Value, default: &Value) -> Trust {
+    let stored = member(case, default, "stored");
+    Trust {
+        vault_id: member(case, default, "vault_id")
+            .as_str()
+            .map(|text| text.parse().unwrap()),
+        public_key: member(case, default, "public_key")
+            .as_str()
+            .map(|text| text.parse().unwrap()),
+        former_keys: keys(member(case, default, "former_keys")),
+        rotation_sequence: member(case, default, "rotation_sequence").as_u64().unwrap(),
+        recovery_key_sha256: member(case, default, "recovery_key_sha256")
+            .as_str()
+            .map(|text| text.parse().unwrap()),
+        stored: (!stored.is_null()).then(|| serde_json::from_value(stored.clone()).unwrap()),
+    }
+}
+
+pub fn keys(list: &Value) -> Vec<PublicKey> {
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|text| text.as_str().unwrap().parse().unwrap())
+        .collect()
+}
+
+/// Runs a catalog case in its context.
+pub fn accept_case(bytes: &[u8], case: &Value, default: &Value) -> Result<Accepted, CatalogError> {
+    let text = |name: &str| member(case, default, name).as_str();
+    let history: HashMap<u64, Digest> = member(case, default, "history")
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(release, hash)| {
+            (
+                release.parse().unwrap(),
+                hash.as_str().unwrap().parse().unwrap(),
+            )
+        })
+        .collect();
+    accept(
+        bytes,
+        &trust(case, default),
+        &Expectation {
+            side: if text("side") == Some("service") {
+                Side::Service
+            } else {
+                Side::Client
+            },
+            base: text("base").unwrap(),
+            slug: &text("slug").unwrap().parse().unwrap(),
+            now: text("now").unwrap().parse().unwrap(),
+            latest_seen_at: text("latest_seen_at").map(|text| text.parse::<Timestamp>().unwrap()),
+            history: &|release| history.get(&release).copied(),
+        },
+    )
+}
+
+pub fn stored(value: &Value) -> Stored {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// Makes the bytes of a file by the rule in `parts.json`.
+pub fn by_rule(rule: &Value) -> Vec<u8> {
+    let size = usize::try_from(rule["size"].as_u64().unwrap()).unwrap();
+    match rule["rule"].as_str().unwrap() {
+        "counter-be32" => (0_u32..).flat_map(u32::to_be_bytes).take(size).collect(),
+        "repeat" => vec![rule["byte"].as_str().unwrap().as_bytes()[0]; size],
+        other => panic!("unknown rule {other}"),
+    }
+}
+
+/// Cuts a file into part objects, by the words of the format and not by our own encoder.
+pub fn cut(bytes: &[u8]) -> Vec<EncodedPart> {
+    use base64::Engine as _;
+    let part = |chunk: &[u8]| {
+        let content = base64::engine::general_purpose::STANDARD.encode(chunk);
+        let bytes = format!(r#"{{"schema":"vault.part/1","content":"{content}"}}"#).into_bytes();
+        EncodedPart {
+            hash: Digest::of(&bytes),
+            bytes,
+        }
+    };
+    bytes.chunks(bundle::PART_BYTES).map(part).collect()
+}
+
+/// All part objects that the vectors know of.
+pub fn parts() -> HashMap<Digest, Vec<u8>> {
+    let vectors = json("parts.json");
+    let mut parts = HashMap::new();
+    for case in vectors["cases"].as_array().unwrap() {
+        for rule in case["rules"].as_array().unwrap() {
+            parts.extend(
+                cut(&by_rule(rule))
+                    .into_iter()
+                    .map(|part| (part.hash, part.bytes)),
+            );
+        }
+    }
+    for part in vectors["small_parts"].as_array().unwrap() {
+        let bytes = part["bytes"].as_str().unwrap().as_bytes().to_vec();
+        parts.insert(
+            part["bundle_hash"].as_str().unwrap().parse().unwrap(),
+            bytes,
+        );
+    }
+    parts
+}
