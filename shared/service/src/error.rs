@@ -4,7 +4,7 @@
 //! A fault of ours never reads as a refusal: a store that is down is `unavailable`, whatever was asked. What went wrong inside goes to the log, never into an answer.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use axum::http::header::{self, HeaderName, HeaderValue};
@@ -287,7 +287,7 @@ impl From<Code> for Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let code = match &error {
-            StoreError::Unavailable { .. } | StoreError::Conflict { .. } => Code::Unavailable,
+            StoreError::Unavailable(_) | StoreError::Conflict => Code::Unavailable,
             _ => Code::Internal,
         };
         Self::new(code).cause(error)
@@ -331,13 +331,14 @@ pub fn page() -> String {
             Fault::Caller => "caller",
             Fault::Service => "service",
         };
-        page.push_str(&format!(
+        let _ = write!(
+            page,
             "| `{}` | {} | {} | {fault} | {} |\n",
             row.code,
             row.status.as_u16(),
             row.title(),
             row.detail,
-        ));
+        );
     }
     page
 }

@@ -22,9 +22,9 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::ServiceExt;
 
-use crate::App;
 use crate::config::Config;
 use crate::error::{Code, Fault, Refusal};
+use crate::{App, hosted};
 
 /// Most bytes of header fields, names and values together; above it 431.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
@@ -77,9 +77,11 @@ pub(crate) async fn answer(app: &App, routes: &Router, mut request: Request) -> 
     let path = raw_path(request.uri(), request.extensions());
     let below = path.strip_prefix(app.config.public_url.prefix());
     let group = group(below.unwrap_or(path));
+    let to_hosted = below.is_some_and(|path| path.starts_with("/v/"));
 
     let mut response = match within_limits(&request, path) {
         Err(refusal) => refusal.into_response(),
+        Ok(()) if to_hosted => guarded(hosted::answer(app, request)).await,
         Ok(()) => {
             request.extensions_mut().insert(RequestId(Arc::clone(&id)));
             let reply = routes.clone().oneshot(request);

@@ -7,8 +7,10 @@ pub mod config;
 mod date;
 pub mod error;
 mod health;
+pub mod hosted;
 pub mod http;
 pub mod model;
+pub mod publish;
 mod retry;
 pub mod routes;
 pub mod serve;
@@ -25,6 +27,8 @@ use vault_store::records::Records;
 
 use config::Config;
 use error::{Code, Refusal};
+use hosted::cache::Cache;
+use hosted::{KnownKeys, ReadLimits};
 
 /// What every handler holds: the ports, the configuration, and memory that only makes things faster.
 #[derive(Clone)]
@@ -41,6 +45,11 @@ pub struct App {
     pub config: Arc<Config>,
     /// When this process began to serve.
     pub boot_time: Timestamp,
+    /// Objects that were read lately.
+    pub cache: Arc<Cache>,
+    pub(crate) known_keys: Arc<KnownKeys>,
+    pub(crate) read_limits: Arc<ReadLimits>,
+    pub(crate) sets: Arc<publish::Sets>,
 }
 
 impl App {
@@ -54,6 +63,10 @@ impl App {
     ) -> Self {
         Self {
             boot_time: clock.now(),
+            cache: Arc::new(Cache::new(config.cache_bytes)),
+            known_keys: Arc::default(),
+            read_limits: Arc::default(),
+            sets: Arc::default(),
             records,
             objects,
             clock,

@@ -9,6 +9,7 @@
 //! A namespace is never removed: a deleted one stays as its own tombstone, so that its slug is not given out again.
 
 use serde::{Deserialize, Serialize};
+use vault_skill::catalog::Trust;
 use vault_skill::hash::Digest;
 use vault_skill::name::{NamespaceId, Slug};
 use vault_skill::time::Timestamp;
@@ -98,6 +99,8 @@ pub struct Namespace {
     pub subscription: Subscription,
     /// The e-mail of the account that it was made for.
     pub owner: String,
+    /// What the next catalog is checked against.
+    pub pin: Trust,
     /// The current release, if there ever was one.
     pub current: Option<Current>,
     /// Most bytes that one release may name; absent: no bound.
@@ -140,6 +143,7 @@ impl Namespace {
             status: Status::Active,
             subscription: Subscription::None,
             owner,
+            pin: Trust::default(),
             current: None,
             quota_bytes: None,
             created_at: clock.now(),
@@ -150,7 +154,7 @@ impl Namespace {
     pub fn allocation(&self) -> Result<Vec<Write>, StoreError> {
         let listed = Listed {
             slug: self.slug.clone(),
-            namespace_id: self.id.clone(),
+            namespace_id: self.id,
         };
         Ok(vec![
             Write::put(key(&self.slug), Document::of(self)?, When::Absent),
@@ -173,7 +177,7 @@ impl Namespace {
 
     /// The place of one of its objects.
     pub fn object(&self, class: Class, digest: Digest) -> ObjectKey {
-        ObjectKey::new(self.id.clone(), class, digest)
+        ObjectKey::new(self.id, class, digest)
     }
 }
 

@@ -1,0 +1,99 @@
+//! Row 5: how often may who ask.
+//!
+//! Enrolments are counted in the store, for all processes together, since they are what strangers can do. Reads are counted in this
+//! process's memory: a count in the store would cost more than the read. Behind a gateway that throttles they are switched off.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use vault_skill::name::Slug;
+use vault_skill::request::route::Route;
+use vault_skill::time::Timestamp;
+
+use super::signed::Signer;
+use crate::App;
+use crate::error::{Code, Refusal};
+use crate::model::device;
+use crate::model::limits::{Window, count};
+
+/// The length of every window of this module, in seconds.
+const MINUTE: i64 = 60;
+
+/// Counts an enrolment of a key that is not enrolled, per slug and source and per source; 429 with `Retry-After`.
+pub(super) async fn enrolment(
+    app: &App,
+    slug: &Slug,
+    signer: &Signer<'_>,
+    source: Option<IpAddr>,
+) -> Result<(), Refusal> {
+    let limits = &app.config.limits;
+    if limits.enrol_per_slug == 0 && limits.enrol_per_source == 0 {
+        return Ok(());
+    }
+    let known = device::key(slug, signer.text());
+    if app.records.get(&known).await?.is_some() {
+        return Ok(());
+    }
+    let source = source.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
+    let windows = [
+        Window {
+            name: "enrol-slug",
+            who: format!("{slug}/{source}"),
+            limit: limits.enrol_per_slug,
+            seconds: MINUTE,
+        },
+        Window {
+            name: "enrol-source",
+            who: source,
+            limit: limits.enrol_per_source,
+            seconds: MINUTE,
+        },
+    ];
+    count(&*app.records, &windows, app.clock.now()).await
+}
+
+/// Counts a read of a device; 429 with `Retry-After`.
+pub(super) fn read(app: &App, route: &Route, signer: &Signer<'_>) -> Result<(), Refusal> {
+    let limits = &app.config.limits;
+    let (class, limit) = match route {
+        Route::Bundle { .. } => (1, limits.bundles_per_device),
+        _ => (0, limits.catalog_per_device),
+    };
+    app.read_limits
+        .count(signer.key().as_bytes(), class, limit, app.clock.now())
+}
+
+/// Reads of the running minute, by key and class of route.
+#[derive(Debug, Default)]
+pub struct ReadLimits(Mutex<Minute>);
+
+#[derive(Debug, Default)]
+struct Minute {
+    start: i64,
+    counts: HashMap<([u8; 32], u8), u32>,
+}
+
+/// Most keys that are counted in one minute. Beyond it the minute begins anew: a limit per key is no help against somebody with that many.
+const MAX_KEYS: usize = 65_536;
+
+impl ReadLimits {
+    fn count(&self, key: &[u8; 32], class: u8, limit: u32, now: Timestamp) -> Result<(), Refusal> {
+        if limit == 0 {
+            return Ok(());
+        }
+        let start = now.unix() - now.unix().rem_euclid(MINUTE);
+        let mut minute = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if minute.start != start || minute.counts.len() >= MAX_KEYS {
+            minute.start = start;
+            minute.counts.clear();
+        }
+        let count = minute.counts.entry((*key, class)).or_default();
+        if *count >= limit {
+            let left = u64::try_from(start + MINUTE - now.unix()).unwrap_or(1);
+            return Err(Refusal::new(Code::RateLimited).retry_after(left));
+        }
+        *count += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Rows 1 to 4: is this request signed, well-formed, of now, and by the key that it names.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use axum::http::Method;
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use vault_skill::keys::PublicKey;
+use vault_skill::request::{
+    DEVICE_HEADER, RequestError, SIGNATURE_HEADER, SignedRequest, TIMESTAMP_HEADER,
+};
+use vault_skill::time::Timestamp;
+
+use crate::App;
+use crate::date::http_date;
+use crate::error::{Code, Refusal};
+
+/// The key that signed a request.
+pub(super) struct Signer<'h> {
+    key: PublicKey,
+    text: &'h str,
+    known: bool,
+}
+
+impl<'h> Signer<'h> {
+    /// The key.
+    pub(super) const fn key(&self) -> &PublicKey {
+        &self.key
+    }
+
+    /// The key's text as it was sent; there is only one text for a key.
+    pub(super) const fn text(&self) -> &'h str {
+        self.text
+    }
+
+    /// What the log calls this device: the beginning of its key's hash.
+    pub(super) fn short_id(&self) -> String {
+        let mut id = self.key.key_id().to_string();
+        id.truncate(12);
+        id
+    }
+
+    /// Keeps the parsed key for the next request; called once the key turned out to be enrolled, so strangers cannot push devices out.
+    pub(super) fn remember(&self, app: &App) {
+        if !self.known {
+            app.known_keys.insert(self.text, self.key);
+        }
+    }
+}
+
+/// Checks a request as far as it can be checked without a look-up; 401 in four words.
+pub(super) fn verify<'h>(
+    app: &App,
+    method: &Method,
+    path: &str,
+    headers: &'h HeaderMap,
+) -> Result<Signer<'h>, Refusal> {
+    let text = |name| match once(headers, name) {
+        None => Ok(None),
+        // A value that is no text is there, but not in its form.
+        Some(value) => value
+            .to_str()
+            .map(Some)
+            .map_err(|_| Refusal::new(Code::SignatureInvalid)),
+    };
+    // All three are looked for before the form of any is judged.
+    if HEADERS.iter().any(|name| once(headers, name).is_none()) {
+        return Err(Code::SignatureRequired.into());
+    }
+    let [device, timestamp, signature] = HEADERS.map(text);
+    let (device, timestamp, signature) = (device?, timestamp?, signature?);
+
+    let held = device.and_then(|device| app.known_keys.find(device));
+    let key_of = |text: &str| held.map_or_else(|| text.parse(), Ok);
+    let now = app.clock.now();
+    let key = SignedRequest::parse_with(device, timestamp, signature, key_of)
+        .and_then(|signed| signed.verify(method.as_str(), path, now))
+        .map_err(|error| refused(error, now))?;
+    Ok(Signer {
+        key,
+        text: device.unwrap_or_default(),
+        known: held.is_some(),
+    })
+}
+
+const HEADERS: [&str; 3] = [DEVICE_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER];
+
+fn refused(error: RequestError, now: Timestamp) -> Refusal {
+    match error {
+        RequestError::SignatureRequired => Code::SignatureRequired.into(),
+        RequestError::HeaderInvalid | RequestError::SignatureInvalid => {
+            Code::SignatureInvalid.into()
+        }
+        // The device's owner is told by how much its clock is off: by the time that decided.
+        RequestError::TimestampOutOfRange => {
+            let refusal = Refusal::new(Code::TimestampOutOfRange);
+            match HeaderValue::from_str(&http_date(now)) {
+                Ok(date) => refusal.header(header::DATE, date),
+                Err(_) => refusal,
+            }
+        }
+    }
+}
+
+/// A header that was sent exactly once.
+fn once<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => Some(value),
+        _ => None,
+    }
+}
+
+/// Parsed keys of enrolled devices by their text: parsing one costs several times what verifying a signature costs.
+///
+/// Bounded by two generations: when the younger is full the older is forgotten. Holds nothing that a decision rests on.
+#[derive(Debug, Default)]
+pub struct KnownKeys(RwLock<Generations>);
+
+#[derive(Debug, Default)]
+struct Generations {
+    young: HashMap<Box<str>, PublicKey>,
+    old: HashMap<Box<str>, PublicKey>,
+}
+
+/// Most keys of one generation; a parsed key takes about 250 bytes.
+const GENERATION: usize = 4096;
+
+impl KnownKeys {
+    fn find(&self, text: &str) -> Option<PublicKey> {
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        held.young.get(text).or_else(|| held.old.get(text)).copied()
+    }
+
+    fn insert(&self, text: &str, key: PublicKey) {
+        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if held.young.len() >= GENERATION {
+            held.old = std::mem::take(&mut held.young);
+        }
+        held.young.insert(text.into(), key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_keys_are_bounded_and_keep_the_younger_ones() {
+        let keys = KnownKeys::default();
+        let key: PublicKey = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
+            .parse()
+            .unwrap();
+        for n in 0..=2 * GENERATION {
+            keys.insert(&n.to_string(), key);
+        }
+        assert!(keys.find("0").is_none());
+        assert!(keys.find(&GENERATION.to_string()).is_some());
+        assert!(keys.find(&(2 * GENERATION).to_string()).is_some());
+    }
+}
