@@ -45,6 +45,10 @@ const DRAIN_BYTES: usize = 1024 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
+/// A refusal whose body its route wrote itself, in a form of its own: put into the answer's extensions for the log line alone.
+#[derive(Clone, Debug)]
+pub struct Logged(pub Refusal);
+
 /// The path exactly as it was sent, for front ends whose `Uri` is not (a gateway decodes, a function runtime encodes again).
 #[derive(Clone, Debug)]
 pub struct RawPath(pub Arc<str>);
@@ -96,7 +100,19 @@ pub(crate) async fn answer(app: &App, routes: &Router, mut request: Request) -> 
             HeaderValue::from_static("application/problem+json"),
         );
     }
+    let refusal = refusal.or_else(|| {
+        response
+            .extensions_mut()
+            .remove::<Logged>()
+            .map(|logged| logged.0)
+    });
     let headers = response.headers_mut();
+    if !app.config.public_url.is_loopback_http() {
+        headers.insert(
+            header::STRICT_TRANSPORT_SECURITY,
+            HeaderValue::from_static("max-age=31536000"),
+        );
+    }
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("private, no-store"));

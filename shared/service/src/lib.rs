@@ -3,6 +3,7 @@
 //! Handlers know no database, no cloud and no environment: they hold an [`App`]. The same handlers run behind [`serve`] and as functions;
 //! nothing that is right or wrong depends on what a process remembers.
 
+pub mod bearer;
 pub mod config;
 mod date;
 pub mod error;
@@ -10,6 +11,7 @@ mod health;
 pub mod hosted;
 pub mod http;
 pub mod model;
+pub mod oauth;
 pub mod publish;
 mod retry;
 pub mod routes;

@@ -158,7 +158,7 @@ const OWN: &[Route] = &[
 
 /// All routes: those of this table, then each group's own.
 pub fn all() -> impl Iterator<Item = &'static Route> {
-    OWN.iter()
+    OWN.iter().chain(crate::oauth::ROUTES)
 }
 
 /// The router of everything but `/v/`, below `prefix`.
@@ -170,8 +170,19 @@ pub(crate) fn router(prefix: &str) -> Router<App> {
         };
         router = router.route(&format!("{prefix}{}", row.path), serve());
         if row.at_root && !prefix.is_empty() {
-            router = router.route(&format!("{}{prefix}", row.path), serve());
+            router = router.route(&root_path(row.path, prefix), serve());
         }
     }
     router
+}
+
+/// Where a well-known document stands for a public URL with a path: the prefix follows the document's name (RFC 8414 section 3.1, RFC 9728
+/// section 3.1), and what the resource has of its own follows the prefix.
+fn root_path(path: &str, prefix: &str) -> String {
+    let name_end = path
+        .match_indices('/')
+        .nth(2)
+        .map_or(path.len(), |(at, _)| at);
+    let (name, rest) = path.split_at(name_end);
+    format!("{name}{prefix}{rest}")
 }

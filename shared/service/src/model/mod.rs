@@ -1,9 +1,90 @@
 //! What the service keeps in the port `Records`: one module a resource, each opening with its table of partition, key and document.
 //!
 //! Repositories are plain functions over `&dyn Records`; index records are written in the commit of what they index.
+//! Uniqueness is put-if-absent; secrets are stored by their SHA-256. People, clients and tokens at a glance:
+//!
+//! | partition | key | what | file |
+//! |---|---|---|---|
+//! | `service` | `owner` | the mark that the first owner was made | `account` |
+//! | `acct/<e-mail>` | `account` | an account: password hash, operator or not | `account` |
+//! | `acct/<e-mail>` | `ns/<slug>` | index: the account's user in a namespace | `user` |
+//! | `invite/<sha256>` | `invite` | a link that sets a password, 72 hours, once | `account` |
+//! | `user/<namespace_id>` | `<user_id>` | role, scopes, profile, last seen | `user` |
+//! | `client/<client_id>` | `client` | a registration | `client` |
+//! | `conn/<namespace_id>` | `<client_id>` | a client's standing in a namespace | `client` |
+//! | `grant/<namespace_id>` | `<client_id>/<grant_id>` | a consent and its family of tokens | `grant` |
+//! | `tok/<sha256>` | `tok` | an access or refresh token | `token` |
+//! | `code/<sha256>` | `code` | an authorization code | `token` |
+//! | `session/<sha256>` | `session`, `approval/…`, `spent/…` | a signed-in browser and its decisions | `session` |
+//! | `limit/…` | a window | a counter of requests or of failed sign-ins | `oauth::throttle` |
+//!
+//! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account and namespace.
+//! So ending a grant, a user, a connection or a namespace is one write, whatever the number of tokens; rows are swept later.
 
+pub mod account;
 pub mod audit;
+pub mod client;
 pub mod device;
+pub mod grant;
 pub mod limits;
 pub mod namespace;
 pub mod release;
+pub mod session;
+pub mod token;
+pub mod user;
+
+use serde::de::DeserializeOwned;
+use ulid::Ulid;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::random::Random;
+use vault_store::records::{Record, RecordKey, Records};
+
+/// A record's content with what a conditional write needs to know.
+#[derive(Clone, Debug)]
+pub struct Seen<T> {
+    /// The revision that was read.
+    pub revision: u64,
+    /// When the record ends.
+    pub expires_at: Option<Timestamp>,
+    /// Its content.
+    pub value: T,
+}
+
+impl<T: DeserializeOwned> Seen<T> {
+    /// Reads a record that may be absent; fails with `Corrupt` when it holds something else.
+    pub fn read(record: Option<Record>) -> Result<Option<Self>, StoreError> {
+        let Some(record) = record else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            revision: record.revision,
+            expires_at: record.expires_at,
+            value: record.read()?,
+        }))
+    }
+}
+
+/// Reads `N` records at one moment, in the order asked.
+pub async fn read_all<const N: usize>(
+    records: &dyn Records,
+    keys: [RecordKey; N],
+) -> Result<[Option<Record>; N], StoreError> {
+    let found = records.get_many(&keys).await?;
+    found.try_into().map_err(|_| {
+        StoreError::Corrupt("a store answered fewer records than it was asked for".into())
+    })
+}
+
+/// A new id: the prefix and a lower-case ULID, so that ids sort by time.
+pub fn fresh_id(prefix: &str, now: Timestamp, random: &dyn Random) -> String {
+    let mut bits = [0; 16];
+    random.fill(&mut bits[6..]);
+    let millis = u64::try_from(now.unix()).unwrap_or(0).saturating_mul(1000);
+    format!(
+        "{prefix}{}",
+        Ulid::from_parts(millis, u128::from_be_bytes(bits))
+            .to_string()
+            .to_ascii_lowercase()
+    )
+}

@@ -1,0 +1,238 @@
+//! Access tokens on requests: who calls, with which rights, in which namespace. Everything is read live, nothing is remembered.
+//!
+//! Ask first, then look up what the path names: 401 without a good token, 403 with one that may not, and nothing learned from either.
+
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use vault_skill::hash::Digest;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, When, Write};
+
+use crate::App;
+use crate::config::PublicUrl;
+use crate::error::{Code, Refusal};
+use crate::model::account::{Account, Email};
+use crate::model::client::{ClientId, Connection};
+use crate::model::grant::Grant;
+use crate::model::namespace::{self, Namespace, Status};
+use crate::model::token::{Secret, SecretKind, Token, TokenKind, token_key};
+use crate::model::user::{Role, Scope, Scopes, User};
+use crate::model::{Seen, read_all};
+use crate::oauth::metadata::resource_metadata_url;
+
+/// How stale `last_seen_at` may be before a request writes it, in seconds.
+const SEEN_SECONDS: i64 = 60;
+/// How old a sign-in may be to count as fresh, in seconds: five minutes.
+const FRESH_SECONDS: i64 = 300;
+
+/// Who calls, as of this request.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The account.
+    pub email: Email,
+    /// The account's user in the namespace: `usr_…`.
+    pub user_id: String,
+    /// Owner or member.
+    pub role: Role,
+    /// The restricted profile of the policy, when one is set.
+    pub profile: Option<String>,
+    /// What the token carries and the user still has.
+    pub scopes: Scopes,
+    /// The one namespace that the token acts on, as it is now.
+    pub namespace: Namespace,
+    /// The revision at which the namespace was read.
+    pub namespace_revision: u64,
+    /// The client that the token was given to.
+    pub client_id: ClientId,
+    /// Whether the account operates the service.
+    pub operator: bool,
+    /// When the person who consented had signed in.
+    pub signed_in_at: Timestamp,
+    possible: Scopes,
+}
+
+impl Caller {
+    /// Passes an owner of the namespace. No challenge for others: no consent can make anybody an owner.
+    pub fn require_owner(&self) -> Result<(), Refusal> {
+        if self.role == Role::Owner {
+            Ok(())
+        } else {
+            Err(Code::OwnerRequired.into())
+        }
+    }
+
+    /// Passes an account that operates the service.
+    pub fn require_operator(&self) -> Result<(), Refusal> {
+        if self.operator {
+            Ok(())
+        } else {
+            Err(Code::OperatorRequired.into())
+        }
+    }
+
+    /// Passes a token with `scope`. The refusal carries a challenge only if the user could consent to it: else clients would ask in vain.
+    pub fn require(&self, scope: Scope, public: &PublicUrl) -> Result<(), Refusal> {
+        if self.scopes.has(scope) {
+            return Ok(());
+        }
+        let refusal = Refusal::new(Code::InsufficientScope);
+        if !self.possible.has(scope) {
+            return Err(refusal);
+        }
+        Err(refusal.header(
+            header::WWW_AUTHENTICATE,
+            challenge(public, Some("insufficient_scope")),
+        ))
+    }
+
+    /// Passes when `slug`, from the path, is the token's namespace; any other is not there.
+    pub fn require_namespace(&self, slug: &str) -> Result<(), Refusal> {
+        if self.namespace.slug.as_str() == slug {
+            Ok(())
+        } else {
+            Err(Code::NotFound.into())
+        }
+    }
+
+    /// Whether the person signed in less than five minutes before `now`.
+    pub fn signed_in_freshly(&self, now: Timestamp) -> bool {
+        now < self.signed_in_at.plus_seconds(FRESH_SECONDS)
+    }
+}
+
+/// The value of `WWW-Authenticate` (RFC 6750, RFC 9728). `error` is absent where no token was sent.
+pub fn challenge(public: &PublicUrl, error: Option<&str>) -> HeaderValue {
+    let error = error
+        .map(|error| format!("error=\"{error}\", "))
+        .unwrap_or_default();
+    let text = format!(
+        "Bearer {error}resource_metadata=\"{}\", scope=\"{}\"",
+        resource_metadata_url(public),
+        Scopes::ALL
+    );
+    // A public URL is printable ASCII without quotes, so the fallback is never taken.
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Bearer"))
+}
+
+/// Who sent a request with these headers. Fails with 401 and a challenge when there is no good token, with 403 when the namespace is
+/// suspended (operators excepted), with 503 when the store is down.
+pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    let public = &app.config.public_url;
+    let refused = |code: Code| {
+        let error = (code == Code::TokenInvalid).then_some("invalid_token");
+        Refusal::new(code).header(header::WWW_AUTHENTICATE, challenge(public, error))
+    };
+    let sent = match bearer_token(headers) {
+        Sent::None => return Err(refused(Code::TokenRequired)),
+        Sent::Odd => return Err(refused(Code::TokenInvalid)),
+        Sent::Token(hash) => hash,
+    };
+    let found = find(app, &sent)
+        .await?
+        .ok_or_else(|| refused(Code::TokenInvalid))?;
+    let (caller, user) = found;
+    if caller.namespace.status == Status::Suspended && !caller.operator {
+        return Err(Code::VaultSuspended.into());
+    }
+    note_seen(app, user).await;
+    Ok(caller)
+}
+
+/// What a request bears.
+enum Sent {
+    None,
+    Odd,
+    Token(Digest),
+}
+
+fn bearer_token(headers: &HeaderMap) -> Sent {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = match (values.next(), values.next()) {
+        (None, _) => return Sent::None,
+        (Some(value), None) => value,
+        (Some(_), Some(_)) => return Sent::Odd,
+    };
+    let Some((scheme, token)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {
+        return Sent::Odd;
+    };
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Sent::None; // credentials of another kind are not ours to judge
+    }
+    Secret::parse(SecretKind::Access, token.trim())
+        .map_or(Sent::Odd, |secret| Sent::Token(secret.hash()))
+}
+
+/// The caller behind a token's hash: one reading of the token, one of all it names. `None` when any of it no longer holds.
+async fn find(app: &App, hash: &Digest) -> Result<Option<(Caller, Seen<User>)>, StoreError> {
+    let now = app.clock.now();
+    let Some(token) = Seen::<Token>::read(app.records.get(&token_key(hash)).await?)? else {
+        return Ok(None);
+    };
+    let token = token.value;
+    let family = &token.family;
+    let [grant, user, connection, account] = family.keys();
+    let home = namespace::key(&family.namespace.slug);
+    let [grant, user, connection, account, home] =
+        read_all(&*app.records, [grant, user, connection, account, home]).await?;
+    let (Some(grant), Some(user), Some(connection), Some(account), Some(home)) = (
+        Seen::<Grant>::read(grant)?,
+        Seen::<User>::read(user)?,
+        Seen::<Connection>::read(connection)?,
+        Seen::<Account>::read(account)?,
+        Seen::<Namespace>::read(home)?,
+    ) else {
+        return Ok(None);
+    };
+    let base = app.config.public_url.base();
+    let for_us = family
+        .resource
+        .strip_prefix(base)
+        .is_some_and(|rest| matches!(rest, "" | "/mcp"));
+    let good = token.kind == TokenKind::Access
+        && now < token.expires_at
+        && for_us
+        && grant.value.is_alive(now)
+        && connection.value.revoked_at.is_none()
+        && home.value.id == family.namespace.id
+        && home.value.status != Status::Deleted;
+    if !good {
+        return Ok(None);
+    }
+    let caller = Caller {
+        email: account.value.email,
+        user_id: user.value.id.clone(),
+        role: user.value.role,
+        profile: user.value.profile.clone(),
+        scopes: token.scopes.and(user.value.scopes),
+        namespace: home.value,
+        namespace_revision: home.revision,
+        client_id: family.client.clone(),
+        operator: account.value.operator,
+        signed_in_at: family.signed_in_at,
+        possible: user.value.scopes,
+    };
+    Ok(Some((caller, user)))
+}
+
+/// Notes when a user was seen, at most once a minute. Losing it to another write is all right, and so is a store that is busy.
+async fn note_seen(app: &App, user: Seen<User>) {
+    let now = app.clock.now();
+    if user
+        .value
+        .last_seen_at
+        .is_some_and(|seen| now < seen.plus_seconds(SEEN_SECONDS))
+    {
+        return;
+    }
+    let seen = User {
+        last_seen_at: Some(now),
+        ..user.value
+    };
+    let Ok(document) = Document::of(&seen) else {
+        return;
+    };
+    let write = Write::put(seen.key(), document, When::At(user.revision));
+    if let Err(error) = app.records.commit(vec![write]).await {
+        tracing::warn!(%error, "the time a user was last seen could not be written");
+    }
+}

@@ -1,0 +1,159 @@
+//! A client: an app that registered itself; and its connection to one namespace, which the owner there can end.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `client/<client_id>` | `client` | [`Client`], 30 days until first used, 400 days from its last use |
+//! | `conn/<namespace_id>` | `<client_id>` | [`Connection`]: a bearer check reads it, so ending it ends all its tokens there |
+//!
+//! A registration belongs to nobody and may serve several namespaces; therefore an owner ends a connection, not a registration.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::name::NamespaceId;
+use vault_skill::time::Timestamp;
+use vault_store::random::Random;
+use vault_store::records::RecordKey;
+
+use super::fresh_id;
+use super::user::Scopes;
+use crate::oauth::redirect::RedirectUri;
+
+/// How long a registration that no one used is kept, in seconds: 30 days.
+pub const UNUSED_SECONDS: i64 = 30 * 24 * 3600;
+/// How long a used registration is kept after its last use, in seconds: 400 days, longer than any grant.
+pub const USED_SECONDS: i64 = 400 * 24 * 3600;
+
+/// `cli_` and 26 lower-case letters or digits.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ClientId(String);
+
+/// A text that is no client id of ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("this is not a client id")]
+pub struct BadClientId;
+
+impl ClientId {
+    /// A new id.
+    pub fn fresh(now: Timestamp, random: &dyn Random) -> Self {
+        Self(fresh_id("cli_", now, random))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ClientId {
+    type Err = BadClientId;
+
+    fn from_str(text: &str) -> Result<Self, BadClientId> {
+        let good = text.strip_prefix("cli_").is_some_and(|rest| {
+            rest.len() == 26
+                && rest
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        });
+        if good {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(BadClientId)
+        }
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl From<ClientId> for String {
+    fn from(id: ClientId) -> Self {
+        id.0
+    }
+}
+
+impl TryFrom<String> for ClientId {
+    type Error = BadClientId;
+
+    fn try_from(text: String) -> Result<Self, BadClientId> {
+        text.parse()
+    }
+}
+
+/// A registered app. Everything in it is what the app said about itself: untrusted text.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Client {
+    /// The id.
+    pub id: ClientId,
+    /// The name, for people; may claim anything.
+    pub name: Option<String>,
+    /// Where codes may be sent.
+    pub redirect_uris: Vec<RedirectUri>,
+    /// What it asked for at registration; told back, not enforced.
+    pub scopes: Scopes,
+    /// When it registered.
+    pub created_at: Timestamp,
+}
+
+impl Client {
+    /// The registered redirect URI that covers `asked`, if any.
+    pub fn allows(&self, asked: &RedirectUri) -> bool {
+        self.redirect_uris
+            .iter()
+            .any(|registered| registered.accepts(asked))
+    }
+}
+
+/// A client's standing in one namespace.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Connection {
+    /// The client.
+    pub client: ClientId,
+    /// The client's name when it first connected.
+    pub name: Option<String>,
+    /// When it first connected.
+    pub connected_at: Timestamp,
+    /// When the owner ended it: no token of it is good any more, and it gets no new ones here.
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// Where a registration stands.
+pub fn client_key(id: &ClientId) -> RecordKey {
+    RecordKey::new(format!("client/{id}"), "client")
+}
+
+/// The partition that lists the clients of a namespace.
+pub fn connections_partition(namespace: &NamespaceId) -> String {
+    format!("conn/{namespace}")
+}
+
+/// Where a client's connection to a namespace stands.
+pub fn connection_key(namespace: &NamespaceId, id: &ClientId) -> RecordKey {
+    RecordKey::new(connections_partition(namespace), id.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault_store::random::SeededRandom;
+
+    #[test]
+    fn ids_are_plain() {
+        let fresh = ClientId::fresh(Timestamp::from_unix(1_795_219_200), &SeededRandom::new(1));
+        assert_eq!(fresh.as_str().parse(), Ok(fresh.clone()));
+        for bad in [
+            "",
+            "cli_",
+            "cli_ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+            "https://a.example/client",
+            "cli_abcdefghijklmnopqrstuvwxy/",
+        ] {
+            assert_eq!(bad.parse::<ClientId>(), Err(BadClientId), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A grant: one consent and the family of tokens that came from it. Ending it ends them all, by one write.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `grant/<namespace_id>` | `<client_id>/<grant_id>` | [`Grant`], until 180 days after the consent |
+//!
+//! The grant says which refresh token is the newest. Rotation is one conditional write on it, so two refreshes at once cannot
+//! both win; a token of the family that is neither the newest nor the one just before it was stolen or replayed.
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::name::NamespaceId;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::client::ClientId;
+use super::token::Family;
+use super::user::Scopes;
+
+/// How long a grant lives, however often it is refreshed, in seconds: 180 days.
+pub const GRANT_SECONDS: i64 = 180 * 24 * 3600;
+/// How long a refresh token lives unless it is used, in seconds: 30 days.
+pub const REFRESH_SECONDS: i64 = 30 * 24 * 3600;
+/// How long the answer to a refresh may be asked for again, in seconds.
+pub const GRACE_SECONDS: i64 = 10;
+
+/// One consent.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Grant {
+    /// Whose it is and what for.
+    pub family: Family,
+    /// The scopes consented to: no token of the family has more.
+    pub scopes: Scopes,
+    /// When the code was exchanged.
+    pub created_at: Timestamp,
+    /// When it ends, used or not.
+    pub ends_at: Timestamp,
+    /// The newest refresh token.
+    pub refresh: Digest,
+    /// The access token that came with it.
+    pub access: Digest,
+    /// The refresh token that the newest replaced.
+    pub previous: Option<Previous>,
+    /// When and why it was ended.
+    pub revoked: Option<Revoked>,
+}
+
+/// A refresh token that was used.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Previous {
+    /// Its hash.
+    pub refresh: Digest,
+    /// When it was used first.
+    pub rotated_at: Timestamp,
+}
+
+/// The end of a grant.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Revoked {
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a grant was ended.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// Its client or its user asked for it.
+    Asked,
+    /// Its code came a second time.
+    CodeReused,
+    /// A refresh token came again that had been replaced.
+    RefreshReused,
+}
+
+impl Grant {
+    /// Where it stands.
+    pub fn key(&self) -> RecordKey {
+        grant_key(
+            &self.family.namespace.id,
+            &self.family.client,
+            &self.family.grant,
+        )
+    }
+
+    /// Whether tokens of it are good at `now`.
+    pub fn is_alive(&self, now: Timestamp) -> bool {
+        self.revoked.is_none() && now < self.ends_at
+    }
+
+    /// The write that ends the grant, which was read at `revision`. The record stays, so that its tokens are known as dead.
+    pub fn revocation(&self, revision: u64, why: Why, now: Timestamp) -> Result<Write, StoreError> {
+        let ended = Self {
+            revoked: Some(Revoked { at: now, why }),
+            ..self.clone()
+        };
+        Ok(Write::put_until(
+            self.key(),
+            Document::of(&ended)?,
+            When::At(revision),
+            self.ends_at,
+        ))
+    }
+}
+
+/// Where a grant stands.
+pub fn grant_key(namespace: &NamespaceId, client: &ClientId, grant: &str) -> RecordKey {
+    RecordKey::new(format!("grant/{namespace}"), format!("{client}/{grant}"))
+}

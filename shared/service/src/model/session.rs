@@ -1,0 +1,77 @@
+//! A signed-in browser, and what it decided on the consent page.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `session/<sha256>` | `session` | [`Session`], 8 hours |
+//! | `session/<sha256>` | `approval/<sha256 of the query>` | [`Approval`], two minutes, removed by its use |
+//! | `session/<sha256>` | `spent/<nonce>` | an empty mark: this form token was used |
+//!
+//! The hash is that of the cookie's value, which is stored nowhere.
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::name::Slug;
+use vault_skill::time::Timestamp;
+use vault_store::records::RecordKey;
+
+use super::account::{Account, Email};
+use super::user::Scopes;
+
+/// How long a session lives, in seconds: 8 hours, however much it is used.
+pub const SESSION_SECONDS: i64 = 8 * 3600;
+/// How long a decision waits for the redirect that follows it, in seconds.
+pub const APPROVAL_SECONDS: i64 = 120;
+
+/// A signed-in browser.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Session {
+    /// Who signed in.
+    pub account: Email,
+    /// When.
+    pub signed_in_at: Timestamp,
+    /// When it ends.
+    pub ends_at: Timestamp,
+}
+
+impl Session {
+    /// Whether it still counts: not over, and not from before the account's password was set anew.
+    pub fn counts(&self, account: &Account, now: Timestamp) -> bool {
+        now < self.ends_at
+            && account
+                .password_set_at
+                .is_none_or(|set| set <= self.signed_in_at)
+    }
+}
+
+/// What a person decided about exactly one authorize request.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "decision")]
+pub enum Approval {
+    /// Yes: for this namespace, with these scopes.
+    Approved {
+        /// The namespace.
+        namespace: Slug,
+        /// The boxes that were ticked.
+        scopes: Scopes,
+    },
+    /// No.
+    Denied {},
+}
+
+/// Where a session stands, by the hash of its cookie.
+pub fn session_key(session: &Digest) -> RecordKey {
+    RecordKey::new(format!("session/{session}"), "session")
+}
+
+/// Where the decision about one authorize request stands.
+pub fn approval_key(session: &Digest, query: &str) -> RecordKey {
+    RecordKey::new(
+        format!("session/{session}"),
+        format!("approval/{}", Digest::of(query.as_bytes())),
+    )
+}
+
+/// Where the mark of a used form token stands.
+pub fn spent_key(session: &Digest, nonce: &str) -> RecordKey {
+    RecordKey::new(format!("session/{session}"), format!("spent/{nonce}"))
+}

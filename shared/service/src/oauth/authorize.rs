@@ -1,0 +1,395 @@
+//! An authorize request and what it comes to: a page, a redirect with an error, or a code.
+//!
+//! Pure: the walk through sign-in and consent is in [`super::walk`]. An unknown client or redirect URI is never redirected to
+//! (OAuth 2.1 section 4.1.2.1); every later error goes back to the client, with `state` and `iss`.
+
+use vault_skill::name::Slug;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::random::Random;
+use vault_store::records::{Document, When, Write};
+
+use super::form::{Form, with_query};
+use super::pkce::Challenge;
+use super::redirect::RedirectUri;
+use super::resource;
+use crate::model::client::{Client, ClientId};
+use crate::model::fresh_id;
+use crate::model::session::Session;
+use crate::model::token::{CODE_SECONDS, Code, Family, Secret, SecretKind, code_key};
+use crate::model::user::{Scopes, User};
+
+/// Longest `state`, in bytes; a longer one could not be echoed in a header.
+pub const LONGEST_STATE: usize = 4096;
+
+/// A request whose client and redirect URI are good and that asks for something we give.
+#[derive(Clone, Debug)]
+pub struct AuthorizeRequest {
+    /// The client, as registered.
+    pub client: Client,
+    /// Where the answer goes.
+    pub back: Back,
+    /// What the client asks for.
+    pub scopes: Scopes,
+    /// The namespace, when the request fixes it; any text, compared with the slugs of the account.
+    pub namespace: Option<String>,
+    challenge: Challenge,
+    resource: String,
+}
+
+/// The way back to a client, and what every answer there carries.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Back {
+    /// A redirect URI that the client registered.
+    pub redirect: RedirectUri,
+    state: Option<String>,
+    issuer: String,
+}
+
+/// Why a request is answered by a page and goes nowhere else.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum NoWayBack {
+    /// `client_id` is absent, repeated, or nobody registered under it.
+    #[error("This app is not registered here.")]
+    Client,
+    /// `redirect_uri` is absent, repeated, or not one that the client registered.
+    #[error("The address that this app wants to be called back at is not one it registered.")]
+    Redirect,
+}
+
+/// Why a request is not answered by a code.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Refused {
+    /// By a page.
+    Page(NoWayBack),
+    /// By a redirect to this address.
+    Redirect(String),
+}
+
+impl From<NoWayBack> for Refused {
+    fn from(why: NoWayBack) -> Self {
+        Self::Page(why)
+    }
+}
+
+/// The id of the client that a request names.
+pub fn client_id(form: &Form) -> Result<ClientId, NoWayBack> {
+    let id = form.value("client_id").filter(|_| form.sound("client_id"));
+    id.and_then(|id| id.parse().ok()).ok_or(NoWayBack::Client)
+}
+
+impl AuthorizeRequest {
+    /// Reads a query for a registered client. `base` is the public URL without a slash at its end, `issuer` the public URL as it is.
+    pub fn read(form: &Form, client: Client, base: &str, issuer: &str) -> Result<Self, Refused> {
+        let redirect = form
+            .value("redirect_uri")
+            .filter(|_| form.sound("redirect_uri"))
+            .and_then(|text| RedirectUri::parse(text).ok())
+            .filter(|asked| client.allows(asked))
+            .ok_or(NoWayBack::Redirect)?;
+        let state = form
+            .value("state")
+            .filter(|state| form.sound("state") && state.len() <= LONGEST_STATE);
+        let back = Back {
+            redirect,
+            state: state.map(str::to_owned),
+            issuer: issuer.to_owned(),
+        };
+        let invalid =
+            |description: &str| Refused::Redirect(back.error("invalid_request", description));
+
+        form.check().map_err(|bad| invalid(&bad.to_string()))?;
+        if form.value("state").is_some() && back.state.is_none() {
+            return Err(invalid("state is too long"));
+        }
+        match form.value("response_type") {
+            Some("code") => {}
+            None => return Err(invalid("response_type is required")),
+            Some(_) => {
+                let location =
+                    back.error("unsupported_response_type", "response_type must be code");
+                return Err(Refused::Redirect(location));
+            }
+        }
+        if form
+            .value("response_mode")
+            .is_some_and(|mode| mode != "query")
+        {
+            return Err(invalid("response_mode must be query"));
+        }
+        let challenge = Challenge::parse(
+            form.value("code_challenge"),
+            form.value("code_challenge_method"),
+        )
+        .map_err(|bad| invalid(&bad.to_string()))?;
+        let resource = match form.value("resource") {
+            None => format!("{base}/mcp"),
+            Some(asked) => resource::canonical(asked, base).ok_or_else(|| {
+                Refused::Redirect(back.error("invalid_target", "resource is not this service"))
+            })?,
+        };
+        let asked = form.value("scope").map_or(Scopes::NONE, Scopes::known);
+        Ok(Self {
+            scopes: if asked.is_empty() { Scopes::ALL } else { asked },
+            namespace: form.value("vault_namespace").map(str::to_owned),
+            client,
+            back,
+            challenge,
+            resource,
+        })
+    }
+
+    /// Those of an account's users that this request can be for.
+    pub fn fitting(&self, users: Vec<User>) -> Vec<User> {
+        let fits = |user: &User| {
+            let fixed = self
+                .namespace
+                .as_deref()
+                .is_none_or(|slug| slug == user.namespace.slug.as_str());
+            fixed && !self.scopes.and(user.scopes).is_empty()
+        };
+        users.into_iter().filter(fits).collect()
+    }
+
+    /// The code for an approval, and the write that makes it good. `None` when nothing is left of the scopes.
+    ///
+    /// `namespace` and `approved` are what the person chose; `users` those of the account that fit.
+    pub fn code(
+        &self,
+        session: &Session,
+        users: &[User],
+        namespace: &Slug,
+        approved: Scopes,
+        now: Timestamp,
+        random: &dyn Random,
+    ) -> Result<Option<(String, Write)>, StoreError> {
+        let Some(user) = users
+            .iter()
+            .find(|user| user.namespace.slug == *namespace && user.email == session.account)
+        else {
+            return Ok(None);
+        };
+        let scopes = self.scopes.and(user.scopes).and(approved);
+        if scopes.is_empty() {
+            return Ok(None);
+        }
+        let secret = Secret::fresh(SecretKind::Code, random);
+        let code = Code {
+            family: Family {
+                grant: fresh_id("gra_", now, random),
+                namespace: user.namespace.clone(),
+                client: self.client.id.clone(),
+                user: user.id.clone(),
+                account: user.email.clone(),
+                resource: self.resource.clone(),
+                signed_in_at: session.signed_in_at,
+            },
+            scopes,
+            redirect_uri: self.back.redirect.as_str().to_owned(),
+            challenge: self.challenge.clone(),
+            expires_at: now.plus_seconds(CODE_SECONDS),
+            used: false,
+        };
+        let write = Write::put_until(
+            code_key(&secret.hash()),
+            Document::of(&code)?,
+            When::Absent,
+            code.expires_at,
+        );
+        Ok(Some((self.back.address(&[("code", secret.text())]), write)))
+    }
+}
+
+impl Back {
+    /// The address that tells the client an error (RFC 6749 section 4.1.2.1).
+    pub fn error(&self, code: &str, description: &str) -> String {
+        self.address(&[("error", code), ("error_description", description)])
+    }
+
+    fn address(&self, pairs: &[(&str, &str)]) -> String {
+        let mut pairs = pairs.to_vec();
+        if let Some(state) = &self.state {
+            pairs.push(("state", state));
+        }
+        pairs.push(("iss", &self.issuer));
+        with_query(self.redirect.as_str(), &pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+    const BASE: &str = "https://vault.example";
+
+    fn client() -> Client {
+        Client {
+            id: "cli_00000000000000000000000000".parse().unwrap(),
+            name: Some("An app".into()),
+            redirect_uris: ["https://app.example/cb", "http://127.0.0.1/"]
+                .map(|uri| RedirectUri::parse(uri).unwrap())
+                .to_vec(),
+            scopes: Scopes::ALL,
+            created_at: Timestamp::from_unix(0),
+        }
+    }
+
+    fn read(query: &str) -> Result<AuthorizeRequest, Refused> {
+        AuthorizeRequest::read(&Form::parse(query), client(), BASE, BASE)
+    }
+
+    fn good() -> String {
+        format!(
+            "response_type=code&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&state=s%26t&code_challenge={CHALLENGE}&code_challenge_method=S256"
+        )
+    }
+
+    #[test]
+    fn requirement_17_without_client_or_redirect_there_is_no_way_back() {
+        for query in [
+            "",
+            "client_id=",
+            "client_id=x",
+            "client_id=https%3A%2F%2Fa.example%2Fc",
+        ] {
+            assert_eq!(
+                client_id(&Form::parse(query)),
+                Err(NoWayBack::Client),
+                "{query}"
+            );
+        }
+        let twice =
+            "client_id=cli_00000000000000000000000000&client_id=cli_00000000000000000000000000";
+        assert_eq!(client_id(&Form::parse(twice)), Err(NoWayBack::Client));
+        for uri in [
+            "",
+            "redirect_uri=",
+            "redirect_uri=https%3A%2F%2Fapp.example%2F",
+            "redirect_uri=javascript:x",
+            "redirect_uri=https%3A%2F%2Fapp.example%2Fcb&redirect_uri=https%3A%2F%2Fapp.example%2Fcb",
+        ] {
+            let query = format!(
+                "response_type=code&state=s&code_challenge={CHALLENGE}&code_challenge_method=S256&{uri}"
+            );
+            assert_eq!(
+                read(&query).unwrap_err(),
+                Refused::Page(NoWayBack::Redirect),
+                "{uri}"
+            );
+        }
+    }
+
+    #[test]
+    fn requirements_16_19_20_29_other_errors_go_back_with_state_and_issuer() {
+        let good = good();
+        for (query, error, says) in [
+            (
+                good.replace("response_type=code&", ""),
+                "invalid_request",
+                "response_type",
+            ),
+            (
+                good.replace("response_type=code", "response_type=token"),
+                "unsupported_response_type",
+                "code",
+            ),
+            (
+                good.replace("code_challenge=", "x="),
+                "invalid_request",
+                "code_challenge",
+            ),
+            (
+                good.replace("&code_challenge_method=S256", ""),
+                "invalid_request",
+                "S256",
+            ),
+            (good.replace("=S256", "=plain"), "invalid_request", "S256"),
+            (good.replace(CHALLENGE, "short"), "invalid_request", "43"),
+            (
+                format!("{good}&scope=read&scope=write"),
+                "invalid_request",
+                "scope",
+            ),
+            (
+                format!("{good}&x=1&x=2"),
+                "invalid_request",
+                "more than once",
+            ),
+            (format!("{good}&nonce=%FF"), "invalid_request", "nonce"),
+            (
+                format!("{good}&response_mode=fragment"),
+                "invalid_request",
+                "response_mode",
+            ),
+            (
+                format!("{good}&resource=https%3A%2F%2Fother.example%2Fmcp"),
+                "invalid_target",
+                "resource",
+            ),
+        ] {
+            let Err(Refused::Redirect(location)) = read(&query) else {
+                panic!("{query}")
+            };
+            let (address, answer) = location.split_once('?').unwrap();
+            let answer = Form::parse(answer);
+            assert_eq!(address, "https://app.example/cb");
+            assert_eq!(answer.value("error"), Some(error), "{query}");
+            assert!(
+                answer.value("error_description").unwrap().contains(says),
+                "{location}"
+            );
+            assert_eq!(answer.value("state"), Some("s&t"));
+            assert_eq!(answer.value("iss"), Some(BASE));
+            assert_eq!(answer.value("code"), None);
+        }
+    }
+
+    #[test]
+    fn requirement_21_state_is_capped_and_scopes_are_cut_to_known_ones() {
+        let long = format!(
+            "{}&state={}",
+            good().replace("state=s%26t&", ""),
+            "s".repeat(LONGEST_STATE + 1)
+        );
+        let Err(Refused::Redirect(location)) = read(&long) else {
+            panic!()
+        };
+        assert!(
+            location.contains("error=invalid_request") && !location.contains("state="),
+            "{location}"
+        );
+        for (scope, scopes) in [
+            ("", Scopes::ALL),
+            ("&scope=read", Scopes::READ),
+            ("&scope=openid+read+offline_access", Scopes::READ),
+            ("&scope=openid", Scopes::ALL),
+            ("&scope=write+read", Scopes::ALL),
+        ] {
+            assert_eq!(
+                read(&format!("{}{scope}", good())).unwrap().scopes,
+                scopes,
+                "{scope}"
+            );
+        }
+    }
+
+    #[test]
+    fn requirement_20_the_audience_defaults_to_mcp() {
+        assert_eq!(read(&good()).unwrap().resource, "https://vault.example/mcp");
+        let base = format!("{}&resource=HTTPS%3A%2F%2FVAULT.example%2F", good());
+        assert_eq!(read(&base).unwrap().resource, "https://vault.example");
+    }
+
+    #[test]
+    fn requirement_18_the_answer_goes_to_the_port_that_was_asked() {
+        let query = good().replace(
+            "https%3A%2F%2Fapp.example%2Fcb",
+            "http%3A%2F%2F127.0.0.1%3A51234%2F",
+        );
+        assert_eq!(
+            read(&query).unwrap().back.error("access_denied", "no"),
+            "http://127.0.0.1:51234/?error=access_denied&error_description=no&state=s%26t&iss=https%3A%2F%2Fvault.example"
+        );
+    }
+}

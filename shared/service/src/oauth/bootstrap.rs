@@ -1,0 +1,137 @@
+//! The first owner: made once in the life of a store, from what the service is told at its first start.
+
+use secrecy::{ExposeSecret as _, SecretString};
+use vault_skill::name::Slug;
+use vault_store::StoreError;
+use vault_store::records::{Document, When, Write};
+use zeroize::Zeroizing;
+
+use super::password::{self, BadPassword, HashingFailed, LEAST_FOR_THE_OWNER};
+use crate::App;
+use crate::model::Seen;
+use crate::model::account::{Account, BadEmail, Email, FirstOwner, account_key, first_owner_key};
+use crate::model::namespace::{self, Kind, Namespace};
+use crate::model::user::{NamespaceRef, Role, Scopes, User};
+use crate::retry::Retry;
+
+/// The name of the namespace that the first owner owns.
+pub const FIRST_NAMESPACE: &str = "default";
+
+/// What became of the first owner.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FirstStart {
+    /// It was made now.
+    Created(Email),
+    /// It was there; nothing was changed, whatever the service was told.
+    AlreadyThere(Email),
+}
+
+/// Why there is no first owner.
+#[derive(Debug, thiserror::Error)]
+pub enum BootstrapError {
+    /// There is none, and the service was not told who it is to be.
+    #[error("no owner exists yet: the first start needs the owner's e-mail address and password")]
+    Missing,
+    /// The address cannot name an account.
+    #[error("the owner's address: {0}")]
+    Email(#[from] BadEmail),
+    /// The password is too short or too long.
+    #[error("the owner's password: {0}")]
+    Password(#[from] BadPassword),
+    /// The password could not be hashed.
+    #[error(transparent)]
+    Hashing(#[from] HashingFailed),
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Makes the first owner, its user in `default`, and that namespace (of `kind`) unless it exists, in one commit; or finds that there is one.
+/// Everything is checked before anything is written. Of several processes that start at once, one makes it.
+pub async fn first_owner(
+    app: &App,
+    kind: Kind,
+    email: Option<&str>,
+    password: Option<&SecretString>,
+) -> Result<FirstStart, BootstrapError> {
+    if let Some(owner) = existing(app).await? {
+        return Ok(FirstStart::AlreadyThere(owner));
+    }
+    let (Some(email), Some(password)) = (email, password) else {
+        return Err(BootstrapError::Missing);
+    };
+    let email: Email = email.parse()?;
+    password::check_length(password.expose_secret(), LEAST_FOR_THE_OWNER)?;
+    let hash = password::hash(
+        Zeroizing::new(password.expose_secret().to_owned()),
+        &*app.random,
+    )
+    .await?;
+    let mut retry = Retry::default();
+    loop {
+        let writes = creation(app, kind, &email, &hash).await?;
+        if app.records.commit(writes).await?.is_done() {
+            return Ok(FirstStart::Created(email));
+        }
+        if let Some(owner) = existing(app).await? {
+            return Ok(FirstStart::AlreadyThere(owner));
+        }
+        if !retry.again(&*app.random).await {
+            return Err(StoreError::Conflict.into());
+        }
+    }
+}
+
+async fn existing(app: &App) -> Result<Option<Email>, StoreError> {
+    let mark = Seen::<FirstOwner>::read(app.records.get(&first_owner_key()).await?)?;
+    Ok(mark.map(|mark| mark.value.email))
+}
+
+async fn creation(
+    app: &App,
+    kind: Kind,
+    email: &Email,
+    hash: &str,
+) -> Result<Vec<Write>, StoreError> {
+    let now = app.clock.now();
+    let mark = FirstOwner {
+        email: email.clone(),
+        created_at: now,
+    };
+    let mut account = Account::new(email.clone(), now);
+    account.operator = true;
+    account.password = Some(hash.to_owned());
+    account.password_set_at = Some(now);
+    let mut writes = vec![
+        Write::put(first_owner_key(), Document::of(&mark)?, When::Absent),
+        Write::put(account_key(email), Document::of(&account)?, When::Absent),
+    ];
+    let slug: Slug = FIRST_NAMESPACE
+        .parse()
+        .map_err(|_| StoreError::Invalid("the first namespace's name".into()))?;
+    let home = match Seen::<Namespace>::read(app.records.get(&namespace::key(&slug)).await?)? {
+        Some(home) => {
+            writes.push(Write::check(namespace::key(&slug), When::At(home.revision)));
+            home.value
+        }
+        None => {
+            let home = Namespace::new(slug, kind, email.to_string(), &*app.clock, &*app.random);
+            writes.extend(home.allocation()?);
+            home
+        }
+    };
+    let home = NamespaceRef {
+        slug: home.slug,
+        id: home.id,
+    };
+    let user = User::new(
+        email.clone(),
+        home,
+        Role::Owner,
+        Scopes::ALL,
+        now,
+        &*app.random,
+    );
+    writes.extend(user.creation()?);
+    Ok(writes)
+}

@@ -1,0 +1,217 @@
+//! What a browser brings: its session cookie, and proof that a form was sent from our own page.
+
+use axum::extract::Request;
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use std::net::IpAddr;
+use vault_skill::hash::Digest;
+use vault_store::StoreError;
+
+use super::csrf::{self, Purpose};
+use super::form::Form;
+use super::stop::Stop;
+use crate::App;
+use crate::http::{client_address, read_body, require_media_type};
+use crate::model::Seen;
+use crate::model::account::{Account, account_key};
+use crate::model::session::{SESSION_SECONDS, Session, session_key};
+use crate::model::token::{Secret, SecretKind};
+
+/// Most bytes of a form.
+pub const MAX_FORM_BYTES: usize = 8 * 1024;
+/// Longest authorize query, in bytes: it has to fit into a form and into a `Location`.
+pub const MAX_QUERY_BYTES: usize = 6 * 1024;
+
+/// A browser, by the random value of its cookie. Before sign-in nothing is stored about it.
+pub struct Browser {
+    secret: Secret,
+    brought: bool,
+}
+
+/// A browser in which somebody is signed in.
+pub struct SignedIn {
+    /// Since when, until when.
+    pub session: Session,
+    /// Who.
+    pub account: Account,
+}
+
+impl Browser {
+    /// The browser that sent a request, or a new one.
+    pub fn of(app: &App, headers: &HeaderMap) -> Self {
+        let brought = cookie(headers, cookie_name(app))
+            .and_then(|value| Secret::parse(SecretKind::Session, value));
+        Self {
+            brought: brought.is_some(),
+            secret: brought.unwrap_or_else(|| Secret::fresh(SecretKind::Session, &*app.random)),
+        }
+    }
+
+    /// A browser that has just signed in: its value is new, so whoever knew the old one knows nothing.
+    pub fn fresh(app: &App) -> Self {
+        Self {
+            secret: Secret::fresh(SecretKind::Session, &*app.random),
+            brought: false,
+        }
+    }
+
+    /// The hash by which its session is stored.
+    pub fn hash(&self) -> Digest {
+        self.secret.hash()
+    }
+
+    /// A form token for it.
+    pub fn form_token(&self, app: &App, purpose: Purpose, subject: &str) -> String {
+        csrf::token(
+            &self.secret,
+            purpose,
+            subject,
+            app.clock.now(),
+            &*app.random,
+        )
+    }
+
+    /// The nonce of the form's token. Fails when the browser brought no cookie, or the token is not for it, this purpose and `subject`.
+    pub fn check_form(
+        &self,
+        app: &App,
+        form: &Form,
+        purpose: Purpose,
+        subject: &str,
+    ) -> Result<String, Stop> {
+        let token = form
+            .value("csrf")
+            .filter(|_| self.brought)
+            .ok_or(Stop::FormForged)?;
+        csrf::check(&self.secret, purpose, subject, token, app.clock.now()).ok_or(Stop::FormForged)
+    }
+
+    /// Who is signed in. Fails when the store does.
+    pub async fn signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+        if !self.brought {
+            return Ok(None);
+        }
+        let Some(session) =
+            Seen::<Session>::read(app.records.get(&session_key(&self.hash())).await?)?
+        else {
+            return Ok(None);
+        };
+        let account = Seen::<Account>::read(
+            app.records
+                .get(&account_key(&session.value.account))
+                .await?,
+        )?;
+        let now = app.clock.now();
+        Ok(account
+            .filter(|account| session.value.counts(&account.value, now))
+            .map(|account| SignedIn {
+                session: session.value,
+                account: account.value,
+            }))
+    }
+
+    /// The `Set-Cookie` for a browser that did not bring its value; `signed_in` lets it live as long as the session.
+    pub fn set_cookie(&self, app: &App, signed_in: bool) -> Option<HeaderValue> {
+        let age = if signed_in {
+            format!("; Max-Age={SESSION_SECONDS}")
+        } else {
+            String::new()
+        };
+        (!self.brought)
+            .then(|| set_cookie(app, self.secret.text(), &age))
+            .flatten()
+    }
+}
+
+/// The `Set-Cookie` that removes the cookie.
+pub fn removed_cookie(app: &App) -> Option<HeaderValue> {
+    set_cookie(app, "", "; Max-Age=0")
+}
+
+fn set_cookie(app: &App, value: &str, age: &str) -> Option<HeaderValue> {
+    // Lax, not Strict: the first request comes from the client's site and must bring the cookie.
+    let secure = if app.config.public_url.is_loopback_http() {
+        ""
+    } else {
+        "; Secure"
+    };
+    let text = format!(
+        "{}={value}; Path=/; HttpOnly; SameSite=Lax{secure}{age}",
+        cookie_name(app)
+    );
+    HeaderValue::from_str(&text).ok()
+}
+
+/// `__Host-` keeps other hosts of the same site from setting it; plain http cannot have that.
+fn cookie_name(app: &App) -> &'static str {
+    if app.config.public_url.is_loopback_http() {
+        "vault_session"
+    } else {
+        "__Host-vault_session"
+    }
+}
+
+fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find_map(|(found, value)| (found == name).then_some(value))
+}
+
+/// A form that a page of ours sent.
+pub struct Posted {
+    /// Its fields.
+    pub form: Form,
+    /// The browser it came from.
+    pub browser: Browser,
+    /// The address it came from.
+    pub source: Option<IpAddr>,
+}
+
+/// Reads a form. Fails when another site sent it, when it is too large or no form, or when a field other than `scope` comes twice.
+pub async fn posted(app: &App, request: Request) -> Result<Posted, Stop> {
+    let (parts, body) = request.into_parts();
+    if !from_our_page(app, &parts.headers) {
+        return Err(Stop::FormForged);
+    }
+    let body = read_body(body, MAX_FORM_BYTES).await?;
+    require_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
+    let form = Form::parse(std::str::from_utf8(&body).map_err(|_| Stop::FormMalformed)?);
+    form.check_but("scope").map_err(|_| Stop::FormMalformed)?;
+    Ok(Posted {
+        form,
+        browser: Browser::of(app, &parts.headers),
+        source: client_address(&app.config, &parts.headers, &parts.extensions),
+    })
+}
+
+/// Whether the headers by which browsers name the sending site speak for us. A sender that sets none is no browser.
+fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let same_site = matches!(site, None | Some(b"same-origin" | b"none"));
+    // Our pages send no referrer, and then browsers write the origin of a form as `null`; the site header has to vouch for it.
+    let same_origin = match headers.get(header::ORIGIN).map(HeaderValue::as_bytes) {
+        None => true,
+        Some(b"null") => site == Some(b"same-origin"),
+        Some(origin) => origin == app.config.public_url.origin().as_bytes(),
+    };
+    same_site && same_origin
+}
+
+/// The authorize query in a `return_to` field; fails unless it is exactly our authorize address with a query.
+pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, Stop> {
+    form.value("return_to")
+        .and_then(|text| text.strip_prefix(app.config.public_url.prefix()))
+        .and_then(|text| text.strip_prefix("/oauth/authorize?"))
+        .filter(|query| {
+            query.len() <= MAX_QUERY_BYTES && query.bytes().all(|byte| byte.is_ascii_graphic())
+        })
+        .ok_or(Stop::FormMalformed)
+}
+
+/// The address of an authorize request, for a form or a redirect.
+pub fn authorize_address(app: &App, query: &str) -> String {
+    format!("{}/oauth/authorize?{query}", app.config.public_url.prefix())
+}

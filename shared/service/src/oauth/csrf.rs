@@ -1,0 +1,148 @@
+//! The hidden `csrf` field: proof that a form was made for this browser, this purpose and exactly this request.
+//!
+//! `nonce.issued.mac`, where the mac is HMAC-SHA-256 under the session cookie's value: a site that cannot read the cookie cannot
+//! make one, and nothing has to be stored for a page that is only looked at. Use once is kept by a mark under the nonce.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use vault_skill::time::Timestamp;
+use vault_store::random::{Random, bytes};
+
+use crate::model::token::Secret;
+
+/// How long a page may stay open before its form is too old, in seconds: an hour.
+pub const FORM_SECONDS: i64 = 3600;
+
+/// What a form is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Purpose {
+    /// Signing in.
+    Login,
+    /// Allowing or refusing a client.
+    Consent,
+    /// Signing out.
+    Logout,
+    /// Setting a password by invitation.
+    Invite,
+}
+
+impl Purpose {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Consent => "consent",
+            Self::Logout => "logout",
+            Self::Invite => "invite",
+        }
+    }
+}
+
+/// A new token for the form `purpose` about `subject` (the request it answers), in the browser that has `session`.
+pub fn token(
+    session: &Secret,
+    purpose: Purpose,
+    subject: &str,
+    now: Timestamp,
+    random: &dyn Random,
+) -> String {
+    let nonce = URL_SAFE_NO_PAD.encode(bytes::<16>(random));
+    let mac = mac(session, purpose, subject, &nonce, now.unix())
+        .finalize()
+        .into_bytes();
+    format!("{nonce}.{}.{}", now.unix(), URL_SAFE_NO_PAD.encode(mac))
+}
+
+/// The nonce of a good token, to be marked as used; `None` for one that is forged, too old or for something else.
+pub fn check(
+    session: &Secret,
+    purpose: Purpose,
+    subject: &str,
+    token: &str,
+    now: Timestamp,
+) -> Option<String> {
+    let mut parts = token.split('.');
+    let (nonce, issued, sent) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() || nonce.len() != 22 {
+        return None;
+    }
+    let issued: i64 = issued.parse().ok()?;
+    let sent = URL_SAFE_NO_PAD.decode(sent).ok()?;
+    mac(session, purpose, subject, nonce, issued)
+        .verify_slice(&sent)
+        .ok()?;
+    // The mac is good, so the time is ours.
+    (now.unix() < issued.saturating_add(FORM_SECONDS)).then(|| nonce.to_owned())
+}
+
+fn mac(
+    session: &Secret,
+    purpose: Purpose,
+    subject: &str,
+    nonce: &str,
+    issued: i64,
+) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(session.text().as_bytes())
+        .expect("HMAC takes a key of any length");
+    // The subject stands last: it alone may contain a line feed.
+    mac.update(
+        format!(
+            "vault-csrf/1\n{}\n{nonce}\n{issued}\n{subject}",
+            purpose.word()
+        )
+        .as_bytes(),
+    );
+    mac
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::token::SecretKind;
+    use vault_store::random::SeededRandom;
+
+    #[test]
+    fn requirement_24_a_form_token_is_for_one_browser_purpose_request_and_hour() {
+        let random = SeededRandom::new(1);
+        let now = Timestamp::from_unix(1_795_219_200);
+        let (mine, other) = (
+            Secret::fresh(SecretKind::Session, &random),
+            Secret::fresh(SecretKind::Session, &random),
+        );
+        let made = token(&mine, Purpose::Consent, "a=1", now, &random);
+        let nonce = made[..22].to_owned();
+        let later = now.plus_seconds(FORM_SECONDS - 1);
+        assert_eq!(
+            check(&mine, Purpose::Consent, "a=1", &made, now),
+            Some(nonce.clone())
+        );
+        assert_eq!(
+            check(&mine, Purpose::Consent, "a=1", &made, later),
+            Some(nonce)
+        );
+        assert_eq!(
+            check(&mine, Purpose::Consent, "a=1", &made, later.plus_seconds(1)),
+            None
+        );
+        assert_eq!(check(&other, Purpose::Consent, "a=1", &made, now), None);
+        assert_eq!(check(&mine, Purpose::Login, "a=1", &made, now), None);
+        assert_eq!(check(&mine, Purpose::Consent, "a=2", &made, now), None);
+        assert_ne!(made, token(&mine, Purpose::Consent, "a=1", now, &random));
+        for bad in [
+            "",
+            "..",
+            "a.b.c",
+            &made[1..],
+            &format!("{made}."),
+            &made.replace('.', ""),
+            &made[..made.len() - 1],
+        ] {
+            assert_eq!(
+                check(&mine, Purpose::Consent, "a=1", bad, now),
+                None,
+                "{bad}"
+            );
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Names and values of a query or of a form body, read strictly.
+//!
+//! A parameter that comes twice is an error (OAuth 2.1 section 3.1): two readers of one request must never see two values.
+//! Broken percent escapes and bytes that are not UTF-8 are errors too, since `state` has to go back unchanged.
+
+use std::collections::BTreeMap;
+
+/// The parameters of one query or form body.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Form {
+    values: BTreeMap<String, Vec<String>>,
+    unreadable: Vec<String>,
+}
+
+/// Why a set of parameters cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadForm {
+    /// A name occurs more than once.
+    #[error("the parameter {0} is there more than once")]
+    Repeated(String),
+    /// A value has a broken escape or is not UTF-8.
+    #[error("the parameter {0} is not valid text")]
+    Unreadable(String),
+}
+
+/// At most this many parameters are looked at; more make the form unreadable.
+const MOST_PARAMETERS: usize = 64;
+
+impl Form {
+    /// Reads `application/x-www-form-urlencoded` text; what is wrong with it is kept and told by `check` and `sound`.
+    pub fn parse(text: &str) -> Self {
+        let mut form = Self::default();
+        for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
+            if count == MOST_PARAMETERS {
+                form.unreadable.push("(too many)".to_owned());
+                break;
+            }
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let Some(name) = decode(name) else {
+                form.unreadable.push("(name)".to_owned());
+                continue;
+            };
+            match decode(value) {
+                None => form.unreadable.push(name),
+                Some(value) => form.values.entry(name).or_default().push(value),
+            }
+        }
+        form
+    }
+
+    /// The value of `name`; an empty value counts as absent (RFC 6749 section 3.1).
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.all(name).next().filter(|value| !value.is_empty())
+    }
+
+    /// All values of `name`, for a group of check boxes.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.values
+            .get(name)
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+    }
+
+    /// Whether `name` came once or not at all, and could be read.
+    pub fn sound(&self, name: &str) -> bool {
+        self.all(name).nth(1).is_none() && !self.unreadable.iter().any(|bad| bad == name)
+    }
+
+    /// Passes when every parameter came once and is text; fails naming the first that did not.
+    pub fn check(&self) -> Result<(), BadForm> {
+        self.check_but("")
+    }
+
+    /// The same, where `boxes` may come more than once.
+    pub fn check_but(&self, boxes: &str) -> Result<(), BadForm> {
+        if let Some((name, _)) = self
+            .values
+            .iter()
+            .find(|(name, values)| values.len() > 1 && *name != boxes)
+        {
+            return Err(BadForm::Repeated(printable(name)));
+        }
+        match self.unreadable.first() {
+            Some(name) => Err(BadForm::Unreadable(printable(name))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Appends `name=value` pairs to an address that may already have a query.
+pub fn with_query(address: &str, pairs: &[(&str, &str)]) -> String {
+    let mut whole = address.to_owned();
+    let mut separator = if address.contains('?') { '&' } else { '?' };
+    for (name, value) in pairs {
+        whole.push(separator);
+        whole.push_str(name);
+        whole.push('=');
+        whole.extend(url::form_urlencoded::byte_serialize(value.as_bytes()));
+        separator = '&';
+    }
+    whole
+}
+
+/// A parameter's name as it may stand in an `error_description`: RFC 6749 allows printable ASCII without quotes.
+fn printable(name: &str) -> String {
+    name.chars()
+        .filter(|c| c.is_ascii_alphanumeric() || "_-.()".contains(*c))
+        .take(40)
+        .collect()
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let high = char::from(rest.next()?).to_digit(16)?;
+                let low = char::from(rest.next()?).to_digit(16)?;
+                u8::try_from(high * 16 + low).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn values_are_decoded_and_empty_ones_are_absent() {
+        let form = Form::parse("a=1&b=x+y%2Fz&c=&d&%65=f");
+        assert_eq!(form.value("a"), Some("1"));
+        assert_eq!(form.value("b"), Some("x y/z"));
+        assert_eq!(form.value("c"), None);
+        assert_eq!(form.value("d"), None);
+        assert_eq!(form.value("e"), Some("f"));
+        assert_eq!(form.check(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_repeated_or_unreadable_is_told() {
+        for (text, name, error) in [
+            ("a=1&a=1", "a", BadForm::Repeated("a".into())),
+            ("a=1&%61=2", "a", BadForm::Repeated("a".into())),
+            ("a=%", "a", BadForm::Unreadable("a".into())),
+            ("a=%4", "a", BadForm::Unreadable("a".into())),
+            ("a=%zz", "a", BadForm::Unreadable("a".into())),
+            ("a=%ff", "a", BadForm::Unreadable("a".into())),
+            ("a=1&a", "a", BadForm::Repeated("a".into())),
+        ] {
+            let form = Form::parse(text);
+            assert!(!form.sound(name), "{text}");
+            assert!(form.sound("other"), "{text}");
+            assert_eq!(form.check(), Err(error), "{text}");
+        }
+        let boxes = Form::parse("a=1&a=2&b=1");
+        assert_eq!(boxes.all("a").collect::<Vec<_>>(), ["1", "2"]);
+        assert_eq!(
+            (boxes.check_but("a"), boxes.check_but("b")),
+            (Ok(()), Err(BadForm::Repeated("a".into())))
+        );
+        assert!(Form::parse(&"a&".repeat(100)).check().is_err());
+        assert_eq!(
+            Form::parse("<script>\"=1&<script>\"=2").check(),
+            Err(BadForm::Repeated("script".into()))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_survives_being_a_query_value(value in "\\PC{0,40}", other in ".{0,40}") {
+            let address = with_query("https://a.example/cb?x=1", &[("state", &value), ("iss", &other)]);
+            let form = Form::parse(address.split_once('?').unwrap().1);
+            prop_assert_eq!(form.value("state").unwrap_or(""), value);
+            prop_assert_eq!(form.value("iss").unwrap_or(""), other);
+            prop_assert_eq!(form.value("x"), Some("1"));
+        }
+
+        #[test]
+        fn parsing_never_panics(text in ".{0,200}") {
+            let _ = Form::parse(&text).check();
+        }
+    }
+}

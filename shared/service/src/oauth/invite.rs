@@ -1,0 +1,141 @@
+//! `GET|POST /oauth/invite/{token}`: an invited person sets a password, once.
+
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::response::Response;
+use vault_store::records::{Document, When, Write};
+use zeroize::Zeroizing;
+
+use super::browser::{Browser, Posted, posted};
+use super::csrf::Purpose;
+use super::pages::{self, Frame, InvitePage, MessagePage};
+use super::password::{self, LEAST_FOR_USERS};
+use super::stop::Stop;
+use crate::App;
+use crate::model::Seen;
+use crate::model::account::{Account, Invite, account_key, invite_key};
+use crate::model::token::{Secret, SecretKind};
+
+/// `GET /oauth/invite/{token}`: the page.
+pub async fn show(State(app): State<App>, Path(token): Path<String>, request: Request) -> Response {
+    let browser = Browser::of(&app, request.headers());
+    match Pending::find(&app, &token).await {
+        Ok(pending) => pending.page(&app, &browser, None),
+        Err(stop) => stop.answer(&app),
+    }
+}
+
+/// `POST /oauth/invite/{token}`: sets the password.
+pub async fn accept(
+    State(app): State<App>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Response {
+    accepted(&app, &token, request)
+        .await
+        .unwrap_or_else(|stop| stop.answer(&app))
+}
+
+/// An invitation that can be used.
+struct Pending {
+    secret: Secret,
+    invite: Seen<Invite>,
+    account: Seen<Account>,
+}
+
+impl Pending {
+    async fn find(app: &App, token: &str) -> Result<Self, Stop> {
+        let secret = Secret::parse(SecretKind::Invite, token).ok_or(Stop::InviteGone)?;
+        let invite = Seen::<Invite>::read(app.records.get(&invite_key(&secret.hash())).await?)?;
+        let invite = invite.ok_or(Stop::InviteGone)?;
+        let account =
+            Seen::<Account>::read(app.records.get(&account_key(&invite.value.email)).await?)?;
+        let account = account
+            .filter(|account| {
+                account.value.invite == Some(secret.hash()) && account.value.password.is_none()
+            })
+            .ok_or(Stop::InviteGone)?;
+        Ok(Self {
+            secret,
+            invite,
+            account,
+        })
+    }
+
+    /// What its form token is about: never the token itself, which would then stand in two places.
+    fn subject(&self) -> String {
+        self.secret.hash().to_string()
+    }
+
+    fn page(&self, app: &App, browser: &Browser, problem: Option<String>) -> Response {
+        let status = if problem.is_some() {
+            StatusCode::UNPROCESSABLE_ENTITY
+        } else {
+            StatusCode::OK
+        };
+        let page = InvitePage {
+            frame: Frame::of(&app.config.public_url),
+            action: format!("/oauth/invite/{}", self.secret.text()),
+            email: self.invite.value.email.to_string(),
+            least: LEAST_FOR_USERS,
+            csrf: browser.form_token(app, Purpose::Invite, &self.subject()),
+            problem,
+        };
+        let mut response = pages::answer(status, &page, None);
+        if let Some(cookie) = browser.set_cookie(app, false) {
+            response.headers_mut().insert(header::SET_COOKIE, cookie);
+        }
+        response
+    }
+}
+
+async fn accepted(app: &App, token: &str, request: Request) -> Result<Response, Stop> {
+    let Posted { form, browser, .. } = posted(app, request).await?;
+    let pending = Pending::find(app, token).await?;
+    browser.check_form(app, &form, Purpose::Invite, &pending.subject())?;
+    let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
+    if let Err(bad) = password::check_length(&password, LEAST_FOR_USERS) {
+        return Ok(pending.page(app, &browser, Some(format!("That did not work: {bad}."))));
+    }
+    let hash = password::hash(password, &*app.random).await?;
+    let now = app.clock.now();
+    let account = Account {
+        password: Some(hash),
+        password_set_at: Some(now),
+        invite: None,
+        ..pending.account.value
+    };
+    let written = app
+        .records
+        .commit(vec![
+            Write::delete(
+                invite_key(&pending.secret.hash()),
+                When::At(pending.invite.revision),
+            ),
+            Write::put(
+                account_key(&account.email),
+                Document::of(&account)?,
+                When::At(pending.account.revision),
+            ),
+        ])
+        .await?;
+    if !written.is_done() {
+        return Err(Stop::InviteGone);
+    }
+    let lines = vec![
+        format!("From now on, {} signs in with it.", account.email),
+        "Go on in the app that you want to use with this vault: it will bring you to the sign-in page.".to_owned(),
+    ];
+    let frame = Frame::of(&app.config.public_url);
+    Ok(pages::answer(
+        StatusCode::OK,
+        &MessagePage {
+            frame,
+            title: "Your password is set",
+            lines,
+            sign_out: None,
+        },
+        None,
+    ))
+}

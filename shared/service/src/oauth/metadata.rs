@@ -1,0 +1,47 @@
+//! The documents by which clients find everything else: RFC 8414 (served at both well-known names) and RFC 9728.
+
+use serde_json::{Value, json};
+
+use crate::config::PublicUrl;
+
+/// The scopes that exist, as every document names them.
+const SCOPES: [&str; 2] = ["read", "write"];
+
+/// The authorization server's metadata. It is no OpenID provider: the second well-known name serves this document too.
+pub fn authorization_server(public: &PublicUrl) -> Value {
+    json!({
+        "issuer": public.as_str(),
+        "authorization_endpoint": public.join("/oauth/authorize"),
+        "token_endpoint": public.join("/oauth/token"),
+        "registration_endpoint": public.join("/oauth/register"),
+        "revocation_endpoint": public.join("/oauth/revoke"),
+        "scopes_supported": SCOPES,
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "token_endpoint_auth_methods_supported": ["none"],
+        "revocation_endpoint_auth_methods_supported": ["none"],
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": true,
+    })
+}
+
+/// The metadata of the resource at `path` below the public URL: empty, or `/mcp`.
+pub fn protected_resource(public: &PublicUrl, path: &str) -> Value {
+    json!({
+        "resource": public.join(path),
+        "authorization_servers": [public.as_str()],
+        "scopes_supported": SCOPES,
+        "bearer_methods_supported": ["header"],
+        "resource_name": "vault",
+    })
+}
+
+/// Where the metadata of `/mcp` stands: what a 401 points to. RFC 9728 puts the well-known part between host and path.
+pub fn resource_metadata_url(public: &PublicUrl) -> String {
+    format!(
+        "{}/.well-known/oauth-protected-resource{}/mcp",
+        public.origin(),
+        public.prefix()
+    )
+}

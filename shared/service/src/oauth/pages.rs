@@ -1,0 +1,264 @@
+//! The pages that people see: plain HTML without script, written from templates that escape everything.
+//!
+//! A page can be framed by nobody, loads nothing, and may send its forms to this service and on to one client alone.
+
+use std::sync::LazyLock;
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderValue};
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256};
+
+use super::redirect::RedirectUri;
+use crate::config::PublicUrl;
+use crate::model::client::Client;
+use crate::model::user::{Role, Scope, Scopes, User};
+
+const STYLE: &str = include_str!("../../templates/style.css");
+
+/// The one style sheet, by its hash: an injected one would not be applied.
+static STYLE_SOURCE: LazyLock<String> =
+    LazyLock::new(|| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE))));
+
+/// What is around every page.
+pub struct Frame {
+    /// The host that the person should see in the address bar.
+    pub place: String,
+    /// The path prefix of the public URL.
+    pub prefix: String,
+}
+
+impl Frame {
+    /// The frame of a service.
+    pub fn of(public: &PublicUrl) -> Self {
+        Self {
+            place: public.authority().to_owned(),
+            prefix: public.prefix().to_owned(),
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "templates call it on the frame")]
+    const fn style(&self) -> &'static str {
+        STYLE
+    }
+}
+
+/// A client as a page shows it: what it says about itself, and what we know.
+pub struct ShownApp {
+    /// Its own name for itself, if it gave one.
+    pub name: Option<String>,
+    /// The host, or the scheme, that the answer goes to.
+    pub shown: String,
+    /// The answer goes to a program on this computer.
+    pub loopback: bool,
+    /// The answer goes to whichever program opens the scheme.
+    pub private_scheme: bool,
+    /// The day on which it registered.
+    pub registered: String,
+}
+
+impl ShownApp {
+    /// A client that wants its answer at `redirect`.
+    pub fn of(client: &Client, redirect: &RedirectUri) -> Self {
+        Self {
+            name: client.name.clone(),
+            shown: redirect.shown().to_owned(),
+            loopback: redirect.is_loopback(),
+            private_scheme: redirect.is_private_scheme(),
+            registered: client.created_at.to_string().chars().take(10).collect(),
+        }
+    }
+}
+
+/// The sign-in page.
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+pub struct SignInPage {
+    /// What is around it.
+    pub frame: Frame,
+    /// Who wants something after it.
+    pub app: Option<ShownApp>,
+    /// What went wrong the last time.
+    pub problem: Option<&'static str>,
+    /// The form token.
+    pub csrf: String,
+    /// The authorize request to go back to.
+    pub return_to: String,
+    /// What was typed as address.
+    pub email: String,
+}
+
+/// A namespace that can be chosen.
+pub struct Choice {
+    /// Its slug.
+    pub slug: String,
+    /// What the person is there.
+    pub role: &'static str,
+    /// Whether the person may write there.
+    pub may_write: bool,
+}
+
+/// The consent page.
+#[derive(Template)]
+#[template(path = "consent.html")]
+pub struct ConsentPage {
+    /// What is around it.
+    pub frame: Frame,
+    /// Who asks.
+    pub app: ShownApp,
+    /// Who is signed in.
+    pub account: String,
+    /// What went wrong the last time.
+    pub problem: Option<&'static str>,
+    /// The form token.
+    pub csrf: String,
+    /// The form token of the button that signs out.
+    pub logout_csrf: String,
+    /// The authorize request that is decided about.
+    pub return_to: String,
+    choices: Vec<Choice>,
+    offer_read: bool,
+    offer_write: bool,
+    write_ticked: bool,
+    any_owner: bool,
+}
+
+/// Who asks whom, and the form tokens, for a consent page.
+pub struct Asking {
+    /// Who asks.
+    pub app: ShownApp,
+    /// Who is signed in.
+    pub account: String,
+    /// The form token.
+    pub csrf: String,
+    /// The form token of the button that signs out.
+    pub logout_csrf: String,
+    /// The authorize request that is decided about.
+    pub return_to: String,
+}
+
+impl ConsentPage {
+    /// The page for one of `users` to be chosen and the scopes that at least one of them can give.
+    pub fn new(
+        frame: Frame,
+        asking: Asking,
+        users: &[User],
+        asked: Scopes,
+        problem: Option<&'static str>,
+    ) -> Self {
+        let possible = users
+            .iter()
+            .fold(Scopes::NONE, |all, user| all.or(user.scopes))
+            .and(asked);
+        let choices = users.iter().map(|user| Choice {
+            slug: user.namespace.slug.to_string(),
+            role: if user.role == Role::Owner {
+                "owner"
+            } else {
+                "member"
+            },
+            may_write: user.scopes.has(Scope::Write),
+        });
+        let Asking {
+            app,
+            account,
+            csrf,
+            logout_csrf,
+            return_to,
+        } = asking;
+        Self {
+            frame,
+            app,
+            account,
+            problem,
+            csrf,
+            logout_csrf,
+            return_to,
+            choices: choices.collect(),
+            offer_read: possible.has(Scope::Read),
+            offer_write: possible.has(Scope::Write),
+            // A member has to tick it: least privilege is the default for all who do not run the vault.
+            write_ticked: users.iter().all(|user| user.role == Role::Owner),
+            any_owner: users.iter().any(|user| user.role == Role::Owner),
+        }
+    }
+}
+
+/// The page where an invited person sets a password.
+#[derive(Template)]
+#[template(path = "invite.html")]
+pub struct InvitePage {
+    /// What is around it.
+    pub frame: Frame,
+    /// Where the form goes, below the prefix.
+    pub action: String,
+    /// The account.
+    pub email: String,
+    /// Least characters.
+    pub least: usize,
+    /// The form token.
+    pub csrf: String,
+    /// What went wrong the last time.
+    pub problem: Option<String>,
+}
+
+/// A form token and where to go afterwards, for a button that signs out.
+pub struct SignOut {
+    /// The form token.
+    pub csrf: String,
+    /// An authorize request.
+    pub return_to: String,
+}
+
+/// A page that says something.
+#[derive(Template)]
+#[template(path = "message.html")]
+pub struct MessagePage {
+    /// What is around it.
+    pub frame: Frame,
+    /// The heading.
+    pub title: &'static str,
+    /// One paragraph each.
+    pub lines: Vec<String>,
+    /// A button to sign out with, where that helps.
+    pub sign_out: Option<SignOut>,
+}
+
+/// A page as an answer. `onward` is where a form on it may lead in the end besides this service: the client's address.
+pub fn answer(status: StatusCode, page: &impl Template, onward: Option<&RedirectUri>) -> Response {
+    let Ok(html) = page.render() else {
+        return (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "This page cannot be shown.",
+        )
+            .into_response();
+    };
+    let onward = onward
+        .map(|uri| format!(" {}", uri.policy_source()))
+        .unwrap_or_default();
+    // Browsers hold `form-action` against every redirect that a form starts, so the client's address has to be in it.
+    let policy = format!(
+        "default-src 'none'; style-src {}; form-action 'self'{onward}; frame-ancestors 'none'; base-uri 'none'",
+        *STYLE_SOURCE
+    );
+    let mut response = (status, html).into_response();
+    let headers = response.headers_mut();
+    let mut set = |name, value| headers.insert(name, value);
+    set(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
+    set(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    set(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    set(
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    );
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        set(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}

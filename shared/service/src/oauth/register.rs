@@ -1,0 +1,309 @@
+//! `POST /oauth/register`: an app introduces itself (RFC 7591) and gets an id. Nothing that it says is believed.
+//!
+//! Clients are public, whatever they ask for: there is no secret, and `token_endpoint_auth_method` is answered with `none`.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::random::Random;
+use vault_store::records::{Document, When, Write};
+
+use super::redirect::{BadRedirect, RedirectUri};
+use crate::model::client::{Client, ClientId, UNUSED_SECONDS, client_key};
+use crate::model::user::Scopes;
+
+/// Most redirect URIs of one client.
+pub const MOST_REDIRECTS: usize = 10;
+/// Most characters of a name that are kept.
+const LONGEST_NAME: usize = 80;
+
+/// Why a registration is refused: the codes of RFC 7591 section 3.2.2.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RegisterError {
+    /// A redirect URI breaks a rule.
+    #[error("{0}")]
+    Redirect(#[from] BadRedirect),
+    /// There are none, or more than ten.
+    #[error("redirect_uris must have 1 to 10 entries")]
+    RedirectCount,
+    /// Another member has a value that we cannot take.
+    #[error("{0}")]
+    Metadata(&'static str),
+}
+
+impl RegisterError {
+    /// The `error` member of the answer.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Redirect(_) | Self::RedirectCount => "invalid_redirect_uri",
+            Self::Metadata(_) => "invalid_client_metadata",
+        }
+    }
+}
+
+/// What was registered, in full.
+#[derive(Debug, Serialize)]
+pub struct Registered {
+    /// The id.
+    pub client_id: ClientId,
+    /// Unix seconds.
+    pub client_id_issued_at: i64,
+    /// The name, cleaned of characters that could mislead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_name: Option<String>,
+    /// Where codes may be sent.
+    pub redirect_uris: Vec<RedirectUri>,
+    /// Always both.
+    pub grant_types: [&'static str; 2],
+    /// Always `code`.
+    pub response_types: [&'static str; 1],
+    /// Always `none`.
+    pub token_endpoint_auth_method: &'static str,
+    /// The scopes it may ask for.
+    pub scope: String,
+}
+
+/// Decides about a registration: the answer and the write that makes it true. Unknown members are ignored.
+pub fn decide(
+    metadata: &Map<String, Value>,
+    now: Timestamp,
+    random: &dyn Random,
+) -> Result<(Registered, Client), RegisterError> {
+    let redirect_uris = redirect_uris(metadata.get("redirect_uris"))?;
+    let grants = words(
+        metadata.get("grant_types"),
+        "grant_types must be a list of words",
+    )?;
+    if !grants
+        .iter()
+        .all(|grant| matches!(*grant, "authorization_code" | "refresh_token"))
+    {
+        return Err(RegisterError::Metadata(
+            "grant_types may be authorization_code and refresh_token",
+        ));
+    }
+    if !grants.is_empty() && !grants.contains(&"authorization_code") {
+        return Err(RegisterError::Metadata(
+            "grant_types must have authorization_code",
+        ));
+    }
+    let responses = words(
+        metadata.get("response_types"),
+        "response_types must be a list of words",
+    )?;
+    if !responses.iter().all(|response| *response == "code") {
+        return Err(RegisterError::Metadata("response_types may be code"));
+    }
+    let asked =
+        text(metadata.get("scope"), "scope must be text")?.map_or(Scopes::NONE, Scopes::known);
+    let name = text(metadata.get("client_name"), "client_name must be text")?;
+    let client = Client {
+        id: ClientId::fresh(now, random),
+        name: name.and_then(shown_name),
+        redirect_uris,
+        scopes: if asked.is_empty() { Scopes::ALL } else { asked },
+        created_at: now,
+    };
+    let answer = Registered {
+        client_id: client.id.clone(),
+        client_id_issued_at: now.unix(),
+        client_name: client.name.clone(),
+        redirect_uris: client.redirect_uris.clone(),
+        grant_types: ["authorization_code", "refresh_token"],
+        response_types: ["code"],
+        token_endpoint_auth_method: "none",
+        scope: client.scopes.to_string(),
+    };
+    Ok((answer, client))
+}
+
+/// The write of a registration that nobody has used yet.
+pub fn registration(client: &Client, now: Timestamp) -> Result<Write, StoreError> {
+    let until = now.plus_seconds(UNUSED_SECONDS);
+    Ok(Write::put_until(
+        client_key(&client.id),
+        Document::of(client)?,
+        When::Absent,
+        until,
+    ))
+}
+
+fn redirect_uris(value: Option<&Value>) -> Result<Vec<RedirectUri>, RegisterError> {
+    let list = value
+        .and_then(Value::as_array)
+        .ok_or(RegisterError::RedirectCount)?;
+    if list.is_empty() || list.len() > MOST_REDIRECTS {
+        return Err(RegisterError::RedirectCount);
+    }
+    list.iter()
+        .map(|entry| {
+            Ok(RedirectUri::parse(
+                entry.as_str().ok_or(BadRedirect::NotAbsolute)?,
+            )?)
+        })
+        .collect()
+}
+
+fn words<'v>(
+    value: Option<&'v Value>,
+    problem: &'static str,
+) -> Result<Vec<&'v str>, RegisterError> {
+    match value {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(list)) => list
+            .iter()
+            .map(|entry| entry.as_str().ok_or(RegisterError::Metadata(problem)))
+            .collect(),
+        Some(_) => Err(RegisterError::Metadata(problem)),
+    }
+}
+
+fn text<'v>(
+    value: Option<&'v Value>,
+    problem: &'static str,
+) -> Result<Option<&'v str>, RegisterError> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(RegisterError::Metadata(problem)),
+    }
+}
+
+/// A name as people may see it: no control, direction or invisible characters, blanks joined, 80 characters.
+fn shown_name(name: &str) -> Option<String> {
+    let visible: String = name
+        .chars()
+        .map(|c| if c.is_whitespace() { ' ' } else { c })
+        .filter(|c| !misleads(*c))
+        .collect();
+    let joined = visible
+        .split(' ')
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ");
+    let short: String = joined.chars().take(LONGEST_NAME).collect();
+    (!short.is_empty()).then_some(short)
+}
+
+/// Characters that change how the text around them reads, or that nobody sees.
+fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use vault_store::random::SeededRandom;
+
+    fn register(metadata: Value) -> Result<(Registered, Client), RegisterError> {
+        let Value::Object(metadata) = metadata else {
+            panic!("an object")
+        };
+        decide(
+            &metadata,
+            Timestamp::from_unix(1_795_219_200),
+            &SeededRandom::new(1),
+        )
+    }
+
+    #[test]
+    fn requirement_9_everything_registered_is_told_back_and_there_is_no_secret() {
+        let (answer, client) = register(json!({
+            "redirect_uris": ["https://app.example/cb", "http://127.0.0.1/"],
+            "client_name": "An  app\u{202e}",
+            "token_endpoint_auth_method": "client_secret_basic",
+            "scope": "read openid",
+            "application_type": "native",
+            "software_id": 5,
+        }))
+        .unwrap();
+        let answer = serde_json::to_value(&answer).unwrap();
+        assert_eq!(
+            answer,
+            json!({
+                "client_id": client.id.as_str(),
+                "client_id_issued_at": 1_795_219_200,
+                "client_name": "An app",
+                "redirect_uris": ["https://app.example/cb", "http://127.0.0.1/"],
+                "grant_types": ["authorization_code", "refresh_token"],
+                "response_types": ["code"],
+                "token_endpoint_auth_method": "none",
+                "scope": "read",
+            })
+        );
+    }
+
+    #[test]
+    fn requirement_10_what_is_refused() {
+        let uri = "https://app.example/cb";
+        for (metadata, code) in [
+            (json!({}), "invalid_redirect_uri"),
+            (json!({"redirect_uris": []}), "invalid_redirect_uri"),
+            (json!({"redirect_uris": uri}), "invalid_redirect_uri"),
+            (json!({"redirect_uris": [1]}), "invalid_redirect_uri"),
+            (
+                json!({"redirect_uris": vec![uri; 11]}),
+                "invalid_redirect_uri",
+            ),
+            (
+                json!({"redirect_uris": [uri, "http://app.example/cb"]}),
+                "invalid_redirect_uri",
+            ),
+            (
+                json!({"redirect_uris": [uri], "grant_types": ["implicit"]}),
+                "invalid_client_metadata",
+            ),
+            (
+                json!({"redirect_uris": [uri], "grant_types": ["refresh_token"]}),
+                "invalid_client_metadata",
+            ),
+            (
+                json!({"redirect_uris": [uri], "grant_types": "authorization_code"}),
+                "invalid_client_metadata",
+            ),
+            (
+                json!({"redirect_uris": [uri], "response_types": ["code", "token"]}),
+                "invalid_client_metadata",
+            ),
+            (
+                json!({"redirect_uris": [uri], "client_name": 5}),
+                "invalid_client_metadata",
+            ),
+            (
+                json!({"redirect_uris": [uri], "scope": ["read"]}),
+                "invalid_client_metadata",
+            ),
+        ] {
+            assert_eq!(
+                register(metadata.clone())
+                    .map(|_| ())
+                    .map_err(|error| error.code()),
+                Err(code),
+                "{metadata}"
+            );
+        }
+        assert!(register(json!({"redirect_uris": vec![uri; 10], "grant_types": null, "response_types": ["code"]})).is_ok());
+    }
+
+    #[test]
+    fn requirement_12_names_are_cleaned() {
+        for (name, shown) in [
+            ("Claude", Some("Claude")),
+            ("  a \n\t b  ", Some("a b")),
+            ("a\u{200b}\u{feff}b\0", Some("ab")),
+            ("\u{2066}evil\u{2069}", Some("evil")),
+            ("\u{200b}", None),
+            ("", None),
+            ("<b>x</b>", Some("<b>x</b>")),
+        ] {
+            assert_eq!(shown_name(name).as_deref(), shown, "{name:?}");
+        }
+        assert_eq!(shown_name(&"x".repeat(500)).unwrap().len(), LONGEST_NAME);
+    }
+}

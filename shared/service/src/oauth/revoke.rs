@@ -1,0 +1,97 @@
+//! `POST /oauth/revoke` (RFC 7009): a client or a person ends a token.
+//!
+//! Allowed to whoever names the token's client, or bears a good token of the same client or account. What they may not end, and what
+//! was never there, is answered the same: 200 and nothing happens.
+
+use vault_skill::hash::Digest;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Records, When, Write};
+
+use crate::model::account::Email;
+use crate::model::client::ClientId;
+use crate::model::grant::{Grant, Why, grant_key};
+use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
+use crate::model::{Seen, read_all};
+
+/// Who asks.
+#[derive(Clone, Debug, Default)]
+pub struct Asker {
+    /// A client that names itself; public clients have nothing to prove it with.
+    pub client: Option<ClientId>,
+    /// Client and account of a good access token.
+    pub bearer: Option<(ClientId, Email)>,
+}
+
+impl Asker {
+    fn may_end(&self, family: &Family) -> bool {
+        let by_client = self.client.as_ref() == Some(&family.client);
+        let by_bearer = self.bearer.as_ref().is_some_and(|(client, account)| {
+            *client == family.client || *account == family.account
+        });
+        by_client || by_bearer
+    }
+}
+
+/// The hash of a token as it came; `None` when it is no token of ours, and then there is nothing to end.
+pub fn hash(token: &str) -> Option<Digest> {
+    [SecretKind::Access, SecretKind::Refresh]
+        .into_iter()
+        .find_map(|kind| Secret::parse(kind, token))
+        .map(|secret| secret.hash())
+}
+
+/// What the records say about a token.
+#[derive(Default)]
+pub struct Known {
+    token: Option<Seen<Token>>,
+    grant: Option<Seen<Grant>>,
+}
+
+/// Reads the token and its grant.
+pub async fn load(records: &dyn Records, hash: &Digest) -> Result<Known, StoreError> {
+    let Some(token) = Seen::<Token>::read(records.get(&token_key(hash)).await?)? else {
+        return Ok(Known::default());
+    };
+    let family = &token.value.family;
+    let [grant] = read_all(
+        records,
+        [grant_key(
+            &family.namespace.id,
+            &family.client,
+            &family.grant,
+        )],
+    )
+    .await?;
+    Ok(Known {
+        grant: Seen::read(grant)?,
+        token: Some(token),
+    })
+}
+
+/// What to write: an access token ends alone, a refresh token with its whole family.
+pub fn decide(
+    hash: &Digest,
+    known: &Known,
+    asker: &Asker,
+    now: Timestamp,
+) -> Result<Vec<Write>, StoreError> {
+    let Some(token) = known
+        .token
+        .as_ref()
+        .filter(|token| asker.may_end(&token.value.family))
+    else {
+        return Ok(Vec::new());
+    };
+    match (token.value.kind, &known.grant) {
+        (TokenKind::Access, _) => Ok(vec![Write::delete(token_key(hash), When::Any)]),
+        (TokenKind::Refresh, Some(grant)) if grant.value.revoked.is_none() => {
+            Ok(vec![grant.value.revocation(
+                grant.revision,
+                Why::Asked,
+                now,
+            )?])
+        }
+        (TokenKind::Refresh, _) => Ok(Vec::new()),
+    }
+}

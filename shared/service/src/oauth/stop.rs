@@ -1,0 +1,171 @@
+//! How a walk through the pages ends early: every reason, and the page that says so.
+
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderValue};
+use axum::response::Response;
+use vault_store::StoreError;
+
+use super::authorize::NoWayBack;
+use super::pages::{self, Frame, MessagePage, SignOut};
+use super::password::HashingFailed;
+use super::sign_in::CheckFailed;
+use crate::App;
+use crate::error::{Code, Fault, Refusal};
+use crate::http::Logged;
+
+/// Why no page of the walk is shown.
+#[derive(Debug)]
+pub enum Stop {
+    /// The authorize request cannot be answered anywhere.
+    NoWayBack(NoWayBack),
+    /// The authorize request is too long or has no query.
+    RequestMalformed,
+    /// A form that does not come from a page of ours, in this browser, of the last hour.
+    FormForged,
+    /// A form that no page of ours sends.
+    FormMalformed,
+    /// The link was used, replaced, or is too old.
+    InviteGone,
+    /// The account has no part in any namespace, or not in the one asked for.
+    NoNamespace {
+        /// The button to sign out with.
+        sign_out: (String, String),
+        /// Whether the request asked for one namespace.
+        fixed: bool,
+    },
+    /// HTTP or the store said no.
+    Refused(Refusal),
+}
+
+impl From<NoWayBack> for Stop {
+    fn from(why: NoWayBack) -> Self {
+        Self::NoWayBack(why)
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl From<CheckFailed> for Stop {
+    fn from(failed: CheckFailed) -> Self {
+        Self::Refused(failed.into())
+    }
+}
+
+impl From<HashingFailed> for Stop {
+    fn from(error: HashingFailed) -> Self {
+        Self::Refused(Refusal::new(Code::Internal).cause(error))
+    }
+}
+
+impl Stop {
+    /// The page.
+    pub fn answer(self, app: &App) -> Response {
+        let (status, title, lines): (_, _, &[&str]) = match &self {
+            Self::NoWayBack(NoWayBack::Client) => (
+                StatusCode::BAD_REQUEST,
+                "This app is not known here",
+                &[
+                    "Its registration is missing or has expired. Start again from the app; it will register anew.",
+                    "Nothing was shared with it.",
+                ],
+            ),
+            Self::NoWayBack(NoWayBack::Redirect) => (
+                StatusCode::BAD_REQUEST,
+                "This request is not safe to answer",
+                &[
+                    "The app wants its answer at an address that it did not register, so it gets none.",
+                    "If you did not start this yourself, close the page.",
+                ],
+            ),
+            Self::RequestMalformed => (
+                StatusCode::BAD_REQUEST,
+                "This link is not complete",
+                &["Start again from the app that sent you here."],
+            ),
+            Self::FormForged => (
+                StatusCode::FORBIDDEN,
+                "This form is no longer good",
+                &[
+                    "It was open for too long, or it was not sent from the page you saw. Nothing was done.",
+                    "Go back, load the page again, and take care that cookies are allowed for this address.",
+                ],
+            ),
+            Self::FormMalformed => (
+                StatusCode::BAD_REQUEST,
+                "This form cannot be read",
+                &["Go back and load the page again."],
+            ),
+            Self::InviteGone => (
+                StatusCode::NOT_FOUND,
+                "This invitation is no longer good",
+                &[
+                    "It was used already, replaced by a newer one, or is older than 72 hours.",
+                    "If you have set your password, just sign in. Otherwise ask for a new invitation.",
+                ],
+            ),
+            Self::NoNamespace { fixed: false, .. } => (
+                StatusCode::FORBIDDEN,
+                "Your account has no vault yet",
+                &[
+                    "You are signed in, but nobody has given this account a part in a vault with the rights that the app asks for.",
+                    "Ask the vault’s owner to add you, then start again from the app. The app got nothing.",
+                ],
+            ),
+            Self::NoNamespace { fixed: true, .. } => (
+                StatusCode::FORBIDDEN,
+                "Your account has no part in this vault",
+                &[
+                    "The app asks for one particular vault, and this account may not use it in that way.",
+                    "Ask the vault’s owner to add you, or use another account. The app got nothing.",
+                ],
+            ),
+            Self::Refused(refusal) if refusal.code().row().fault == Fault::Service => (
+                refusal.status(),
+                "The vault cannot answer at the moment",
+                &[
+                    "This is our fault, not yours. Nothing was lost: wait a little and load the page again.",
+                ],
+            ),
+            Self::Refused(refusal) => (
+                refusal.status(),
+                "This request cannot be answered",
+                &["Go back and load the page again."],
+            ),
+        };
+        let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        let (sign_out, refusal) = match self {
+            Self::NoNamespace {
+                sign_out: (csrf, return_to),
+                ..
+            } => (Some(SignOut { csrf, return_to }), None),
+            Self::Refused(refusal) => (None, Some(refusal)),
+            _ => (None, None),
+        };
+        let page = MessagePage {
+            frame: Frame::of(&app.config.public_url),
+            title,
+            lines,
+            sign_out,
+        };
+        let mut response = pages::answer(status, &page, None);
+        if let Some(refusal) = refusal {
+            if status == StatusCode::SERVICE_UNAVAILABLE {
+                response
+                    .headers_mut()
+                    .insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+            }
+            response.extensions_mut().insert(Logged(refusal));
+        }
+        response
+    }
+}

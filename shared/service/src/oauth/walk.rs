@@ -1,0 +1,428 @@
+//! The walk of a person: authorize, sign in, decide, and back to the client.
+//!
+//! `GET /oauth/authorize` shows the sign-in or the consent page; `POST /oauth/login` and `POST /oauth/consent` do their part and send the
+//! browser to the same GET by 303; that GET, finding the decision, answers 302 to the client. So no form's data can follow a redirect
+//! to a client (RFC 9700 section 4.12), and the redirect with the code is the 302 that the interface states.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderValue};
+use axum::response::{IntoResponse as _, Response};
+use vault_skill::name::Slug;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Commit, Document, RecordKey, When, Write};
+use zeroize::Zeroizing;
+
+use super::authorize::{AuthorizeRequest, Refused, client_id};
+use super::browser::{
+    Browser, MAX_QUERY_BYTES, Posted, SignedIn, authorize_address, authorize_query, posted,
+    removed_cookie,
+};
+use super::csrf::{FORM_SECONDS, Purpose};
+use super::form::Form;
+use super::pages::{self, Asking, ConsentPage, Frame, MessagePage, ShownApp, SignInPage};
+use super::sign_in::{self, Checked};
+use super::stop::Stop;
+use super::throttle::WINDOW_SECONDS;
+use crate::App;
+use crate::model::Seen;
+use crate::model::account::{Account, partition};
+use crate::model::client::{Client, client_key};
+use crate::model::namespace::{self, Namespace, Status};
+use crate::model::session::{
+    APPROVAL_SECONDS, Approval, SESSION_SECONDS, Session, approval_key, session_key, spent_key,
+};
+use crate::model::user::{MEMBERSHIPS, Membership, Scopes, User, membership_key, user_key};
+
+/// Most namespaces of an account that the consent page offers; more are reached by `vault_namespace`.
+const MOST_CHOICES: usize = 50;
+
+/// `GET /oauth/authorize`: a page, or the way back to the client.
+pub async fn authorize(State(app): State<App>, request: Request) -> Response {
+    asked(&app, request)
+        .await
+        .unwrap_or_else(|stop| stop.answer(&app))
+}
+
+/// `POST /oauth/login`: checks a password and begins a session.
+pub async fn login(State(app): State<App>, request: Request) -> Response {
+    signing_in(&app, request)
+        .await
+        .unwrap_or_else(|stop| stop.answer(&app))
+}
+
+/// `POST /oauth/consent`: records what the person decided about one request.
+pub async fn consent(State(app): State<App>, request: Request) -> Response {
+    decided(&app, request)
+        .await
+        .unwrap_or_else(|stop| stop.answer(&app))
+}
+
+/// `POST /oauth/logout`: ends the session.
+pub async fn logout(State(app): State<App>, request: Request) -> Response {
+    signing_out(&app, request)
+        .await
+        .unwrap_or_else(|stop| stop.answer(&app))
+}
+
+/// What an authorize query comes to before anybody is signed in.
+async fn read(app: &App, query: &str) -> Result<Result<AuthorizeRequest, String>, Stop> {
+    let form = Form::parse(query);
+    let id = client_id(&form)?;
+    let client = Seen::<Client>::read(app.records.get(&client_key(&id)).await?)?;
+    let client = client.ok_or(super::authorize::NoWayBack::Client)?.value;
+    let public = &app.config.public_url;
+    match AuthorizeRequest::read(&form, client, public.base(), public.as_str()) {
+        Ok(request) => Ok(Ok(request)),
+        Err(Refused::Redirect(location)) => Ok(Err(location)),
+        Err(Refused::Page(why)) => Err(why.into()),
+    }
+}
+
+async fn asked(app: &App, request: Request) -> Result<Response, Stop> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    if query.is_empty() || query.len() > MAX_QUERY_BYTES {
+        return Err(Stop::RequestMalformed);
+    }
+    let asked = match read(app, &query).await? {
+        Ok(asked) => asked,
+        Err(location) => return Ok(redirect(StatusCode::FOUND, &location)),
+    };
+    let browser = Browser::of(app, request.headers());
+    let Some(signed_in) = browser.signed_in(app).await? else {
+        return Ok(sign_in_page(app, &browser, &query, Some(&asked), "", None));
+    };
+    let users = asked.fitting(users(app, &signed_in.account, asked.namespace.as_deref()).await?);
+    if users.is_empty() {
+        let return_to = authorize_address(app, &query);
+        let csrf = browser.form_token(app, Purpose::Logout, &return_to);
+        return Err(Stop::NoNamespace {
+            sign_out: (csrf, return_to),
+            fixed: asked.namespace.is_some(),
+        });
+    }
+    let waiting = Waiting {
+        app,
+        browser: &browser,
+        signed_in: &signed_in,
+        asked: &asked,
+        users: &users,
+        query: &query,
+    };
+    waiting.go_on().await
+}
+
+/// A request of a signed-in person that waits for, or has, a decision.
+struct Waiting<'a> {
+    app: &'a App,
+    browser: &'a Browser,
+    signed_in: &'a SignedIn,
+    asked: &'a AuthorizeRequest,
+    users: &'a [User],
+    query: &'a str,
+}
+
+impl Waiting<'_> {
+    async fn go_on(&self) -> Result<Response, Stop> {
+        let app = self.app;
+        let key = approval_key(&self.browser.hash(), self.query);
+        let Some(decision) = Seen::<Approval>::read(app.records.get(&key).await?)? else {
+            return Ok(self.consent_page(None));
+        };
+        // The decision goes with its use: who comes a second time is asked again.
+        let mut writes = vec![Write::delete(key, When::At(decision.revision))];
+        let location = match &decision.value {
+            Approval::Denied {} => Some(
+                self.asked
+                    .back
+                    .error("access_denied", "the person did not allow it"),
+            ),
+            Approval::Approved { namespace, scopes } => {
+                let (session, now) = (&self.signed_in.session, app.clock.now());
+                let code =
+                    self.asked
+                        .code(session, self.users, namespace, *scopes, now, &*app.random)?;
+                code.map(|(location, write)| {
+                    writes.push(write);
+                    location
+                })
+            }
+        };
+        let done = app.records.commit(writes).await?.is_done();
+        match location {
+            Some(location) if done => Ok(redirect(StatusCode::FOUND, &location)),
+            Some(_) => Ok(self.consent_page(None)),
+            None => Ok(self.consent_page(Some(
+                "Tick at least one thing that the app may do, or choose “Don’t allow”.",
+            ))),
+        }
+    }
+
+    fn consent_page(&self, problem: Option<&'static str>) -> Response {
+        let return_to = authorize_address(self.app, self.query);
+        let asking = Asking {
+            app: ShownApp::of(&self.asked.client, &self.asked.back.redirect),
+            account: self.signed_in.account.email.to_string(),
+            csrf: self
+                .browser
+                .form_token(self.app, Purpose::Consent, self.query),
+            logout_csrf: self
+                .browser
+                .form_token(self.app, Purpose::Logout, &return_to),
+            return_to,
+        };
+        let frame = Frame::of(&self.app.config.public_url);
+        let page = ConsentPage::new(frame, asking, self.users, self.asked.scopes, problem);
+        pages::answer(StatusCode::OK, &page, Some(&self.asked.back.redirect))
+    }
+}
+
+/// The account's users in namespaces that still exist; all of them, or the one in `fixed`.
+async fn users(app: &App, account: &Account, fixed: Option<&str>) -> Result<Vec<User>, StoreError> {
+    let memberships = match fixed.map(str::parse::<Slug>) {
+        None => {
+            app.records
+                .list(&partition(&account.email), MEMBERSHIPS, None, MOST_CHOICES)
+                .await?
+        }
+        Some(Ok(slug)) => app
+            .records
+            .get(&membership_key(&account.email, &slug))
+            .await?
+            .into_iter()
+            .collect(),
+        Some(Err(_)) => Vec::new(),
+    };
+    let memberships: Vec<Membership> = memberships
+        .iter()
+        .map(|record| record.read())
+        .collect::<Result<_, _>>()?;
+    let keys: Vec<RecordKey> = memberships
+        .iter()
+        .flat_map(|membership| {
+            let home = &membership.namespace;
+            [
+                user_key(&home.id, &membership.user_id),
+                namespace::key(&home.slug),
+            ]
+        })
+        .collect();
+    let found = app.records.get_many(&keys).await?;
+    let mut users = Vec::new();
+    for pair in found.chunks_exact(2) {
+        let (Some(user), Some(home)) = (&pair[0], &pair[1]) else {
+            continue;
+        };
+        let (user, home): (User, Namespace) = (user.read()?, home.read()?);
+        if home.id == user.namespace.id && home.status != Status::Deleted {
+            users.push(user);
+        }
+    }
+    Ok(users)
+}
+
+async fn signing_in(app: &App, request: Request) -> Result<Response, Stop> {
+    let Posted {
+        form,
+        browser,
+        source,
+    } = posted(app, request).await?;
+    let query = authorize_query(app, &form)?;
+    browser.check_form(app, &form, Purpose::Login, query)?;
+    let typed = form.value("email").unwrap_or_default();
+    let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
+    let (account, forgotten) = match sign_in::check(app, typed, password, source).await? {
+        Checked::Good { account, forgotten } => (*account, forgotten),
+        refused => return Ok(refused_sign_in(app, &browser, query, typed, &refused).await),
+    };
+    let now = app.clock.now();
+    let session = Session {
+        account: account.email,
+        signed_in_at: now,
+        ends_at: now.plus_seconds(SESSION_SECONDS),
+    };
+    let fresh = Browser::fresh(app);
+    let written = app
+        .records
+        .commit(vec![
+            forgotten,
+            Write::delete(session_key(&browser.hash()), When::Any),
+            Write::put_until(
+                session_key(&fresh.hash()),
+                Document::of(&session)?,
+                When::Absent,
+                session.ends_at,
+            ),
+        ])
+        .await?;
+    if let Commit::Failed { .. } = written {
+        return Err(StoreError::Conflict.into());
+    }
+    let mut response = redirect(StatusCode::SEE_OTHER, &authorize_address(app, query));
+    if let Some(cookie) = fresh.set_cookie(app, true) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+async fn refused_sign_in(
+    app: &App,
+    browser: &Browser,
+    query: &str,
+    typed: &str,
+    why: &Checked,
+) -> Response {
+    let (status, problem) = match why {
+        Checked::TooMany => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "There were too many attempts. Wait a quarter of an hour, then try again.",
+        ),
+        _ => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "This address and password do not belong together.",
+        ),
+    };
+    // Who asks is a courtesy here; when it cannot be read, the authorize page will say why.
+    let asked = read(app, query).await.ok().and_then(Result::ok);
+    let mut response = sign_in_page(app, browser, query, asked.as_ref(), typed, Some(problem));
+    *response.status_mut() = status;
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(WINDOW_SECONDS));
+    }
+    response
+}
+
+fn sign_in_page(
+    app: &App,
+    browser: &Browser,
+    query: &str,
+    asked: Option<&AuthorizeRequest>,
+    email: &str,
+    problem: Option<&'static str>,
+) -> Response {
+    let page = SignInPage {
+        frame: Frame::of(&app.config.public_url),
+        app: asked.map(|asked| ShownApp::of(&asked.client, &asked.back.redirect)),
+        problem,
+        csrf: browser.form_token(app, Purpose::Login, query),
+        return_to: authorize_address(app, query),
+        email: email.to_owned(),
+    };
+    let mut response = pages::answer(
+        StatusCode::OK,
+        &page,
+        asked.map(|asked| &asked.back.redirect),
+    );
+    if let Some(cookie) = browser.set_cookie(app, false) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+async fn decided(app: &App, request: Request) -> Result<Response, Stop> {
+    let Posted { form, browser, .. } = posted(app, request).await?;
+    let query = authorize_query(app, &form)?;
+    let nonce = browser.check_form(app, &form, Purpose::Consent, query)?;
+    let approval = match form.value("decision") {
+        Some("deny") => Approval::Denied {},
+        Some("approve") => Approval::Approved {
+            namespace: form
+                .value("namespace")
+                .and_then(|slug| slug.parse().ok())
+                .ok_or(Stop::FormMalformed)?,
+            scopes: form
+                .all("scope")
+                .fold(Scopes::NONE, |all, boxes| all.or(Scopes::known(boxes))),
+        },
+        _ => return Err(Stop::FormMalformed),
+    };
+    let back = redirect(StatusCode::SEE_OTHER, &authorize_address(app, query));
+    if browser.signed_in(app).await?.is_none() {
+        return Ok(back); // which will ask for the password again
+    }
+    let writes = approving(&browser, query, &nonce, &approval, app.clock.now())?;
+    // A form that was used before decides nothing: a second click follows the first, a replay is asked again.
+    let _ = app.records.commit(writes).await?;
+    Ok(back)
+}
+
+fn approving(
+    browser: &Browser,
+    query: &str,
+    nonce: &str,
+    approval: &Approval,
+    now: Timestamp,
+) -> Result<Vec<Write>, StoreError> {
+    let session = browser.hash();
+    let (spent_until, until) = (
+        now.plus_seconds(FORM_SECONDS),
+        now.plus_seconds(APPROVAL_SECONDS),
+    );
+    let empty = Document::of(&serde_json::Map::new())?;
+    Ok(vec![
+        Write::put_until(spent_key(&session, nonce), empty, When::Absent, spent_until),
+        Write::put_until(
+            approval_key(&session, query),
+            Document::of(approval)?,
+            When::Any,
+            until,
+        ),
+    ])
+}
+
+async fn signing_out(app: &App, request: Request) -> Result<Response, Stop> {
+    let Posted { form, browser, .. } = posted(app, request).await?;
+    browser.check_form(
+        app,
+        &form,
+        Purpose::Logout,
+        form.value("return_to").unwrap_or_default(),
+    )?;
+    let written = app
+        .records
+        .commit(vec![Write::delete(session_key(&browser.hash()), When::Any)])
+        .await?;
+    debug_assert!(written.is_done(), "a write without a condition");
+    let mut response = if form.value("return_to").is_some() {
+        redirect(
+            StatusCode::SEE_OTHER,
+            &authorize_address(app, authorize_query(app, &form)?),
+        )
+    } else {
+        let lines = vec!["You can close this page.".to_owned()];
+        let frame = Frame::of(&app.config.public_url);
+        pages::answer(
+            StatusCode::OK,
+            &MessagePage {
+                frame,
+                title: "You are signed out",
+                lines,
+                sign_out: None,
+            },
+            None,
+        )
+    };
+    if let Some(cookie) = removed_cookie(app) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+fn redirect(status: StatusCode, location: &str) -> Response {
+    // Both kinds of address were checked to be printable ASCII.
+    let Ok(location) = HeaderValue::from_str(location) else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let headers = [
+        (header::LOCATION, location),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (
+            header::REFERRER_POLICY,
+            HeaderValue::from_static("no-referrer"),
+        ),
+    ];
+    (status, headers).into_response()
+}
