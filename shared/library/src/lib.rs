@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The vault on a local disk: the only place where skills are admitted and signed.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`vault`] | opening and making a vault, its writer lock, its generation number |
+//! | [`keys`] | secret keys and tokens, outside the vault's folder |
+//! | [`add`], [`remove`] | admitting skills, taking them out |
+//! | [`shelf`] | listing and searching |
+//! | [`run`] | finding a skill, running its actions from verified bytes |
+//! | [`integrity`] | verifying everything from its bytes |
+//! | [`release`], [`cloud`] | planning and signing a release, what is remembered of each namespace |
+//! | [`adopt`] | taking in what the same key signed elsewhere; rolling back |
+//! | [`rotate`] | replacing the release key and the recovery key |
+//! | [`links`] | linked vaults: pins, catalogs, their skills |
+//!
+//! There is no network here, no environment, no clock and no randomness but what a [`vault::Vault`] was opened with.
+//! Every effect on disk goes through one private module, so that another system needs that one only.
+
+pub mod add;
+pub mod adopt;
+pub mod cloud;
+mod files;
+mod index;
+pub mod integrity;
+pub mod keys;
+pub mod links;
+pub mod release;
+pub mod remove;
+pub mod rotate;
+pub mod run;
+mod scan;
+pub mod shelf;
+mod store;
+pub mod vault;
+
+pub use files::FileError;
+pub use files::lock::LockError;
+pub use files::source::SourceError;
+pub use index::Texts;
+pub use scan::Origin;
+pub use store::{Damage, Examined};
+pub use vault::{Vault, VaultError, VaultPaths};

@@ -1,0 +1,621 @@
+//! Admitting skills: read, gate, sign, store, switch.
+//!
+//! [`add_skill`] takes a folder of this machine; [`admit`] takes what passed the gate from anywhere else (a draft, an
+//! earlier release). Both end in the same place, the only one where manifests are signed.
+
+use std::path::{Path, PathBuf};
+
+use vault_skill::bundle;
+use vault_skill::finding::Finding;
+use vault_skill::gate::{self, GateOptions, Outcome, RawFile};
+use vault_skill::hash::Digest;
+use vault_skill::keys::SecretKey;
+use vault_skill::manifest::{
+    FileEntry, Gate, MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError, Mode,
+    SignedManifest,
+};
+use vault_skill::name::{AgentId, SkillName};
+use vault_skill::package::Package;
+use vault_skill::provenance::{BadProvenance, Provenance, ProvenanceId};
+use vault_skill::time::Timestamp;
+
+use crate::files::source::{self, SourceError, SourceLimits};
+use crate::files::{self, Batch, FileError};
+use crate::index::Index;
+use crate::keys::KeyError;
+use crate::remove;
+use crate::store::{self, Trusted, Want};
+use crate::vault::{Change, Vault, VaultError};
+
+/// What to add.
+#[derive(Clone, Debug)]
+pub struct AddSkill {
+    /// A skill folder, or a file named SKILL.md: then the folder that it stands in.
+    pub source: String,
+    /// The name in the vault; `None` takes the frontmatter's.
+    pub name: Option<SkillName>,
+    /// Target agents beside those that the skill declares.
+    pub agents: Vec<AgentId>,
+    /// The source to record instead of `local:<folder>`, when this folder is a staged copy of something else.
+    pub provenance: Option<ProvenanceId>,
+    /// Take the place of an installed skill that came from another source.
+    pub replace: bool,
+    /// Whether security flags block.
+    pub strict: bool,
+}
+
+impl AddSkill {
+    /// Adds from this path, strictly, under the skill's own name.
+    pub fn from_path(source: impl Into<String>) -> Self {
+        Self {
+            source: source.into(),
+            name: None,
+            agents: Vec::new(),
+            provenance: None,
+            replace: false,
+            strict: true,
+        }
+    }
+}
+
+/// What became of a skill.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Admission {
+    /// It is new.
+    Added,
+    /// It replaced this version.
+    Updated {
+        /// The version before.
+        from: u64,
+    },
+    /// The same files, agents and source are installed already; nothing was signed.
+    Unchanged,
+}
+
+/// How a skill was admitted.
+#[derive(Clone, Debug)]
+pub struct AddReport {
+    /// Its name in the vault.
+    pub name: SkillName,
+    /// Its version now.
+    pub version: u64,
+    /// Its bundle now.
+    pub bundle: Digest,
+    /// What happened.
+    pub admission: Admission,
+    /// How the gate ended.
+    pub outcome: Outcome,
+    /// What the gate said.
+    pub findings: Vec<Finding>,
+    /// The recorded source.
+    pub provenance: ProvenanceId,
+    /// Files of the skill.
+    pub files: usize,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+/// Why a skill was not admitted. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum AddError {
+    /// The source is of a kind that this version does not fetch from.
+    #[error(
+        "{source_text} is not a path on this machine; this version adds from local folders only"
+    )]
+    SourceUnsupported {
+        /// What was given.
+        source_text: String,
+    },
+    /// The folder was not read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The gate blocked it.
+    #[error("the gate refused the skill: {}", first(.findings))]
+    Blocked {
+        /// Everything found, what blocks first.
+        findings: Vec<Finding>,
+    },
+    /// A skill of this name came from another source.
+    #[error("{name} is installed from {recorded}; this one is from {given}")]
+    NameTaken {
+        /// The name.
+        name: SkillName,
+        /// The recorded source.
+        recorded: ProvenanceId,
+        /// The new source.
+        given: ProvenanceId,
+    },
+    /// The folder's name makes no source identifier.
+    #[error("no source can be recorded for this folder: {0}")]
+    Provenance(#[from] BadProvenance),
+    /// What the gate let through can't be signed or bundled.
+    #[error("the skill can't be signed: {0}")]
+    Unsignable(String),
+    /// The same name twice in one go.
+    #[error("{0} is given twice")]
+    Twice(SkillName),
+    /// Another vault error.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<FileError> for AddError {
+    fn from(failed: FileError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+impl From<KeyError> for AddError {
+    fn from(failed: KeyError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+impl From<ManifestError> for AddError {
+    fn from(failed: ManifestError) -> Self {
+        Self::Unsignable(failed.to_string())
+    }
+}
+
+fn first(findings: &[Finding]) -> String {
+    findings
+        .first()
+        .map_or_else(String::new, |finding| finding.message.clone())
+}
+
+const LIMITS: SourceLimits = SourceLimits {
+    files: MAX_FILES,
+    file_bytes: MAX_FILE_BYTES,
+    total_bytes: MAX_SKILL_BYTES,
+    depth: 16,
+};
+
+/// Admits one skill from a local folder. Content that is installed already under this name is "unchanged".
+pub fn add_skill(vault: &Vault, request: &AddSkill) -> Result<AddReport, AddError> {
+    let candidate = read(vault, request)?;
+    let mut change = vault.change()?;
+    let mut reports = admit_under(vault, &mut change, std::slice::from_ref(&candidate))?;
+    reports
+        .pop()
+        .ok_or_else(|| AddError::Unsignable("no report".to_owned()))
+}
+
+/// Admits many skills from local folders, with one flush for every few hundred. Each has an answer of its own: one that
+/// is refused keeps no other back. Of two for the same name the later is refused.
+pub fn add_skills(vault: &Vault, requests: &[AddSkill]) -> Vec<Result<AddReport, AddError>> {
+    let mut answers = Vec::with_capacity(requests.len());
+    for requests in requests.chunks(256) {
+        let mut names = std::collections::BTreeSet::new();
+        let mut candidates = Vec::new();
+        let mut slots = Vec::new();
+        for request in requests {
+            let slot = match read(vault, request) {
+                Ok(candidate) if !names.insert(candidate.package.name.clone()) => {
+                    Err(AddError::Twice(candidate.package.name))
+                }
+                Ok(candidate) => {
+                    candidates.push(candidate);
+                    Ok(())
+                }
+                Err(refused) => Err(refused),
+            };
+            slots.push(slot);
+        }
+        let mut done = match vault.change() {
+            Ok(mut change) => admit_each(vault, &mut change, candidates).into_iter(),
+            Err(failed) => {
+                let text = failed.to_string();
+                answers.push(Err(failed.into()));
+                answers
+                    .extend((1..requests.len()).map(|_| Err(AddError::Unsignable(text.clone()))));
+                continue;
+            }
+        };
+        answers.extend(slots.into_iter().map(|slot| {
+            match slot {
+                Ok(()) => done
+                    .next()
+                    .unwrap_or_else(|| Err(AddError::Unsignable("no report".to_owned()))),
+                Err(refused) => Err(refused),
+            }
+        }));
+    }
+    answers
+}
+
+/// All together, or one by one where one of them stands in the way.
+fn admit_each(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    candidates: Vec<Candidate>,
+) -> Vec<Result<AddReport, AddError>> {
+    if let Ok(reports) = admit_under(vault, change, &candidates) {
+        return reports.into_iter().map(Ok).collect();
+    }
+    candidates
+        .into_iter()
+        .map(|candidate| {
+            admit_under(vault, change, &[candidate]).and_then(|mut reports| {
+                reports
+                    .pop()
+                    .ok_or_else(|| AddError::Unsignable("no report".to_owned()))
+            })
+        })
+        .collect()
+}
+
+/// A skill that passed the gate, and what is recorded with it.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// What the gate let through.
+    pub package: Package,
+    /// How the gate ended.
+    pub outcome: Outcome,
+    /// Whether flags would have blocked it.
+    pub strict: bool,
+    /// Target agents beside those that the skill declares.
+    pub agents: Vec<AgentId>,
+    /// Where it came from.
+    pub provenance: Provenance,
+    /// Take the place of an installed skill that came from another source.
+    pub replace: bool,
+    /// The folder of this machine that it was read from; noted in the index alone.
+    pub folder: Option<PathBuf>,
+}
+
+/// Admits what passed the gate, all or none.
+pub fn admit(vault: &Vault, candidates: &[Candidate]) -> Result<Vec<AddReport>, AddError> {
+    let mut change = vault.change()?;
+    admit_under(vault, &mut change, candidates)
+}
+
+/// Runs the gate over a folder without admitting anything.
+pub fn check_folder(request: &AddSkill) -> Result<gate::Verdict, AddError> {
+    let folder = read_folder(&request.source)?;
+    Ok(run_gate(folder, request).0)
+}
+
+fn read_folder(source: &str) -> Result<source::SourceFolder, AddError> {
+    match source::read(Path::new(source), LIMITS, &gate::is_ignored) {
+        Err(SourceError::Missing(_)) if looks_remote(source) => Err(AddError::SourceUnsupported {
+            source_text: source.to_owned(),
+        }),
+        other => Ok(other?),
+    }
+}
+
+/// Nothing on this machine has the name, and it reads like an address, a registry entry or `owner/repository`.
+fn looks_remote(source: &str) -> bool {
+    if source.starts_with(['.', '/', '~']) {
+        return false;
+    }
+    source.contains(':') || source.starts_with('@') || source.split('/').count() == 2
+}
+
+fn run_gate(folder: source::SourceFolder, request: &AddSkill) -> (gate::Verdict, PathBuf) {
+    let raw = folder
+        .files
+        .into_iter()
+        .map(|file| RawFile {
+            path: file.path,
+            mode: if file.executable {
+                Mode::Executable
+            } else {
+                Mode::Plain
+            },
+            bytes: file.bytes,
+        })
+        .collect();
+    let options = GateOptions {
+        strict: request.strict,
+        name: request.name.clone(),
+        folder: folder.name.as_deref(),
+    };
+    (gate::check(raw, &options), folder.path)
+}
+
+fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddError> {
+    let folder = read_folder(&request.source)?;
+    let identifier = match (&request.provenance, &folder.name) {
+        (Some(given), _) => Ok(given.clone()),
+        (None, Some(name)) => format!("local:{name}").parse(),
+        (None, None) => "local:folder".parse(),
+    };
+    let (verdict, path) = run_gate(folder, request);
+    let Some(package) = verdict.package else {
+        return Err(AddError::Blocked {
+            findings: verdict.findings,
+        });
+    };
+    // A folder's name may hold what an identifier may not; the skill's own name always fits.
+    let identifier = match identifier {
+        Ok(identifier) => identifier,
+        Err(_) => format!("local:{}", package.name).parse()?,
+    };
+    Ok(Candidate {
+        package,
+        outcome: verdict.outcome,
+        strict: request.strict,
+        agents: request.agents.clone(),
+        provenance: Provenance {
+            identifier,
+            revision: None,
+            fetched_at: vault.clock().now(),
+        },
+        replace: request.replace,
+        folder: Some(path),
+    })
+}
+
+/// A signed and encoded skill on its way into the store.
+struct Signed<'c> {
+    candidate: &'c Candidate,
+    manifest: Manifest,
+    encoded_hash: Digest,
+    envelope: SignedManifest,
+    from: Option<u64>,
+}
+
+enum Step<'c> {
+    Unchanged(AddReport),
+    Sign(Box<Signed<'c>>),
+}
+
+/// The one way in: versions, signatures, store, links. All candidates are admitted, or none.
+pub(crate) fn admit_under(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    candidates: &[Candidate],
+) -> Result<Vec<AddReport>, AddError> {
+    let trusted = vault.trusted()?;
+    let key = vault.keys().release()?;
+    let now = vault.clock().now();
+    let mut steps = Vec::with_capacity(candidates.len());
+    let mut buffer = Vec::new();
+    for candidate in candidates {
+        steps.push(prepare(vault, candidate, &trusted, &key, now, &mut buffer)?);
+    }
+    install(vault, change, &steps, &trusted)?;
+    let mut index = Index::open(&vault.paths().index());
+    for candidate in candidates {
+        if let Some(folder) = &candidate.folder {
+            index.note_origin(&candidate.package.name, folder);
+        }
+    }
+    Ok(steps.into_iter().map(report).collect())
+}
+
+fn prepare<'c>(
+    vault: &Vault,
+    candidate: &'c Candidate,
+    trusted: &Trusted,
+    key: &SecretKey,
+    now: Timestamp,
+    buffer: &mut Vec<u8>,
+) -> Result<Step<'c>, AddError> {
+    let package = &candidate.package;
+    let name = &package.name;
+    let mut manifest = manifest(vault, candidate, now);
+    let before = installed(vault, name, trusted, buffer)?;
+    if let Some(before) = &before
+        && let Some(signed) = &before.manifest
+    {
+        if before.intact && same_content(signed, &manifest) {
+            let unchanged = report_of(candidate, signed, before.bundle, Admission::Unchanged);
+            return Ok(Step::Unchanged(unchanged));
+        }
+        check_source(candidate, signed)?;
+    }
+    let from = before.map(|before| match before.manifest {
+        Some(manifest) => manifest.version,
+        // Its manifest is gone or forged: what the index remembers keeps the count from falling.
+        None => Index::open(&vault.paths().index()).version(&before.bundle),
+    });
+    let retired = remove::retired_version(vault, name)?;
+    manifest.version = from.unwrap_or(0).max(retired) + 1;
+    let envelope = SignedManifest::sign(&manifest, key)?;
+    let encoded = bundle::encode(&envelope, &manifest, &package.files)
+        .map_err(|reason| AddError::Unsignable(reason.to_string()))?;
+    Ok(Step::Sign(Box::new(Signed {
+        candidate,
+        manifest,
+        encoded_hash: encoded.hash,
+        envelope,
+        from,
+    })))
+}
+
+/// What is installed under a name.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    pub(crate) bundle: Digest,
+    /// The manifest, where its signature is good.
+    pub(crate) manifest: Option<Manifest>,
+    /// Whether the files are exactly as signed.
+    pub(crate) intact: bool,
+}
+
+/// Reads and verifies what is installed under a name.
+pub(crate) fn installed(
+    vault: &Vault,
+    name: &SkillName,
+    trusted: &Trusted,
+    buffer: &mut Vec<u8>,
+) -> Result<Option<Installed>, VaultError> {
+    let link = vault.skills().join(name.as_str());
+    let Some(bundle) = files::link_target(&link)?
+        .and_then(|target| store::linked_bundle(target.as_os_str().as_encoded_bytes()))
+    else {
+        return Ok(None);
+    };
+    let store = vault.store();
+    let examined = store::examine(&store, &bundle, Some(name), trusted, Want::Verdict, buffer);
+    Ok(Some(match examined {
+        Ok(examined) => Installed {
+            bundle,
+            manifest: Some(examined.manifest),
+            intact: true,
+        },
+        Err(_) => Installed {
+            bundle,
+            manifest: store::manifest(&store, &bundle, trusted)
+                .filter(|manifest| manifest.name == *name),
+            intact: false,
+        },
+    }))
+}
+
+fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> Manifest {
+    let package = &candidate.package;
+    let mut agents = package.frontmatter.agents.clone();
+    agents.extend(candidate.agents.iter().cloned());
+    agents.sort();
+    agents.dedup();
+    Manifest {
+        vault_id: *vault.id(),
+        name: package.name.clone(),
+        frontmatter_name: package.frontmatter_name.clone(),
+        version: 1,
+        signed_at: now,
+        files: package
+            .files
+            .iter()
+            .map(|file| FileEntry {
+                path: file.path.clone(),
+                size: file.bytes.len() as u64,
+                sha256: Digest::of(&file.bytes),
+                mode: file.mode,
+            })
+            .collect(),
+        actions: package.actions.clone(),
+        agents,
+        rendered_from: None,
+        provenance: candidate.provenance.clone(),
+        gate: Gate {
+            strict: candidate.strict,
+            rules: gate::RULES.to_owned(),
+            flags: package.flags.clone(),
+            waivers: Vec::new(),
+        },
+    }
+}
+
+/// Whether a new manifest would say nothing new: times and versions aside.
+fn same_content(before: &Manifest, now: &Manifest) -> bool {
+    before.files == now.files
+        && before.actions == now.actions
+        && before.agents == now.agents
+        && before.frontmatter_name == now.frontmatter_name
+        && before.provenance.identifier == now.provenance.identifier
+        && before.provenance.revision == now.provenance.revision
+        && before.rendered_from == now.rendered_from
+}
+
+/// A name never changes hands silently. Two folders of this machine are the same hands.
+fn check_source(candidate: &Candidate, before: &Manifest) -> Result<(), AddError> {
+    let (given, recorded) = (
+        &candidate.provenance.identifier,
+        &before.provenance.identifier,
+    );
+    let both_local =
+        given.as_str().starts_with("local:") && recorded.as_str().starts_with("local:");
+    if candidate.replace || given == recorded || both_local {
+        return Ok(());
+    }
+    Err(AddError::NameTaken {
+        name: candidate.package.name.clone(),
+        recorded: recorded.clone(),
+        given: given.clone(),
+    })
+}
+
+fn install(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    steps: &[Step<'_>],
+    trusted: &Trusted,
+) -> Result<(), AddError> {
+    let signed: Vec<_> = steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Sign(signed) => Some(&**signed),
+            Step::Unchanged(_) => None,
+        })
+        .collect();
+    if signed.is_empty() {
+        return Ok(());
+    }
+    for skill in &signed {
+        let link = vault.skills().join(skill.manifest.name.as_str());
+        // Not ours to remove: somebody put it there.
+        if matches!(files::kind(&link)?, Some(files::Kind::Dir)) {
+            return Err(VaultError::Damaged {
+                path: link,
+                reason: "a folder stands where a link should".to_owned(),
+            }
+            .into());
+        }
+    }
+    let aside = vault.scratch()?;
+    let mut batch = Batch::default();
+    for skill in &signed {
+        store::stage(
+            &mut batch,
+            aside.path(),
+            &skill.encoded_hash,
+            skill.envelope.as_bytes(),
+            &skill.candidate.package.files,
+        )?;
+    }
+    batch.flush(aside.path())?;
+    let hashes: Vec<_> = signed.iter().map(|skill| skill.encoded_hash).collect();
+    store::admit(&vault.store(), aside.path(), &hashes, trusted)?;
+    change.switching()?;
+    let skills = vault.skills();
+    for skill in &signed {
+        let link = skills.join(skill.manifest.name.as_str());
+        files::switch_link(
+            &link,
+            &store::link_target(&skill.encoded_hash, 1),
+            aside.path(),
+        )?;
+    }
+    Ok(files::sync_dir(&skills)?)
+}
+
+fn report(step: Step<'_>) -> AddReport {
+    match step {
+        Step::Unchanged(report) => report,
+        Step::Sign(signed) => {
+            let admission = match signed.from {
+                Some(from) => Admission::Updated { from },
+                None => Admission::Added,
+            };
+            report_of(
+                signed.candidate,
+                &signed.manifest,
+                signed.encoded_hash,
+                admission,
+            )
+        }
+    }
+}
+
+fn report_of(
+    candidate: &Candidate,
+    manifest: &Manifest,
+    bundle: Digest,
+    admission: Admission,
+) -> AddReport {
+    AddReport {
+        name: manifest.name.clone(),
+        version: manifest.version,
+        bundle,
+        admission,
+        outcome: candidate.outcome,
+        findings: candidate.package.findings.clone(),
+        provenance: manifest.provenance.identifier.clone(),
+        files: manifest.files.len(),
+        bytes: manifest.files.iter().map(|file| file.size).sum(),
+    }
+}

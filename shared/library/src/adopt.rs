@@ -1,0 +1,304 @@
+//! Taking in skills that were signed with this vault's key elsewhere, and going back to earlier content.
+//!
+//! [`adopt`] installs bundles of the vault's own releases as they are. A rollback never does: what an earlier release
+//! held is gated again and signed as a new version, so that no device ever sees a version fall.
+
+use std::collections::BTreeSet;
+
+use vault_skill::bundle::{self, Bundle, File};
+use vault_skill::catalog::{CatalogError, SignedCatalog, SkillEntry};
+use vault_skill::gate::{self, GateOptions, RawFile};
+use vault_skill::hash::Digest;
+use vault_skill::manifest::{Manifest, ManifestExpectation};
+use vault_skill::name::SkillName;
+
+use crate::add::{self, AddError, AddReport, Candidate};
+use crate::files::{self, Batch, FileError};
+use crate::keys::KeyError;
+use crate::remove::{self, RemoveReport, RemoveSkills};
+use crate::rotate::Chain;
+use crate::scan::{self, Origin};
+use crate::store::{self, Trusted, Want};
+use crate::vault::{Vault, VaultError};
+
+/// Gives the bytes of an object of the namespace, or `None` when it was not fetched.
+pub type Fetched<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
+
+/// Why content of an earlier or foreign release was not taken. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// The release's catalog is not one of this vault.
+    #[error("the catalog is not this vault's: {0}")]
+    NotOurs(&'static str),
+    /// The release's catalog can't be read.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A bundle is missing or not what the catalog names.
+    #[error("the bundle of {name} is not usable: {reason}")]
+    Bundle {
+        /// The skill.
+        name: SkillName,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The gate, or what follows it, refused a skill of an earlier release.
+    #[error("{name}: {reason}")]
+    Refused {
+        /// The skill.
+        name: SkillName,
+        /// Why.
+        reason: AddError,
+    },
+    /// Signing failed.
+    #[error(transparent)]
+    Add(#[from] AddError),
+    /// Another vault error.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<FileError> for AdoptError {
+    fn from(failed: FileError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+impl From<KeyError> for AdoptError {
+    fn from(failed: KeyError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+/// Parts that have to be fetched with a bundle. Fails when the bytes are not the entry's.
+pub fn parts(entry: &SkillEntry, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, AdoptError> {
+    let bundle = Bundle::parse(bytes, &entry.bundle_hash, entry.size)
+        .map_err(|reason| unusable(entry, reason.to_string()))?;
+    Ok(bundle
+        .parts()
+        .map(|part| (part.bundle_hash, part.size))
+        .collect())
+}
+
+fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
+    AdoptError::Bundle {
+        name: entry.name.clone(),
+        reason,
+    }
+}
+
+/// A bundle of the vault's own, from the store or as fetched, verified.
+struct Own {
+    manifest: Manifest,
+    envelope: Vec<u8>,
+    files: Vec<File>,
+}
+
+/// Installs bundles of the vault's own releases as own skills, all or none, replacing those of the same names.
+pub fn adopt(
+    vault: &Vault,
+    entries: &[SkillEntry],
+    fetched: Fetched<'_>,
+) -> Result<Vec<SkillName>, AdoptError> {
+    let mut change = vault.change()?;
+    let trusted = vault.trusted()?;
+    let aside = vault.scratch()?;
+    let mut batch = Batch::default();
+    let mut hashes = BTreeSet::new();
+    for entry in entries {
+        let own = open(vault, entry, fetched, &trusted)?;
+        if hashes.insert(entry.bundle_hash) {
+            store::stage(
+                &mut batch,
+                aside.path(),
+                &entry.bundle_hash,
+                &own.envelope,
+                &own.files,
+            )?;
+        }
+    }
+    batch.flush(aside.path())?;
+    let hashes: Vec<_> = hashes.into_iter().collect();
+    store::admit(&vault.store(), aside.path(), &hashes, &trusted)?;
+    change.switching()?;
+    for entry in entries {
+        files::switch_link(
+            &vault.skills().join(entry.name.as_str()),
+            &store::link_target(&entry.bundle_hash, 1),
+            aside.path(),
+        )?;
+    }
+    files::sync_dir(&vault.skills())?;
+    Ok(entries.iter().map(|entry| entry.name.clone()).collect())
+}
+
+fn open(
+    vault: &Vault,
+    entry: &SkillEntry,
+    fetched: Fetched<'_>,
+    trusted: &Trusted,
+) -> Result<Own, AdoptError> {
+    let hash = &entry.bundle_hash;
+    let stored = store::examine(
+        &vault.store(),
+        hash,
+        Some(&entry.name),
+        trusted,
+        Want::Bytes,
+        &mut Vec::new(),
+    );
+    if let Ok(examined) = stored {
+        return Ok(Own {
+            envelope: examined.signed.as_bytes().to_vec(),
+            manifest: examined.manifest,
+            files: examined.files,
+        });
+    }
+    let bytes = fetched(hash).ok_or_else(|| unusable(entry, "it was not fetched".to_owned()))?;
+    let expected = ManifestExpectation {
+        vault_id: trusted.vault_id,
+        name: &entry.name,
+        version: Some(entry.version),
+        stored_version: None,
+    };
+    let opened = Bundle::parse(&bytes, hash, entry.size)
+        .and_then(|bundle| bundle.open(fetched, &trusted.keys, &expected))
+        .map_err(|reason| unusable(entry, reason.to_string()))?;
+    let again = bundle::encode(&opened.signed, &opened.manifest, &opened.files)
+        .map_err(|reason| unusable(entry, reason.to_string()))?;
+    if again.hash != *hash {
+        return Err(unusable(entry, "it is not written canonically".to_owned()));
+    }
+    Ok(Own {
+        envelope: opened.signed.as_bytes().to_vec(),
+        manifest: opened.manifest,
+        files: opened.files,
+    })
+}
+
+/// What a rollback would do.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Rollback {
+    /// The release gone back to.
+    pub release: u64,
+    /// Skills that differ: to be admitted again from these bundles. Those that [`is_stored`] does not know have to be
+    /// fetched.
+    pub readmit: Vec<SkillEntry>,
+    /// Skills that the release does not have.
+    pub remove: Vec<SkillName>,
+}
+
+/// Whether a bundle is in the store, so that it need not be fetched; its bytes are verified when they are used.
+pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
+    Ok(files::kind(&store::folder(&vault.store(), bundle))?.is_some())
+}
+
+/// Compares this library with an earlier release, given its catalog's exact bytes.
+pub fn plan_rollback(vault: &Vault, catalog: &[u8]) -> Result<Rollback, AdoptError> {
+    let file = SignedCatalog::parse(catalog)?;
+    let catalog = file.verify()?;
+    if catalog.vault_id != *vault.id() {
+        return Err(AdoptError::NotOurs("it has another vault id"));
+    }
+    let keys = Chain::read(vault)?.all_keys(vault.keys().public()?);
+    if !keys.contains(file.public_key()) {
+        return Err(AdoptError::NotOurs(
+            "it is signed by a key that is not ours",
+        ));
+    }
+    let mut strange = Vec::new();
+    let installed = scan::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;
+    Ok(Rollback {
+        release: catalog.release,
+        readmit: catalog
+            .skills
+            .iter()
+            .filter(|entry| {
+                !installed
+                    .iter()
+                    .any(|place| place.name == entry.name && place.bundle == entry.bundle_hash)
+            })
+            .cloned()
+            .collect(),
+        remove: installed
+            .into_iter()
+            .map(|place| place.name)
+            .filter(|name| catalog.skill(name).is_none())
+            .collect(),
+    })
+}
+
+/// What a rollback did.
+#[derive(Clone, Debug)]
+pub struct RollbackReport {
+    /// Skills whose earlier bytes are installed now, each as a new version; unchanged where the bytes were the same.
+    pub readmitted: Vec<AddReport>,
+    /// What was removed.
+    pub removed: RemoveReport,
+}
+
+/// Makes the library's content that of an earlier release: the earlier bytes pass the gate again and are signed as the
+/// next version; what the release did not have is removed. One refused skill stops all, before anything changed.
+pub fn roll_back(
+    vault: &Vault,
+    rollback: &Rollback,
+    strict: bool,
+    fetched: Fetched<'_>,
+) -> Result<RollbackReport, AdoptError> {
+    // Manifests of an earlier time may be signed by any key that was ours.
+    let trusted = Trusted {
+        vault_id: *vault.id(),
+        keys: Chain::read(vault)?.all_keys(vault.keys().public()?),
+    };
+    let mut candidates = Vec::with_capacity(rollback.readmit.len());
+    for entry in &rollback.readmit {
+        let own = open(vault, entry, fetched, &trusted)?;
+        candidates.push(candidate(entry, own, strict)?);
+    }
+    let readmitted = add::admit(vault, &candidates)?;
+    let removed = remove::remove_skills(
+        vault,
+        &RemoveSkills {
+            names: rollback.remove.iter().map(ToString::to_string).collect(),
+            withdraw: None,
+        },
+    )?;
+    Ok(RollbackReport {
+        readmitted,
+        removed,
+    })
+}
+
+fn candidate(entry: &SkillEntry, own: Own, strict: bool) -> Result<Candidate, AdoptError> {
+    let raw = own
+        .files
+        .into_iter()
+        .map(|file| RawFile {
+            path: file.path.to_string(),
+            mode: file.mode,
+            bytes: file.bytes,
+        })
+        .collect();
+    let options = GateOptions {
+        strict,
+        name: Some(entry.name.clone()),
+        folder: None,
+    };
+    let verdict = gate::check(raw, &options);
+    let Some(package) = verdict.package else {
+        return Err(AdoptError::Refused {
+            name: entry.name.clone(),
+            reason: AddError::Blocked {
+                findings: verdict.findings,
+            },
+        });
+    };
+    Ok(Candidate {
+        package,
+        outcome: verdict.outcome,
+        strict,
+        agents: own.manifest.agents,
+        provenance: own.manifest.provenance,
+        replace: true,
+        folder: None,
+    })
+}

@@ -1,0 +1,189 @@
+//! What this library remembers of each namespace it publishes to.
+//!
+//! ```text
+//! cloud/<origin>/<slug>.json            numbers and hashes
+//! cloud/<origin>/<slug>.catalog.json    the last catalog that was published or taken, exact bytes
+//! cloud/<origin>/<slug>.pending.json    a signed catalog that the service has not acknowledged
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::catalog::{MAX_OBJECT_BYTES, Stored};
+use vault_skill::hash::Digest;
+use vault_skill::name::Slug;
+use vault_skill::time::Timestamp;
+
+use crate::files;
+use crate::keys::file_name;
+use crate::vault::{Change, Vault, VaultError};
+
+/// Releases whose payload hash is remembered, for the releases after a stolen key.
+const MAX_HISTORY: usize = 1_000;
+
+/// One namespace.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct CloudState {
+    /// The base address, without a slash at its end.
+    pub base: String,
+    /// The namespace.
+    pub slug: Slug,
+    /// The last release that the service acknowledged, or that was taken from it.
+    pub published: Option<Known>,
+    /// Signed, but not acknowledged.
+    pub pending: Option<Known>,
+    /// The highest release number that was ever signed for it.
+    pub highest_signed: u64,
+    /// Payload hashes by release.
+    pub(crate) history: Vec<Stored>,
+}
+
+/// A release that this library knows.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Known {
+    /// Its number.
+    pub release: u64,
+    /// SHA-256 of the signed payload.
+    pub payload_sha256: Digest,
+    /// SHA-256 of the file, which a push names as what it replaces.
+    pub file_sha256: Digest,
+    /// When it expires.
+    pub expires_at: Timestamp,
+    /// How many skills it names.
+    pub skills: u64,
+    /// When the service took it; for a pending one, when it was signed.
+    pub at: Timestamp,
+    /// Hash over all that the release was made of: while it stays, nothing has to be built.
+    pub(crate) inputs: Option<Digest>,
+    /// File hash of the release that a pending one follows.
+    pub(crate) follows: Option<Digest>,
+}
+
+/// Which of the stored catalogs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kept {
+    Published,
+    Pending,
+}
+
+impl CloudState {
+    pub(crate) fn new(base: &str, slug: &Slug) -> Self {
+        Self {
+            base: base.to_owned(),
+            slug: slug.clone(),
+            published: None,
+            pending: None,
+            highest_signed: 0,
+            history: Vec::new(),
+        }
+    }
+
+    /// The highest release known of this namespace.
+    pub fn highest_release(&self) -> u64 {
+        let known = [&self.published, &self.pending];
+        known
+            .into_iter()
+            .flatten()
+            .map(|known| known.release)
+            .fold(self.highest_signed, u64::max)
+    }
+
+    /// The exact bytes of the last catalog that was published or taken.
+    pub fn catalog_bytes(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
+        self.bytes(vault, Kept::Published)
+    }
+
+    pub(crate) fn bytes(&self, vault: &Vault, kept: Kept) -> Result<Option<Vec<u8>>, VaultError> {
+        let path = self.catalog_path(vault, kept);
+        Ok(files::read(&path, MAX_OBJECT_BYTES as u64)?)
+    }
+
+    pub(crate) fn write_bytes(
+        &self,
+        vault: &Vault,
+        change: &mut Change<'_>,
+        kept: Kept,
+        bytes: &[u8],
+    ) -> Result<(), VaultError> {
+        change.write_bytes(&self.catalog_path(vault, kept), bytes, 0o600)
+    }
+
+    pub(crate) fn drop_pending(&mut self, vault: &Vault) -> Result<(), VaultError> {
+        self.pending = None;
+        files::remove_file(&self.catalog_path(vault, Kept::Pending))?;
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
+        change.write_record(&state_path(vault, &self.base, &self.slug), self, 0o600)
+    }
+
+    fn catalog_path(&self, vault: &Vault, kept: Kept) -> PathBuf {
+        let ending = match kept {
+            Kept::Published => "catalog",
+            Kept::Pending => "pending",
+        };
+        folder(vault, &self.base).join(format!("{}.{ending}.json", self.slug))
+    }
+
+    /// The payload hash of an earlier release.
+    pub(crate) fn payload_of(&self, release: u64) -> Option<Digest> {
+        self.history
+            .iter()
+            .find(|stored| stored.release == release)
+            .map(|stored| stored.payload_sha256)
+    }
+
+    /// Notes that a release is the namespace's current one.
+    pub(crate) fn acknowledge(&mut self, known: Known) {
+        let by_release: BTreeMap<u64, Digest> = self
+            .history
+            .iter()
+            .map(|stored| (stored.release, stored.payload_sha256))
+            .chain([(known.release, known.payload_sha256)])
+            .collect();
+        let skip = by_release.len().saturating_sub(MAX_HISTORY);
+        self.history = by_release
+            .into_iter()
+            .skip(skip)
+            .map(|(release, payload_sha256)| Stored {
+                release,
+                payload_sha256,
+            })
+            .collect();
+        self.published = Some(known);
+    }
+}
+
+fn folder(vault: &Vault, base: &str) -> PathBuf {
+    vault.paths().root.join("cloud").join(file_name(base))
+}
+
+fn state_path(vault: &Vault, base: &str, slug: &Slug) -> PathBuf {
+    folder(vault, base).join(format!("{slug}.json"))
+}
+
+/// What is remembered of one namespace; `None` before the first sync.
+pub fn state(vault: &Vault, base: &str, slug: &Slug) -> Result<Option<CloudState>, VaultError> {
+    vault.read_record(&state_path(vault, base, slug))
+}
+
+/// What is remembered of every namespace.
+pub fn all(vault: &Vault) -> Result<Vec<CloudState>, VaultError> {
+    let mut states = Vec::new();
+    let root = vault.paths().root.join("cloud");
+    for (origin, _) in files::list(&root)? {
+        let origin = root.join(origin);
+        for (name, _) in files::list(&origin)? {
+            let text = name.to_string_lossy();
+            let slug = text
+                .strip_suffix(".json")
+                .filter(|slug| !slug.contains('.'));
+            if slug.is_some() {
+                states.extend(vault.read_record(&origin.join(&name))?);
+            }
+        }
+    }
+    Ok(states)
+}

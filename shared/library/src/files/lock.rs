@@ -1,0 +1,129 @@
+//! The one writer lock: taken through the kernel, so that it ends with the process that holds it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{FileError, fails};
+
+/// Why the writer lock was not had.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process went on holding it for the whole wait.
+    #[error(
+        "the vault at {} is being changed by another process{}; waited {} s",
+        vault.display(),
+        holder.as_deref().map(|id| format!(" (process {id})")).unwrap_or_default(),
+        waited.as_secs()
+    )]
+    Busy {
+        /// The vault's folder.
+        vault: PathBuf,
+        /// Process id that the holder left in the lock file; information only.
+        holder: Option<String>,
+        /// How long this process waited.
+        waited: Duration,
+    },
+    /// The lock file can't be opened or locked.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// The lock, held until dropped.
+#[derive(Debug)]
+pub(crate) struct WriterLock {
+    _file: File,
+}
+
+/// Takes the lock at `path`, trying for `wait`.
+pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError> {
+    let mut waited = Duration::ZERO;
+    let mut step = Duration::from_millis(2);
+    loop {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(fails("open", path))?;
+        match file.try_lock() {
+            Ok(()) if is_still(&file, path) => {
+                leave_name(&mut file);
+                return Ok(WriterLock { _file: file });
+            }
+            // Somebody removed the file between open and lock: this lock guards nothing.
+            Ok(()) => {}
+            Err(TryLockError::Error(cause)) => {
+                return Err(FileError::new("lock", path, cause).into());
+            }
+            Err(TryLockError::WouldBlock) => {
+                if waited >= wait {
+                    return Err(LockError::Busy {
+                        vault: path.parent().unwrap_or(path).to_owned(),
+                        holder: holder(&mut file),
+                        waited,
+                    });
+                }
+                std::thread::sleep(step);
+                waited += step;
+                step = (step * 2).min(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+fn is_still(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(held), Ok(named)) => (held.dev(), held.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+/// Leaves our process id for the message of those who wait; failing to is no failure.
+fn leave_name(file: &mut File) {
+    let _best_effort = file
+        .set_len(0)
+        .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
+}
+
+fn holder(file: &mut File) -> Option<String> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(20).read_to_string(&mut text).ok()?;
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_writer_is_told_who_holds_it_and_gets_it_when_the_first_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let first = take(&path, Duration::ZERO).unwrap();
+        let refused = take(&path, Duration::from_millis(5)).unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains(&format!("process {}", std::process::id())),
+            "{refused}"
+        );
+        drop(first);
+        take(&path, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_lock_on_a_removed_file_guards_nothing_and_is_taken_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let _first = take(&path, Duration::ZERO).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = take(&path, Duration::ZERO).unwrap();
+        assert!(is_still(&second._file, &path));
+    }
+}

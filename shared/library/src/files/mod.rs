@@ -1,0 +1,446 @@
+//! Every effect on disk goes through here: writing aside and renaming, links, locks, scratch folders, bulk flushes.
+//!
+//! Rules kept: a file that others may read appears whole or not at all; what a rename makes visible was flushed before;
+//! nothing that was found on disk is followed through a symbolic link. The rest of the crate holds no `std::fs` call,
+//! so that another system needs this one module only.
+
+pub(crate) mod lock;
+pub(crate) mod scratch;
+pub(crate) mod source;
+pub(crate) mod tree;
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::OFlags;
+
+/// A system call on a path of the vault failed; says what was being done, to which path, and the system's reason.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} {}: {cause}", path.display())]
+pub struct FileError {
+    /// What was being done, as a verb: "read", "write".
+    pub doing: &'static str,
+    /// The path it was done to.
+    pub path: PathBuf,
+    /// The system's reason.
+    pub cause: io::Error,
+}
+
+impl FileError {
+    pub(crate) fn new(doing: &'static str, path: &Path, cause: impl Into<io::Error>) -> Self {
+        Self {
+            doing,
+            path: path.to_owned(),
+            cause: cause.into(),
+        }
+    }
+}
+
+/// What a directory entry is, without following it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    File,
+    Dir,
+    Link,
+    Other,
+}
+
+/// Makes the closure that turns a system error into a [`FileError`].
+pub(crate) fn fails<E: Into<io::Error>>(
+    doing: &'static str,
+    path: &Path,
+) -> impl FnOnce(E) -> FileError {
+    move |cause| FileError::new(doing, path, cause)
+}
+
+/// A name that no other live process uses for a temporary file.
+pub(crate) fn unique_name() -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    format!(
+        "{}-{}",
+        std::process::id(),
+        COUNTER.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// Makes a directory and its missing parents with this mode; one that is there is left as it is.
+pub(crate) fn make_dirs(path: &Path, mode: u32) -> Result<(), FileError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(fails("create folder", path))
+}
+
+/// Makes one directory that must not exist.
+pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<(), FileError> {
+    DirBuilder::new()
+        .mode(mode)
+        .create(path)
+        .map_err(fails("create folder", path))
+}
+
+/// The bytes of a regular file, `None` when there is none. Fails over `max` bytes, and on a symbolic link.
+pub(crate) fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, FileError> {
+    let mut file = match open_regular(path) {
+        Ok(file) => file,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(FileError::new("read", path, cause)),
+    };
+    let mut bytes = Vec::new();
+    (&mut file)
+        .take(max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(fails("read", path))?;
+    if bytes.len() as u64 > max {
+        let cause = io::Error::new(io::ErrorKind::FileTooLarge, "the file is too large");
+        return Err(FileError::new("read", path, cause));
+    }
+    Ok(Some(bytes))
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ))
+    }
+}
+
+/// Mode bits (lower twelve) and owner of what the path names, links not followed; `None` when absent.
+pub(crate) fn mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some((found.mode() & 0o7777, found.uid()))),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(FileError::new("look at", path, cause)),
+    }
+}
+
+/// The user id that this process acts as.
+pub(crate) fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// What the path names, links not followed; `None` when absent.
+pub(crate) fn kind(path: &Path) -> Result<Option<Kind>, FileError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some(kind_of(found.file_type()))),
+        Err(cause)
+            if matches!(
+                cause.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(cause) => Err(FileError::new("look at", path, cause)),
+    }
+}
+
+fn kind_of(found: fs::FileType) -> Kind {
+    if found.is_symlink() {
+        Kind::Link
+    } else if found.is_dir() {
+        Kind::Dir
+    } else if found.is_file() {
+        Kind::File
+    } else {
+        Kind::Other
+    }
+}
+
+/// The absolute path of a directory with every link resolved.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf, FileError> {
+    fs::canonicalize(path).map_err(fails("find", path))
+}
+
+/// The names in a directory with their kinds, in byte order; empty when the directory is absent.
+pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(cause) => return Err(FileError::new("list", path, cause)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(fails("list", path))?;
+        let kind = entry.file_type().map_err(fails("list", path))?;
+        found.push((entry.file_name(), kind_of(kind)));
+    }
+    found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    Ok(found)
+}
+
+/// Where a symbolic link points, `None` when the path is absent or is no link.
+pub(crate) fn link_target(path: &Path) -> Result<Option<PathBuf>, FileError> {
+    match fs::read_link(path) {
+        Ok(target) => Ok(Some(target)),
+        Err(cause)
+            if matches!(
+                cause.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(cause) => Err(FileError::new("read link", path, cause)),
+    }
+}
+
+/// Flushes a directory, so that the names in it survive a power cut.
+pub(crate) fn sync_dir(path: &Path) -> Result<(), FileError> {
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(fails("flush", path))
+}
+
+/// A moment of the file system's own clock: what was changed before it can't be changed again without a new time.
+pub(crate) fn settled_before(folder: &Path) -> Result<(i64, u64), FileError> {
+    let path = folder.join(unique_name());
+    let found = write_new(&path, b"", 0o600)
+        .and_then(|file| file.metadata())
+        .map_err(fails("write", &path))?;
+    remove_file(&path)?;
+    let nanoseconds = u64::try_from(found.ctime_nsec()).unwrap_or(0);
+    // The clock of most file systems ticks every few milliseconds, that of some once in a second or two.
+    let margin = if nanoseconds == 0 {
+        2_000_000_000
+    } else {
+        50_000_000
+    };
+    let now = u128::try_from(found.ctime()).unwrap_or(0) * 1_000_000_000 + u128::from(nanoseconds);
+    let settled = now.saturating_sub(margin);
+    Ok((
+        i64::try_from(settled / 1_000_000_000).unwrap_or(0),
+        u64::try_from(settled % 1_000_000_000).unwrap_or(0),
+    ))
+}
+
+/// Replaces a file: written aside in `aside` (same file system), flushed, renamed, the folder flushed.
+pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32, aside: &Path) -> Result<(), FileError> {
+    let temporary = write_aside(bytes, mode, aside)?;
+    fs::rename(&temporary, path).map_err(fails("replace", path))?;
+    sync_parent(path)
+}
+
+/// Makes a file that must not exist yet: written aside in `aside`, flushed, then linked under its name in one step.
+/// Returns false, and changes nothing, when the name is taken.
+pub(crate) fn create(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    aside: &Path,
+) -> Result<bool, FileError> {
+    let temporary = write_aside(bytes, mode, aside)?;
+    let linked = fs::hard_link(&temporary, path);
+    fs::remove_file(&temporary).map_err(fails("remove", &temporary))?;
+    match linked {
+        Ok(()) => sync_parent(path).map(|()| true),
+        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(cause) => Err(FileError::new("create", path, cause)),
+    }
+}
+
+fn write_aside(bytes: &[u8], mode: u32, aside: &Path) -> Result<PathBuf, FileError> {
+    let path = aside.join(format!(".new-{}", unique_name()));
+    // A left-over of a dead process with our number would make O_EXCL fail for ever.
+    let _absent = fs::remove_file(&path);
+    let written = write_new(&path, bytes, mode).and_then(|file| file.sync_all());
+    if let Err(cause) = written {
+        let _best_effort = fs::remove_file(&path);
+        return Err(FileError::new("write", &path, cause));
+    }
+    Ok(path)
+}
+
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)?;
+    // After the write and past the umask; 0600 while it is being written.
+    if mode != 0o600 {
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+    }
+    Ok(file)
+}
+
+fn sync_parent(path: &Path) -> Result<(), FileError> {
+    sync_dir(path.parent().unwrap_or_else(|| Path::new("/")))
+}
+
+/// Writes a short text in place in one call. Only for text whose loss is harmless: it is not flushed.
+pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> {
+    let write = || -> io::Result<()> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), 0)
+    };
+    write().map_err(fails("write", path))
+}
+
+/// Points a name at a target in one step, whatever it pointed at before. The folder is not flushed: [`sync_dir`] does.
+pub(crate) fn switch_link(link: &Path, target: &Path, aside: &Path) -> Result<(), FileError> {
+    let temporary = aside.join(format!(".link-{}", unique_name()));
+    let _absent = fs::remove_file(&temporary);
+    std::os::unix::fs::symlink(target, &temporary).map_err(fails("link", &temporary))?;
+    fs::rename(&temporary, link).map_err(|cause| {
+        let _best_effort = fs::remove_file(&temporary);
+        FileError::new("switch", link, cause)
+    })
+}
+
+/// Makes a symbolic link that must not exist yet.
+pub(crate) fn new_link(link: &Path, target: &Path) -> Result<(), FileError> {
+    std::os::unix::fs::symlink(target, link).map_err(fails("link", link))
+}
+
+/// Moves a file or a folder on the same file system.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    fs::rename(from, to).map_err(fails("move", from))
+}
+
+/// Removes a file or a link; true when there was one.
+pub(crate) fn remove_file(path: &Path) -> Result<bool, FileError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(FileError::new("remove", path, cause)),
+    }
+}
+
+/// Removes whatever the path names, read-only folders included; links are removed, never followed.
+pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
+    match kind(path)? {
+        None => Ok(()),
+        Some(Kind::Dir) => {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+                .map_err(fails("open up", path))?;
+            for (name, kind) in list(path)? {
+                let child = path.join(name);
+                if kind == Kind::Dir {
+                    remove_tree(&child)?;
+                } else {
+                    remove_file(&child)?;
+                }
+            }
+            match fs::remove_dir(path) {
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                    Err(FileError::new("remove", path, cause))
+                }
+                _ => Ok(()),
+            }
+        }
+        Some(_) => remove_file(path).map(|_| ()),
+    }
+}
+
+/// Removes what dead writers left behind in a folder of small files: the temporaries of [`replace`] and [`create`].
+/// Only under the writer lock.
+pub(crate) fn sweep_asides(folder: &Path) -> Result<(), FileError> {
+    for (name, kind) in list(folder)? {
+        let text = name.to_string_lossy();
+        if kind != Kind::Dir && (text.starts_with(".new-") || text.starts_with(".link-")) {
+            remove_file(&folder.join(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Many new files and folders that are flushed together, before one rename shows them.
+///
+/// A few are flushed one by one; many by one flush of the whole file system, since a flush for each file
+/// costs a journal commit and 30,000 of them minutes.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    open: Vec<(PathBuf, File)>,
+    folders: Vec<(PathBuf, u32)>,
+    files: usize,
+}
+
+impl Batch {
+    /// Up to so many files are flushed one by one.
+    const FEW: usize = 12;
+
+    /// Makes a folder; `mode` is set when the batch is flushed, until then the folder is the owner's alone.
+    pub(crate) fn folder(&mut self, path: &Path, mode: u32) -> Result<(), FileError> {
+        make_dir(path, 0o700)?;
+        self.folders.push((path.to_owned(), mode));
+        Ok(())
+    }
+
+    /// Writes a new file.
+    pub(crate) fn file(&mut self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+        let file = write_new(path, bytes, mode).map_err(fails("write", path))?;
+        self.files += 1;
+        if self.files <= Self::FEW {
+            self.open.push((path.to_owned(), file));
+        } else {
+            self.open.clear();
+        }
+        Ok(())
+    }
+
+    /// Sets the folders' modes and makes all of it durable. `within` is any path on the same file system.
+    pub(crate) fn flush(self, within: &Path) -> Result<(), FileError> {
+        let one_by_one = self.files <= Self::FEW;
+        for (path, file) in &self.open {
+            file.sync_all().map_err(fails("flush", path))?;
+        }
+        // Children first, or a closed parent would hide them.
+        for (path, mode) in self.folders.iter().rev() {
+            fs::set_permissions(path, fs::Permissions::from_mode(*mode))
+                .map_err(fails("close", path))?;
+            if one_by_one || !CAN_FLUSH_ALL {
+                sync_dir(path)?;
+            }
+        }
+        if !one_by_one {
+            flush_all(within, &self.folders)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+const CAN_FLUSH_ALL: bool = true;
+#[cfg(not(target_os = "linux"))]
+const CAN_FLUSH_ALL: bool = false;
+
+#[cfg(target_os = "linux")]
+fn flush_all(within: &Path, _folders: &[(PathBuf, u32)]) -> Result<(), FileError> {
+    let dir = File::open(within).map_err(fails("flush", within))?;
+    rustix::fs::syncfs(&dir).map_err(fails("flush", within))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn flush_all(_within: &Path, folders: &[(PathBuf, u32)]) -> Result<(), FileError> {
+    for (folder, _) in folders {
+        for (name, kind) in list(folder)? {
+            if kind == Kind::File {
+                let path = folder.join(name);
+                File::open(&path)
+                    .and_then(|file| file.sync_all())
+                    .map_err(fails("flush", &path))?;
+            }
+        }
+    }
+    Ok(())
+}

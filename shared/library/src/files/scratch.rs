@@ -1,0 +1,111 @@
+//! Folders that live no longer than the process that made them.
+//!
+//! Each is locked through the kernel while in use: a sweep tells the left-over of a dead process from the folder of a
+//! live one without any clock. Staged bundles and the private copies that actions run from stand here.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::{FileError, Kind, fails, list, remove_file, remove_tree, unique_name};
+
+/// A folder of mode 0700 under `tmp/`, removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Scratch {
+    /// Makes one under `tmp`, which must exist.
+    pub(crate) fn new(tmp: &Path) -> Result<Self, FileError> {
+        loop {
+            let path = tmp.join(unique_name());
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {}
+                Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(cause) => return Err(FileError::new("create folder", &path, cause)),
+            }
+            if let Some(lock) = lock_folder(&path)? {
+                return Ok(Self { path, _lock: lock });
+            }
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays behind is found by the next sweep.
+        let _best_effort = remove_tree(&self.path);
+    }
+}
+
+/// Removes what no live process holds. Only under the writer lock: plain files here belong to its holder.
+pub(crate) fn sweep(tmp: &Path) -> Result<(), FileError> {
+    for (name, kind) in list(tmp)? {
+        let path = tmp.join(name);
+        if kind != Kind::Dir {
+            remove_file(&path)?;
+        } else if let Some(_dead) = lock_folder(&path)? {
+            remove_tree(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The folder's lock, or `None` when a live process holds it or it is gone.
+fn lock_folder(path: &Path) -> Result<Option<File>, FileError> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let folder = match OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+    {
+        Ok(folder) => folder,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(FileError::new("open", path, cause)),
+    };
+    match folder.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
+        Err(std::fs::TryLockError::Error(cause)) => {
+            return Err(FileError::new("lock", path, cause));
+        }
+    }
+    // A sweep may have removed it between open and lock.
+    let held = folder.metadata().map_err(fails("look at", path))?;
+    match std::fs::symlink_metadata(path) {
+        Ok(named) if (named.dev(), named.ino()) == (held.dev(), held.ino()) => Ok(Some(folder)),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_keeps_what_is_in_use_and_removes_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let live = Scratch::new(folder.path()).unwrap();
+        std::fs::write(live.path().join("kept"), "x").unwrap();
+        let dead = folder.path().join("dead");
+        std::fs::create_dir_all(dead.join("a/b")).unwrap();
+        std::fs::write(dead.join("a/b/c"), "x").unwrap();
+        std::fs::write(folder.path().join("plain"), "x").unwrap();
+        std::os::unix::fs::symlink("/", folder.path().join("link")).unwrap();
+        sweep(folder.path()).unwrap();
+        assert!(live.path().join("kept").exists());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        drop(live);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,484 @@
+//! Reading a skill folder that somebody else may be writing to, or may have prepared to mislead.
+//!
+//! Every component below the folder is looked at without following links, opened below the handle of its parent with
+//! `O_NOFOLLOW`, and the handle compared with what was looked at; only its bytes are used. Links, FIFOs, devices,
+//! sockets and hard links to another owner's file are refused, as is a file or folder that changes while it is read.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::tree::{ENTRY, read_exactly};
+use super::{FileError, Kind, effective_user, fails, kind, resolve};
+
+/// How much of a folder is read at most; beyond it the folder is no skill.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceLimits {
+    /// Files in the folder.
+    pub files: usize,
+    /// Bytes of one file.
+    pub file_bytes: u64,
+    /// Bytes of all files.
+    pub total_bytes: u64,
+    /// Levels of folders.
+    pub depth: usize,
+}
+
+/// Why a folder was not taken in. Paths are relative to it, but for the folder itself.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The path names nothing.
+    #[error("{} does not exist", .0.display())]
+    Missing(PathBuf),
+    /// The path names something else than a folder or a file `SKILL.md`.
+    #[error("{} is neither a skill folder nor a file named SKILL.md", .0.display())]
+    NotASkill(PathBuf),
+    /// A symbolic link: its target is outside of what was asked for.
+    #[error("{} is a symbolic link; a skill holds plain files only", .0.display())]
+    Link(PathBuf),
+    /// A FIFO, device or socket.
+    #[error("{} is a {what}; a skill holds plain files only", path.display())]
+    Special {
+        /// Where.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// Another name of a file that belongs to somebody else.
+    #[error("{} is a hard link to another user's file", .0.display())]
+    HardLink(PathBuf),
+    /// Written to, replaced or listed differently while it was read.
+    #[error("{} changed while it was read; try again when nothing writes to it", .0.display())]
+    Changed(PathBuf),
+    /// A name that is no UTF-8.
+    #[error("the file name {0:?} is not UTF-8")]
+    Name(PathBuf),
+    /// More files, bytes or levels than a skill may have.
+    #[error("{} goes beyond {limit} {unit}", path.display())]
+    TooLarge {
+        /// The file or folder at which the limit was passed.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// The system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// A file as read: path relative to the folder and joined by `/`, executable bit of the owner, exact bytes.
+#[derive(Debug)]
+pub(crate) struct SourceFile {
+    pub(crate) path: String,
+    pub(crate) executable: bool,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A folder as read.
+#[derive(Debug)]
+pub(crate) struct SourceFolder {
+    /// Absolute, links in the folder's own parents resolved.
+    pub(crate) path: PathBuf,
+    /// The folder's own name, `None` for the root of the file system or a name that is no UTF-8.
+    pub(crate) name: Option<String>,
+    pub(crate) files: Vec<SourceFile>,
+}
+
+/// Reads a skill folder, or the folder of a file named SKILL.md. Names for which `ignored` holds are passed over.
+pub(crate) fn read(
+    path: &Path,
+    limits: SourceLimits,
+    ignored: &dyn Fn(&str) -> bool,
+) -> Result<SourceFolder, SourceError> {
+    // Without a trailing slash, which would follow a link.
+    let path: PathBuf = path.components().collect();
+    let folder = match kind(&path)? {
+        None => return Err(SourceError::Missing(path)),
+        Some(Kind::Link) => return Err(SourceError::Link(path)),
+        Some(Kind::Dir) => path,
+        Some(Kind::File) if path.file_name().is_some_and(|name| name == "SKILL.md") => {
+            match path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+                _ => PathBuf::from("."),
+            }
+        }
+        Some(Kind::File | Kind::Other) => return Err(SourceError::NotASkill(path)),
+    };
+    let fd = match rustix::fs::open(&folder, ENTRY | OFlags::DIRECTORY, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::LOOP | Errno::NOTDIR) => return Err(SourceError::Link(folder)),
+        Err(cause) => return Err(FileError::new("open", &folder, cause).into()),
+    };
+    let absolute = resolve(&folder)?;
+    let mut reader = Reader {
+        root: &folder,
+        limits,
+        ignored,
+        user: effective_user(),
+        left: limits.total_bytes,
+        files: Vec::new(),
+    };
+    reader.folder(fd, "", 0)?;
+    let mut files = reader.files;
+    files.sort_by(|a, b| a.path.as_bytes().cmp(b.path.as_bytes()));
+    Ok(SourceFolder {
+        name: absolute
+            .file_name()
+            .and_then(|name| name.to_str())
+            .map(str::to_owned),
+        path: absolute,
+        files,
+    })
+}
+
+struct Reader<'a> {
+    root: &'a Path,
+    limits: SourceLimits,
+    ignored: &'a dyn Fn(&str) -> bool,
+    user: u32,
+    left: u64,
+    files: Vec<SourceFile>,
+}
+
+impl Reader<'_> {
+    fn folder(&mut self, fd: OwnedFd, path: &str, depth: usize) -> Result<(), SourceError> {
+        if depth > self.limits.depth {
+            return Err(SourceError::TooLarge {
+                path: path.into(),
+                limit: self.limits.depth as u64,
+                unit: "levels of folders",
+            });
+        }
+        let before = self.stat(&fd, path)?;
+        for name in self.names(fd.as_fd(), path)? {
+            let Ok(text) = name.to_str() else {
+                return Err(SourceError::Name(
+                    Path::new(path).join(name.to_string_lossy().as_ref()),
+                ));
+            };
+            if (self.ignored)(text) {
+                continue;
+            }
+            let child = if path.is_empty() {
+                text.to_owned()
+            } else {
+                format!("{path}/{text}")
+            };
+            self.entry(fd.as_fd(), &name, child, depth)?;
+        }
+        let after = self.stat(&fd, path)?;
+        if !same_content(&before, &after) {
+            return Err(SourceError::Changed(self.shown(path)));
+        }
+        Ok(())
+    }
+
+    fn names(&self, fd: BorrowedFd<'_>, path: &str) -> Result<Vec<CString>, SourceError> {
+        let failed =
+            |cause| SourceError::from(FileError::new("list", &self.root.join(path), cause));
+        let mut names = Vec::new();
+        for entry in Dir::read_from(fd).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            // Folders and ignored names count here too, so leave room.
+            if names.len() >= self.limits.files.saturating_mul(4) {
+                return Err(self.too_many(path));
+            }
+            names.push(name.to_owned());
+        }
+        Ok(names)
+    }
+
+    fn entry(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        path: String,
+        depth: usize,
+    ) -> Result<(), SourceError> {
+        let seen = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(seen) => seen,
+            Err(Errno::NOENT) => return Err(SourceError::Changed(path.into())),
+            Err(cause) => return Err(self.failed("look at", &path, cause)),
+        };
+        let kind = FileType::from_raw_mode(seen.st_mode);
+        match kind {
+            FileType::RegularFile | FileType::Directory => {}
+            FileType::Symlink => return Err(SourceError::Link(path.into())),
+            other => {
+                return Err(SourceError::Special {
+                    path: path.into(),
+                    what: word(other),
+                });
+            }
+        }
+        if kind == FileType::RegularFile && seen.st_nlink > 1 && seen.st_uid != self.user {
+            return Err(SourceError::HardLink(path.into()));
+        }
+        let flags = if kind == FileType::Directory {
+            ENTRY | OFlags::DIRECTORY
+        } else {
+            ENTRY
+        };
+        let fd = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            // It was a plain file or folder a moment ago.
+            Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT | Errno::NXIO) => {
+                return Err(SourceError::Changed(path.into()));
+            }
+            Err(cause) => return Err(self.failed("open", &path, cause)),
+        };
+        let opened = self.stat(&fd, &path)?;
+        if (opened.st_dev, opened.st_ino, opened.st_mode)
+            != (seen.st_dev, seen.st_ino, seen.st_mode)
+        {
+            return Err(SourceError::Changed(path.into()));
+        }
+        if kind == FileType::Directory {
+            self.folder(fd, &path, depth + 1)
+        } else {
+            self.file(&fd, &opened, path)
+        }
+    }
+
+    fn file(&mut self, fd: &OwnedFd, opened: &Stat, path: String) -> Result<(), SourceError> {
+        if self.files.len() >= self.limits.files {
+            return Err(self.too_many(&path));
+        }
+        let size = u64::try_from(opened.st_size).unwrap_or(u64::MAX);
+        if size > self.limits.file_bytes {
+            return Err(SourceError::TooLarge {
+                path: path.into(),
+                limit: self.limits.file_bytes,
+                unit: "bytes in one file",
+            });
+        }
+        self.left = self
+            .left
+            .checked_sub(size)
+            .ok_or_else(|| SourceError::TooLarge {
+                path: PathBuf::from(&path),
+                limit: self.limits.total_bytes,
+                unit: "bytes in one skill",
+            })?;
+        let mut bytes = Vec::new();
+        let whole = read_exactly(fd.as_fd(), size, &mut bytes)
+            .map_err(|cause| self.failed("read", &path, cause))?;
+        let after = self.stat(fd, &path)?;
+        if !whole || !same_content(opened, &after) {
+            return Err(SourceError::Changed(path.into()));
+        }
+        self.files.push(SourceFile {
+            executable: opened.st_mode & 0o100 != 0,
+            path,
+            bytes,
+        });
+        Ok(())
+    }
+
+    fn stat(&self, fd: &OwnedFd, path: &str) -> Result<Stat, SourceError> {
+        rustix::fs::fstat(fd).map_err(|cause| self.failed("look at", path, cause))
+    }
+
+    fn failed(&self, doing: &'static str, path: &str, cause: Errno) -> SourceError {
+        fails(doing, &self.root.join(path))(cause).into()
+    }
+
+    fn too_many(&self, path: &str) -> SourceError {
+        SourceError::TooLarge {
+            path: self.shown(path),
+            limit: self.limits.files as u64,
+            unit: "files",
+        }
+    }
+
+    fn shown(&self, path: &str) -> PathBuf {
+        if path.is_empty() {
+            self.root.to_owned()
+        } else {
+            path.into()
+        }
+    }
+}
+
+fn same_content(a: &Stat, b: &Stat) -> bool {
+    (
+        a.st_size,
+        a.st_mode,
+        a.st_mtime,
+        a.st_mtime_nsec,
+        a.st_ctime,
+        a.st_ctime_nsec,
+    ) == (
+        b.st_size,
+        b.st_mode,
+        b.st_mtime,
+        b.st_mtime_nsec,
+        b.st_ctime,
+        b.st_ctime_nsec,
+    )
+}
+
+fn word(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "FIFO",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "device",
+        _ => "special file",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: SourceLimits = SourceLimits {
+        files: 4,
+        file_bytes: 100,
+        total_bytes: 150,
+        depth: 3,
+    };
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let skill = home.path().join("my-skill");
+        std::fs::create_dir(&skill).unwrap();
+        std::fs::write(skill.join("SKILL.md"), "text").unwrap();
+        (home, skill)
+    }
+
+    fn read_it(path: &Path) -> Result<SourceFolder, SourceError> {
+        read(path, LIMITS, &|name| name == ".git")
+    }
+
+    #[test]
+    fn a_folder_and_its_skill_file_give_the_same() {
+        let (_home, skill) = folder();
+        std::fs::create_dir_all(skill.join(".git/deep")).unwrap();
+        std::fs::create_dir(skill.join("bin")).unwrap();
+        std::fs::write(skill.join("bin/run"), "#!/bin/sh\n").unwrap();
+        let by_folder = read_it(&skill).unwrap();
+        let by_file = read_it(&skill.join("SKILL.md")).unwrap();
+        for read in [by_folder, by_file] {
+            assert_eq!(read.name.as_deref(), Some("my-skill"));
+            let paths: Vec<_> = read.files.iter().map(|file| file.path.as_str()).collect();
+            assert_eq!(paths, ["SKILL.md", "bin/run"]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_plain_file_is_refused() {
+        type Plant = fn(&Path);
+        let plants: [(&str, Plant); 6] = [
+            ("symbolic link", |skill| {
+                std::os::unix::fs::symlink("/etc/passwd", skill.join("x")).unwrap();
+            }),
+            ("symbolic link", |skill| {
+                std::os::unix::fs::symlink("/etc", skill.join("x")).unwrap();
+            }),
+            ("symbolic link", |skill| {
+                std::os::unix::fs::symlink("nowhere", skill.join("x")).unwrap();
+            }),
+            ("symbolic link", |skill| {
+                std::os::unix::fs::symlink("SKILL.md", skill.join("x")).unwrap();
+            }),
+            ("FIFO", |skill| {
+                rustix::fs::mknodat(
+                    rustix::fs::CWD,
+                    skill.join("x"),
+                    FileType::Fifo,
+                    Mode::from_raw_mode(0o600),
+                    0,
+                )
+                .unwrap();
+            }),
+            ("socket", |skill| {
+                drop(std::os::unix::net::UnixListener::bind(skill.join("x")).unwrap());
+            }),
+        ];
+        for (reason, plant) in plants {
+            let (_home, skill) = folder();
+            std::fs::create_dir(skill.join("sub")).unwrap();
+            plant(&skill.join("sub"));
+            let refused = read_it(&skill).unwrap_err().to_string();
+            assert!(
+                refused.contains(reason) && refused.contains("sub/x"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_folder_itself_may_not_be_a_link_even_with_a_slash() {
+        let (home, skill) = folder();
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(&skill, &link).unwrap();
+        for path in [link.clone(), link.join("")] {
+            assert!(
+                matches!(read_it(&path), Err(SourceError::Link(_))),
+                "{path:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_are_kept_while_reading() {
+        type Plant = fn(&Path);
+        let plants: [(&str, Plant); 4] = [
+            ("files", |skill| {
+                for name in ["a", "b", "c", "d"] {
+                    std::fs::write(skill.join(name), "").unwrap();
+                }
+            }),
+            ("bytes in one file", |skill| {
+                std::fs::write(skill.join("a"), [0; 101]).unwrap();
+            }),
+            ("bytes in one skill", |skill| {
+                std::fs::write(skill.join("a"), [0; 80]).unwrap();
+                std::fs::write(skill.join("b"), [0; 80]).unwrap();
+            }),
+            ("levels", |skill| {
+                std::fs::create_dir_all(skill.join("a/b/c/d")).unwrap();
+            }),
+        ];
+        for (reason, plant) in plants {
+            let (_home, skill) = folder();
+            plant(&skill);
+            let refused = read_it(&skill).unwrap_err().to_string();
+            assert!(refused.contains(reason), "{refused}");
+        }
+    }
+
+    #[test]
+    fn another_users_file_does_not_come_in_by_a_hard_link() {
+        if effective_user() != 0 {
+            return; // only root can give a file away
+        }
+        let (home, skill) = folder();
+        let secret = home.path().join("secret");
+        std::fs::write(&secret, "secret").unwrap();
+        std::os::unix::fs::chown(&secret, Some(4711), Some(4711)).unwrap();
+        std::fs::hard_link(&secret, skill.join("notes.md")).unwrap();
+        assert!(matches!(read_it(&skill), Err(SourceError::HardLink(_))));
+    }
+
+    #[test]
+    fn other_things_are_named_for_what_they_are() {
+        let (home, skill) = folder();
+        let other = skill.join("notes.md");
+        std::fs::write(&other, "x").unwrap();
+        assert!(matches!(read_it(&other), Err(SourceError::NotASkill(_))));
+        assert!(matches!(
+            read_it(&home.path().join("nothing")),
+            Err(SourceError::Missing(_))
+        ));
+    }
+}

@@ -1,0 +1,337 @@
+//! Reading a folder of the store: every entry once, by the handle that was looked at, links never followed.
+//!
+//! The same walk gives the facts (size, times, inode, mode) that a later look compares, so that an unchanged skill
+//! costs only that look.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+
+use super::{FileError, Kind, fails};
+
+/// Entries of one folder tree beyond which the walk gives up: a skill has at most 1,024 files.
+const MAX_ENTRIES: usize = 20_000;
+/// Levels of folders beyond which the walk gives up.
+const MAX_DEPTH: usize = 20;
+
+/// What a look at an entry says; equal facts mean that nobody wrote to it in between.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Facts {
+    pub(crate) mode: u32,
+    pub(crate) size: u64,
+    modified: (i64, u64),
+    pub(crate) changed: (i64, u64),
+    inode: u64,
+}
+
+impl Facts {
+    #[cfg_attr(
+        target_os = "linux",
+        expect(
+            clippy::useless_conversion,
+            clippy::unnecessary_cast,
+            reason = "the types of these fields differ between systems"
+        )
+    )]
+    fn of(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            mode: u32::from(stat.st_mode),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+            inode: stat.st_ino as u64,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match FileType::from_raw_mode(self.mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Dir,
+            FileType::Symlink => Kind::Link,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Permission bits.
+    pub(crate) fn permissions(&self) -> u32 {
+        self.mode & 0o7777
+    }
+
+    /// Appends a fixed-width form, for hashing.
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.mode.to_le_bytes());
+        out.extend_from_slice(&self.size.to_le_bytes());
+        for (seconds, nanoseconds) in [self.modified, self.changed] {
+            out.extend_from_slice(&seconds.to_le_bytes());
+            out.extend_from_slice(&nanoseconds.to_le_bytes());
+        }
+        out.extend_from_slice(&self.inode.to_le_bytes());
+    }
+}
+
+/// An entry met by [`walk`].
+#[derive(Debug)]
+pub(crate) enum Entry<'a> {
+    /// A folder; its entries follow.
+    Dir,
+    /// A regular file with its bytes.
+    File(&'a [u8]),
+    /// A regular file above the limit; not read.
+    TooLarge,
+    /// A file whose length was another when read than when looked at.
+    Changing,
+    /// A link, device, FIFO or socket; neither followed nor opened for reading.
+    Foreign(Kind),
+}
+
+/// Visits everything under `root` with paths relative to it, joined by `/`. A folder is visited before its entries.
+/// Fails on the first system error, and on names that are not UTF-8.
+pub(crate) fn walk(
+    root: &Path,
+    max_file: u64,
+    buffer: &mut Vec<u8>,
+    visit: &mut dyn FnMut(&str, Facts, Entry<'_>),
+) -> Result<(), FileError> {
+    let fd = rustix::fs::open(root, FOLDER, Mode::empty()).map_err(fails("open", root))?;
+    let mut walker = Walker {
+        root,
+        max_file,
+        buffer,
+        visit,
+        entries: 0,
+        path: String::new(),
+    };
+    walker.folder(fd, 0)
+}
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+pub(super) const ENTRY: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+struct Walker<'a> {
+    root: &'a Path,
+    max_file: u64,
+    buffer: &'a mut Vec<u8>,
+    visit: &'a mut dyn FnMut(&str, Facts, Entry<'_>),
+    entries: usize,
+    path: String,
+}
+
+impl Walker<'_> {
+    fn folder(&mut self, fd: OwnedFd, depth: usize) -> Result<(), FileError> {
+        let mut folders = Vec::new();
+        let mut dir = Dir::new(fd).map_err(|cause| self.failed("list", cause))?;
+        let start = self.path.len();
+        while let Some(entry) = dir.read() {
+            let entry = entry.map_err(|cause| self.failed("list", cause))?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            self.entries += 1;
+            let Ok(text) = name.to_str() else {
+                return Err(self.refused("a file name is not UTF-8"));
+            };
+            if self.entries > MAX_ENTRIES || depth > MAX_DEPTH {
+                return Err(self.refused("too many files for a skill"));
+            }
+            if start > 0 {
+                self.path.push('/');
+            }
+            self.path.push_str(text);
+            if entry.file_type() == FileType::Directory {
+                // After this listing is done: one buffer of names at a time.
+                folders.push(self.path.clone());
+            } else {
+                let parent = dir.fd().map_err(|cause| self.failed("list", cause))?;
+                self.file(parent, name)?;
+            }
+            self.path.truncate(start);
+        }
+        drop(dir);
+        for path in folders {
+            let full = self.root.join(&path);
+            let fd =
+                rustix::fs::open(&full, FOLDER, Mode::empty()).map_err(fails("open", &full))?;
+            let facts = Facts::of(&rustix::fs::fstat(&fd).map_err(fails("look at", &full))?);
+            (self.visit)(&path, facts, Entry::Dir);
+            self.path = path;
+            self.folder(fd, depth + 1)?;
+            self.path.clear();
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<(), FileError> {
+        let fd = match rustix::fs::openat(parent, name, ENTRY, Mode::empty()) {
+            Ok(fd) => fd,
+            // A link (ELOOP), a socket (ENXIO): what it is says a look that does not open.
+            Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO | rustix::io::Errno::MLINK) => {
+                let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+                    .map_err(|cause| self.failed("look at", cause))?;
+                let facts = Facts::of(&stat);
+                (self.visit)(&self.path, facts, Entry::Foreign(facts.kind()));
+                return Ok(());
+            }
+            Err(cause) => return Err(self.failed("open", cause)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|cause| self.failed("look at", cause))?;
+        let facts = Facts::of(&stat);
+        let entry = if facts.kind() != Kind::File {
+            Entry::Foreign(facts.kind())
+        } else if facts.size > self.max_file {
+            Entry::TooLarge
+        } else if read_exactly(fd.as_fd(), facts.size, self.buffer)
+            .map_err(|cause| self.failed("read", cause))?
+        {
+            Entry::File(self.buffer)
+        } else {
+            Entry::Changing
+        };
+        (self.visit)(&self.path, facts, entry);
+        Ok(())
+    }
+
+    fn failed(&self, doing: &'static str, cause: rustix::io::Errno) -> FileError {
+        FileError::new(doing, &self.root.join(&self.path), cause)
+    }
+
+    fn refused(&self, why: &'static str) -> FileError {
+        let cause = io::Error::new(io::ErrorKind::InvalidData, why);
+        FileError::new("read", &self.root.join(&self.path), cause)
+    }
+}
+
+/// Fills the buffer with a file of `size` bytes; false when it turns out longer or shorter.
+pub(super) fn read_exactly(
+    fd: BorrowedFd<'_>,
+    size: u64,
+    buffer: &mut Vec<u8>,
+) -> rustix::io::Result<bool> {
+    let size = usize::try_from(size).map_err(|_| rustix::io::Errno::FBIG)?;
+    // One byte more: a file that grew shows in the same call.
+    buffer.resize(size + 1, 0);
+    let mut filled = 0;
+    while filled <= size {
+        match rustix::io::read(fd, &mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => {
+                filled += count;
+                if filled == size {
+                    break;
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    buffer.truncate(filled.min(size));
+    Ok(filled == size)
+}
+
+/// A handle on a folder under which many entries are looked at by relative path.
+#[derive(Debug)]
+pub(crate) struct Looker {
+    folder: OwnedFd,
+}
+
+impl Looker {
+    pub(crate) fn new(folder: &Path) -> Result<Self, FileError> {
+        rustix::fs::open(folder, FOLDER, Mode::empty())
+            .map(|folder| Self { folder })
+            .map_err(fails("open", folder))
+    }
+
+    /// The facts of one entry, links not followed; `None` when it can't be looked at.
+    pub(crate) fn look(&self, path: &[u8]) -> Option<Facts> {
+        rustix::fs::statat(&self.folder, path, AtFlags::SYMLINK_NOFOLLOW)
+            .ok()
+            .map(|stat| Facts::of(&stat))
+    }
+
+    /// Where a link points, into `buffer`; false when it is no link or gone.
+    pub(crate) fn link_target(&self, name: &str, buffer: &mut Vec<u8>) -> bool {
+        match rustix::fs::readlinkat(&self.folder, name, std::mem::take(buffer)) {
+            Ok(target) => {
+                *buffer = CString::into_bytes(target);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn visited(root: &Path) -> Vec<String> {
+        let mut seen = Vec::new();
+        walk(root, 10, &mut Vec::new(), &mut |path, facts, entry| {
+            let what = match entry {
+                Entry::Dir => "dir".to_owned(),
+                Entry::File(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                other => format!("{other:?}"),
+            };
+            seen.push(format!("{path} {:o} {what}", facts.permissions()));
+        })
+        .unwrap();
+        seen.sort();
+        seen
+    }
+
+    #[test]
+    fn every_entry_is_seen_once_and_nothing_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::write(root.join("a/b/deep"), "deep").unwrap();
+        std::fs::write(root.join("empty"), "").unwrap();
+        std::fs::write(root.join("large"), "12345678901").unwrap();
+        std::os::unix::fs::symlink("/etc", root.join("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+        for (path, mode) in [("a/b/deep", 0o444), ("empty", 0o555), ("large", 0o644)] {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(root.join(path), permissions).unwrap();
+        }
+        let seen = visited(root);
+        let seen: Vec<_> = seen.iter().map(String::as_str).collect();
+        assert_eq!(seen[0], "a 755 dir");
+        assert_eq!(seen[1], "a/b 755 dir");
+        assert_eq!(seen[2], "a/b/deep 444 deep");
+        assert_eq!(seen[3], "empty 555 ");
+        assert_eq!(seen[4], "large 644 TooLarge");
+        assert_eq!(seen[5], "link 777 Foreign(Link)");
+        assert!(
+            seen[6].starts_with("socket") && seen[6].ends_with("Foreign(Other)"),
+            "{}",
+            seen[6]
+        );
+        assert_eq!(seen.len(), 7);
+    }
+
+    #[test]
+    fn a_look_notices_a_write_of_the_same_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "one").unwrap();
+        let looker = Looker::new(folder.path()).unwrap();
+        let before = looker.look(b"file").unwrap();
+        assert_eq!(looker.look(b"file"), Some(before));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::write(&path, "two").unwrap();
+        assert_ne!(looker.look(b"file"), Some(before));
+        assert_eq!(looker.look(b"missing"), None);
+    }
+}

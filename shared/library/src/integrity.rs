@@ -1,0 +1,112 @@
+//! Reading and verifying every installed skill from its bytes, whatever the index says.
+
+use vault_skill::hash::Digest;
+use vault_skill::name::SkillName;
+
+use crate::scan::{self, Group, Origin, Place, in_parallel};
+use crate::store::{self, Damage, Want};
+use crate::vault::{Vault, VaultError};
+
+/// What [`check`] found.
+#[derive(Debug)]
+pub struct Report {
+    /// Every installed skill, own ones first, in name order within each origin.
+    pub skills: Vec<Checked>,
+    /// Paths in the vault, relative to it, that are no part of it: foreign entries among the skill links.
+    pub strange: Vec<String>,
+    /// Bundles that nothing installed refers to: earlier versions, or what a killed writer left.
+    pub unreferenced: Vec<Digest>,
+}
+
+impl Report {
+    /// Whether every skill is exactly as signed.
+    pub fn is_clean(&self) -> bool {
+        self.skills.iter().all(|skill| skill.damage.is_none())
+    }
+}
+
+/// One skill's verdict.
+#[derive(Debug)]
+pub struct Checked {
+    /// What it is installed as.
+    pub name: SkillName,
+    /// Own or linked.
+    pub origin: Origin,
+    /// The bundle that it stands for.
+    pub bundle: Digest,
+    /// Its signed version, where the manifest is good.
+    pub version: Option<u64>,
+    /// What is wrong, `None` when nothing is.
+    pub damage: Option<Damage>,
+}
+
+/// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes, hashes, modes; linked
+/// skills also by encoding the bundle again and comparing its hash with the one that the catalog named.
+pub fn check(vault: &Vault) -> Result<Report, VaultError> {
+    let places = scan::places(vault)?;
+    let store = vault.store();
+    let (bundles, mut strange) = store::list(&store)?;
+    for entry in &mut strange {
+        entry.insert_str(0, "store/");
+    }
+    strange.extend(places.strange);
+    let referenced: std::collections::HashSet<_> = places
+        .groups
+        .iter()
+        .flat_map(|group| group.places.iter().map(|place| place.bundle))
+        .collect();
+    let mut skills = Vec::new();
+    for group in &places.groups {
+        let parts = in_parallel(&group.places, |places| {
+            let mut buffer = Vec::new();
+            places
+                .iter()
+                .map(|place| check_one(&store, group, place, &mut buffer))
+                .collect::<Vec<_>>()
+        });
+        skills.extend(parts.into_iter().flatten());
+    }
+    Ok(Report {
+        skills,
+        strange,
+        unreferenced: bundles
+            .into_iter()
+            .filter(|bundle| !referenced.contains(bundle))
+            .collect(),
+    })
+}
+
+fn check_one(
+    store: &std::path::Path,
+    group: &Group,
+    place: &Place,
+    buffer: &mut Vec<u8>,
+) -> Checked {
+    let linked = place.origin != Origin::Local;
+    let want = if linked { Want::Bytes } else { Want::Verdict };
+    let examined = store::examine(
+        store,
+        &place.bundle,
+        Some(&place.signed_name),
+        &group.trusted,
+        want,
+        buffer,
+    )
+    .and_then(|examined| {
+        if linked {
+            store::encode(&place.bundle, &examined)?;
+        }
+        Ok(examined.manifest.version)
+    });
+    let (version, damage) = match examined {
+        Ok(version) => (Some(version), None),
+        Err(damage) => (None, Some(damage)),
+    };
+    Checked {
+        name: place.name.clone(),
+        origin: place.origin.clone(),
+        bundle: place.bundle,
+        version,
+        damage,
+    }
+}

@@ -1,0 +1,583 @@
+//! Secret keys and tokens, kept outside the vault's folder so that a copied or synced vault never carries them.
+//!
+//! ```text
+//! <config>/keys/<vault_id>            the release key: signs manifests, catalogs, rotations
+//! <config>/keys/<vault_id>.pub        its public half, for readers
+//! <config>/keys/<vault_id>.recovery   the recovery key, until its owner moves it away
+//! <config>/keys/<vault_id>.recovery.pub
+//! <config>/devices/<link>             one device key for each linked vault
+//! <config>/tokens/<origin>/<slug>     what the sign-in gave
+//! ```
+//! Files are 0600 in 0700 folders and are made in one step under a name that must be free. A secret that others can
+//! read is not used. A passphrase is not offered yet.
+
+use std::path::{Path, PathBuf};
+
+use vault_skill::hash::Digest;
+use vault_skill::keys::{PublicKey, SecretKey};
+use vault_skill::name::VaultId;
+use vault_store::random::Random;
+use zeroize::Zeroizing;
+
+use crate::files::{self, FileError};
+
+/// Why a key or token file was not read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The key is not on this machine: the vault was copied here, or the key was moved away.
+    #[error("there is no key at {}", .0.display())]
+    Missing(PathBuf),
+    /// Group or others can read it, or write to its folder.
+    #[error("{} is open to others (mode {mode:04o}); a secret must be its owner's alone", path.display())]
+    Open {
+        /// The file or folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It belongs to another user.
+    #[error("{} belongs to another user", .0.display())]
+    Foreign(PathBuf),
+    /// Its content is not what this version writes.
+    #[error("{} is not a {kind} key file", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        kind: &'static str,
+    },
+    /// Secret and public half do not belong together.
+    #[error("{} is not the public half of the key beside it", .0.display())]
+    Mismatch(PathBuf),
+    /// The system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// What a key is for; written into its file, so that one kind is never used for another.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KeyKind {
+    /// Signs manifests, catalogs and rotations.
+    Release,
+    /// Signs the statement that replaces a lost or stolen release key.
+    Recovery,
+    /// Signs a device's requests to one linked vault.
+    Device,
+}
+
+impl KeyKind {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Recovery => "recovery",
+            Self::Device => "device",
+        }
+    }
+}
+
+/// A fresh secret key.
+pub fn generate(random: &dyn Random) -> SecretKey {
+    let mut seed = Zeroizing::new([0_u8; 32]);
+    random.fill(&mut *seed);
+    SecretKey::from_seed(*seed)
+}
+
+/// Reads a key file wherever it is, for example a recovery key brought back on a stick; its mode is not looked at.
+pub fn read_file(path: &Path, kind: KeyKind) -> Result<SecretKey, KeyError> {
+    let bytes = files::read(path, MAX_FILE)?.ok_or_else(|| KeyError::Missing(path.to_owned()))?;
+    let text = Zeroizing::new(bytes);
+    parse(&text, kind).ok_or_else(|| KeyError::Malformed {
+        path: path.to_owned(),
+        kind: kind.word(),
+    })
+}
+
+const MAX_FILE: u64 = 64 * 1024;
+
+fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
+    let text = std::str::from_utf8(text).ok()?;
+    let hex = text
+        .strip_suffix('\n')
+        .unwrap_or(text)
+        .strip_prefix("vault.")?
+        .strip_prefix(kind.word())?
+        .strip_prefix("-key/1 ")?;
+    if hex.len() != 64
+        || !hex
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    {
+        return None;
+    }
+    let mut seed = Zeroizing::new([0_u8; 32]);
+    for (byte, pair) in seed.iter_mut().zip(hex.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(SecretKey::from_seed(*seed))
+}
+
+fn text(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
+    use std::fmt::Write as _;
+    let seed = key.seed();
+    let mut text = Zeroizing::new(String::with_capacity(128));
+    let _infallible = write!(*text, "vault.{}-key/1 ", kind.word());
+    for byte in seed.iter() {
+        let _infallible = write!(*text, "{byte:02x}");
+    }
+    text.push('\n');
+    text
+}
+
+/// A folder of secret files under the configuration folder.
+#[derive(Clone, Debug)]
+pub(crate) struct SecretFolder {
+    path: PathBuf,
+}
+
+impl SecretFolder {
+    pub(crate) fn new(config: &Path, name: &str) -> Self {
+        Self {
+            path: config.join(name),
+        }
+    }
+
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Makes the folder when it is missing; fails when others may look into it.
+    pub(crate) fn ensure(&self) -> Result<(), KeyError> {
+        files::make_dirs(&self.path, 0o700)?;
+        check_private(&self.path)
+    }
+
+    /// Removes what dead writers left. Only under the vault's writer lock.
+    pub(crate) fn sweep(&self) -> Result<(), KeyError> {
+        Ok(files::sweep_asides(&self.path)?)
+    }
+
+    /// The secret's text, `None` when there is no such file; fails when file or folder are open to others.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
+        let path = self.path_of(name);
+        let Some(bytes) = files::read(&path, MAX_FILE)? else {
+            return Ok(None);
+        };
+        let bytes = Zeroizing::new(bytes);
+        check_private(&self.path)?;
+        check_private(&path)?;
+        Ok(Some(bytes))
+    }
+
+    /// Writes a secret, in place of an earlier one.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
+        self.ensure()?;
+        Ok(files::replace(
+            &self.path_of(name),
+            bytes,
+            0o600,
+            &self.path,
+        )?)
+    }
+
+    /// Writes a key under a name that must be free; false when it is taken.
+    pub(crate) fn create_key(
+        &self,
+        name: &str,
+        kind: KeyKind,
+        key: &SecretKey,
+    ) -> Result<bool, KeyError> {
+        self.ensure()?;
+        Ok(files::create(
+            &self.path_of(name),
+            text(key, kind).as_bytes(),
+            0o600,
+            &self.path,
+        )?)
+    }
+
+    pub(crate) fn read_key(
+        &self,
+        name: &str,
+        kind: KeyKind,
+    ) -> Result<Option<SecretKey>, KeyError> {
+        let Some(bytes) = self.read(name)? else {
+            return Ok(None);
+        };
+        match parse(&bytes, kind) {
+            Some(key) => Ok(Some(key)),
+            None => Err(KeyError::Malformed {
+                path: self.path_of(name),
+                kind: kind.word(),
+            }),
+        }
+    }
+
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), KeyError> {
+        files::rename(&self.path_of(from), &self.path_of(to))?;
+        Ok(files::sync_dir(&self.path)?)
+    }
+
+    /// Removes a file; true when there was one.
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, KeyError> {
+        Ok(files::remove_file(&self.path_of(name))?)
+    }
+}
+
+fn check_private(path: &Path) -> Result<(), KeyError> {
+    let Some((mode, owner)) = files::mode_and_owner(path)? else {
+        return Err(KeyError::Missing(path.to_owned()));
+    };
+    let user = files::effective_user();
+    // Root may read what belongs to the service's user.
+    if owner != user && user != 0 {
+        return Err(KeyError::Foreign(path.to_owned()));
+    }
+    if mode & 0o077 != 0 {
+        return Err(KeyError::Open {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    Ok(())
+}
+
+/// The keys of one vault.
+#[derive(Clone, Debug)]
+pub struct VaultKeys {
+    folder: SecretFolder,
+    id: VaultId,
+}
+
+impl VaultKeys {
+    pub(crate) fn new(config: &Path, id: &VaultId) -> Self {
+        Self {
+            folder: SecretFolder::new(config, "keys"),
+            id: *id,
+        }
+    }
+
+    /// Makes release and recovery key, or keeps those that an interrupted creation left.
+    pub(crate) fn make(&self, random: &dyn Random) -> Result<(), KeyError> {
+        self.folder.ensure()?;
+        self.folder.sweep()?;
+        for kind in [KeyKind::Release, KeyKind::Recovery] {
+            let name = self.name(kind);
+            let key = match self.folder.read_key(&name, kind)? {
+                Some(key) => key,
+                None => generate(random),
+            };
+            self.folder.create_key(&name, kind, &key)?;
+            self.write_public(kind, &key.public())?;
+        }
+        Ok(())
+    }
+
+    fn name(&self, kind: KeyKind) -> String {
+        match kind {
+            KeyKind::Recovery => format!("{}.recovery", self.id),
+            KeyKind::Release | KeyKind::Device => self.id.to_string(),
+        }
+    }
+
+    /// The public release key, without touching the secret. Fails when it is not on this machine.
+    pub fn public(&self) -> Result<PublicKey, KeyError> {
+        self.read_public(KeyKind::Release)?
+            .ok_or_else(|| KeyError::Missing(self.path(KeyKind::Release)))
+    }
+
+    /// The public recovery key; `None` when the vault has none.
+    pub fn recovery_public(&self) -> Result<Option<PublicKey>, KeyError> {
+        self.read_public(KeyKind::Recovery)
+    }
+
+    /// What catalogs name of the recovery key: the SHA-256 of its 32 bytes.
+    pub fn recovery_sha256(&self) -> Result<Option<Digest>, KeyError> {
+        Ok(self.recovery_public()?.map(|key| key.key_id()))
+    }
+
+    /// Where the recovery key still lies on this machine: it protects only once it is kept elsewhere.
+    pub fn recovery_left_here(&self) -> Result<Option<PathBuf>, KeyError> {
+        let path = self.path(KeyKind::Recovery);
+        Ok(files::kind(&path)?.map(|_| path))
+    }
+
+    /// The secret release key. Fails when it is missing, open to others, or not the half of the public one.
+    pub fn release(&self) -> Result<SecretKey, KeyError> {
+        let key = self
+            .folder
+            .read_key(&self.name(KeyKind::Release), KeyKind::Release)?
+            .ok_or_else(|| KeyError::Missing(self.path(KeyKind::Release)))?;
+        if key.public() == self.public()? {
+            Ok(key)
+        } else {
+            Err(KeyError::Mismatch(self.public_path(KeyKind::Release)))
+        }
+    }
+
+    /// The file of one of the vault's secrets.
+    pub fn path(&self, kind: KeyKind) -> PathBuf {
+        self.folder.path_of(&self.name(kind))
+    }
+
+    fn public_path(&self, kind: KeyKind) -> PathBuf {
+        self.folder.path_of(&format!("{}.pub", self.name(kind)))
+    }
+
+    fn read_public(&self, kind: KeyKind) -> Result<Option<PublicKey>, KeyError> {
+        let path = self.public_path(kind);
+        let Some(bytes) = files::read(&path, MAX_FILE)? else {
+            return Ok(None);
+        };
+        let malformed = || KeyError::Malformed {
+            path: path.clone(),
+            kind: kind.word(),
+        };
+        let text = std::str::from_utf8(&bytes).map_err(|_| malformed())?;
+        let key = text.trim_end().parse().map_err(|_| malformed())?;
+        Ok(Some(key))
+    }
+
+    pub(crate) fn write_public(&self, kind: KeyKind, key: &PublicKey) -> Result<(), KeyError> {
+        let name = format!("{}.pub", self.name(kind));
+        self.folder.replace(&name, format!("{key}\n").as_bytes())
+    }
+
+    /// Lays the next key aside, for [`Self::adopt_next`].
+    pub(crate) fn write_next(&self, kind: KeyKind, key: &SecretKey) -> Result<(), KeyError> {
+        let next = format!("{}.next", self.name(kind));
+        self.folder.remove(&next)?;
+        self.folder.create_key(&next, kind, key)?;
+        Ok(())
+    }
+
+    /// The key that a rotation laid aside.
+    pub(crate) fn next(&self, kind: KeyKind) -> Result<Option<SecretKey>, KeyError> {
+        self.folder
+            .read_key(&format!("{}.next", self.name(kind)), kind)
+    }
+
+    /// Makes the key that was laid aside the key; the former secret is gone.
+    pub(crate) fn adopt_next(&self, kind: KeyKind) -> Result<(), KeyError> {
+        // The public half of a recovery key first: its secret may be moved away at any time, so it proves nothing.
+        if kind == KeyKind::Recovery
+            && let Some(next) = self.next(kind)?
+        {
+            self.write_public(kind, &next.public())?;
+        }
+        let name = self.name(kind);
+        self.folder.rename(&format!("{name}.next"), &name)
+    }
+
+    pub(crate) fn drop_next(&self, kind: KeyKind) -> Result<(), KeyError> {
+        self.folder
+            .remove(&format!("{}.next", self.name(kind)))
+            .map(|_| ())
+    }
+
+    /// Brings the public half in line with the secret, where a rotation was cut short between the two.
+    pub(crate) fn settle_public(&self) -> Result<(), KeyError> {
+        let Some(key) = self
+            .folder
+            .read_key(&self.name(KeyKind::Release), KeyKind::Release)?
+        else {
+            return Ok(());
+        };
+        if self.read_public(KeyKind::Release)? == Some(key.public()) {
+            return Ok(());
+        }
+        self.write_public(KeyKind::Release, &key.public())
+    }
+
+    pub(crate) fn sweep(&self) -> Result<(), KeyError> {
+        self.folder.sweep()
+    }
+}
+
+/// What the sign-in at an origin gave, for each namespace.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    config: PathBuf,
+}
+
+impl Tokens {
+    /// Those under this configuration folder.
+    pub fn new(config: &Path) -> Self {
+        Self {
+            config: config.to_owned(),
+        }
+    }
+
+    /// The text stored for a namespace at a base address; fails when others can read it.
+    pub fn load(&self, base: &str, slug: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
+        self.folder(base).read(&file_name(slug))
+    }
+
+    /// Stores a text of at most 64 KiB, in place of an earlier one.
+    pub fn store(&self, base: &str, slug: &str, text: &[u8]) -> Result<(), KeyError> {
+        SecretFolder::new(&self.config, "tokens").ensure()?;
+        self.folder(base).replace(&file_name(slug), text)
+    }
+
+    /// Forgets it; true when there was one.
+    pub fn remove(&self, base: &str, slug: &str) -> Result<bool, KeyError> {
+        self.folder(base).remove(&file_name(slug))
+    }
+
+    fn folder(&self, base: &str) -> SecretFolder {
+        SecretFolder::new(&self.config.join("tokens"), &file_name(base))
+    }
+}
+
+/// A file name that stands for this text and no other: bytes outside a safe set as `%XX`, long ones by their hash.
+pub(crate) fn file_name(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut name = String::with_capacity(text.len() + 16);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            // A leading dot would hide the file, or name the parent.
+            b'.' if !name.is_empty() => name.push('.'),
+            other => {
+                let _infallible = write!(name, "%{other:02X}");
+            }
+        }
+    }
+    if name.is_empty() || name.len() > 180 {
+        let hash = Digest::of(text.as_bytes()).to_string();
+        let mut cut = 100.min(name.len());
+        while !name.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        name = format!("{}%%{hash}", &name[..cut]);
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use vault_store::random::SeededRandom;
+
+    use super::*;
+
+    fn keys() -> (tempfile::TempDir, VaultKeys) {
+        let home = tempfile::tempdir().unwrap();
+        let id = VaultId::from_parts(1, 2);
+        let keys = VaultKeys::new(&home.path().join("config"), &id);
+        keys.make(&SeededRandom::new(1)).unwrap();
+        (home, keys)
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn keys_are_made_once_and_private() {
+        let (home, keys) = keys();
+        let first = keys.public().unwrap();
+        assert_eq!(keys.release().unwrap().public(), first);
+        let recovery = keys.recovery_public().unwrap().unwrap();
+        assert_ne!(first, recovery);
+        keys.make(&SeededRandom::new(2)).unwrap();
+        assert_eq!(keys.public().unwrap(), first);
+        assert_eq!(keys.recovery_public().unwrap(), Some(recovery));
+        let folder = home.path().join("config/keys");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&folder), 0o700);
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            assert_eq!(mode(&entry.unwrap().path()), 0o600);
+        }
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_not_used() {
+        for mode in [0o640, 0o604, 0o660, 0o644] {
+            let (_home, keys) = keys();
+            set_mode(&keys.path(KeyKind::Release), mode);
+            assert!(
+                matches!(keys.release(), Err(KeyError::Open { .. })),
+                "{mode:o}"
+            );
+        }
+        for mode in [0o750, 0o705, 0o770] {
+            let (_home, keys) = keys();
+            set_mode(keys.path(KeyKind::Release).parent().unwrap(), mode);
+            assert!(
+                matches!(keys.release(), Err(KeyError::Open { .. })),
+                "{mode:o}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_kind_or_shape_is_no_key() {
+        let (_home, keys) = keys();
+        let path = keys.path(KeyKind::Release);
+        let good = std::fs::read_to_string(&path).unwrap();
+        let recovery = std::fs::read_to_string(keys.path(KeyKind::Recovery)).unwrap();
+        for bad in [
+            recovery,
+            String::new(),
+            good.to_uppercase(),
+            good.replace("/1", "/2"),
+            format!("{good}\n"),
+            good[..good.len() - 3].to_owned(),
+        ] {
+            std::fs::write(&path, &bad).unwrap();
+            assert!(
+                matches!(keys.release(), Err(KeyError::Malformed { .. })),
+                "{bad:?}"
+            );
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(keys.release(), Err(KeyError::Missing(_))));
+    }
+
+    #[test]
+    fn file_names_stand_for_one_text_only() {
+        let long = "x".repeat(300);
+        let longer = "x".repeat(301);
+        let texts = [
+            "https://vault.example",
+            "https://vault.example/",
+            "http://vault.example",
+            "..",
+            ".",
+            "",
+            "a%2F",
+            "a/",
+            "é",
+            &long,
+            &longer,
+        ];
+        let names: std::collections::BTreeSet<_> =
+            texts.iter().map(|text| file_name(text)).collect();
+        assert_eq!(names.len(), texts.len());
+        for name in names {
+            assert!(
+                name.len() < 200 && !name.starts_with('.') && !name.contains('/'),
+                "{name}"
+            );
+        }
+        assert_eq!(
+            file_name("https://vault.example:8443"),
+            "https%3A%2F%2Fvault.example%3A8443"
+        );
+    }
+
+    #[test]
+    fn tokens_are_kept_apart_by_origin_and_slug() {
+        let home = tempfile::tempdir().unwrap();
+        let tokens = Tokens::new(home.path());
+        tokens.store("https://a.example", "acme", b"one").unwrap();
+        tokens.store("https://b.example", "acme", b"two").unwrap();
+        tokens.store("https://a.example", "acme", b"three").unwrap();
+        let load = |base| tokens.load(base, "acme").unwrap().map(|text| text.to_vec());
+        assert_eq!(load("https://a.example"), Some(b"three".to_vec()));
+        assert_eq!(load("https://b.example"), Some(b"two".to_vec()));
+        assert!(tokens.remove("https://a.example", "acme").unwrap());
+        assert_eq!(load("https://a.example"), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! Finding a skill by name, and running one of its declared actions.
+//!
+//! An action runs from a private copy that was written from the bytes verified for this run: what somebody does to the
+//! store meanwhile does not matter. A process of the same user can still get at the copy, as it can at the key.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+
+use vault_skill::bundle::File;
+use vault_skill::hash::Digest;
+use vault_skill::manifest::{ActionSpec, Manifest, Mode};
+use vault_skill::name::{ActionName, SkillName};
+
+use crate::files::FileError;
+use crate::files::scratch::Scratch;
+use crate::scan::{self, Origin, Place};
+use crate::store::{self, Damage, Examined, Trusted, Want};
+use crate::vault::{Vault, VaultError};
+
+/// Variables that hold the vault's own secrets; an action does not get them.
+const OWN_SECRETS: [&str; 4] = [
+    "VAULT_ADMIN_PASSWORD",
+    "VAULT_ADMIN_PASSWORD_FILE",
+    "VAULT_DATABASE_URL",
+    "VAULT_KEY_PASSPHRASE_FILE",
+];
+
+/// Why a skill or an action was not found or not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// No skill of this name is installed.
+    #[error("no skill named {0} is installed")]
+    UnknownSkill(SkillName),
+    /// The skill declares no such action.
+    #[error("{skill} declares no action {action}")]
+    UnknownAction {
+        /// The skill.
+        skill: SkillName,
+        /// What was asked for.
+        action: ActionName,
+        /// What it declares.
+        declared: Vec<ActionName>,
+    },
+    /// The installed content is not what was signed.
+    #[error("{skill}: {damage}")]
+    Damaged {
+        /// The skill.
+        skill: SkillName,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// The command could not be started.
+    #[error("cannot start {command}: {cause}")]
+    Start {
+        /// The program.
+        command: String,
+        /// The system's reason.
+        cause: std::io::Error,
+    },
+    /// The vault can't be read.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<FileError> for RunError {
+    fn from(failed: FileError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+/// A declared action with its paths resolved into the store.
+#[derive(Clone, Debug)]
+pub struct ResolvedAction {
+    /// Its name.
+    pub name: ActionName,
+    /// The script's absolute path, or a bare program name.
+    pub command: String,
+    /// Arguments that always come first.
+    pub args: Vec<String>,
+    /// Absolute path of the folder that it declares to run in.
+    pub cwd: PathBuf,
+    /// What it does.
+    pub description: Option<String>,
+    /// Whether it wants a terminal.
+    pub requires_tty: bool,
+}
+
+/// A verified installed skill.
+#[derive(Debug)]
+pub struct Found {
+    /// What it is installed as.
+    pub name: SkillName,
+    /// Own or linked.
+    pub origin: Origin,
+    /// Its bundle.
+    pub bundle: Digest,
+    /// What was signed.
+    pub manifest: Manifest,
+    /// Absolute path of its files in the store.
+    pub files: PathBuf,
+    /// Its actions in name order.
+    pub actions: Vec<ResolvedAction>,
+}
+
+/// Finds a skill and verifies it whole: own skills before linked ones, links in the order of their ids.
+pub fn which(vault: &Vault, name: &SkillName) -> Result<Found, RunError> {
+    let (place, examined) = verified(vault, name, Want::Verdict)?;
+    let files = store::folder(&vault.store(), &place.bundle).join("files");
+    let actions = examined
+        .manifest
+        .actions
+        .iter()
+        .map(|(name, action)| resolve(name, action, &examined.manifest, &files))
+        .collect();
+    Ok(Found {
+        name: place.name,
+        origin: place.origin,
+        bundle: place.bundle,
+        manifest: examined.manifest,
+        files,
+        actions,
+    })
+}
+
+/// The verified bytes of a skill, with its manifest and the exact signed envelope.
+pub fn load(vault: &Vault, name: &SkillName) -> Result<(Origin, Digest, Examined), RunError> {
+    let (place, examined) = verified(vault, name, Want::Bytes)?;
+    Ok((place.origin, place.bundle, examined))
+}
+
+fn verified(vault: &Vault, name: &SkillName, want: Want) -> Result<(Place, Examined), RunError> {
+    let mut buffer = Vec::new();
+    let mut last = None;
+    // Between reading the link and the store a writer may have switched: then the link names another bundle.
+    for _ in 0..3 {
+        let (place, trusted) =
+            find(vault, name)?.ok_or_else(|| RunError::UnknownSkill(name.clone()))?;
+        match store::examine(
+            &vault.store(),
+            &place.bundle,
+            Some(&place.signed_name),
+            &trusted,
+            want,
+            &mut buffer,
+        ) {
+            Ok(examined) => return Ok((place, examined)),
+            Err(damage) if last == Some(place.bundle) => {
+                return Err(RunError::Damaged {
+                    skill: name.clone(),
+                    damage,
+                });
+            }
+            Err(_) => last = Some(place.bundle),
+        }
+    }
+    Err(RunError::UnknownSkill(name.clone()))
+}
+
+fn find(vault: &Vault, name: &SkillName) -> Result<Option<(Place, Trusted)>, VaultError> {
+    for group in scan::places(vault)?.groups {
+        if let Some(place) = group.places.into_iter().find(|place| place.name == *name) {
+            return Ok(Some((place, group.trusted)));
+        }
+    }
+    Ok(None)
+}
+
+fn resolve(
+    name: &ActionName,
+    action: &ActionSpec,
+    manifest: &Manifest,
+    root: &std::path::Path,
+) -> ResolvedAction {
+    let command = if is_own_file(manifest, &action.command) {
+        root.join(&action.command).to_string_lossy().into_owned()
+    } else {
+        action.command.clone()
+    };
+    ResolvedAction {
+        name: name.clone(),
+        command,
+        args: action.args.clone(),
+        cwd: if action.cwd == "." {
+            root.to_owned()
+        } else {
+            root.join(&action.cwd)
+        },
+        description: action.description.clone(),
+        requires_tty: action.requires_tty,
+    }
+}
+
+fn is_own_file(manifest: &Manifest, command: &str) -> bool {
+    manifest
+        .files
+        .iter()
+        .any(|file| file.path.as_str() == command)
+}
+
+/// An action ready to start, with the private copy that it runs from.
+#[derive(Debug)]
+pub struct Run {
+    command: Command,
+    program: String,
+    /// Removed when the run is over.
+    _copy: Scratch,
+}
+
+/// Verifies a skill, copies the verified bytes out, and makes the command. Standard streams and the environment are
+/// passed through, but for the vault's own secrets; `extra` follows the declared arguments.
+pub fn prepare(
+    vault: &Vault,
+    skill: &SkillName,
+    action: &ActionName,
+    extra: &[OsString],
+) -> Result<Run, RunError> {
+    let (_, mut examined) = verified(vault, skill, Want::Bytes)?;
+    let manifest = &examined.manifest;
+    let Some(declared) = manifest.actions.get(action) else {
+        return Err(RunError::UnknownAction {
+            skill: skill.clone(),
+            action: action.clone(),
+            declared: manifest.actions.keys().cloned().collect(),
+        });
+    };
+    allow_scripts(&mut examined.files, &declared.command);
+    let copy = vault.scratch()?;
+    let root = copy.path().join("files");
+    store::copy_out(&root, &examined.files)?;
+    let resolved = resolve(action, declared, manifest, &root);
+    let mut command = Command::new(&resolved.command);
+    command
+        .args(&resolved.args)
+        .args(extra)
+        .current_dir(&resolved.cwd);
+    for secret in OWN_SECRETS {
+        command.env_remove(secret);
+    }
+    Ok(Run {
+        command,
+        program: declared.command.clone(),
+        _copy: copy,
+    })
+}
+
+/// A script may be declared without its executable bit: the first line says what runs it.
+fn allow_scripts(files: &mut [File], command: &str) {
+    for file in files {
+        if file.path.as_str() == command && file.bytes.starts_with(b"#!") {
+            file.mode = Mode::Executable;
+        }
+    }
+}
+
+impl Run {
+    /// The command, for redirecting its streams.
+    pub fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+
+    /// Starts the action, waits for it, and removes the copy. Fails when it can't be started.
+    pub fn status(mut self) -> Result<ExitStatus, RunError> {
+        self.command.status().map_err(|cause| RunError::Start {
+            command: self.program.clone(),
+            cause,
+        })
+    }
+}

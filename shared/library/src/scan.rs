@@ -1,0 +1,357 @@
+//! What is installed, own skills and linked ones, with the cheapest look that still notices every write.
+//!
+//! A skill whose seal in the index holds costs one look for each of its files; any other is read, verified and noted
+//! again. The work is spread over the machine's cores, at most four.
+
+use std::num::NonZero;
+use std::path::Path;
+
+use vault_skill::document::Document;
+use vault_skill::hash::Digest;
+use vault_skill::name::SkillName;
+
+use crate::files::tree::Looker;
+use crate::files::{self, Kind};
+use crate::index::{Buffers, Index, NewRow, Row, StoredRow, Texts};
+use crate::links::{self, LinkId};
+use crate::store::{self, Damage, Examined, Trusted, Want};
+use crate::vault::{Vault, VaultError};
+
+/// Where an installed skill comes from.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Origin {
+    /// Admitted and signed here.
+    Local,
+    /// Installed from this linked vault.
+    Linked(LinkId),
+}
+
+/// A name under which a skill is installed, and the bundle that it stands for.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) name: SkillName,
+    /// What the manifest must say, where it was installed under another name.
+    pub(crate) signed_name: SkillName,
+    pub(crate) origin: Origin,
+    pub(crate) bundle: Digest,
+}
+
+/// What a look at one installed skill found.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) place: Place,
+    pub(crate) state: Result<Row, Damage>,
+    /// Where it was read just now.
+    pub(crate) texts: Option<Texts>,
+}
+
+/// Everything installed, and what lies among it without being a skill.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// One group for the own skills and one for each link.
+    pub(crate) groups: Vec<Group>,
+    /// Paths relative to the vault.
+    pub(crate) strange: Vec<String>,
+}
+
+/// Skills of one origin and whom to believe about them.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) trusted: Trusted,
+    pub(crate) places: Vec<Place>,
+}
+
+/// Lists the links that install skills; reads no skill.
+pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
+    let mut strange = Vec::new();
+    let local = Group {
+        trusted: vault.trusted()?,
+        places: read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?,
+    };
+    let mut groups = vec![local];
+    for link in links::all(vault)? {
+        groups.extend(link.groups(&mut strange)?);
+    }
+    Ok(Places { groups, strange })
+}
+
+/// The links in one folder of skills; what is no such link goes to `strange`.
+pub(crate) fn read_links(
+    folder: &Path,
+    origin: &Origin,
+    shown: &str,
+    strange: &mut Vec<String>,
+) -> Result<Vec<Place>, VaultError> {
+    let names = files::list(folder)?;
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let looker = Looker::new(folder)?;
+    let mut target = Vec::new();
+    let mut places = Vec::with_capacity(names.len());
+    for (name, kind) in names {
+        let text = name.to_string_lossy();
+        let parsed = text.parse::<SkillName>().ok();
+        let bundle = (kind == Kind::Link && looker.link_target(&text, &mut target))
+            .then(|| store::linked_bundle(&target))
+            .flatten();
+        match (parsed, bundle) {
+            (Some(name), Some(bundle)) => places.push(Place {
+                signed_name: name.clone(),
+                name,
+                origin: origin.clone(),
+                bundle,
+            }),
+            // A link that was replaced between listing and reading shows in the next scan.
+            _ => strange.push(format!("{shown}/{text}")),
+        }
+    }
+    Ok(places)
+}
+
+/// Looks at everything installed. Damaged skills are in the result; only a vault that can't be listed is an error.
+pub(crate) fn scan(vault: &Vault) -> Result<Vec<Seen>, VaultError> {
+    let mut index = Index::open(&vault.paths().index());
+    let rows = index.rows();
+    let mut tries = 3;
+    loop {
+        let (seen, fresh) = scan_once(vault, &rows)?;
+        note(vault, &mut index, &fresh);
+        let damaged: Vec<_> = seen
+            .iter()
+            .filter(|seen| seen.state.is_err())
+            .map(|seen| &seen.place)
+            .collect();
+        tries -= 1;
+        // A writer may have switched between our reading of a link and of the store: then the link is another now.
+        if damaged.is_empty() || tries == 0 || still_linked(vault, &damaged)? {
+            return Ok(seen);
+        }
+    }
+}
+
+fn still_linked(vault: &Vault, damaged: &[&Place]) -> Result<bool, VaultError> {
+    let now: std::collections::HashSet<_> = places(vault)?
+        .groups
+        .into_iter()
+        .flat_map(|group| group.places)
+        .collect();
+    Ok(damaged.iter().all(|place| now.contains(*place)))
+}
+
+fn scan_once(vault: &Vault, rows: &Rows) -> Result<(Vec<Seen>, Vec<NewRow>), VaultError> {
+    let places = places(vault)?;
+    let store = vault.store();
+    let mut seen = Vec::new();
+    let mut fresh = Vec::new();
+    for group in places.groups {
+        let (found, new) = look_at(&store, &group, rows);
+        seen.extend(found);
+        fresh.extend(new);
+    }
+    Ok((seen, fresh))
+}
+
+/// The texts of one skill, read and verified afresh.
+pub(crate) fn read_texts(
+    vault: &Vault,
+    place: &Place,
+    buffer: &mut Vec<u8>,
+) -> Result<Texts, Damage> {
+    let group = places(vault)
+        .ok()
+        .and_then(|places| {
+            places
+                .groups
+                .into_iter()
+                .find(|group| group.places.contains(place))
+        })
+        .ok_or_else(|| Damage::Missing(place.name.to_string()))?;
+    let examined = store::examine(
+        &vault.store(),
+        &place.bundle,
+        Some(&place.signed_name),
+        &group.trusted,
+        Want::Bytes,
+        buffer,
+    )?;
+    Ok(texts(&examined))
+}
+
+/// Notes what was verified just now; failing to costs the next scan some work and nothing else.
+pub(crate) fn note(vault: &Vault, index: &mut Index, fresh: &[NewRow]) {
+    if fresh.is_empty() {
+        return;
+    }
+    if let Ok(settled) = vault
+        .scratch()
+        .and_then(|scratch| files::settled_before(scratch.path()))
+    {
+        index.note(fresh, settled);
+    }
+}
+
+type Rows = std::collections::HashMap<Digest, StoredRow>;
+
+fn look_at(store: &Path, group: &Group, rows: &Rows) -> (Vec<Seen>, Vec<NewRow>) {
+    let parts = in_parallel(&group.places, |places| {
+        let looker = Looker::new(store).ok();
+        let signers: Vec<String> = group.trusted.keys.iter().map(ToString::to_string).collect();
+        let mut eye = Eye {
+            store,
+            trusted: &group.trusted,
+            looker,
+            signers,
+            buffers: Buffers::default(),
+            bytes: Vec::new(),
+            fresh: Vec::new(),
+        };
+        let seen: Vec<_> = places.iter().map(|place| eye.look(place, rows)).collect();
+        (seen, eye.fresh)
+    });
+    let mut all = (Vec::with_capacity(group.places.len()), Vec::new());
+    for (seen, fresh) in parts {
+        all.0.extend(seen);
+        all.1.extend(fresh);
+    }
+    all
+}
+
+/// Runs a function over slices of the items, one thread each, and gives the answers in order.
+pub(crate) fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&[T]) -> R + Sync,
+) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = cores.min(4).min(items.len() / 16 + 1);
+    if threads <= 1 {
+        return vec![work(items)];
+    }
+    let size = items.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = items
+            .chunks(size)
+            .map(|chunk| scope.spawn(|| work(chunk)))
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect()
+    })
+}
+
+struct Eye<'a> {
+    store: &'a Path,
+    trusted: &'a Trusted,
+    looker: Option<Looker>,
+    signers: Vec<String>,
+    buffers: Buffers,
+    bytes: Vec<u8>,
+    fresh: Vec<NewRow>,
+}
+
+impl Eye<'_> {
+    fn look(&mut self, place: &Place, rows: &Rows) -> Seen {
+        let (state, texts) = match self.known(place, rows) {
+            Some(row) => (Ok(row), None),
+            None => match self.read(place) {
+                Ok((row, texts)) => (Ok(row), Some(texts)),
+                Err(damage) => (Err(damage), None),
+            },
+        };
+        Seen {
+            place: place.clone(),
+            state,
+            texts,
+        }
+    }
+
+    fn known(&mut self, place: &Place, rows: &Rows) -> Option<Row> {
+        let stored = rows.get(&place.bundle)?;
+        let looker = self.looker.as_ref()?;
+        let believed = stored.name() == place.signed_name.as_str()
+            && self.signers.iter().any(|key| key == stored.signer());
+        if believed && stored.holds(looker, &place.bundle.to_string(), &mut self.buffers) {
+            stored.parse()
+        } else {
+            None
+        }
+    }
+
+    fn read(&mut self, place: &Place) -> Result<(Row, Texts), Damage> {
+        let examined = store::examine(
+            self.store,
+            &place.bundle,
+            Some(&place.signed_name),
+            self.trusted,
+            Want::Bytes,
+            &mut self.bytes,
+        )?;
+        let new = new_row(&place.bundle, examined, self.trusted)?;
+        let read = (new.row.clone(), new.texts.clone());
+        self.fresh.push(new);
+        Ok(read)
+    }
+}
+
+/// What the index notes of a skill that was just verified, its bytes kept.
+pub(crate) fn new_row(
+    hash: &Digest,
+    examined: Examined,
+    trusted: &Trusted,
+) -> Result<NewRow, Damage> {
+    let encoded = store::encode(hash, &examined)?;
+    let signer = examined
+        .signed
+        .signer(&trusted.keys)
+        .copied()
+        .ok_or_else(|| Damage::Missing("a signature".to_owned()))?;
+    let texts = texts(&examined);
+    let manifest = examined.manifest;
+    let parts = encoded
+        .parts
+        .iter()
+        .map(|part| (part.hash, part.bytes.len() as u64))
+        .collect();
+    Ok(NewRow {
+        hash: *hash,
+        row: Row::new(
+            manifest.name,
+            manifest.version,
+            signer,
+            (encoded.bytes.len() as u64, parts),
+            manifest.agents,
+            examined.looks.paths,
+        ),
+        texts,
+        facts: examined.looks.facts,
+    })
+}
+
+/// What search reads; a skill whose frontmatter an older version let in is found by its name alone.
+fn texts(examined: &Examined) -> Texts {
+    let manifest = &examined.manifest;
+    let document = examined
+        .files
+        .iter()
+        .find(|file| file.path.as_str() == "SKILL.md")
+        .and_then(|file| Document::parse(&file.bytes).ok());
+    let mut texts = Texts {
+        agents: manifest.agents.clone(),
+        actions: manifest.actions.keys().cloned().collect(),
+        provenance: manifest.provenance.identifier.to_string(),
+        ..Texts::default()
+    };
+    if let Some(document) = document {
+        let frontmatter = document.frontmatter();
+        texts.description.clone_from(&frontmatter.description);
+        texts.tags.clone_from(&frontmatter.tags);
+        texts.categories.clone_from(&frontmatter.categories);
+        texts.when_to_use = frontmatter.when_to_use.clone().unwrap_or_default();
+    }
+    texts
+}

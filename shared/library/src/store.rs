@@ -1,0 +1,467 @@
+//! The content-addressed store: `store/<bundle-hash>/{files/, manifest.json}`, read-only, never changed.
+//!
+//! What is installed is read back only through [`examine`]: the manifest's signature, then every file's size, hash and
+//! mode, then that nothing is there beside them. Nothing is taken from a folder that fails.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use vault_skill::bundle::{self, File};
+use vault_skill::gate;
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::manifest::{Manifest, ManifestError, ManifestExpectation, Mode, SignedManifest};
+use vault_skill::name::{SkillName, VaultId};
+
+use crate::files::tree::{self, Entry, Facts};
+use crate::files::{self, Batch, FileError, Kind};
+
+/// The largest signed manifest that is read: 1,024 files with the longest paths stay far below.
+const MAX_MANIFEST: u64 = 4 * 1024 * 1024;
+const MANIFEST: &str = "manifest.json";
+const FILES: &str = "files";
+
+/// How a stored skill differs from what was signed.
+#[derive(Debug, thiserror::Error)]
+pub enum Damage {
+    /// The folder, or its manifest, is not there.
+    #[error("{0} is missing")]
+    Missing(String),
+    /// The manifest is not signed by a key of this vault, or says something else than its place.
+    #[error("the manifest is not good: {0}")]
+    Manifest(#[from] ManifestError),
+    /// A file that the manifest does not name.
+    #[error("{0} is not part of the signed skill")]
+    Extra(String),
+    /// A file with other bytes.
+    #[error("{0} has other bytes than were signed")]
+    Changed(String),
+    /// A file or folder with other permissions.
+    #[error("{path} has mode {found:04o} instead of {expected:04o}")]
+    Mode {
+        /// The file, relative to the skill.
+        path: String,
+        /// Its permission bits.
+        found: u32,
+        /// What they should be.
+        expected: u32,
+    },
+    /// A link, FIFO, device or socket.
+    #[error("{0} is not a plain file")]
+    Foreign(String),
+    /// Manifest and files together are not the bundle that the folder's name promises.
+    #[error("the content is not that of bundle {expected}")]
+    Bundle {
+        /// The folder's name.
+        expected: Digest,
+    },
+    /// The system refused to show it: no verdict.
+    #[error(transparent)]
+    Unreadable(FileError),
+}
+
+impl Damage {
+    /// Whether somebody changed the content, as against a fault of the disk or a missing folder.
+    pub fn is_tampering(&self) -> bool {
+        !matches!(self, Self::Missing(_) | Self::Unreadable(_))
+    }
+}
+
+/// Who may have signed a skill and what it must say of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Trusted {
+    pub(crate) vault_id: VaultId,
+    pub(crate) keys: Vec<PublicKey>,
+}
+
+/// A stored skill whose every byte was compared with its signed manifest.
+#[derive(Debug)]
+pub struct Examined {
+    /// The envelope, exact bytes.
+    pub signed: SignedManifest,
+    /// What it says.
+    pub manifest: Manifest,
+    /// The verified bytes, in the manifest's order; empty unless asked for.
+    pub files: Vec<File>,
+    pub(crate) looks: Looks,
+}
+
+/// Paths below the bundle's folder with the facts seen when they were read.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    pub(crate) paths: Vec<String>,
+    pub(crate) facts: Vec<Facts>,
+}
+
+/// Whether the bytes are wanted or only the verdict.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Want {
+    Verdict,
+    Bytes,
+}
+
+/// Where a bundle is stored.
+pub(crate) fn folder(store: &Path, hash: &Digest) -> PathBuf {
+    store.join(hash.to_string())
+}
+
+/// What `skills/<name>` points at for this bundle, seen from a folder `depth` levels below the vault's root.
+pub(crate) fn link_target(hash: &Digest, depth: usize) -> PathBuf {
+    let mut target = PathBuf::new();
+    for _ in 0..depth {
+        target.push("..");
+    }
+    target.push("store");
+    target.push(hash.to_string());
+    target.push(FILES);
+    target
+}
+
+/// The bundle that a link made by [`link_target`] names.
+pub(crate) fn linked_bundle(target: &[u8]) -> Option<Digest> {
+    let text = std::str::from_utf8(target).ok()?;
+    let rest = text.strip_suffix("/files")?;
+    let (ups, hash) = rest.split_once("store/")?;
+    let ups_only = !ups.is_empty() && ups.split_terminator('/').all(|part| part == "..");
+    ups_only.then(|| hash.parse().ok()).flatten()
+}
+
+/// Reads and verifies a stored skill: signature, name, exactly the signed files, sizes, hashes, modes.
+/// `name` is what it is installed as; `None` skips that comparison. `buffer` is scratch space, reused between calls.
+pub(crate) fn examine(
+    store: &Path,
+    hash: &Digest,
+    name: Option<&SkillName>,
+    trusted: &Trusted,
+    want: Want,
+    buffer: &mut Vec<u8>,
+) -> Result<Examined, Damage> {
+    let root = folder(store, hash);
+    let mut examination = Examination {
+        name,
+        trusted,
+        want,
+        manifest: None,
+        seen: Vec::new(),
+        folders: BTreeSet::new(),
+        files: Vec::new(),
+        looks: Looks::default(),
+        damage: None,
+    };
+    let walked = tree::walk(&root, MAX_MANIFEST, buffer, &mut |path, facts, entry| {
+        if examination.damage.is_none() {
+            examination.damage = examination.entry(path, facts, &entry).err();
+        }
+    });
+    match walked {
+        Ok(()) => {}
+        Err(failed) if failed.cause.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Damage::Missing(hash.to_string()));
+        }
+        Err(failed) => return Err(Damage::Unreadable(failed)),
+    }
+    examination.finish()
+}
+
+/// The manifest of a stored bundle where its signature is good, whatever became of the files.
+pub(crate) fn manifest(store: &Path, hash: &Digest, trusted: &Trusted) -> Option<Manifest> {
+    let bytes = files::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
+    let manifest = SignedManifest::parse(&bytes)
+        .and_then(|signed| signed.verify_signature(&trusted.keys))
+        .ok()?;
+    (manifest.vault_id == trusted.vault_id).then_some(manifest)
+}
+
+struct Examination<'a> {
+    name: Option<&'a SkillName>,
+    trusted: &'a Trusted,
+    want: Want,
+    manifest: Option<(SignedManifest, Manifest)>,
+    seen: Vec<bool>,
+    folders: BTreeSet<String>,
+    files: Vec<Option<File>>,
+    looks: Looks,
+    damage: Option<Damage>,
+}
+
+impl Examination<'_> {
+    /// The walk shows the entries of a folder before those of its sub-folders, so the manifest comes first.
+    fn entry(&mut self, path: &str, facts: Facts, entry: &Entry<'_>) -> Result<(), Damage> {
+        if path == MANIFEST {
+            self.manifest(facts, entry)?;
+        } else if path == FILES {
+            self.folder(path, facts, entry)?;
+        } else if let Some(inside) = path.strip_prefix("files/") {
+            if gate::is_ignored(inside) {
+                return Ok(());
+            }
+            match entry {
+                Entry::Dir => self.folder(inside, facts, entry)?,
+                _ => self.file(inside, facts, entry)?,
+            }
+        } else {
+            return Err(Damage::Extra(path.to_owned()));
+        }
+        self.looks.paths.push(path.to_owned());
+        self.looks.facts.push(facts);
+        Ok(())
+    }
+
+    fn manifest(&mut self, facts: Facts, entry: &Entry<'_>) -> Result<(), Damage> {
+        let bytes = content(MANIFEST, entry)?;
+        mode(MANIFEST, facts, 0o444)?;
+        let signed = SignedManifest::parse(bytes)?;
+        let manifest = match self.name {
+            Some(name) => {
+                let expected = ManifestExpectation {
+                    vault_id: self.trusted.vault_id,
+                    name,
+                    version: None,
+                    stored_version: None,
+                };
+                signed.verify(&self.trusted.keys, &expected)?
+            }
+            None => signed.verify_signature(&self.trusted.keys)?,
+        };
+        if manifest.vault_id != self.trusted.vault_id {
+            return Err(ManifestError::VaultId.into());
+        }
+        self.seen = vec![false; manifest.files.len()];
+        if self.want == Want::Bytes {
+            self.files.resize_with(manifest.files.len(), || None);
+        }
+        for file in &manifest.files {
+            let mut path = file.path.as_str();
+            while let Some((parent, _)) = path.rsplit_once('/') {
+                if !self.folders.insert(parent.to_owned()) {
+                    break;
+                }
+                path = parent;
+            }
+        }
+        self.manifest = Some((signed, manifest));
+        Ok(())
+    }
+
+    fn folder(&mut self, path: &str, facts: Facts, entry: &Entry<'_>) -> Result<(), Damage> {
+        if !matches!(entry, Entry::Dir) {
+            return Err(Damage::Foreign(path.to_owned()));
+        }
+        if path != FILES && !self.folders.contains(path) {
+            return Err(Damage::Extra(path.to_owned()));
+        }
+        mode(path, facts, 0o555)
+    }
+
+    fn file(&mut self, path: &str, facts: Facts, entry: &Entry<'_>) -> Result<(), Damage> {
+        let Some((_, manifest)) = &self.manifest else {
+            return Err(Damage::Missing(MANIFEST.to_owned()));
+        };
+        let found = manifest
+            .files
+            .binary_search_by(|file| file.path.as_str().as_bytes().cmp(path.as_bytes()));
+        let Ok(at) = found else {
+            return Err(Damage::Extra(path.to_owned()));
+        };
+        let signed = &manifest.files[at];
+        let bytes = content(path, entry)?;
+        mode(path, facts, disk_mode(signed.mode))?;
+        if bytes.len() as u64 != signed.size || Digest::of(bytes) != signed.sha256 {
+            return Err(Damage::Changed(path.to_owned()));
+        }
+        self.seen[at] = true;
+        if self.want == Want::Bytes {
+            self.files[at] = Some(File {
+                path: signed.path.clone(),
+                mode: signed.mode,
+                bytes: bytes.to_vec(),
+            });
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Examined, Damage> {
+        if let Some(damage) = self.damage {
+            return Err(damage);
+        }
+        let Some((signed, manifest)) = self.manifest else {
+            return Err(Damage::Missing(MANIFEST.to_owned()));
+        };
+        if let Some(at) = self.seen.iter().position(|seen| !seen) {
+            return Err(Damage::Missing(manifest.files[at].path.to_string()));
+        }
+        Ok(Examined {
+            signed,
+            manifest,
+            files: self.files.into_iter().flatten().collect(),
+            looks: self.looks,
+        })
+    }
+}
+
+fn content<'a>(path: &str, entry: &'a Entry<'_>) -> Result<&'a [u8], Damage> {
+    match entry {
+        Entry::File(bytes) => Ok(bytes),
+        Entry::TooLarge | Entry::Changing => Err(Damage::Changed(path.to_owned())),
+        Entry::Foreign(_) | Entry::Dir => Err(Damage::Foreign(path.to_owned())),
+    }
+}
+
+fn mode(path: &str, facts: Facts, expected: u32) -> Result<(), Damage> {
+    if facts.permissions() == expected {
+        return Ok(());
+    }
+    Err(Damage::Mode {
+        path: path.to_owned(),
+        found: facts.permissions(),
+        expected,
+    })
+}
+
+/// The mode of a stored file: as signed, without the right to write.
+const fn disk_mode(mode: Mode) -> u32 {
+    match mode {
+        Mode::Plain => 0o444,
+        Mode::Executable => 0o555,
+    }
+}
+
+/// The bundle of an examined skill whose bytes were kept. Fails when it is not the one that the folder's name promises.
+pub(crate) fn encode(hash: &Digest, examined: &Examined) -> Result<bundle::EncodedBundle, Damage> {
+    bundle::encode(&examined.signed, &examined.manifest, &examined.files)
+        .ok()
+        .filter(|encoded| encoded.hash == *hash)
+        .ok_or(Damage::Bundle { expected: *hash })
+}
+
+/// Writes a bundle's content below `aside`, ready to be moved into the store by [`admit`] once the batch is flushed.
+pub(crate) fn stage(
+    batch: &mut Batch,
+    aside: &Path,
+    hash: &Digest,
+    manifest: &[u8],
+    files: &[File],
+) -> Result<(), FileError> {
+    let root = folder(aside, hash);
+    // Stays writable: a folder that is moved must be, since its `..` changes.
+    batch.folder(&root, 0o755)?;
+    batch.file(&root.join(MANIFEST), manifest, 0o444)?;
+    let inside = root.join(FILES);
+    batch.folder(&inside, 0o555)?;
+    let mut made = BTreeSet::new();
+    for file in files {
+        let path = file.path.as_str();
+        for (at, _) in path.match_indices('/') {
+            if made.insert(&path[..at]) {
+                batch.folder(&inside.join(&path[..at]), 0o555)?;
+            }
+        }
+        batch.file(&inside.join(path), &file.bytes, disk_mode(file.mode))?;
+    }
+    Ok(())
+}
+
+/// Writes verified files as a folder of their own that an action may run in: the owner's alone, writable.
+pub(crate) fn copy_out(folder: &Path, files: &[File]) -> Result<(), FileError> {
+    let mut batch = Batch::default();
+    let mut made = BTreeSet::new();
+    batch.folder(folder, 0o700)?;
+    for file in files {
+        let path = file.path.as_str();
+        for (at, _) in path.match_indices('/') {
+            if made.insert(&path[..at]) {
+                batch.folder(&folder.join(&path[..at]), 0o700)?;
+            }
+        }
+        let mode = match file.mode {
+            Mode::Plain => 0o600,
+            Mode::Executable => 0o700,
+        };
+        batch.file(&folder.join(path), &file.bytes, mode)?;
+    }
+    Ok(())
+}
+
+/// Moves staged and flushed bundles into the store. One that is there already in good shape stays; a damaged one is
+/// put out of the way. Under the writer lock.
+pub(crate) fn admit(
+    store: &Path,
+    aside: &Path,
+    hashes: &[Digest],
+    trusted: &Trusted,
+) -> Result<(), FileError> {
+    let mut buffer = Vec::new();
+    for hash in hashes {
+        let place = folder(store, hash);
+        if files::kind(&place)?.is_some() {
+            if examine(store, hash, None, trusted, Want::Verdict, &mut buffer).is_ok() {
+                continue;
+            }
+            files::rename(&place, &aside.join(format!("damaged-{hash}")))?;
+        }
+        files::rename(&folder(aside, hash), &place)?;
+    }
+    files::sync_dir(store)
+}
+
+/// Removes bundles from the store, at once for every reader. Under the writer lock.
+pub(crate) fn drop_bundles(
+    store: &Path,
+    aside: &Path,
+    hashes: impl IntoIterator<Item = Digest>,
+) -> Result<Vec<Digest>, FileError> {
+    let mut dropped = Vec::new();
+    for hash in hashes {
+        let place = folder(store, &hash);
+        if files::kind(&place)?.is_some() {
+            files::rename(&place, &aside.join(format!("dropped-{hash}")))?;
+            dropped.push(hash);
+        }
+    }
+    if !dropped.is_empty() {
+        files::sync_dir(store)?;
+    }
+    Ok(dropped)
+}
+
+/// The bundles in the store, and what else lies there.
+pub(crate) fn list(store: &Path) -> Result<(Vec<Digest>, Vec<String>), FileError> {
+    let mut bundles = Vec::new();
+    let mut strange = Vec::new();
+    for (name, kind) in files::list(store)? {
+        let text = name.to_string_lossy();
+        match text.parse() {
+            Ok(hash) if kind == Kind::Dir => bundles.push(hash),
+            _ => strange.push(text.into_owned()),
+        }
+    }
+    Ok((bundles, strange))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_names_a_bundle_only_in_the_one_way_we_write_it() {
+        let hash = Digest::of(b"x");
+        for depth in [1, 4] {
+            let target = link_target(&hash, depth);
+            assert_eq!(
+                linked_bundle(target.as_os_str().as_encoded_bytes()),
+                Some(hash)
+            );
+        }
+        for bad in [
+            format!("store/{hash}/files"),
+            format!("/store/{hash}/files"),
+            format!("../x/store/{hash}/files"),
+            format!("../store/{hash}"),
+            format!("../store/{hash}/files/"),
+            format!("../store/{}/files", hash.to_string().to_uppercase()),
+            "../store/../files".to_owned(),
+        ] {
+            assert_eq!(linked_bundle(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

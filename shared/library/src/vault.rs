@@ -1,0 +1,486 @@
+//! Opening and making a vault, its one writer lock, and the number that tells watchers of a change.
+//!
+//! ```text
+//! vault.json       format version and vault id: written last when a vault is made
+//! store/  skills/  links/  cloud/  tmp/  lock  generation  index.db  rotations.json
+//! ```
+//! Readers take no lock. A change is staged under `tmp/`, flushed, moved into `store/`, and shown by switching one
+//! link; whoever takes the lock next removes what a killed writer left behind.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::json;
+use vault_skill::name::VaultId;
+use vault_store::clock::Clock;
+use vault_store::random::{Random, ulid_parts};
+
+use crate::files::lock::{self, LockError, WriterLock};
+use crate::files::scratch::{self, Scratch};
+use crate::files::{self, FileError};
+use crate::keys::{KeyError, VaultKeys};
+use crate::rotate;
+
+/// Where a vault lives. Nothing here is read from the environment.
+#[derive(Clone, Debug)]
+pub struct VaultPaths {
+    /// The vault itself, usually `~/.vault`.
+    pub root: PathBuf,
+    /// Keys, device keys and tokens, usually `$XDG_CONFIG_HOME/vault`; never inside `root`.
+    pub config: PathBuf,
+    /// The rebuildable index; `None`: `index.db` in `root`.
+    pub index: Option<PathBuf>,
+}
+
+impl VaultPaths {
+    /// Paths with the index at its usual place.
+    pub fn new(root: impl Into<PathBuf>, config: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            config: config.into(),
+            index: None,
+        }
+    }
+
+    pub(crate) fn index(&self) -> PathBuf {
+        self.index
+            .clone()
+            .unwrap_or_else(|| self.root.join("index.db"))
+    }
+}
+
+/// Why a vault was not opened, made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// There is no vault at this path.
+    #[error("there is no vault at {}", .0.display())]
+    Missing(PathBuf),
+    /// The format file is damaged or of a later version.
+    #[error("{} is not a vault that this version can read: {reason}", path.display())]
+    Format {
+        /// The format file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file of the vault's own records is damaged.
+    #[error("{} is damaged: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Keys would lie inside the vault and travel with a copy of it.
+    #[error("the configuration folder {} lies inside the vault", .0.display())]
+    KeysInside(PathBuf),
+    /// The writer lock was not had.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A key file was not usable.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// The content of `vault.json`.
+#[derive(Debug, Deserialize, Serialize)]
+struct Format {
+    schema: String,
+    vault_id: VaultId,
+}
+
+const SCHEMA: &str = "vault.library/1";
+const MAX_RECORD: u64 = 16 * 1024 * 1024;
+/// How long a writer waits for another one, unless told otherwise.
+const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+
+/// An opened vault. Cheap to clone; holds no lock and no secret.
+#[derive(Clone)]
+pub struct Vault {
+    paths: VaultPaths,
+    id: VaultId,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    wait: Duration,
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Vault")
+            .field("id", &self.id)
+            .field("root", &self.paths.root)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Vault {
+    /// Opens the vault, or makes it with its release and recovery keys where there is none. Takes the writer lock only
+    /// to make one; of several processes that start at once, one makes it.
+    pub fn open_or_create(
+        paths: VaultPaths,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, VaultError> {
+        if let Some(id) = read_format(&paths.root)? {
+            return Ok(Self::with(paths, id, clock, random));
+        }
+        create(&paths, &*clock, &*random).map(|id| Self::with(paths, id, clock, random))
+    }
+
+    /// Opens a vault that must exist.
+    pub fn open(
+        paths: VaultPaths,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, VaultError> {
+        match read_format(&paths.root)? {
+            Some(id) => Ok(Self::with(paths, id, clock, random)),
+            None => Err(VaultError::Missing(paths.root)),
+        }
+    }
+
+    fn with(
+        paths: VaultPaths,
+        id: VaultId,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Self {
+        Self {
+            paths,
+            id,
+            clock,
+            random,
+            wait: DEFAULT_WAIT,
+        }
+    }
+
+    /// The same vault with another bound on waiting for the writer lock.
+    #[must_use]
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// The vault's id: in every manifest and catalog, for ever.
+    pub fn id(&self) -> &VaultId {
+        &self.id
+    }
+
+    /// Where it lives.
+    pub fn paths(&self) -> &VaultPaths {
+        &self.paths
+    }
+
+    /// Its keys.
+    pub fn keys(&self) -> VaultKeys {
+        VaultKeys::new(&self.paths.config, &self.id)
+    }
+
+    /// A number that grows with each committed change, for watchers. Odd while a change is under way or was cut short
+    /// by a kill: what is seen then may already be new, so look again later even when the number stays.
+    pub fn generation(&self) -> Result<u64, VaultError> {
+        let path = self.paths.root.join("generation");
+        let Some(bytes) = files::read(&path, 64)? else {
+            return Ok(0);
+        };
+        // A damaged number is a changed number; the next writer starts afresh.
+        Ok(std::str::from_utf8(&bytes)
+            .ok()
+            .and_then(|text| text.trim_end().parse().ok())
+            .unwrap_or(1))
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(crate) fn random(&self) -> &dyn Random {
+        &*self.random
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.paths.root.join("store")
+    }
+
+    pub(crate) fn skills(&self) -> PathBuf {
+        self.paths.root.join("skills")
+    }
+
+    pub(crate) fn tmp(&self) -> PathBuf {
+        self.paths.root.join("tmp")
+    }
+
+    /// A folder that is gone when dropped, or at the next writer's sweep.
+    pub(crate) fn scratch(&self) -> Result<Scratch, FileError> {
+        let tmp = self.tmp();
+        files::make_dirs(&tmp, 0o700)?;
+        Scratch::new(&tmp)
+    }
+
+    /// Takes the writer lock and clears away what a killed writer left.
+    pub(crate) fn change(&self) -> Result<Change<'_>, VaultError> {
+        let root = &self.paths.root;
+        let lock = lock::take(&root.join("lock"), self.wait)?;
+        scratch::sweep(&self.tmp())?;
+        let found = self.generation()?;
+        let mut change = Change {
+            vault: self,
+            // Odd: the last writer was killed in the middle.
+            next: (found / 2 + 1) * 2,
+            switched: found % 2 == 1,
+            _lock: lock,
+        };
+        rotate::finish(self, &mut change)?;
+        Ok(change)
+    }
+
+    /// Reads one of the vault's own JSON records; `None` when absent.
+    pub(crate) fn read_record<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &Path,
+    ) -> Result<Option<T>, VaultError> {
+        let Some(bytes) = files::read(path, MAX_RECORD)? else {
+            return Ok(None);
+        };
+        json::parse(&bytes)
+            .map(Some)
+            .map_err(|reason| VaultError::Damaged {
+                path: path.to_owned(),
+                reason: reason.to_string(),
+            })
+    }
+}
+
+/// The writer lock, held until dropped. Every change to the vault is made through one.
+#[derive(Debug)]
+pub(crate) struct Change<'v> {
+    vault: &'v Vault,
+    next: u64,
+    switched: bool,
+    _lock: WriterLock,
+}
+
+impl Change<'_> {
+    /// To be called before the first switch that readers can see.
+    pub(crate) fn switching(&mut self) -> Result<(), VaultError> {
+        if !self.switched {
+            self.write(self.next - 1)?;
+            self.switched = true;
+        }
+        Ok(())
+    }
+
+    /// Replaces one of the vault's own records.
+    pub(crate) fn write_record<T: Serialize>(
+        &mut self,
+        path: &Path,
+        record: &T,
+        mode: u32,
+    ) -> Result<(), VaultError> {
+        self.write_bytes(path, &json::to_bytes(record), mode)
+    }
+
+    /// Replaces a file of the vault.
+    pub(crate) fn write_bytes(
+        &mut self,
+        path: &Path,
+        bytes: &[u8],
+        mode: u32,
+    ) -> Result<(), VaultError> {
+        if let Some(folder) = path.parent() {
+            files::make_dirs(folder, 0o700)?;
+        }
+        Ok(files::replace(path, bytes, mode, &self.vault.tmp())?)
+    }
+
+    fn write(&self, number: u64) -> Result<(), VaultError> {
+        let path = self.vault.paths.root.join("generation");
+        // One width, so that a write in place never leaves digits of the last one.
+        Ok(files::overwrite_small(&path, &format!("{number:020}\n"))?)
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        if self.switched && self.write(self.next).is_err() {
+            tracing::warn!("the vault's generation number could not be written");
+        }
+    }
+}
+
+fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {
+    let path = root.join("vault.json");
+    let Some(bytes) = files::read(&path, 4096)? else {
+        return Ok(None);
+    };
+    let wrong = |reason: String| VaultError::Format {
+        path: path.clone(),
+        reason,
+    };
+    let format: Format = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
+    if format.schema != SCHEMA {
+        return Err(wrong(format!("{} is not {SCHEMA}", format.schema)));
+    }
+    Ok(Some(format.vault_id))
+}
+
+fn create(
+    paths: &VaultPaths,
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> Result<VaultId, VaultError> {
+    if paths.config.starts_with(&paths.root) {
+        return Err(VaultError::KeysInside(paths.config.clone()));
+    }
+    let root = &paths.root;
+    files::make_dirs(root, 0o700)?;
+    let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
+    if let Some(id) = read_format(root)? {
+        return Ok(id); // another process was first
+    }
+    for folder in ["store", "skills", "links", "cloud", "tmp"] {
+        files::make_dirs(&root.join(folder), 0o700)?;
+    }
+    let tmp = root.join("tmp");
+    // The id is noted before its keys are made: a creation that was cut short goes on with the same ones.
+    let noted = root.join("creating");
+    let earlier = files::read(&noted, 64)?
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .and_then(|text| text.parse().ok());
+    let id: VaultId = if let Some(id) = earlier {
+        id
+    } else {
+        let (milliseconds, bits) = ulid_parts(clock, random);
+        let id = VaultId::from_parts(milliseconds, bits);
+        files::replace(&noted, id.to_string().as_bytes(), 0o600, &tmp)?;
+        id
+    };
+    VaultKeys::new(&paths.config, &id).make(random)?;
+    let format = Format {
+        schema: SCHEMA.to_owned(),
+        vault_id: id,
+    };
+    files::replace(
+        &root.join("vault.json"),
+        &json::to_bytes(&format),
+        0o600,
+        &tmp,
+    )?;
+    files::remove_file(&noted)?;
+    Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_store::clock::TestClock;
+    use vault_store::random::SeededRandom;
+
+    use super::*;
+
+    fn open(home: &Path, seed: u64) -> Vault {
+        let paths = VaultPaths::new(home.join("vault"), home.join("config/vault"));
+        let clock = Arc::new(TestClock::default());
+        Vault::open_or_create(paths, clock, Arc::new(SeededRandom::new(seed))).unwrap()
+    }
+
+    #[test]
+    fn a_vault_is_made_once_with_its_keys_and_keeps_its_id() {
+        let home = tempfile::tempdir().unwrap();
+        let first = open(home.path(), 1);
+        let again = open(home.path(), 2);
+        assert_eq!(first.id(), again.id());
+        assert_eq!(
+            first.keys().public().unwrap(),
+            again.keys().public().unwrap()
+        );
+        assert!(first.keys().recovery_left_here().unwrap().is_some());
+    }
+
+    #[test]
+    fn an_interrupted_creation_goes_on_with_the_same_keys() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().join("vault");
+        let first = open(home.path(), 1);
+        std::fs::remove_file(root.join("vault.json")).unwrap();
+        std::fs::write(root.join("creating"), first.id().to_string()).unwrap();
+        let again = open(home.path(), 2);
+        assert_eq!(first.id(), again.id());
+        assert_eq!(
+            first.keys().public().unwrap(),
+            again.keys().public().unwrap()
+        );
+        assert!(!root.join("creating").exists());
+    }
+
+    #[test]
+    fn of_many_that_start_at_once_one_makes_it() {
+        let home = tempfile::tempdir().unwrap();
+        let ids: std::collections::BTreeSet<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|seed| {
+                    let home = home.path();
+                    scope.spawn(move || open(home, seed).id().to_string())
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert_eq!(ids.len(), 1);
+    }
+
+    #[test]
+    fn a_later_or_damaged_format_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let vault = open(home.path(), 1);
+        let path = vault.paths().root.join("vault.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        for bad in [text.replace("/1", "/2"), "[]".to_owned(), String::new()] {
+            std::fs::write(&path, bad).unwrap();
+            let refused = Vault::open(
+                vault.paths().clone(),
+                Arc::new(TestClock::default()),
+                Arc::new(SeededRandom::new(1)),
+            );
+            assert!(matches!(refused, Err(VaultError::Format { .. })));
+        }
+    }
+
+    #[test]
+    fn keys_never_lie_inside_the_vault() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = VaultPaths::new(home.path(), home.path().join("config"));
+        let refused = Vault::open_or_create(
+            paths,
+            Arc::new(TestClock::default()),
+            Arc::new(SeededRandom::new(1)),
+        );
+        assert!(matches!(refused, Err(VaultError::KeysInside(_))));
+    }
+
+    #[test]
+    fn the_generation_is_odd_only_during_a_change() {
+        let home = tempfile::tempdir().unwrap();
+        let vault = open(home.path(), 1);
+        assert_eq!(vault.generation().unwrap(), 0);
+        drop(vault.change().unwrap());
+        assert_eq!(vault.generation().unwrap(), 0, "a lock is no change");
+        let mut change = vault.change().unwrap();
+        change.switching().unwrap();
+        assert_eq!(vault.generation().unwrap(), 1);
+        change.switching().unwrap();
+        drop(change);
+        assert_eq!(vault.generation().unwrap(), 2);
+        std::fs::write(vault.paths().root.join("generation"), "3").unwrap();
+        drop(vault.change().unwrap());
+        assert_eq!(vault.generation().unwrap(), 4, "a killed change is settled");
+    }
+}
