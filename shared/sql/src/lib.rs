@@ -8,6 +8,7 @@
 mod bounds;
 mod error;
 mod postgres;
+pub mod scratch;
 mod sqlite;
 
 use std::path::PathBuf;

@@ -12,18 +12,27 @@ async fn open() -> (Sql, Arc<TestClock>, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Arc::new(TestClock::default());
     let url = format!("sqlite:{}", folder.path().join("data/vault.db").display());
-    let sql = Sql::open(&url, clock.clone()).await.expect("a new database opens");
+    let sql = Sql::open(&url, clock.clone())
+        .await
+        .expect("a new database opens");
     (sql, clock, folder)
 }
 
 async fn objects_in_sqlite() -> Option<ObjectsFixture> {
     let (sql, _, folder) = open().await;
-    Some(ObjectsFixture { objects: sql.objects(), keep: Box::new(folder) })
+    Some(ObjectsFixture {
+        objects: sql.objects(),
+        keep: Box::new(folder),
+    })
 }
 
 async fn records_in_sqlite() -> Option<RecordsFixture> {
     let (sql, clock, folder) = open().await;
-    Some(RecordsFixture { records: sql.records(), clock, keep: Box::new(folder) })
+    Some(RecordsFixture {
+        records: sql.records(),
+        clock,
+        keep: Box::new(folder),
+    })
 }
 
 mod objects {
