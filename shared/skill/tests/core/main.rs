@@ -1,5 +1,11 @@
-//! Tests of the signed and stored formats against vectors, large values, hostile shapes and properties.
+//! Tests of the signed and stored formats: vectors, limits, hostile shapes, trust over time, properties.
 
 mod device_requests;
+mod ed25519;
 mod formats;
+mod large;
+mod make;
+mod properties;
+mod shapes;
 mod support;
+mod trust;

@@ -1,0 +1,318 @@
+//! Hostile shapes: at every place where a format has an object, an array with the same values in the same order is put.
+//! serde takes such an array for a struct unless somebody prevents it.
+
+use std::collections::HashMap;
+
+use vault_skill::bundle::Bundle;
+use vault_skill::catalog::{
+    self, ObjectEntry, PolicyEntry, ProfileEntry, SignedCatalog, Withdrawn,
+};
+use vault_skill::dsse::Envelope;
+use vault_skill::hash::Digest;
+use vault_skill::manifest::{
+    self, ActionSpec, AppliedTransform, Flag, RenderedFrom, SignedManifest, Waiver,
+};
+use vault_skill::rotation::{self, Reason, Rotation};
+
+use crate::make::{
+    catalog, entry, expectation, file, key, manifest, pull, rotate, sign, skill, trust,
+};
+
+/// Every text that differs from a compact JSON text in one object written as an array of its values.
+fn objects_as_arrays(text: &str) -> Vec<String> {
+    let opens = outside_strings(text)
+        .filter(|(_, byte)| *byte == b'{')
+        .map(|(at, _)| at);
+    opens.map(|open| as_array(text, open)).collect()
+}
+
+fn outside_strings(text: &str) -> impl Iterator<Item = (usize, u8)> {
+    let (mut inside, mut escaped) = (false, false);
+    text.bytes().enumerate().filter(move |(_, byte)| {
+        let was_inside = inside;
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if inside => escaped = true,
+            b'"' => inside = !inside,
+            _ => {}
+        }
+        !was_inside
+    })
+}
+
+fn as_array(text: &str, open: usize) -> String {
+    let mut depth = 0;
+    let mut from = open + 1; // where the current member begins
+    let mut values = Vec::new();
+    for (at, byte) in outside_strings(text).filter(|(at, _)| *at >= open) {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            b':' if depth == 1 => from = at + 1,
+            _ => {}
+        }
+        if depth == 0 || (depth == 1 && byte == b',') {
+            values.push(&text[from..at]);
+            from = at + 1;
+        }
+        if depth == 0 {
+            return format!("{}[{}]{}", &text[..open], values.join(","), &text[at + 1..]);
+        }
+    }
+    panic!("not closed: {text}");
+}
+
+/// Every text that differs in one member that comes twice.
+fn doubled_members(text: &str) -> Vec<String> {
+    let quotes = outside_strings(text)
+        .filter(|(at, byte)| *byte == b'"' && matches!(text.as_bytes()[at - 1], b'{' | b','));
+    let mut texts = Vec::new();
+    for (start, _) in quotes {
+        let name_end = start + 1 + text[start + 1..].find('"').unwrap();
+        if text.as_bytes().get(name_end + 1) != Some(&b':') {
+            continue; // an element of a list
+        }
+        let mut depth = 0;
+        let end = outside_strings(text)
+            .filter(|(at, _)| *at > name_end + 1)
+            .find(|(_, byte)| match byte {
+                b'{' | b'[' => {
+                    depth += 1;
+                    false
+                }
+                b'}' | b']' if depth > 0 => {
+                    depth -= 1;
+                    false
+                }
+                b',' | b'}' | b']' => depth == 0,
+                _ => false,
+            });
+        let member = &text[start..end.unwrap().0];
+        texts.push(format!("{}{member},{}", &text[..start], &text[start..]));
+    }
+    texts
+}
+
+#[test]
+fn the_tools_do_what_they_say() {
+    let text = r#"{"a":{"b":[1,{"c":"{,\"}"}]},"d":2}"#;
+    assert_eq!(
+        objects_as_arrays(text),
+        [
+            r#"[{"b":[1,{"c":"{,\"}"}]},2]"#,
+            r#"{"a":[[1,{"c":"{,\"}"}]],"d":2}"#,
+            r#"{"a":{"b":[1,["{,\"}"]]},"d":2}"#
+        ]
+    );
+    assert_eq!(
+        doubled_members(r#"{"a":{"b":[1,"x"]},"d":2}"#),
+        [
+            r#"{"a":{"b":[1,"x"]},"a":{"b":[1,"x"]},"d":2}"#,
+            r#"{"a":{"b":[1,"x"],"b":[1,"x"]},"d":2}"#,
+            r#"{"a":{"b":[1,"x"]},"d":2,"d":2}"#
+        ]
+    );
+}
+
+/// Checks that a text is good and that every array for an object and every doubled member in it is not.
+fn refuses(text: &str, accepts: impl Fn(&str) -> bool) -> usize {
+    assert!(accepts(text), "{text}");
+    let arrays = objects_as_arrays(text);
+    for bad in arrays.iter().chain(&doubled_members(text)) {
+        assert!(!accepts(bad), "{bad}");
+    }
+    arrays.len()
+}
+
+fn full_catalog() -> catalog::Catalog {
+    let mut full = catalog(9, 1);
+    let object = ObjectEntry {
+        bundle_hash: Digest::of(b"i"),
+        size: 1,
+    };
+    full.skills = vec![entry("a"), entry("b")];
+    full.index = vec![object];
+    full.policy = Some(PolicyEntry {
+        sha256: Digest::of(b"p"),
+        size: 1,
+    });
+    full.profiles = vec![ProfileEntry {
+        name: "x".to_owned(),
+        agent: "codex".parse().unwrap(),
+        bundle_hash: object.bundle_hash,
+        size: 1,
+    }];
+    full.withdrawn = vec![Withdrawn {
+        name: "c".parse().unwrap(),
+        bundle_hash: Digest::of(b"c"),
+        reason: "r".to_owned(),
+        since_release: 2,
+    }];
+    full
+}
+
+#[test]
+fn catalog_payload() {
+    let text = String::from_utf8(vault_skill::json::to_bytes(&full_catalog())).unwrap();
+    let rotations = [rotate(1, 0, 1, Reason::Rotation, 9)];
+    let template = String::from_utf8(sign(&full_catalog(), &rotations, 1)).unwrap();
+    let own = String::from_utf8(
+        Envelope::sign(catalog::PAYLOAD_TYPE, text.as_bytes(), &[&key(1)]).to_bytes(),
+    )
+    .unwrap();
+    let count = refuses(&text, |text| {
+        let envelope = String::from_utf8(
+            Envelope::sign(catalog::PAYLOAD_TYPE, text.as_bytes(), &[&key(1)]).to_bytes(),
+        )
+        .unwrap();
+        let bytes = template.replace(&own[1..], &envelope[1..]);
+        pull(bytes.as_bytes(), &trust(&[0], 0, 8))
+            .map_err(|error| assert_eq!(error.word(), "catalog_schema"))
+            .is_ok()
+    });
+    assert_eq!(count, 8);
+}
+
+#[test]
+fn catalog_file() {
+    let rotations = [rotate(1, 0, 1, Reason::Rotation, 9)];
+    let text = String::from_utf8(sign(&full_catalog(), &rotations, 1)).unwrap();
+    assert_eq!(
+        refuses(&text, |text| pull(text.as_bytes(), &trust(&[0], 0, 8))
+            .is_ok()),
+        5
+    );
+}
+
+#[test]
+fn rotation_payload() {
+    let envelope = rotate(1, 0, 0, Reason::Recovery, 9);
+    let text = std::str::from_utf8(envelope.payload()).unwrap();
+    let keys = [key(crate::make::RECOVERY), key(0)];
+    let count = refuses(text, |text| {
+        let envelope = Envelope::sign(
+            rotation::PAYLOAD_TYPE,
+            text.as_bytes(),
+            &[&keys[0], &keys[1]],
+        );
+        Rotation::verify(&envelope).is_ok()
+    });
+    assert_eq!(count, 1);
+}
+
+fn full_manifest() -> manifest::Manifest {
+    let mut full = manifest("full", &[file("SKILL.md", "x")]);
+    let action = ActionSpec {
+        command: "git".to_owned(),
+        args: vec![],
+        cwd: ".".to_owned(),
+        description: Some("d".to_owned()),
+        requires_tty: true,
+    };
+    full.frontmatter_name = Some("Full".to_owned());
+    full.actions = [
+        ("one".parse().unwrap(), action.clone()),
+        ("two".parse().unwrap(), action),
+    ]
+    .into();
+    full.agents = vec!["codex".parse().unwrap()];
+    full.rendered_from = Some(RenderedFrom {
+        bundle_hash: Digest::of(b"b"),
+        agent: "codex".parse().unwrap(),
+        transforms: vec![AppliedTransform {
+            name: "t".to_owned(),
+            sha256: Digest::of(b"t"),
+        }],
+    });
+    full.gate.flags = vec![Flag {
+        rule: "r".to_owned(),
+        path: "SKILL.md".to_owned(),
+        line: 1,
+    }];
+    full.gate.waivers = vec![Waiver {
+        rule: "r".to_owned(),
+        sha256: Digest::of(b"w"),
+        reason: "why".to_owned(),
+    }];
+    full
+}
+
+#[test]
+fn manifest_payload() {
+    let text = String::from_utf8(vault_skill::json::to_bytes(&full_manifest())).unwrap();
+    let count = refuses(&text, |text| {
+        let envelope = Envelope::sign(manifest::PAYLOAD_TYPE, text.as_bytes(), &[&key(0)]);
+        let signed = SignedManifest::parse(&envelope.to_bytes()).unwrap();
+        let verified = signed.verify_signature(&[key(0).public()]);
+        verified
+            .map(|manifest| assert_eq!(manifest, full_manifest()))
+            .map_err(|error| assert_eq!(error.word(), "manifest_schema"))
+            .is_ok()
+    });
+    assert_eq!(count, 11);
+}
+
+#[test]
+fn envelope() {
+    let text =
+        String::from_utf8(Envelope::sign("t", b"p", &[&key(0), &key(1)]).to_bytes()).unwrap();
+    assert_eq!(
+        refuses(&text, |text| Envelope::parse(text.as_bytes()).is_ok()),
+        3
+    );
+}
+
+#[test]
+fn bundle_and_part() {
+    let (encoded, manifest, _) = skill(
+        "parts",
+        vec![file("SKILL.md", "x"), file("a", vec![b'a'; 1 << 21])],
+    );
+    let text = String::from_utf8(encoded.bytes).unwrap();
+    let parts: HashMap<_, _> = encoded
+        .parts
+        .iter()
+        .map(|part| (part.hash, part.bytes.clone()))
+        .collect();
+    let open = |text: &str, parts: &HashMap<Digest, Vec<u8>>| {
+        let bundle = Bundle::parse(
+            text.as_bytes(),
+            &Digest::of(text.as_bytes()),
+            text.len() as u64,
+        );
+        let opened = bundle.and_then(|bundle| {
+            bundle.open(
+                &|hash| parts.get(hash).cloned(),
+                &[key(0).public()],
+                &expectation(&manifest),
+            )
+        });
+        opened.is_ok()
+    };
+    assert_eq!(refuses(&text, |text| open(text, &parts)), 6);
+    // The part as an array: the bundle names the hash of the changed part.
+    let (hash, part) = parts.iter().next().unwrap();
+    for bad in objects_as_arrays(std::str::from_utf8(part).unwrap()) {
+        let text = text.replace(&hash.to_string(), &Digest::of(bad.as_bytes()).to_string());
+        let text = text.replace(
+            &format!(r#""size":{}}}"#, part.len()),
+            &format!(r#""size":{}}}"#, bad.len()),
+        );
+        assert!(!open(
+            &text,
+            &[(Digest::of(bad.as_bytes()), bad.into_bytes())].into()
+        ));
+    }
+}
+
+#[test]
+fn a_catalog_keeps_the_bytes_of_its_rotations() {
+    let rotations = [
+        rotate(1, 0, 1, Reason::Rotation, 9),
+        rotate(2, 1, 2, Reason::Loss, 9),
+    ];
+    let mut new = full_catalog();
+    new.public_key = key(2).public();
+    let file = SignedCatalog::parse(&sign(&new, &rotations, 2)).unwrap();
+    assert_eq!(file.rotations(), rotations);
+}
