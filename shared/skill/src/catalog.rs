@@ -16,7 +16,7 @@ use crate::hash::Digest;
 use crate::json::{self, JsonError};
 use crate::keys::{PublicKey, SecretKey};
 use crate::name::{AgentId, SkillName, Slug, VaultId};
-use crate::rotation::{MAX_ROTATIONS, Position, Rotation, RotationError, Walk, walk};
+use crate::rotation::{MAX_ROTATIONS, Position, Recovery, Rotation, RotationError, Walk, walk};
 use crate::text::{constant, is_deceptive};
 use crate::time::Timestamp;
 
@@ -720,7 +720,7 @@ pub fn accept(
     match expected.side {
         Side::Service => base.check_previous(catalog.previous)?,
         Side::Client if base.differs_from(catalog.previous) => {
-            warnings.push(Warning::PreviousDiffers)
+            warnings.push(Warning::PreviousDiffers);
         }
         Side::Client => {}
     }
@@ -752,9 +752,13 @@ fn check_key(file: &SignedCatalog, catalog: &Catalog, trust: &Trust) -> Result<W
         former_keys: trust.former_keys.clone(),
         public_key: trust.public_key,
         sequence: trust.rotation_sequence,
-        recovery_key_sha256: trust.public_key.map(|_| trust.recovery_key_sha256),
+        recovery: match trust.recovery_key_sha256 {
+            _ if trust.public_key.is_none() => Recovery::Unknown,
+            Some(hash) => Recovery::Key(hash),
+            None => Recovery::Absent,
+        },
     };
-    let walk = walk(&pinned, file.verified_rotations(catalog.vault_id)?)?;
+    let walk = walk(&pinned, &file.verified_rotations(catalog.vault_id)?)?;
     match walk.position.public_key {
         Some(key) if key != file.public_key && trust.public_key.is_some() => {
             return Err(CatalogError::Key(
@@ -772,11 +776,10 @@ fn check_key(file: &SignedCatalog, catalog: &Catalog, trust: &Trust) -> Result<W
     if let Some(first) = first_release.filter(|first| *first > catalog.release) {
         return Err(RotationError::NotYetEffective(first).into());
     }
-    if walk
-        .position
+    let named = catalog
         .recovery_key_sha256
-        .is_some_and(|known| known != catalog.recovery_key_sha256)
-    {
+        .map_or(Recovery::Absent, Recovery::Key);
+    if walk.position.recovery != Recovery::Unknown && walk.position.recovery != named {
         return Err(RotationError::RecoveryChanged.into());
     }
     Ok(walk)

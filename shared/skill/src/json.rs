@@ -105,7 +105,7 @@ where
     deserializer.deserialize_map(Unique(PhantomData))
 }
 
-/// One pass over the bytes for what serde_json skips in members that nobody reads: depth and surrogates.
+/// One pass over the bytes for what `serde_json` skips in members that nobody reads: depth and surrogates.
 /// It judges nothing else, so text that is no JSON at all may pass it.
 fn check_structure(text: &[u8]) -> Result<(), JsonError> {
     let mut depth = 0_usize;
@@ -163,7 +163,7 @@ fn code_unit(text: &[u8]) -> Option<u16> {
 }
 
 /// Wraps every part of a deserializer, so that the rules hold at every level without the types knowing of them:
-/// a struct is asked for as a map (serde_json would take an array, too), an enum as a text, a number only as an integer.
+/// a struct is asked for as a map (`serde_json` would take an array, too), an enum as a text, a number only as an integer.
 struct Strict<T>(T);
 
 macro_rules! forward {

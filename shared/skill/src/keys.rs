@@ -250,15 +250,15 @@ mod tests {
             "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
         );
         assert_eq!(*key.seed(), seed);
-        let hex: String = key
-            .sign(b"")
-            .as_bytes()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hex = [&key.sign(b"").0[..32], &key.sign(b"").0[32..]]
+            .map(|half| Digest::from_bytes(half.try_into().unwrap()).to_string());
         assert_eq!(
-            hex,
-            "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"
+            hex[0],
+            "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155"
+        );
+        assert_eq!(
+            hex[1],
+            "5fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"
         );
         assert!(key.public().verify(b"", &key.sign(b"")));
     }

@@ -66,8 +66,7 @@ pub enum RequestError {
 #[derive(Clone, Copy, Debug)]
 pub struct SignedRequest {
     key: PublicKey,
-    /// `None`: more digits than any time has.
-    seconds: Option<i64>,
+    seconds: u64,
     signature: Signature,
 }
 
@@ -117,7 +116,7 @@ impl SignedRequest {
         raw_path: &str,
         now: Timestamp,
     ) -> Result<PublicKey, RequestError> {
-        let seconds = self.seconds.ok_or(RequestError::TimestampOutOfRange)?;
+        let seconds = i64::try_from(self.seconds).map_err(|_| RequestError::TimestampOutOfRange)?;
         if seconds.abs_diff(now.unix()) > MAX_SKEW_SECONDS {
             return Err(RequestError::TimestampOutOfRange);
         }
@@ -132,11 +131,11 @@ impl SignedRequest {
     }
 }
 
-/// Decimal without sign or leading zero, at most 20 digits; `Some(None)` beyond 63 bits.
-fn seconds(text: &str) -> Option<Option<i64>> {
+/// Decimal without sign or leading zero, at most 20 digits; what does not fit becomes the largest number, which no clock shows.
+fn seconds(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with('0');
     let digits = (1..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    (canonical && digits).then(|| text.parse().ok())
+    (canonical && digits).then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// The id of a device in a namespace: it follows from slug and key, so that racing enrolments of one key agree.

@@ -183,8 +183,20 @@ pub(crate) struct Position {
     pub public_key: Option<PublicKey>,
     /// The sequence of the last statement that was followed.
     pub sequence: u64,
-    /// `None`: nothing known yet; `Some(None)`: known that there is no recovery key.
-    pub recovery_key_sha256: Option<Option<Digest>>,
+    /// The recovery key.
+    pub recovery: Recovery,
+}
+
+/// What is known of a vault's recovery key.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Recovery {
+    /// Nothing yet.
+    #[default]
+    Unknown,
+    /// The vault has none.
+    Absent,
+    /// SHA-256 of the key.
+    Key(Digest),
 }
 
 /// The end of a walk.
@@ -198,7 +210,7 @@ pub(crate) struct Walk {
 }
 
 /// Follows verified statements, oldest first, from what is pinned; fails when they do not lead on from there.
-pub(crate) fn walk(pinned: &Position, statements: Vec<Rotation>) -> Result<Walk, RotationError> {
+pub(crate) fn walk(pinned: &Position, statements: &[Rotation]) -> Result<Walk, RotationError> {
     if statements.len() > MAX_ROTATIONS {
         return Err(RotationError::TooMany);
     }
@@ -222,7 +234,7 @@ pub(crate) fn walk(pinned: &Position, statements: Vec<Rotation>) -> Result<Walk,
 }
 
 /// Leaves one statement for each sequence: where there are several, the only recovery-signed one replaces the others.
-fn settle_forks(statements: Vec<Rotation>) -> Result<Vec<Rotation>, RotationError> {
+fn settle_forks(statements: &[Rotation]) -> Result<Vec<Rotation>, RotationError> {
     if !statements.is_sorted_by_key(|statement| statement.sequence) {
         return Err(RotationError::Broken);
     }
@@ -326,7 +338,7 @@ fn resolved_fork(pinned: &Position, statements: &[Rotation]) -> Option<(Position
             former_keys: keys[..at].to_vec(),
             public_key: Some(statement.from),
             sequence: statement.sequence - 1,
-            recovery_key_sha256: pinned.recovery_key_sha256,
+            recovery: pinned.recovery,
         };
         return is_history(&back, &statements[..index]).then_some((back, index));
     }
@@ -342,14 +354,14 @@ impl Walk {
             return Err(RotationError::Broken);
         }
         if let Some(recovery) = statement.recovery_key_id() {
-            match position.recovery_key_sha256 {
-                None => position.recovery_key_sha256 = Some(Some(recovery)),
-                Some(Some(pinned)) if pinned == recovery => {}
-                Some(_) => return Err(RotationError::RecoveryKey),
+            match position.recovery {
+                Recovery::Unknown => position.recovery = Recovery::Key(recovery),
+                Recovery::Key(pinned) if pinned == recovery => {}
+                Recovery::Key(_) | Recovery::Absent => return Err(RotationError::RecoveryKey),
             }
         }
         if let Some(new) = statement.new_recovery_key_sha256 {
-            position.recovery_key_sha256 = Some(Some(new));
+            position.recovery = Recovery::Key(new);
         }
         if statement.from != statement.to {
             position.former_keys.push(statement.from);
@@ -397,7 +409,7 @@ mod tests {
             public_key: keys.pop(),
             former_keys: keys,
             sequence,
-            recovery_key_sha256: Some(Some(key(RECOVERY).public().key_id())),
+            recovery: Recovery::Key(key(RECOVERY).public().key_id()),
         }
     }
 
@@ -405,7 +417,7 @@ mod tests {
         pinned: &Position,
         statements: &[Rotation],
     ) -> Result<(Vec<PublicKey>, PublicKey, u64), &'static str> {
-        match walk(pinned, statements.to_vec()) {
+        match walk(pinned, statements) {
             Ok(walk) => Ok((
                 walk.position.former_keys,
                 walk.position.public_key.unwrap(),
@@ -419,12 +431,17 @@ mod tests {
         }
     }
 
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "compared with the result of `end`"
+    )]
     fn at(keys: &[u8], sequence: u64) -> Result<(Vec<PublicKey>, PublicKey, u64), &'static str> {
         let position = pinned(keys, sequence);
         Ok((position.former_keys, position.public_key.unwrap(), sequence))
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
     fn walks() {
         use Reason::{Compromise, Loss, Recovery, Rotation};
         let s = statement;
@@ -598,12 +615,12 @@ mod tests {
     #[test]
     fn a_recovery_key_must_be_pinned() {
         let mut pin = pinned(&[0], 0);
-        pin.recovery_key_sha256 = Some(None);
+        pin.recovery = Recovery::Absent;
         assert_eq!(
             end(&pin, &[statement(1, 0, 1, Reason::Loss)]),
             Err("recovery")
         );
-        pin.recovery_key_sha256 = Some(Some(key(9).public().key_id()));
+        pin.recovery = Recovery::Key(key(9).public().key_id());
         assert_eq!(
             end(&pin, &[statement(1, 0, 1, Reason::Loss)]),
             Err("recovery")
@@ -613,10 +630,10 @@ mod tests {
             Err("recovery")
         );
         // With nothing pinned the statement itself says which it is; the catalog must agree.
-        let walk = walk(&Position::default(), vec![statement(5, 0, 1, Reason::Loss)]).unwrap();
+        let walk = walk(&Position::default(), &[statement(5, 0, 1, Reason::Loss)]).unwrap();
         assert_eq!(
-            walk.position.recovery_key_sha256,
-            Some(Some(key(RECOVERY).public().key_id()))
+            walk.position.recovery,
+            Recovery::Key(key(RECOVERY).public().key_id())
         );
         assert_eq!((walk.position.sequence, walk.reset_release), (5, Some(14)));
     }
@@ -731,7 +748,7 @@ mod tests {
             let reasons = [Reason::Rotation, Reason::Compromise, Reason::Loss, Reason::Recovery];
             let list: Vec<_> = steps.into_iter().map(|(n, from, to, reason)| statement(n, from, to, reasons[usize::from(reason)])).collect();
             let pin = pinned(&keys, sequence);
-            if let Ok(walk) = walk(&pin, list) {
+            if let Ok(walk) = walk(&pin, &list) {
                 let key = walk.position.public_key;
                 prop_assert!(key == pin.public_key || key == walk.statements.last().map(|statement| statement.to));
             }

@@ -161,6 +161,16 @@ fn bundles_are_decoded_and_encoded_to_the_same_bytes() {
     }
 }
 
+/// An envelope that stands in a list of cases; the order of members in `Value` is not that of the format.
+fn signed_of(envelope: &Value) -> SignedManifest {
+    let signature = &envelope["signatures"][0];
+    let text = format!(
+        r#"{{"payloadType":{},"payload":{},"signatures":[{{"keyid":{},"sig":{}}}]}}"#,
+        envelope["payloadType"], envelope["payload"], signature["keyid"], signature["sig"]
+    );
+    SignedManifest::parse(text.as_bytes()).unwrap()
+}
+
 #[test]
 fn large_files_become_parts_by_rule() {
     for case in cases("parts.json") {
@@ -177,22 +187,7 @@ fn large_files_become_parts_by_rule() {
         if let Some(opened) = &kept {
             rules.insert("SKILL.md".to_owned(), opened.files[0].bytes.clone());
         }
-        let signed = match &kept {
-            Some(opened) => opened.signed.clone(),
-            // The order of members in `Value` is not the order in the bundle: put it right.
-            None => {
-                let envelope = &case["manifest"];
-                let signature = &envelope["signatures"][0];
-                SignedManifest::parse(
-                    format!(
-                        r#"{{"payloadType":{},"payload":{},"signatures":[{{"keyid":{},"sig":{}}}]}}"#,
-                        envelope["payloadType"], envelope["payload"], signature["keyid"], signature["sig"]
-                    )
-                    .as_bytes(),
-                )
-                .unwrap()
-            }
-        };
+        let signed = kept.map_or_else(|| signed_of(&case["manifest"]), |opened| opened.signed);
         let manifest = signed.verify_signature(&all_keys()).unwrap();
         for (entry, listed) in manifest.files.iter().zip(case["files"].as_array().unwrap()) {
             let content = &rules[entry.path.as_str()];
@@ -394,8 +389,7 @@ fn refused_catalogs() {
     assert_eq!(cases.len(), 102);
     for case in cases {
         let error = accept_case(&case_bytes(&case), &case, default)
-            .map(|_| "accepted")
-            .unwrap_or_else(|error| error.word());
+            .map_or_else(|error| error.word(), |_| "accepted");
         assert_eq!(
             error,
             text(&case, "error"),
@@ -437,9 +431,7 @@ fn refused_manifests() {
         let keys = keys(member(&case, default, "signers"));
         let verified = SignedManifest::parse(&case_bytes(&case))
             .and_then(|signed| signed.verify(&keys, &expectation(&case, default, &name)));
-        let error = verified
-            .map(|_: Manifest| "accepted")
-            .unwrap_or_else(|error| error.word());
+        let error = verified.map_or_else(|error| error.word(), |_: Manifest| "accepted");
         assert_eq!(
             error,
             text(&case, "error"),
@@ -479,9 +471,7 @@ fn refused_bundles() {
             &[signer],
             &expectation(&case, default, &name),
         );
-        let error = opened
-            .map(|_| "accepted")
-            .unwrap_or_else(|error| error.word());
+        let error = opened.map_or_else(|error| error.word(), |_| "accepted");
         assert_eq!(
             error,
             text(&case, "error"),

@@ -1,5 +1,10 @@
 //! Tests of the signed and stored formats: vectors, limits, hostile shapes, trust over time, properties.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 mod device_requests;
 mod ed25519;
 mod formats;
