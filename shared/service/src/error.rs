@@ -331,9 +331,9 @@ pub fn page() -> String {
             Fault::Caller => "caller",
             Fault::Service => "service",
         };
-        let _ = writeln!(
+        let _ = write!(
             page,
-            "| `{}` | {} | {} | {fault} | {} |",
+            "| `{}` | {} | {} | {fault} | {} |\n",
             row.code,
             row.status.as_u16(),
             row.title(),

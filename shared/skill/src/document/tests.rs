@@ -1,5 +1,4 @@
 use super::*;
-use crate::name::ActionName;
 use proptest::prelude::*;
 
 fn words(text: &str) -> Vec<(&'static str, u32, u32)> {
@@ -311,7 +310,7 @@ fn top_level_wins_over_metadata_when_it_fits() {
     assert_eq!(
         both.actions
             .keys()
-            .map(ActionName::as_str)
+            .map(|name| name.as_str())
             .collect::<Vec<_>>(),
         ["a"]
     );

@@ -1,0 +1,224 @@
+//! The arguments of `vault`: every command, its flags, and the help in groups.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{
+    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    builder::styling::{AnsiColor, Styles},
+};
+
+use crate::{
+    commands::{
+        add, cloud, completions, devices, key, link, man, operator, remove, serve, skill, status,
+        sync, version,
+    },
+    ui::{BOLD, paint},
+};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// The groups of the top-level help, in the order in which a new user meets them.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Start", &["add", "remove"]),
+    ("Find and run", &["skill"]),
+    ("Share", &["cloud", "sync", "status", "link", "devices"]),
+    ("Trust", &["key"]),
+    ("Server", &["serve", "operator"]),
+    ("Maintenance", &["version", "completions", "man"]),
+];
+
+/// Keep agent skills that were checked and signed, and hand them to people, agents and machines unchanged.
+#[derive(Debug, Parser)]
+#[command(
+    name = "vault",
+    version,
+    styles = STYLES,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    infer_long_args = false,
+    help_template = "{about}\n\n{usage-heading} {usage}{after-help}\n\nGlobal options:\n{options}"
+)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags that every command takes.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// Print one JSON object instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print the result and errors only
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Say more about what happens
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// When to use colour: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true
+    )]
+    pub color: ColourChoice,
+    /// Never ask a question
+    #[arg(long, global = true)]
+    pub no_input: bool,
+    /// Answer yes to every question
+    #[arg(long, short, global = true)]
+    pub yes: bool,
+    /// Refuse to use the network
+    #[arg(long, global = true)]
+    pub offline: bool,
+    /// The vault's folder [default: ~/.vault, or VAULT_STORAGE_PATH]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub vault: Option<PathBuf>,
+    /// Read settings from this file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum ColourChoice {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Admit a skill: check it, sign it, keep it
+    Add(add::Arguments),
+    /// Take skills out of the vault
+    Remove(remove::Arguments),
+    /// List, search, inspect and run skills
+    Skill(skill::Arguments),
+    /// Connect to a service, install from it, roll back
+    Cloud(cloud::Arguments),
+    /// Publish this vault's skills to the connected service
+    Sync(sync::Arguments),
+    /// Show the connected service, counts and the last push
+    Status(status::Arguments),
+    /// Enrol this machine in a vault and pin its key
+    Link(link::Arguments),
+    /// Admit, deny and revoke machines
+    Devices(devices::Arguments),
+    /// Run the service
+    Serve(Box<serve::Arguments>),
+    /// Make and look at namespaces of a service
+    Operator(operator::Arguments),
+    /// Show, rotate and recover this vault's keys
+    Key(key::Arguments),
+    /// Print a completion script for a shell
+    Completions(completions::Arguments),
+    /// Print the manual page, or write all pages to a folder
+    Man(man::Arguments),
+    /// Print the version
+    Version(version::Arguments),
+}
+
+/// The whole command line as clap knows it, with the grouped help.
+pub fn command() -> clap::Command {
+    let mut command = Cli::command();
+    let mut groups = String::new();
+    for (heading, names) in GROUPS {
+        if !groups.is_empty() {
+            groups.push('\n');
+        }
+        groups.push_str(&format!(
+            "{}\n",
+            paint(
+                AnsiColor::Green.on_default().bold(),
+                format_args!("{heading}:")
+            )
+        ));
+        for name in names {
+            let about = command
+                .find_subcommand(name)
+                .and_then(|sub| sub.get_about().map(ToString::to_string))
+                .unwrap_or_default();
+            groups.push_str(&format!(
+                "  {}{}{about}\n",
+                paint(AnsiColor::Cyan.on_default().bold(), name),
+                " ".repeat(13 - name.len())
+            ));
+        }
+    }
+    groups.push_str(&format!(
+        "\n{}\n  0 done  1 failed  2 wrong usage  3 differences found  4 not signed in or not allowed\n  5 refused by the gate  6 signature or digest wrong  7 network  8 subscription lapsed\n\nRun {} to see how a command is used.",
+        paint(AnsiColor::Green.on_default().bold(), "Exit codes:"),
+        paint(BOLD, "vault <command> --help")
+    ));
+    command = command.after_help(groups);
+    command.mut_subcommands(|sub| sub.arg_required_else_help(false))
+}
+
+/// Parses the arguments; the error is clap's own, which knows help, version and suggestions.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clap_finds_nothing_wrong_with_the_commands() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_stands_in_one_group() {
+        let command = command();
+        let mut grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        grouped.sort_unstable();
+        let mut all: Vec<&str> = command
+            .get_subcommands()
+            .filter(|sub| !sub.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
+
+    #[test]
+    fn every_command_shows_an_example_and_since_when_it_exists() {
+        for sub in command().get_subcommands() {
+            let help = sub
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.contains("Examples:"), "{}: no example", sub.get_name());
+            assert!(
+                help.contains("Since "),
+                "{}: no since-version",
+                sub.get_name()
+            );
+        }
+    }
+}

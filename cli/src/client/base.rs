@@ -1,0 +1,198 @@
+//! Addresses of services and of vaults on them.
+
+use std::{fmt, str::FromStr};
+
+use url::{Host, Url};
+use vault_skill::name::Slug;
+
+/// A service's base address in canonical text: scheme, host, port where it is not the usual one, path prefix; no slash at the end.
+///
+/// Only https, or http on loopback; no user, query or fragment.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Base {
+    text: String,
+    /// The length of the origin within `text`.
+    origin: usize,
+    loopback: bool,
+}
+
+/// A base address and, where the text went on with `/v/<slug>`, the vault on it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Address {
+    /// The service.
+    pub base: Base,
+    /// The vault.
+    pub slug: Option<Slug>,
+}
+
+impl Base {
+    /// Scheme, host and port.
+    pub fn origin(&self) -> &str {
+        &self.text[..self.origin]
+    }
+
+    /// The path prefix, empty or beginning with a slash.
+    pub fn prefix(&self) -> &str {
+        &self.text[self.origin..]
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The host is this machine.
+    pub const fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    /// The scheme is http.
+    pub fn is_plain(&self) -> bool {
+        self.text.starts_with("http:")
+    }
+
+    /// The full address of a path of the service.
+    pub fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.text)
+    }
+
+    /// A name for files about this service: the address with everything but letters, digits, dots and minus as `_`.
+    pub fn file_name(&self) -> String {
+        self.text
+            .replace("://", "_")
+            .chars()
+            .map(|c| match c {
+                'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' => c,
+                _ => '_',
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Why a text is no address of a service.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}; an address looks like https://vault.example or https://vault.example/v/team")]
+pub struct BadAddress(String);
+
+impl FromStr for Address {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        let refuse = |why: &str| BadAddress(why.to_owned());
+        let url = Url::parse(text).map_err(|error| refuse(&error.to_string()))?;
+        let loopback = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => return Err(refuse("it names no host")),
+        };
+        match url.scheme() {
+            "https" => {}
+            "http" if loopback => {}
+            "http" => return Err(refuse("http is allowed on this machine only; use https")),
+            _ => return Err(refuse("it must begin with https://")),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(refuse("it carries a user name or password"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(refuse("it has a query or fragment"));
+        }
+        let path = url.path().trim_end_matches('/');
+        let (prefix, slug) = match path.rsplit_once("/v/") {
+            Some((prefix, slug)) if !slug.contains('/') => {
+                let slug = slug
+                    .parse()
+                    .map_err(|_| refuse("the part after /v/ is not the name of a vault"))?;
+                (prefix, Some(slug))
+            }
+            _ => (path, None),
+        };
+        let good = prefix
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._~/".contains(&b));
+        if !good || prefix.contains("//") {
+            return Err(refuse(
+                "its path has characters that an address of a vault never has",
+            ));
+        }
+        let origin = url.origin().ascii_serialization();
+        Ok(Self {
+            base: Base {
+                origin: origin.len(),
+                text: format!("{origin}{prefix}"),
+                loopback,
+            },
+            slug,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_one_text() {
+        for (text, base, slug) in [
+            ("https://Vault.Example", "https://vault.example", None),
+            ("https://vault.example:443/", "https://vault.example", None),
+            (
+                "https://vault.example/v/team",
+                "https://vault.example",
+                Some("team"),
+            ),
+            (
+                "https://vault.example/skills/v/team/",
+                "https://vault.example/skills",
+                Some("team"),
+            ),
+            (
+                "http://127.0.0.1:8080/v/default",
+                "http://127.0.0.1:8080",
+                Some("default"),
+            ),
+            ("http://[::1]:8080", "http://[::1]:8080", None),
+            ("http://localhost:3000", "http://localhost:3000", None),
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.base.as_str(), base);
+            assert_eq!(address.slug.map(|slug| slug.to_string()).as_deref(), slug);
+        }
+    }
+
+    #[test]
+    fn what_could_lead_elsewhere_is_refused() {
+        for text in [
+            "vault.example",
+            "http://vault.example",
+            "ftp://vault.example",
+            "https://user@vault.example",
+            "https://user:secret@vault.example",
+            "https://vault.example/?a=b",
+            "https://vault.example/#a",
+            "https://vault.example/v/UPPER",
+            "https://vault.example/v/a%2Fb",
+            "https://vault.example/a%20b",
+            "https://vault.example//x",
+            "file:///etc/passwd",
+            "",
+        ] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_stays_apart_from_the_origin() {
+        let address: Address = "https://vault.example/skills/v/a".parse().unwrap();
+        assert_eq!(address.base.origin(), "https://vault.example");
+        assert_eq!(address.base.prefix(), "/skills");
+        assert_eq!(address.base.file_name(), "https_vault.example_skills");
+    }
+}

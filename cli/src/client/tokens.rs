@@ -1,0 +1,144 @@
+//! Tokens on this machine: one file for each (service, vault), 0600 in a 0700 folder, outside the vault's own folder.
+//!
+//! A copied or synced vault never carries them.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io::Write,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
+
+use super::Base;
+use crate::{
+    Context,
+    error::{Exit, Failure},
+};
+
+/// What signing in gave.
+#[derive(Clone, Deserialize, Serialize)]
+pub struct Tokens {
+    /// The client that we registered as.
+    pub client_id: String,
+    /// Sent with every request.
+    pub access_token: String,
+    /// When the access token ends, in Unix seconds by this machine's clock.
+    pub expires_at: i64,
+    /// Exchanged once for the next pair.
+    pub refresh_token: String,
+    /// What was granted, as the service said it.
+    pub scope: String,
+    /// Where tokens are exchanged; of the same origin as the service.
+    pub token_endpoint: String,
+    /// Where tokens are revoked, when the service says so.
+    pub revocation_endpoint: Option<String>,
+}
+
+impl Drop for Tokens {
+    fn drop(&mut self) {
+        self.access_token.zeroize();
+        self.refresh_token.zeroize();
+    }
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens")
+            .field("scope", &self.scope)
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The file of one (service, name) pair, there or not.
+#[derive(Clone, Debug)]
+pub struct TokenFile {
+    path: PathBuf,
+}
+
+impl TokenFile {
+    /// The file for a vault's owner, by its slug, or for the operator of a service (`@operator`, which is no slug).
+    pub fn of(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
+        let path = context
+            .config_folder()?
+            .join("tokens")
+            .join(base.file_name())
+            .join(format!("{name}.json"));
+        Ok(Self { path })
+    }
+
+    /// The tokens, when somebody signed in here. Fails when others can read the file.
+    pub fn read(&self) -> Result<Option<Tokens>, Failure> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::io("reading", &self.path, &error)),
+        };
+        let mode = file
+            .metadata()
+            .map_err(|error| Failure::io("reading", &self.path, &error))?
+            .mode();
+        if mode & 0o077 != 0 {
+            return Err(Failure::new(
+                Exit::NotAllowed,
+                "token_readable_by_others",
+                format!("others can read {}", self.path.display()),
+            )
+            .hint(format!("chmod 600 {}", self.path.display())));
+        }
+        // A file that was cut or changed by hand means: sign in again.
+        Ok(serde_json::from_reader(std::io::BufReader::new(file)).ok())
+    }
+
+    /// Puts the tokens in place, in one step.
+    pub fn write(&self, tokens: &Tokens) -> Result<(), Failure> {
+        let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
+        let fail = |error: &std::io::Error| Failure::io("writing", &self.path, error);
+        private_folder(folder).map_err(|error| fail(&error))?;
+        let mut text = serde_json::to_vec(tokens).map_err(|error| fail(&error.into()))?;
+        // tempfile makes files with mode 0600.
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| fail(&error))?;
+        file.write_all(&text)
+            .and_then(|()| file.as_file().sync_all())
+            .map_err(|error| fail(&error))?;
+        text.zeroize();
+        file.persist(&self.path)
+            .map_err(|error| fail(&error.error))?;
+        Ok(())
+    }
+
+    /// Removes the file; that it is not there is fine.
+    pub fn remove(&self) -> Result<(), Failure> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::io("removing", &self.path, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds off other processes that would exchange the same refresh token; ends with the returned file.
+    pub fn lock(&self) -> Result<File, Failure> {
+        let path = self.path.with_extension("lock");
+        let fail = |error: std::io::Error| Failure::io("locking", &path, &error);
+        if let Some(folder) = path.parent() {
+            private_folder(folder).map_err(fail)?;
+        }
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(fail)?;
+        file.lock().map_err(fail)?;
+        Ok(file)
+    }
+}
+
+fn private_folder(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}

@@ -1,0 +1,373 @@
+//! `vault add`: through the gate, signed, kept.
+
+use std::path::{Path, PathBuf};
+
+use annotate_snippets::{AnnotationKind, Group, Level as Shown, Renderer, Snippet};
+use clap::Args;
+use serde_json::{Value, json};
+use vault_library::{
+    Vault,
+    add::{self, AddError, AddReport, AddSkill, Admission},
+    keys::KeyKind,
+};
+use vault_skill::{
+    finding::{Finding, Level},
+    gate::Outcome,
+    name::{AgentId, SkillName},
+    provenance::ProvenanceId,
+};
+
+use crate::{
+    Context,
+    error::{Exit, Failure, chain},
+    ui::{self, BOLD, DIM, GOOD, HINT, Report, Warning, clean, count, paint, size},
+};
+
+/// Since 0.4.0 (stable).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The gate reads every file; what passes is signed with this vault's key and kept byte for byte. What it refuses changes
+nothing (exit 5). The first skill makes the vault and its keys.
+
+Examples:
+  vault add ./code-review
+  vault add ./skills/* --agent claude-code
+  vault add ./draft --dry-run
+  vault add ./copy --provenance github:acme/skills/code-review
+
+Since 0.4.0 (stable).")]
+pub struct Arguments {
+    /// A skill's folder, or its SKILL.md; several at once
+    #[arg(required = true, value_name = "FOLDER")]
+    sources: Vec<String>,
+    /// The name in the vault, where the skill's own does not fit
+    #[arg(long, value_name = "NAME")]
+    name: Option<SkillName>,
+    /// An agent that the skill is for; may be given several times
+    #[arg(long = "agent", value_name = "AGENT")]
+    agents: Vec<AgentId>,
+    /// Record this source instead of the folder: for a staged copy of something else
+    #[arg(long, value_name = "SOURCE")]
+    provenance: Option<ProvenanceId>,
+    /// Take the place of a skill of the same name that came from another source
+    #[arg(long)]
+    replace: bool,
+    /// Say what the gate finds and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Admits the skills; each has an answer of its own.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if arguments.name.is_some() && arguments.sources.len() > 1 {
+        return Err(Failure::usage(
+            "name_needs_one_skill",
+            "--name goes with one folder only",
+        ));
+    }
+    let strict = context
+        .settings()?
+        .boolean("VAULT_SECURITY_STRICT")
+        .unwrap_or(true);
+    let requests: Vec<AddSkill> = arguments
+        .sources
+        .iter()
+        .map(|source| AddSkill {
+            name: arguments.name.clone(),
+            agents: arguments.agents.clone(),
+            provenance: arguments.provenance.clone(),
+            replace: arguments.replace,
+            strict,
+            ..AddSkill::from_path(source)
+        })
+        .collect();
+    if arguments.dry_run {
+        return check(context, &requests);
+    }
+    // A folder that is not there must not leave a new vault behind.
+    if let [only] = &requests[..] {
+        add::check_folder(only).map_err(|error| refused(context, &only.source, error))?;
+    }
+    let is_new = super::existing_vault(context)?.is_none();
+    let vault = super::open_vault(context)?;
+    if is_new {
+        greet(context, &vault)?;
+    }
+    let results = if let [only] = &requests[..] {
+        vec![add::add_skill(&vault, only)]
+    } else {
+        add::add_skills(&vault, &requests)
+    };
+    report(context, &requests, results)
+}
+
+/// What the owner of a new vault has to know once.
+fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
+    let keys = vault.keys();
+    context.ui.note(format!(
+        "Made a vault in {}, its key is {}",
+        vault.paths().root.display(),
+        paint(HINT, keys.public()?.fingerprint())
+    ));
+    context.ui.note(format!(
+        "{} move {} to a safe place: it replaces a lost or stolen key",
+        paint(HINT, "hint:"),
+        keys.path(KeyKind::Recovery).display()
+    ));
+    Ok(())
+}
+
+fn report(
+    context: &Context,
+    requests: &[AddSkill],
+    results: Vec<Result<AddReport, AddError>>,
+) -> Result<Report, Failure> {
+    let single = requests.len() == 1;
+    let mut added = Vec::new();
+    let mut failed = Vec::new();
+    let mut first = None;
+    for (request, result) in requests.iter().zip(results) {
+        match result {
+            Ok(report) => {
+                findings(context, &request.source, &report.findings);
+                context.ui.line(admitted_text(&report));
+                added.push(admitted_json(&report));
+            }
+            Err(error) => {
+                let failure = refused(context, &request.source, error);
+                if single {
+                    return Err(failure);
+                }
+                failed.push(json!({ "source": request.source, "code": failure.code, "message": failure.message }));
+                context.ui.note_failure(&failure);
+                first.get_or_insert(failure);
+            }
+        }
+    }
+    let data = if single {
+        added.pop().unwrap_or(Value::Null)
+    } else {
+        json!({ "added": added, "failed": failed })
+    };
+    match first {
+        Some(first) => Err(Failure::new(
+            first.exit,
+            first.code,
+            format!(
+                "{} of {} were not added",
+                failed.len(),
+                count(requests.len() as u64, "skill")
+            ),
+        )
+        .data(data)),
+        None => Ok(Report::new(data, "")),
+    }
+}
+
+fn admitted_text(report: &AddReport) -> String {
+    let what = match report.admission {
+        Admission::Added => format!("{} added", paint(GOOD, "✓")),
+        Admission::Updated { .. } => format!("{} updated", paint(GOOD, "✓")),
+        Admission::Unchanged => format!("{} unchanged", paint(DIM, "=")),
+    };
+    let version = match report.admission {
+        Admission::Updated { from } => format!("version {from} → {}", report.version),
+        Admission::Added | Admission::Unchanged => format!("version {}", report.version),
+    };
+    format!(
+        "{what} {}  {}",
+        paint(BOLD, &report.name),
+        paint(
+            DIM,
+            format_args!(
+                "{version}, {}, {}",
+                count(report.files as u64, "file"),
+                size(report.bytes)
+            )
+        )
+    )
+}
+
+fn admitted_json(report: &AddReport) -> Value {
+    json!({
+        "name": report.name,
+        "version": report.version,
+        "bundle_hash": report.bundle,
+        "admission": match report.admission {
+            Admission::Added => "added",
+            Admission::Updated { .. } => "updated",
+            Admission::Unchanged => "unchanged",
+        },
+        "outcome": report.outcome,
+        "provenance": report.provenance,
+        "files": report.files,
+        "bytes": report.bytes,
+        "findings": report.findings,
+    })
+}
+
+/// Warnings of the gate about a skill that was admitted.
+fn findings(context: &Context, source: &str, findings: &[Finding]) {
+    for finding in findings {
+        context.ui.warn(Warning {
+            code: finding.rule.to_owned(),
+            message: finding.message.clone(),
+            hint: Some(finding.hint.clone()).filter(|hint| !hint.is_empty()),
+            path: Some(shown_path(source, &finding.path)),
+            line: finding.line,
+        });
+    }
+}
+
+fn check(context: &Context, requests: &[AddSkill]) -> Result<Report, Failure> {
+    let mut data = Vec::new();
+    let mut lines = Vec::new();
+    let mut exit = Exit::Done;
+    for request in requests {
+        let verdict =
+            add::check_folder(request).map_err(|error| refused(context, &request.source, error))?;
+        let blocked = verdict.outcome == Outcome::Blocked;
+        if blocked {
+            exit = Exit::Gate;
+        }
+        for finding in &verdict.findings {
+            lines.push(excerpt(&request.source, finding));
+        }
+        lines.push(format!(
+            "{} {}",
+            if blocked {
+                paint(ui::BAD, "✗ would be refused")
+            } else {
+                paint(GOOD, "✓ would be added")
+            },
+            clean(&request.source, 200)
+        ));
+        data.push(json!({
+            "source": request.source,
+            "outcome": verdict.outcome,
+            "name": verdict.package.as_ref().map(|package| package.name.clone()),
+            "findings": verdict.findings,
+        }));
+    }
+    let data = match <[Value; 1]>::try_from(data) {
+        Ok([one]) => one,
+        Err(several) => json!(several),
+    };
+    Ok(Report::new(data, lines.join("\n")).exit(exit))
+}
+
+/// The failure of one source, with the findings shown in the text of the file.
+fn refused(_context: &Context, source: &str, error: AddError) -> Failure {
+    let message = chain(&error);
+    match error {
+        AddError::Blocked { findings } => {
+            let blocking = findings
+                .iter()
+                .filter(|finding| finding.level > Level::Warning)
+                .count();
+            Failure::new(
+                Exit::Gate,
+                "gate_blocked",
+                format!(
+                    "the gate refused {}: {}",
+                    clean(source, 200),
+                    count(blocking as u64, "finding")
+                ),
+            )
+            .details(findings.iter().map(|finding| excerpt(source, finding)))
+            .data(json!({ "source": source, "findings": findings }))
+        }
+        AddError::NameTaken { name, .. } => Failure::failed("name_taken", message).hint(format!(
+            "--replace takes its place, --name <other> keeps both; vault skill which {name} shows the installed one"
+        )),
+        AddError::SourceUnsupported { .. } => Failure::usage("source_unsupported", message),
+        AddError::Source(_) => {
+            let failure = Failure::failed("source_unreadable", message);
+            if Path::new(source).is_dir() {
+                let below = skills_below(Path::new(source));
+                if below > 0 {
+                    return failure.hint(format!(
+                        "{} below it: vault add {}/*",
+                        count(below, "skill"),
+                        clean(source.trim_end_matches('/'), 200)
+                    ));
+                }
+            }
+            failure
+        }
+        AddError::Provenance(_) => Failure::usage("provenance_invalid", message),
+        AddError::Unsignable(_) | AddError::Twice(_) => Failure::failed("not_signed", message),
+        AddError::Vault(error) => error.into(),
+    }
+}
+
+fn skills_below(folder: &Path) -> u64 {
+    std::fs::read_dir(folder).map_or(0, |entries| {
+        entries
+            .filter_map(Result::ok)
+            .filter(|entry| entry.path().join("SKILL.md").is_file())
+            .count() as u64
+    })
+}
+
+fn shown_path(source: &str, inner: &str) -> String {
+    let folder = source_folder(source);
+    clean(&folder.join(inner).display().to_string(), 300)
+}
+
+fn source_folder(source: &str) -> PathBuf {
+    let path = Path::new(source);
+    if path.is_file() {
+        path.parent().unwrap_or(path).to_owned()
+    } else {
+        path.to_owned()
+    }
+}
+
+/// A finding as compilers show them: the rule, the place, the line of the file, and what mends it.
+fn excerpt(source: &str, finding: &Finding) -> String {
+    let level = match finding.level {
+        Level::Warning => Shown::WARNING,
+        Level::Flag | Level::Error => Shown::ERROR,
+    };
+    let message = clean(&finding.message, 400);
+    let path = shown_path(source, &finding.path);
+    let title = level.primary_title(&message).id(finding.rule);
+    let line = finding.line.and_then(|line| {
+        Some((
+            line,
+            line_of(&source_folder(source).join(&finding.path), line)?,
+        ))
+    });
+    let mut group = match (&line, finding.path.is_empty()) {
+        (Some((number, text)), _) => {
+            let start = finding
+                .column
+                .and_then(|column| text.char_indices().nth(column.saturating_sub(1) as usize))
+                .map_or(0, |(start, _)| start);
+            let end = text[start..]
+                .char_indices()
+                .nth(1)
+                .map_or(text.len(), |(length, _)| start + length);
+            title.element(
+                Snippet::source(text.as_str())
+                    .line_start(*number as usize)
+                    .path(path)
+                    .annotation(AnnotationKind::Primary.span(start..end)),
+            )
+        }
+        (None, false) => title.element(annotate_snippets::Origin::path(path)),
+        (None, true) => Group::with_title(title),
+    };
+    if !finding.hint.is_empty() {
+        group = group.element(Shown::HELP.message(clean(&finding.hint, 400)));
+    }
+    Renderer::styled().render(&[group])
+}
+
+/// One line of a text file, cut at 200 characters; `None` where it is not there or not text.
+fn line_of(path: &Path, number: u32) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let line = text.lines().nth(number.checked_sub(1)? as usize)?;
+    Some(clean(line, 200))
+}

@@ -1,0 +1,64 @@
+//! One file for each command: its arguments with their help, and what it does.
+
+pub mod add;
+pub mod cloud;
+pub mod completions;
+pub mod connection;
+pub mod devices;
+pub mod key;
+pub mod link;
+pub mod man;
+pub mod operator;
+pub mod remove;
+pub mod serve;
+pub mod skill;
+pub mod status;
+pub mod sync;
+pub mod version;
+
+use std::sync::Arc;
+
+use vault_library::{Vault, VaultError};
+use vault_store::{clock::SystemClock, random::SystemRandom};
+
+use crate::{Context, args::Command, error::Failure, ui::Report};
+
+/// Opens the vault of this run, or makes it with its keys.
+pub fn open_vault(context: &Context) -> Result<Vault, Failure> {
+    let paths = context.paths(&context.settings()?)?;
+    Ok(Vault::open_or_create(
+        paths,
+        Arc::new(SystemClock),
+        Arc::new(SystemRandom),
+    )?)
+}
+
+/// Opens the vault of this run, when there is one: reading makes nothing.
+pub fn existing_vault(context: &Context) -> Result<Option<Vault>, Failure> {
+    let paths = context.paths(&context.settings()?)?;
+    match Vault::open(paths, Arc::new(SystemClock), Arc::new(SystemRandom)) {
+        Ok(vault) => Ok(Some(vault)),
+        Err(VaultError::Missing(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
+    match command {
+        Command::Add(arguments) => add::run(context, &arguments),
+        Command::Remove(arguments) => remove::run(context, &arguments),
+        Command::Skill(arguments) => skill::run(context, arguments),
+        Command::Cloud(arguments) => cloud::run(context, &arguments),
+        Command::Sync(arguments) => sync::run(context, &arguments),
+        Command::Status(arguments) => status::run(context, &arguments),
+        Command::Link(arguments) => link::run(context, &arguments),
+        Command::Devices(arguments) => devices::run(context, &arguments),
+        Command::Serve(arguments) => serve::run(context, &arguments),
+        Command::Operator(arguments) => operator::run(context, &arguments),
+        Command::Key(arguments) => key::run(context, &arguments),
+        Command::Completions(arguments) => completions::run(context, &arguments),
+        Command::Man(arguments) => man::run(context, &arguments),
+        Command::Version(arguments) => version::run(context, &arguments),
+    }
+}

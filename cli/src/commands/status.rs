@@ -1,0 +1,254 @@
+//! `vault status --cloud`: where this library is published, and which vaults this machine is linked to.
+
+use clap::Args;
+use serde_json::{Value, json};
+use vault_library::{Vault, cloud, links, shelf};
+use vault_skill::catalog::SignedCatalog;
+use vault_store::clock::{Clock, SystemClock};
+
+use super::{connection::Connection, link::device_client, operator::plain};
+use crate::{
+    Context,
+    client::tokens::TokenFile,
+    error::{Exit, Failure},
+    ui::{BOLD, DIM, GOOD, HINT, Report, Table, WARN, Warning, clean, count, paint},
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Release and payload hash of a linked vault must be the same on all machines: compare them where in doubt.
+
+Examples:
+  vault status --cloud
+  vault status --cloud --json
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// Ask the connected service and the linked vaults
+    #[arg(long, required = true)]
+    cloud: bool,
+}
+
+/// Shows both sides; a service that cannot be reached is said, and ends with 7.
+pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure> {
+    let Some(vault) = super::existing_vault(context)? else {
+        return Err(
+            Failure::usage("not_connected", "there is no vault here yet")
+                .hint("vault add <folder>, or vault link <url>/v/<slug>"),
+        );
+    };
+    let connection = Connection::find(context)?;
+    let linked = links::all(&vault)?;
+    if connection.is_none() && linked.is_empty() {
+        return Err(Failure::usage(
+            "not_connected",
+            "this vault is neither connected nor linked to a service",
+        )
+        .hint("vault cloud connect <url>, or vault link <url>/v/<slug>"));
+    }
+    let mut exit = Exit::Done;
+    let mut blocks = Vec::new();
+    let connected = match &connection {
+        Some(connection) => {
+            let (data, text) = published(context, &vault, connection, &mut exit)?;
+            blocks.push(text);
+            data
+        }
+        None => Value::Null,
+    };
+    let mut links_data = Vec::new();
+    for link in &linked {
+        let (data, text) = linked_vault(context, &vault, link, &mut exit)?;
+        links_data.push(data);
+        blocks.push(text);
+    }
+    Ok(Report::new(
+        json!({ "connected": connected, "links": links_data }),
+        blocks.join("\n\n"),
+    )
+    .exit(exit))
+}
+
+fn published(
+    context: &Context,
+    vault: &Vault,
+    connection: &Connection,
+    exit: &mut Exit,
+) -> Result<(Value, String), Failure> {
+    let state = cloud::state(vault, connection.base.as_str(), &connection.slug)?;
+    let known = state.as_ref().and_then(|state| state.published.as_ref());
+    let own = shelf::list(vault)?
+        .skills
+        .iter()
+        .filter(|skill| skill.origin == vault_library::Origin::Local)
+        .count();
+    let signed_in = TokenFile::of(context, &connection.base, connection.slug.as_str())?
+        .read()?
+        .is_some();
+    let service: Value = if signed_in {
+        let asked = context.block_on(async {
+            connection
+                .owner(context)?
+                .get(&format!("/admin/vaults/{}", connection.slug))
+                .await
+        });
+        asked.unwrap_or_else(|failure: Failure| {
+            *exit = failure.exit;
+            context.ui.warn(Warning {
+                hint: failure.hint,
+                ..Warning::new(failure.code, failure.message)
+            });
+            Value::Null
+        })
+    } else {
+        Value::Null
+    };
+    let mut table = Table::default();
+    let mut row = |name: &str, value: String| table.row([paint(DIM, name), value]);
+    row("connected to", paint(HINT, connection.address()));
+    row(
+        "signed in",
+        if signed_in {
+            "yes".to_owned()
+        } else {
+            format!("no  (vault cloud connect {})", connection.address())
+        },
+    );
+    row("own skills", own.to_string());
+    match known {
+        Some(known) => {
+            row(
+                "last push",
+                format!(
+                    "release {} with {}, {}",
+                    known.release,
+                    count(known.skills, "skill"),
+                    known.at
+                ),
+            );
+            row("good until", known.expires_at.to_string());
+        }
+        None => row("last push", "never  (vault sync --cloud)".to_owned()),
+    }
+    if let Some(service) = service.as_object() {
+        for (name, value) in service {
+            match value {
+                Value::Object(members) => {
+                    let inner: Vec<String> = members
+                        .iter()
+                        .filter(|(_, value)| {
+                            !value.is_null() && !value.is_object() && !value.is_array()
+                        })
+                        .map(|(name, value)| {
+                            format!("{} {}", clean(name, 40).replace('_', " "), plain(value))
+                        })
+                        .collect();
+                    row(&clean(name, 40).replace('_', " "), inner.join(", "));
+                }
+                Value::Array(_) => {}
+                other => row(&clean(name, 40).replace('_', " "), plain(other)),
+            }
+        }
+    }
+    Ok((
+        json!({
+            "address": connection.address(),
+            "base": connection.base.as_str(),
+            "slug": connection.slug,
+            "signed_in": signed_in,
+            "own_skills": own,
+            "last_push": known.map(|known| json!({
+                "release": known.release, "skills": known.skills, "at": known.at,
+                "expires_at": known.expires_at, "payload_sha256": known.payload_sha256,
+            })),
+            "service": service,
+        }),
+        table.text(),
+    ))
+}
+
+fn linked_vault(
+    context: &Context,
+    vault: &Vault,
+    link: &links::Link,
+    exit: &mut Exit,
+) -> Result<(Value, String), Failure> {
+    let pin = link.pin();
+    let address = format!("{}/v/{}", pin.base, pin.slug);
+    let expires_at = link
+        .catalog_bytes()?
+        .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
+        .map(|catalog| catalog.expires_at);
+    let now = SystemClock.now().max(pin.latest_seen_at);
+    let stale = expires_at.is_some_and(|expires_at| expires_at <= now);
+    let installed = shelf::list(vault)?
+        .skills
+        .iter()
+        .filter(
+            |skill| matches!(&skill.origin, vault_library::Origin::Linked(id) if id == link.id()),
+        )
+        .count();
+    let asked = context.block_on(async { device_client(context, vault, link)?.current().await });
+    let (status, offered) = match asked {
+        Ok(state) => (state.status, state.catalog.map(|catalog| catalog.release)),
+        Err(failure) => {
+            *exit = failure.exit;
+            context.ui.warn(Warning {
+                hint: failure.hint,
+                ..Warning::new(failure.code, failure.message)
+            });
+            ("unknown".to_owned(), None)
+        }
+    };
+    let mut table = Table::default();
+    let mut row = |name: &str, value: String| table.row([paint(DIM, name), value]);
+    row("linked to", paint(HINT, &address));
+    row(
+        "this machine",
+        match status.as_str() {
+            "active" => paint(GOOD, "admitted"),
+            "pending" => paint(WARN, "waits for the owner"),
+            "revoked" => paint(WARN, "shut out"),
+            _ => "unknown".to_owned(),
+        },
+    );
+    if let Some(key) = &pin.public_key {
+        row("vault's key", paint(BOLD, key.fingerprint()));
+    }
+    row(
+        "release",
+        match (pin.release, offered) {
+            (Some(have), Some(there)) if there > have => {
+                format!("{have}, release {there} is there  (vault cloud pull)")
+            }
+            (Some(have), _) => have.to_string(),
+            (None, _) => "none yet".to_owned(),
+        },
+    );
+    if let Some(hash) = &pin.payload_sha256 {
+        row("payload", hash.to_string());
+    }
+    row("installed", count(installed as u64, "skill"));
+    if let Some(expires_at) = expires_at {
+        row(
+            if stale { "stale since" } else { "good until" },
+            expires_at.to_string(),
+        );
+    }
+    Ok((
+        json!({
+            "address": address,
+            "link": link.id().as_str(),
+            "status": status,
+            "vault_fingerprint": pin.public_key.map(|key| key.fingerprint()),
+            "release": pin.release,
+            "offered_release": offered,
+            "payload_sha256": pin.payload_sha256,
+            "installed": installed,
+            "expires_at": expires_at,
+            "stale": stale,
+        }),
+        table.text(),
+    ))
+}

@@ -1,0 +1,196 @@
+//! The process that runs us: its variables, folders and terminals. The only file that reads environment variables.
+//!
+//! They are read once, at the start; nothing later in the process can change what a command sees.
+
+use std::{
+    collections::BTreeMap,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
+
+/// Variables that coding agents set for the programs they start: then we never prompt and never animate.
+const AGENT_MARKS: [&str; 15] = [
+    "AI_AGENT",
+    "ANTIGRAVITY_AGENT",
+    "AUGMENT_AGENT",
+    "CLAUDECODE",
+    "CLAUDE_CODE",
+    "CODEX_CI",
+    "CODEX_SANDBOX",
+    "CODEX_THREAD_ID",
+    "COPILOT_ALLOW_ALL",
+    "COPILOT_MODEL",
+    "CURSOR_AGENT",
+    "CURSOR_TRACE_ID",
+    "GEMINI_CLI",
+    "OPENCODE_CLIENT",
+    "REPL_ID",
+];
+
+/// What the process was given at its start.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    variables: BTreeMap<String, String>,
+    home: Option<PathBuf>,
+    /// Standard input is a terminal.
+    pub stdin_is_terminal: bool,
+    /// Standard output is a terminal.
+    pub stdout_is_terminal: bool,
+    /// Standard error is a terminal.
+    pub stderr_is_terminal: bool,
+}
+
+impl Process {
+    /// Reads variables and terminals, once. A variable that is not UTF-8 counts as absent.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the environment"
+    )]
+    pub fn read() -> Self {
+        Self {
+            variables: std::env::vars_os()
+                .filter_map(|(name, value)| {
+                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                })
+                .collect(),
+            home: std::env::home_dir().filter(|home| home.is_absolute()),
+            stdin_is_terminal: std::io::stdin().is_terminal(),
+            stdout_is_terminal: std::io::stdout().is_terminal(),
+            stderr_is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// A variable's value; an empty one counts as absent.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The names of all variables that begin with `VAULT_` and are not empty.
+    pub fn vault_variables(&self) -> impl Iterator<Item = &str> {
+        self.variables
+            .iter()
+            .filter(|(name, value)| name.starts_with("VAULT_") && !value.is_empty())
+            .map(|(name, _)| name.as_str())
+    }
+
+    /// The user's home folder, when there is one.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
+    /// `$XDG_CONFIG_HOME/vault`, else `~/.config/vault`; relative values count as absent, as the XDG rules say.
+    pub fn config_folder(&self) -> Option<PathBuf> {
+        self.variable("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| self.home.as_ref().map(|home| home.join(".config")))
+            .map(|folder| folder.join("vault"))
+    }
+
+    /// A coding agent started us.
+    pub fn is_run_by_agent(&self) -> bool {
+        AGENT_MARKS.iter().any(|mark| self.variable(mark).is_some())
+    }
+
+    /// A build server started us.
+    pub fn is_run_by_ci(&self) -> bool {
+        self.variable("CI").is_some_and(|value| value != "false")
+    }
+
+    /// Whether colour belongs on a stream, by `NO_COLOR`, `CLICOLOR_FORCE`, `TERM=dumb` and the stream itself.
+    pub fn wants_colour(&self, stream_is_terminal: bool) -> bool {
+        if self.variable("NO_COLOR").is_some() {
+            return false;
+        }
+        if self
+            .variable("CLICOLOR_FORCE")
+            .is_some_and(|value| value != "0")
+        {
+            return true;
+        }
+        stream_is_terminal && self.variable("TERM") != Some("dumb")
+    }
+
+    /// A folder of `PATH` that holds an executable file of this name, joined with the name.
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
+        use std::os::unix::fs::PermissionsExt;
+        std::env::split_paths(self.variable("PATH")?)
+            .map(|folder| folder.join(name))
+            .find(|file| {
+                file.metadata()
+                    .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+            })
+    }
+
+    /// The machine's name, for a device's label and the name under which we register.
+    pub fn host_name(&self) -> Option<String> {
+        self.variable("HOSTNAME").map(str::to_owned).or_else(|| {
+            ["/proc/sys/kernel/hostname", "/etc/hostname"]
+                .iter()
+                .find_map(|file| std::fs::read_to_string(file).ok())
+                .map(|text| text.trim().to_owned())
+                .filter(|text| !text.is_empty())
+        })
+    }
+
+    /// A process with these variables and no terminal.
+    #[cfg(test)]
+    pub fn with(variables: &[(&str, &str)]) -> Self {
+        Self {
+            variables: variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_follows_the_variables_then_the_stream() {
+        for (variables, terminal, wanted) in [
+            (&[][..], true, true),
+            (&[], false, false),
+            (&[("NO_COLOR", "1")], true, false),
+            (&[("NO_COLOR", "")], true, true),
+            (&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], true, false),
+            (&[("CLICOLOR_FORCE", "1")], false, true),
+            (&[("CLICOLOR_FORCE", "0")], false, false),
+            (&[("TERM", "dumb")], true, false),
+        ] {
+            assert_eq!(
+                Process::with(variables).wants_colour(terminal),
+                wanted,
+                "{variables:?} on a terminal: {terminal}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_relative_configuration_home_is_ignored() {
+        let mut process = Process::with(&[("XDG_CONFIG_HOME", "relative")]);
+        assert_eq!(process.config_folder(), None);
+        process.home = Some("/home/ann".into());
+        assert_eq!(
+            process.config_folder(),
+            Some("/home/ann/.config/vault".into())
+        );
+        let process = Process::with(&[("XDG_CONFIG_HOME", "/conf")]);
+        assert_eq!(process.config_folder(), Some("/conf/vault".into()));
+    }
+
+    #[test]
+    fn agents_and_build_servers_are_known_by_their_marks() {
+        assert!(Process::with(&[("CLAUDECODE", "1")]).is_run_by_agent());
+        assert!(!Process::with(&[("CLAUDECODE", "")]).is_run_by_agent());
+        assert!(Process::with(&[("CI", "true")]).is_run_by_ci());
+        assert!(!Process::with(&[("CI", "false")]).is_run_by_ci());
+    }
+}

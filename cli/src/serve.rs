@@ -1,0 +1,349 @@
+//! The server of `vault serve` and of `demo`: settings into a running service.
+//!
+//! One process, two threads for requests. It logs JSON lines to standard error and writes nothing to standard output.
+
+mod publisher;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use secrecy::SecretString;
+use tokio::{net::TcpListener, sync::watch};
+use tracing_subscriber::fmt::MakeWriter;
+use vault_library::VaultPaths;
+use vault_service::{
+    App,
+    config::Config,
+    model::namespace::Kind,
+    oauth::bootstrap::{self, BootstrapError, FirstStart},
+};
+use vault_sql::Sql;
+use vault_store::{clock::SystemClock, random::SystemRandom};
+
+use crate::{
+    Context,
+    error::{Failure, chain},
+    settings::{Origin, Settings},
+};
+
+/// The least that a bootstrap password may have, in characters: satisfies both references of the interface.
+const ADMIN_PASSWORD_CHARACTERS: usize = 24;
+/// The least and most that an access token may live, in seconds.
+const TOKEN_TTL: std::ops::RangeInclusive<i64> = 60..=86_400;
+
+/// Everything a server needs to start, checked.
+pub struct Options {
+    /// The service's own settings.
+    pub config: Config,
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Who said which port.
+    pub port_origin: String,
+    /// A SQLite path or a `postgres://` address.
+    pub database: String,
+    /// The library of `default`, and its keys.
+    pub paths: VaultPaths,
+    /// The first owner; needed where there is none yet.
+    pub admin_email: Option<String>,
+    /// The first owner's password.
+    pub admin_password: Option<SecretString>,
+}
+
+impl Options {
+    /// Reads the settings of a server. Fails with exit 2, and names everything that is missing at once.
+    pub fn from_settings(context: &Context, settings: &Settings) -> Result<Self, Failure> {
+        if settings.text("VAULT_MODE") == Some("local") {
+            return Err(Failure::usage(
+                "mode_local",
+                "VAULT_MODE is local, and serve is the remote mode",
+            )
+            .hint("unset VAULT_MODE, or set it to remote"));
+        }
+        let database = settings
+            .text("VAULT_DATABASE_URL")
+            .unwrap_or("./data/vault.db");
+        // The first owner is made once: where a database file is there, it may hold one already.
+        let first = is_new_file(database);
+        let missing: Vec<&str> = [
+            ("VAULT_PUBLIC_URL", true),
+            ("VAULT_ADMIN_EMAIL", first),
+            ("VAULT_ADMIN_PASSWORD", first),
+        ]
+        .into_iter()
+        .filter(|(name, needed)| *needed && settings.text(name).is_none())
+        .map(|(name, _)| name)
+        .collect();
+        if !missing.is_empty() {
+            return Err(missing_settings(&missing.join(", ")));
+        }
+        let password = settings.text("VAULT_ADMIN_PASSWORD");
+        if password.is_some_and(|text| text.chars().count() < ADMIN_PASSWORD_CHARACTERS) {
+            return Err(Failure::usage(
+                "admin_password_short",
+                format!(
+                    "VAULT_ADMIN_PASSWORD must have at least {ADMIN_PASSWORD_CHARACTERS} characters"
+                ),
+            ));
+        }
+        let config = config(settings)?;
+        let (port, port_origin) = port(settings)?;
+        let loopback = config.public_url.is_loopback();
+        let bind: IpAddr = match settings.text("VAULT_BIND") {
+            Some(text) => text.parse().map_err(|_| {
+                Failure::usage(
+                    "setting_invalid",
+                    format!("VAULT_BIND must be an address, not `{text}`"),
+                )
+            })?,
+            None if loopback => Ipv4Addr::LOCALHOST.into(),
+            None => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        Ok(Self {
+            config,
+            address: SocketAddr::new(bind, port),
+            port_origin,
+            database: database.to_owned(),
+            paths: context.paths(settings)?,
+            admin_email: settings.text("VAULT_ADMIN_EMAIL").map(str::to_owned),
+            admin_password: password.map(|text| text.to_owned().into()),
+        })
+    }
+}
+
+fn is_new_file(database: &str) -> bool {
+    let path = database.strip_prefix("sqlite:").unwrap_or(database);
+    !path.contains("://") && !std::path::Path::new(path).exists()
+}
+
+fn missing_settings(names: &str) -> Failure {
+    Failure::usage("setting_missing", format!("{names} must be set"))
+        .hint("vault serve --help shows how")
+}
+
+fn config(settings: &Settings) -> Result<Config, Failure> {
+    let invalid =
+        |name: &str, why: String| Failure::usage("setting_invalid", format!("{name}: {why}"));
+    let url = settings.text("VAULT_PUBLIC_URL").unwrap_or_default();
+    let url = url
+        .parse()
+        .map_err(|error: vault_service::config::BadPublicUrl| {
+            invalid("VAULT_PUBLIC_URL", error.to_string())
+        })?;
+    let mut config = Config::new(url);
+    if let Some(seconds) = settings.number::<i64>("VAULT_TOKEN_TTL")? {
+        if !TOKEN_TTL.contains(&seconds) {
+            return Err(invalid(
+                "VAULT_TOKEN_TTL",
+                format!(
+                    "must be {} to {} seconds",
+                    TOKEN_TTL.start(),
+                    TOKEN_TTL.end()
+                ),
+            ));
+        }
+        config.token_ttl_seconds = seconds;
+    }
+    for range in settings.list("VAULT_TRUSTED_PROXIES") {
+        // One address is a range of one.
+        let parsed = range
+            .parse()
+            .or_else(|_| range.parse::<IpAddr>().map(ipnet::IpNet::from));
+        config.trusted_proxies.push(parsed.map_err(|_| {
+            invalid(
+                "VAULT_TRUSTED_PROXIES",
+                format!("`{range}` is no range of addresses"),
+            )
+        })?);
+    }
+    for origin in settings.list("VAULT_ALLOWED_ORIGINS") {
+        let same =
+            url::Url::parse(&origin).is_ok_and(|url| url.origin().ascii_serialization() == origin);
+        if !same {
+            return Err(invalid(
+                "VAULT_ALLOWED_ORIGINS",
+                format!("`{origin}` is no origin; write it like https://app.example"),
+            ));
+        }
+        config.allowed_origins.push(origin);
+    }
+    let limits = &mut config.limits;
+    for (name, limit) in [
+        ("VAULT_LIMIT_ENROL_SLUG", &mut limits.enrol_per_slug),
+        ("VAULT_LIMIT_ENROL_SOURCE", &mut limits.enrol_per_source),
+        ("VAULT_LIMIT_CATALOG", &mut limits.catalog_per_device),
+        ("VAULT_LIMIT_BUNDLES", &mut limits.bundles_per_device),
+        ("VAULT_LIMIT_SIGN_IN", &mut limits.sign_in_failures),
+        ("VAULT_LIMIT_REGISTER", &mut limits.register_per_source),
+        ("VAULT_LIMIT_TOKEN", &mut limits.token_per_client),
+    ] {
+        if let Some(number) = settings.number(name)? {
+            *limit = number;
+        }
+    }
+    Ok(config)
+}
+
+/// The port, and who said so: `VAULT_PORT`, else what the platform sets, else the older name.
+fn port(settings: &Settings) -> Result<(u16, String), Failure> {
+    for name in ["VAULT_PORT", "PORT", "VAULT_HTTP_PORT"] {
+        if let Some(port) = settings.number(name)? {
+            let origin = settings
+                .with_origin(name)
+                .map_or_else(String::new, |(_, origin)| origin.to_string());
+            return Ok((port, origin));
+        }
+    }
+    Ok((8080, Origin::Default.to_string()))
+}
+
+/// Sends the log of this process to standard error, one JSON object a line.
+pub fn log_to_stderr(level: &str) {
+    log_to(std::io::stderr, level);
+}
+
+/// Sends the log of this process somewhere. A second call changes nothing.
+pub fn log_to<W>(writer: W, level: &str)
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .parse_lossy(format!("warn,vault={level},vault_service={level},vault_sql={level},vault_library={level},vault_store={level}"));
+    let _ = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_span_list(false)
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .try_init();
+}
+
+/// Serves until SIGTERM or SIGINT, then lets running requests end.
+pub fn run(options: Options) -> Result<(), Failure> {
+    runtime()?.block_on(async {
+        let (stop, stopping) = watch::channel(false);
+        let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
+        let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
+        tokio::spawn(async move {
+            let name = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            };
+            tracing::info!(signal = name, "stopping");
+            stop.send_replace(true);
+        });
+        let server = Server::start(options).await?;
+        server.serve(stopping).await;
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+/// A runtime of two threads: requests are short, and a password hash or a query runs beside them.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("io", format!("no event loop can be made: {error}")))
+}
+
+fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
+    tokio::signal::unix::signal(kind)
+        .map_err(|error| Failure::failed("io", format!("signals cannot be handled: {error}")))
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    app: App,
+    publisher: publisher::Publisher,
+}
+
+impl Server {
+    /// Opens the database, makes the first owner, publishes the library's state and listens.
+    pub async fn start(options: Options) -> Result<Self, Failure> {
+        let clock = Arc::new(SystemClock);
+        let shared = options.database.starts_with("postgres");
+        let sql = Sql::open(&options.database, clock.clone())
+            .await
+            .map_err(|error| {
+                Failure::failed(
+                    "database",
+                    format!("the database cannot be opened: {}", chain(&error)),
+                )
+                .hint("VAULT_DATABASE_URL names it")
+            })?;
+        let app = App::new(
+            sql.records(),
+            sql.objects(),
+            clock,
+            Arc::new(SystemRandom),
+            options.config,
+        );
+        let email = options.admin_email.as_deref();
+        first_owner(&app, email, options.admin_password.as_ref()).await?;
+        let mut publisher = publisher::Publisher::open(&app, options.paths, shared)?;
+        publisher.look().await;
+        // Bound last: who connects is answered.
+        let listener = TcpListener::bind(options.address).await.map_err(|error| {
+            Failure::failed(
+                "address_in_use",
+                format!("{} cannot be listened on: {error}", options.address),
+            )
+            .hint("choose another port with --port")
+        })?;
+        let address = listener.local_addr().unwrap_or(options.address);
+        tracing::info!(
+            %address,
+            port_from = %options.port_origin,
+            public_url = %app.config.public_url,
+            version = env!("CARGO_PKG_VERSION"),
+            "listening"
+        );
+        Ok(Self {
+            listener,
+            app,
+            publisher,
+        })
+    }
+
+    /// Serves until `stop` becomes true.
+    pub async fn serve(self, mut stop: watch::Receiver<bool>) {
+        let publishing = tokio::spawn(self.publisher.watch(stop.clone()));
+        vault_service::serve::serve(self.listener, self.app, async move {
+            // A sender that is gone means stop as well.
+            let _ = stop.wait_for(|stop| *stop).await;
+        })
+        .await;
+        let _ = publishing.await;
+    }
+}
+
+async fn first_owner(
+    app: &App,
+    email: Option<&str>,
+    password: Option<&SecretString>,
+) -> Result<(), Failure> {
+    match bootstrap::first_owner(app, Kind::SelfSigned, email, password).await {
+        Ok(FirstStart::Created(owner)) => {
+            tracing::info!(%owner, "made the first owner");
+            Ok(())
+        }
+        Ok(FirstStart::AlreadyThere(owner)) => {
+            if email.is_some() || password.is_some() {
+                tracing::info!(%owner, "an owner exists: VAULT_ADMIN_EMAIL and VAULT_ADMIN_PASSWORD change nothing");
+            }
+            Ok(())
+        }
+        Err(BootstrapError::Missing) => {
+            Err(missing_settings("VAULT_ADMIN_EMAIL, VAULT_ADMIN_PASSWORD"))
+        }
+        Err(error @ (BootstrapError::Email(_) | BootstrapError::Password(_))) => {
+            Err(Failure::usage("setting_invalid", chain(&error)))
+        }
+        Err(error) => Err(Failure::failed("database", chain(&error))),
+    }
+}

@@ -1,0 +1,379 @@
+//! Settings: one table of names, one way to layer flag, environment and file.
+//!
+//! A name in the file is the variable's without `VAULT_` in lower case. What is misspelt is refused before anything starts:
+//! a setting that silently does nothing is worse than none.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    env::Process,
+    error::{Failure, Place},
+    ui::clean,
+};
+
+/// What a value must look like.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Text,
+    Number,
+    Boolean,
+    /// Text with commas, or an array of texts in a file.
+    List,
+    OneOf(&'static [&'static str]),
+}
+
+/// Every variable that `vault` reads, but for `PORT`, which platforms set.
+const TABLE: &[(&str, Kind)] = &[
+    ("VAULT_ADMIN_EMAIL", Kind::Text),
+    ("VAULT_ADMIN_PASSWORD", Kind::Text),
+    ("VAULT_ALLOWED_ORIGINS", Kind::List),
+    ("VAULT_BIND", Kind::Text),
+    ("VAULT_DATABASE_URL", Kind::Text),
+    ("VAULT_DB_PATH", Kind::Text),
+    ("VAULT_HTTP_PORT", Kind::Number),
+    ("VAULT_KEY_PASSPHRASE_FILE", Kind::Text),
+    ("VAULT_LIMIT_BUNDLES", Kind::Number),
+    ("VAULT_LIMIT_CATALOG", Kind::Number),
+    ("VAULT_LIMIT_ENROL_SLUG", Kind::Number),
+    ("VAULT_LIMIT_ENROL_SOURCE", Kind::Number),
+    ("VAULT_LIMIT_REGISTER", Kind::Number),
+    ("VAULT_LIMIT_SIGN_IN", Kind::Number),
+    ("VAULT_LIMIT_TOKEN", Kind::Number),
+    (
+        "VAULT_LOG_LEVEL",
+        Kind::OneOf(&["debug", "info", "warn", "error"]),
+    ),
+    ("VAULT_MODE", Kind::OneOf(&["local", "remote"])),
+    ("VAULT_PORT", Kind::Number),
+    ("VAULT_PUBLIC_URL", Kind::Text),
+    ("VAULT_SEARCH_MODE", Kind::OneOf(&["text"])),
+    ("VAULT_SECURITY_STRICT", Kind::Boolean),
+    ("VAULT_STORAGE_PATH", Kind::Text),
+    ("VAULT_TOKEN_TTL", Kind::Number),
+    ("VAULT_TRUSTED_PROXIES", Kind::List),
+];
+
+/// Where a value came from, for messages and the start-up line of `serve`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Origin {
+    /// A flag of the command.
+    Flag(&'static str),
+    /// An environment variable.
+    Variable(&'static str),
+    /// A file, with the line from 1.
+    File(PathBuf, u32),
+    /// Nobody set it.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) | Self::Variable(name) => f.write_str(name),
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// The settings of this process: what the environment and the file say, checked.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    values: BTreeMap<&'static str, (String, Origin)>,
+}
+
+impl Settings {
+    /// Reads the file, when one is named, and lays the environment over it.
+    ///
+    /// Fails with exit 2 when the file cannot be read, has a name nobody knows, or a value has the wrong shape.
+    pub fn load(process: &Process, file: Option<&Path>) -> Result<Self, Failure> {
+        let mut settings = Self::default();
+        if let Some(path) = file {
+            settings.read_file(path)?;
+        }
+        for (name, kind) in TABLE {
+            if let Some(value) = process.variable(name) {
+                settings.set(name, *kind, value.to_owned(), Origin::Variable(name))?;
+            }
+        }
+        if let Some(port) = process.variable("PORT") {
+            settings.set(
+                "PORT",
+                Kind::Number,
+                port.to_owned(),
+                Origin::Variable("PORT"),
+            )?;
+        }
+        Ok(settings)
+    }
+
+    /// Lays a flag's value over what is there.
+    pub fn flag(
+        &mut self,
+        flag: &'static str,
+        name: &'static str,
+        value: Option<String>,
+    ) -> Result<(), Failure> {
+        match (value, TABLE.iter().find(|(known, _)| *known == name)) {
+            (Some(value), Some((name, kind))) => self.set(name, *kind, value, Origin::Flag(flag)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A value and where it came from.
+    pub fn with_origin(&self, name: &str) -> Option<(&str, &Origin)> {
+        self.values
+            .get(name)
+            .map(|(value, origin)| (value.as_str(), origin))
+    }
+
+    /// A value.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.with_origin(name).map(|(value, _)| value)
+    }
+
+    /// A number that fits its type; fails with exit 2 where it does not.
+    pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Failure> {
+        self.with_origin(name)
+            .map(|(value, origin)| {
+                value.parse().map_err(|_| {
+                    Failure::usage(
+                        "setting_invalid",
+                        format!("{name} is out of range: {value}"),
+                    )
+                    .hint(format!("it was set by {origin}"))
+                })
+            })
+            .transpose()
+    }
+
+    /// A boolean, when it is set.
+    pub fn boolean(&self, name: &str) -> Option<bool> {
+        self.text(name).map(|value| is_true(value).unwrap_or(false))
+    }
+
+    /// The members of a list, trimmed, without empty ones.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        self.text(name)
+            .unwrap_or_default()
+            .split(',')
+            .map(str::trim)
+            .filter(|member| !member.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Variables named `VAULT_…` that are nearly one of ours: a slip of the finger. Pairs of what was set and what was probably meant.
+    pub fn likely_slips(process: &Process) -> Vec<(String, &'static str)> {
+        process
+            .vault_variables()
+            .filter(|name| !TABLE.iter().any(|(known, _)| known == name))
+            .filter_map(|name| Some((name.to_owned(), nearest(name, known_names())?)))
+            .collect()
+    }
+
+    fn set(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        value: String,
+        origin: Origin,
+    ) -> Result<(), Failure> {
+        let wanted = match kind {
+            Kind::Text | Kind::List => None,
+            Kind::Number => value
+                .parse::<u64>()
+                .is_err()
+                .then(|| "a whole number".to_owned()),
+            Kind::Boolean => is_true(&value)
+                .is_none()
+                .then(|| "true or false".to_owned()),
+            Kind::OneOf(allowed) => {
+                (!allowed.contains(&value.as_str())).then(|| allowed.join(" or "))
+            }
+        };
+        if let Some(wanted) = wanted {
+            let mut failure = Failure::usage(
+                "setting_invalid",
+                format!("{name} must be {wanted}, not `{}`", clean(&value, 40)),
+            );
+            failure = match &origin {
+                Origin::File(path, line) => failure.at(Place {
+                    path: path.display().to_string(),
+                    line: Some(*line),
+                    column: None,
+                }),
+                Origin::Flag(flag) => failure.hint(format!("it was set by {flag}")),
+                Origin::Variable(_) | Origin::Default => failure,
+            };
+            return Err(failure);
+        }
+        self.values.insert(name, (value, origin));
+        Ok(())
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::usage(
+                "settings_unreadable",
+                format!("the settings in {} cannot be read: {error}", path.display()),
+            )
+        })?;
+        let at = |offset: usize| {
+            let before = &text[..offset.min(text.len())];
+            let line = before.matches('\n').count() + 1;
+            u32::try_from(line).unwrap_or(u32::MAX)
+        };
+        let place = |line| Place {
+            path: path.display().to_string(),
+            line: Some(line),
+            column: None,
+        };
+        let table = toml::de::DeTable::parse(&text).map_err(|error| {
+            Failure::usage("settings_invalid", error.message().to_owned())
+                .at(place(at(error.span().map_or(0, |span| span.start))))
+        })?;
+        for (key, value) in table.get_ref() {
+            let line = at(key.span().start);
+            let wanted = format!("VAULT_{}", key.get_ref().to_uppercase());
+            let Some((name, kind)) = TABLE.iter().find(|(name, _)| *name == wanted) else {
+                let failure = Failure::usage(
+                    "setting_unknown",
+                    format!("there is no setting `{}`", clean(key.get_ref(), 60)),
+                )
+                .at(place(line));
+                return Err(match nearest(&wanted, known_names()) {
+                    Some(near) => failure.hint(format!("did you mean `{}`?", file_name(near))),
+                    None => failure,
+                });
+            };
+            let Some(value) = plain(value.get_ref()) else {
+                return Err(Failure::usage(
+                    "setting_invalid",
+                    format!("`{}` cannot be a table or a date", file_name(name)),
+                )
+                .at(place(line)));
+            };
+            self.set(name, *kind, value, Origin::File(path.to_owned(), line))?;
+        }
+        Ok(())
+    }
+}
+
+fn plain(value: &toml::de::DeValue<'_>) -> Option<String> {
+    use toml::de::DeValue;
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(yes) => Some(yes.to_string()),
+        DeValue::Array(members) => members
+            .iter()
+            .map(|member| plain(member.get_ref()))
+            .collect::<Option<Vec<_>>>()
+            .map(|members| members.join(",")),
+        _ => None,
+    }
+}
+
+fn is_true(value: &str) -> Option<bool> {
+    match value {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn known_names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|(name, _)| *name)
+}
+
+fn file_name(variable: &str) -> String {
+    variable.trim_start_matches("VAULT_").to_lowercase()
+}
+
+/// The candidate that is most like what was written, when one is like it at all.
+pub fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    candidates
+        .map(|candidate| (strsim::damerau_levenshtein(written, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len().min(written.len()) / 6)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vault.toml");
+        std::fs::write(&path, text).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn flag_beats_variable_beats_file() {
+        let (_folder, path) = file("port = 1\nbind = \"file\"\nallowed_origins = [\"a\", \"b\"]\n");
+        let process = Process::with(&[("VAULT_PORT", "2"), ("VAULT_TOKEN_TTL", "5")]);
+        let mut settings = Settings::load(&process, Some(&path)).unwrap();
+        assert_eq!(settings.text("VAULT_PORT"), Some("2"));
+        settings
+            .flag("--port", "VAULT_PORT", Some("3".into()))
+            .unwrap();
+        assert_eq!(
+            settings.with_origin("VAULT_PORT"),
+            Some(("3", &Origin::Flag("--port")))
+        );
+        assert_eq!(settings.text("VAULT_BIND"), Some("file"));
+        assert_eq!(settings.list("VAULT_ALLOWED_ORIGINS"), ["a", "b"]);
+        assert_eq!(settings.number::<u32>("VAULT_TOKEN_TTL").unwrap(), Some(5));
+    }
+
+    #[test]
+    fn what_is_misspelt_is_refused_with_its_place() {
+        for (text, code, line, hint) in [
+            (
+                "\npublic_ulr = \"x\"\n",
+                "setting_unknown",
+                2,
+                Some("public_url"),
+            ),
+            ("security_strict = \"ture\"", "setting_invalid", 1, None),
+            ("search_mode = \"vector\"", "setting_invalid", 1, None),
+            ("port = \"eighty\"", "setting_invalid", 1, None),
+            ("port = {}", "setting_invalid", 1, None),
+            ("a\n", "settings_invalid", 1, None),
+        ] {
+            let (_folder, path) = file(text);
+            let failure = Settings::load(&Process::default(), Some(&path)).unwrap_err();
+            assert_eq!(failure.code, code, "{text}");
+            assert_eq!(failure.exit, crate::error::Exit::Usage);
+            assert_eq!(failure.place.unwrap().line, Some(line), "{text}");
+            if let Some(hint) = hint {
+                assert!(failure.hint.unwrap().contains(hint), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_misspelt_boolean_in_the_environment_is_refused() {
+        let process = Process::with(&[("VAULT_SECURITY_STRICT", "yes")]);
+        assert!(Settings::load(&process, None).is_err());
+        let process = Process::with(&[("VAULT_SECURITY_STRICT", "false")]);
+        let settings = Settings::load(&process, None).unwrap();
+        assert_eq!(settings.boolean("VAULT_SECURITY_STRICT"), Some(false));
+    }
+
+    #[test]
+    fn a_slip_in_a_variable_is_noticed_and_a_stranger_is_not() {
+        let process = Process::with(&[("VAULT_PUBLIC_ULR", "x"), ("VAULT_ADDR", "x")]);
+        assert_eq!(
+            Settings::likely_slips(&process),
+            [("VAULT_PUBLIC_ULR".to_owned(), "VAULT_PUBLIC_URL")]
+        );
+    }
+}
