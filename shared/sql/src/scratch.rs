@@ -6,7 +6,8 @@
 //! may be stopped and started. `VAULT_TEST_POSTGRES_URL` names a server to be used by [`database`] instead.
 //! Nothing of the service uses this module.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -139,6 +140,36 @@ impl Cluster {
             server,
             _user: user,
         })
+    }
+
+    /// Makes and starts a server that lets others than its administrator in through TLS alone, with this certificate
+    /// and key (PEM).
+    pub fn start_with_tls(certificate: &[u8], key: &[u8]) -> Result<Self, Absent> {
+        let cluster = Self::start()?;
+        let data = cluster.server.data();
+        let who = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n\
+                   hostnossl postgres all 127.0.0.1/32 trust\n";
+        for (name, content) in [
+            ("server.crt", certificate),
+            ("server.key", key),
+            ("pg_hba.conf", who.as_bytes()),
+        ] {
+            let file = data.join(name);
+            fs::write(&file, content).map_err(Absent::because)?;
+            fs::set_permissions(&file, Permissions::from_mode(0o600)).map_err(Absent::because)?;
+            if let Some((user, group)) = cluster.server.other {
+                chown(&file, Some(user), Some(group)).map_err(Absent::because)?;
+            }
+        }
+        let settings = OpenOptions::new()
+            .append(true)
+            .open(data.join("postgresql.auto.conf"));
+        settings
+            .and_then(|mut file| file.write_all(b"ssl = on\n"))
+            .map_err(Absent::because)?;
+        cluster.crash()?;
+        cluster.restart()?;
+        Ok(cluster)
     }
 
     /// A new, empty database on this server.

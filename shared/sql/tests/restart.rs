@@ -1,0 +1,199 @@
+//! PostgreSQL that goes away, hangs, or hides behind TLS.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use support::{counted, names, open, sum};
+use tokio::time::Instant;
+use tokio_postgres::NoTls;
+use vault_sql::scratch::{self, Cluster};
+use vault_sql::{Sql, SqlError};
+use vault_store::StoreError;
+use vault_store::clock::SystemClock;
+use vault_store::records::{RecordKey, Records};
+
+/// Commits until told to stop; answers the names that were acknowledged.
+async fn commit_all_along(
+    records: Arc<dyn Records>,
+    writer: u32,
+    stop: Arc<AtomicBool>,
+) -> Vec<String> {
+    let mut acknowledged = Vec::new();
+    for n in 0.. {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let name = format!("{writer}-{n}");
+        match records.commit(counted(&name, 1_000_000)).await {
+            Ok(commit) => {
+                assert!(commit.is_done(), "{commit:?}");
+                acknowledged.push(name);
+            }
+            Err(StoreError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(other) => panic!("only unavailable in the gap, not {other:?}"),
+        }
+    }
+    acknowledged
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_is_only_unavailable_and_loses_nothing() {
+    let Some(cluster) = scratch::or_say_why(Cluster::start()) else {
+        return;
+    };
+    let database = cluster.database().unwrap();
+    let sql = open(&database.url()).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..6 {
+        writers.spawn(commit_all_along(sql.records(), writer, Arc::clone(&stop)));
+    }
+    for _ in 0..3 {
+        let before = sum(&sql).await;
+        while sum(&sql).await < before + 20 {
+            tokio::task::yield_now().await;
+        }
+        cluster.crash().unwrap();
+        let down = sql.records().get(&RecordKey::new("sums", "items")).await;
+        assert!(matches!(down, Err(StoreError::Unavailable(_))), "{down:?}");
+        cluster.restart().unwrap();
+        let since = Instant::now();
+        sql.ping()
+            .await
+            .expect("the first request after the restart is served");
+        assert!(since.elapsed() < Duration::from_secs(2));
+    }
+    stop.store(true, Ordering::SeqCst);
+    let acknowledged: Vec<String> = writers.join_all().await.into_iter().flatten().collect();
+    let there = names(&sql).await;
+    assert_eq!(
+        acknowledged
+            .iter()
+            .find(|name| there.binary_search(name).is_err()),
+        None,
+        "an acknowledged write"
+    );
+    assert!(acknowledged.len() >= 60);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_goes_away_leaves_no_transaction_behind() {
+    let Some(database) = scratch::or_say_why(scratch::database()) else {
+        return;
+    };
+    let sql = open(&database.url()).await;
+    for n in 0..200_u64 {
+        let (records, name) = (sql.records(), format!("{n:03}"));
+        // Cut off at every stage of the commit, from before it was sent until after it was done.
+        let _ = tokio::time::timeout(
+            Duration::from_micros(n * 20),
+            records.commit(counted(&name, 1000)),
+        )
+        .await;
+    }
+    let before = names(&sql).await.len();
+    for n in 200..220 {
+        assert!(
+            sql.records()
+                .commit(counted(&n.to_string(), 1000))
+                .await
+                .unwrap()
+                .is_done()
+        );
+    }
+    let after = names(&open(&database.url()).await).await.len();
+    assert_eq!(
+        after,
+        before + 20,
+        "what was cut off stayed out, what was acknowledged stayed in"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_somebody_holds_is_a_conflict_after_two_seconds() {
+    let Some(database) = scratch::or_say_why(scratch::database()) else {
+        return;
+    };
+    let sql = open(&database.url()).await;
+    assert!(
+        sql.records()
+            .commit(counted("a", 9))
+            .await
+            .unwrap()
+            .is_done()
+    );
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    client
+        .batch_execute("begin; select * from records for update")
+        .await
+        .unwrap();
+    let since = Instant::now();
+    let answer = sql.records().commit(counted("b", 9)).await;
+    assert!(matches!(answer, Err(StoreError::Conflict)), "{answer:?}");
+    assert!((Duration::from_millis(1500)..Duration::from_secs(5)).contains(&since.elapsed()));
+    client.batch_execute("rollback").await.unwrap();
+    assert!(
+        sql.records()
+            .commit(counted("b", 9))
+            .await
+            .unwrap()
+            .is_done()
+    );
+    assert_eq!(names(&sql).await, ["a", "b"]);
+    connection.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_is_used_where_asked_for_and_only_with_a_good_certificate() {
+    let files = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
+    let [certificate, key] =
+        ["server.pem", "server.key"].map(|name| std::fs::read(format!("{files}/{name}")).unwrap());
+    let Some(cluster) = scratch::or_say_why(Cluster::start_with_tls(&certificate, &key)) else {
+        return;
+    };
+    let database = cluster.database().unwrap();
+    let open = async |query: String| {
+        Sql::open(
+            &format!("{}?{query}", database.url()),
+            Arc::new(SystemClock),
+        )
+        .await
+    };
+    let good = format!("sslmode=require&sslrootcert={files}/ca.pem");
+    open(good.clone())
+        .await
+        .expect("a certificate of the named authority")
+        .ping()
+        .await
+        .unwrap();
+    open(good.replace("require", "verify-full"))
+        .await
+        .expect("the same, in libpq's words");
+    let refused = [
+        "sslmode=disable".to_owned(),
+        "sslmode=require".to_owned(),
+        format!("sslmode=require&sslrootcert={files}/other.pem"),
+    ];
+    for query in refused {
+        let error = open(query.clone()).await.err();
+        assert!(
+            matches!(error, Some(SqlError::Open(_) | SqlError::Certificates(_))),
+            "{query}: {error:?}"
+        );
+    }
+    for file in ["none.pem", "server.key"] {
+        let error = open(format!("sslmode=require&sslrootcert={files}/{file}"))
+            .await
+            .err();
+        assert!(
+            matches!(error, Some(SqlError::Certificates(_))),
+            "{file}: {error:?}"
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! What opening does: the schema, the file, the address.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use vault_sql::{Sql, SqlError, scratch};
+use vault_store::clock::SystemClock;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+async fn open(url: &str) -> Result<Sql, SqlError> {
+    Sql::open(url, Arc::new(SystemClock)).await
+}
+
+async fn put(sql: &Sql, name: &str) {
+    let document = Document::of(&json!({ "name": name })).unwrap();
+    let write = Write::put(RecordKey::new("p", name), document, When::Absent);
+    assert!(sql.records().commit(vec![write]).await.unwrap().is_done());
+}
+
+async fn count(sql: &Sql) -> usize {
+    sql.records().list("p", "", None, 1000).await.unwrap().len()
+}
+
+/// Eight openings of a new database at once, then one of an old one: all see one database.
+async fn opens_again_and_at_once(url: &str) {
+    let mut opening = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let url = url.to_owned();
+        opening.spawn(async move { put(&open(&url).await.unwrap(), &n.to_string()).await });
+    }
+    opening.join_all().await;
+    assert_eq!(count(&open(url).await.unwrap()).await, 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_opens_again_and_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    opens_again_and_at_once(&folder.path().join("a/b/vault.db").display().to_string()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_opens_again_and_at_once() {
+    let Some(database) = scratch::or_say_why(scratch::database()) else {
+        return;
+    };
+    opens_again_and_at_once(&database.url()).await;
+}
+
+fn assert_newer(opened: Result<Sql, SqlError>) {
+    let error = opened.err().expect("a newer schema is refused");
+    let text =
+        "the database has schema 99, this program knows up to 1: use the newer version of vault";
+    assert_eq!(error.to_string(), text);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_by_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vault.db");
+    let url = format!("sqlite:{}", path.display());
+    put(&open(&url).await.unwrap(), "kept").await;
+    let set = |version: i64| {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection
+            .execute("update vault_schema set version = ?1", [version])
+            .unwrap();
+    };
+    set(99);
+    assert_newer(open(&url).await);
+    set(1);
+    assert_eq!(
+        count(&open(&url).await.unwrap()).await,
+        1,
+        "refusing changed nothing"
+    );
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_by_postgres() {
+    let Some(database) = scratch::or_say_why(scratch::database()) else {
+        return;
+    };
+    put(&open(&database.url()).await.unwrap(), "kept").await;
+    let (client, connection) = tokio_postgres::connect(&database.url(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    client
+        .batch_execute("update vault_schema set version = 99")
+        .await
+        .unwrap();
+    assert_newer(open(&database.url()).await);
+    client
+        .batch_execute("update vault_schema set version = 1")
+        .await
+        .unwrap();
+    assert_eq!(
+        count(&open(&database.url()).await.unwrap()).await,
+        1,
+        "refusing changed nothing"
+    );
+    connection.abort();
+}
+
+#[tokio::test]
+async fn the_file_is_its_owner_s_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let sql = open(&folder.path().join("vault.db").display().to_string())
+        .await
+        .unwrap();
+    put(&sql, "a").await;
+    for name in ["vault.db", "vault.db-wal", "vault.db-shm"] {
+        let mode = std::fs::metadata(folder.path().join(name))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vault.db");
+    std::fs::write(
+        &path,
+        "a text that is no database at all, and long enough to have a header".repeat(20),
+    )
+    .unwrap();
+    let opened = open(&path.display().to_string()).await;
+    assert!(matches!(opened.err(), Some(SqlError::Open(_))));
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        text.starts_with("a text that is no database"),
+        "it was left alone"
+    );
+    for url in [
+        "postgres://user:secret@127.0.0.1:1/d",
+        "postgres://user:secret@[::1/d",
+    ] {
+        let error = open(url).await.err().expect("nobody listens there");
+        let chain = format!("{error} {error:?}");
+        assert!(!chain.contains("secret"), "{chain}");
+    }
+}
