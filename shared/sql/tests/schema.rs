@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use tokio_postgres::NoTls;
 use vault_sql::{Sql, SqlError, scratch};
 use vault_store::clock::SystemClock;
 use vault_store::records::{Document, RecordKey, When, Write};
@@ -81,7 +82,7 @@ async fn a_newer_schema_is_refused_by_postgres() {
         return;
     };
     put(&open(&database.url()).await.unwrap(), "kept").await;
-    let (client, connection) = tokio_postgres::connect(&database.url(), tokio_postgres::NoTls)
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
         .await
         .unwrap();
     let connection = tokio::spawn(connection);
@@ -143,4 +144,84 @@ async fn what_is_no_database_is_refused() {
         let chain = format!("{error} {error:?}");
         assert!(!chain.contains("secret"), "{chain}");
     }
+}
+
+#[tokio::test]
+async fn an_operator_can_ask_postgres_in_sql() {
+    let Some(database) = scratch::or_say_why(scratch::database()) else {
+        return;
+    };
+    let sql = open(&database.url()).await.unwrap();
+    let record = |partition: &str, key: &str, value| {
+        let key = RecordKey::new(partition, key);
+        Write::put(key, Document::of(&value).unwrap(), When::Absent)
+    };
+    let writes = vec![
+        record("ns/acme", "ns", json!({"status": "active"})),
+        record("ns/acme", "queue", json!({"pending": 1})),
+        record(
+            "dev/acme",
+            "key",
+            json!({"status": "pending", "text": "\"\\ \u{1}"}),
+        ),
+        record("devid/acme", "dev_x", json!({"key": "key"})),
+        record("rel/01J", "0000000000000042", json!({"by": "ada"})),
+        record(
+            "acct/ada@example.org",
+            "account",
+            json!({"operator": true, "password": "$argon2id$x"}),
+        ),
+        record("acct/ada@example.org", "ns/acme", json!({})),
+        record("user/01J", "usr_1", json!({"role": "role:owner"})),
+        record("client/cli_1", "client", json!({"name": "c"})),
+        record("grant/01J", "cli_1/g", json!({"scopes": []})),
+        record("audit/01J", "a1", json!({"action": "publish"})),
+    ];
+    assert!(sql.records().commit(writes).await.unwrap().is_done());
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let questions = [
+        ("select count(*)::text from documents", "11"),
+        (
+            "select string_agg(distinct kind, ' ' order by kind) from documents",
+            "acct audit client dev devid grant ns rel user",
+        ),
+        (
+            "select slug || ' ' || (document->>'status') from namespaces",
+            "acme active",
+        ),
+        (
+            "select slug || ' ' || public_key || ' ' || (document->>'status') from devices",
+            "acme key pending",
+        ),
+        (
+            "select namespace_id || ' ' || release from releases",
+            "01J 42",
+        ),
+        (
+            "select email || ' ' || document::text from accounts",
+            "ada@example.org {\"operator\": true}",
+        ),
+        (
+            "select namespace_id || ' ' || user_id from users",
+            "01J usr_1",
+        ),
+        (
+            "select client_id || ' ' || (document->>'name') from clients",
+            "cli_1 c",
+        ),
+        (
+            "select namespace_id || ' ' || key from grants",
+            "01J cli_1/g",
+        ),
+        ("select namespace_id || ' ' || id from audit", "01J a1"),
+    ];
+    for (question, expected) in questions {
+        let rows = client.query(question, &[]).await.unwrap();
+        let answers: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+        assert_eq!(answers, [expected], "{question}");
+    }
+    connection.abort();
 }
