@@ -331,9 +331,9 @@ pub fn page() -> String {
             Fault::Caller => "caller",
             Fault::Service => "service",
         };
-        let _ = write!(
+        let _ = writeln!(
             page,
-            "| `{}` | {} | {} | {fault} | {} |\n",
+            "| `{}` | {} | {} | {fault} | {} |",
             row.code,
             row.status.as_u16(),
             row.title(),

@@ -19,7 +19,7 @@ use axum::http::{Extensions, Method, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
 
 use crate::config::Config;
@@ -220,8 +220,11 @@ fn chain(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
 
 /// Reads a body of at most `limit` bytes within [`BODY_TIME`]; 413, 408, or 400 when the sender breaks off.
 pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, Refusal> {
-    let deadline = Instant::now() + BODY_TIME;
-    timeout_at(deadline, read_counted(body, limit))
+    read_within(body, limit, BODY_TIME).await
+}
+
+async fn read_within(body: Body, limit: usize, time: Duration) -> Result<Bytes, Refusal> {
+    timeout(time, read_counted(body, limit))
         .await
         .unwrap_or_else(|_| Err(Code::BodyTimeout.into()))
 }
@@ -441,6 +444,30 @@ mod tests {
                 assert_eq!(refusal.code(), Code::BodyTooLarge);
             }
         }
+    }
+
+    /// Sends one byte, then nothing, and never ends.
+    struct Stalled(bool);
+
+    impl HttpBody for Stalled {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+            if std::mem::replace(&mut self.0, true) {
+                return Poll::Pending;
+            }
+            Poll::Ready(Some(Ok(hyper::body::Frame::data(Bytes::from_static(b"x")))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_stalls_is_408() {
+        let refused = read_within(Body::new(Stalled(false)), 10, Duration::from_millis(20)).await;
+        assert_eq!(refused.unwrap_err().code(), Code::BodyTimeout);
     }
 
     #[test]

@@ -194,7 +194,7 @@ mod tests {
         let read = parse(&objects[0], &vault()).unwrap();
         assert_eq!(read, [entry("a", "1"), entry("b", "3")]);
         assert!(covers(
-            &[read.clone()],
+            std::slice::from_ref(&read),
             read.iter().map(|entry| (&entry.name, &entry.bundle_hash))
         ));
         assert!(!covers(

@@ -8,8 +8,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use vault_skill::bundle::{self, Bundle};
 use vault_skill::gate::{self, GateOptions, Level, Outcome, RawFile};
-use vault_skill::manifest::Mode;
+use vault_skill::hash::Digest;
+use vault_skill::keys::SecretKey;
+use vault_skill::manifest::{FileEntry, Gate, Manifest, ManifestExpectation, Mode, SignedManifest};
+use vault_skill::name::VaultId;
+use vault_skill::package::Package;
+use vault_skill::provenance::Provenance;
+use vault_skill::time::Timestamp;
 
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
 
@@ -103,6 +110,68 @@ fn read(root: &Path, folder: &Path, files: &mut Vec<RawFile>) {
     }
 }
 
+fn manifest(package: &Package) -> Manifest {
+    let entry = |file: &bundle::File| FileEntry {
+        path: file.path.clone(),
+        size: file.bytes.len() as u64,
+        sha256: Digest::of(&file.bytes),
+        mode: file.mode,
+    };
+    Manifest {
+        vault_id: VaultId::from_parts(1, 2),
+        name: package.name.clone(),
+        frontmatter_name: package.frontmatter_name.clone(),
+        version: 1,
+        signed_at: Timestamp::from_unix(1_700_000_000),
+        files: package.files.iter().map(entry).collect(),
+        actions: package.actions.clone(),
+        agents: package.frontmatter.agents.clone(),
+        rendered_from: None,
+        provenance: Provenance {
+            identifier: "local:skill".parse().expect("an identifier"),
+            revision: None,
+            fetched_at: Timestamp::from_unix(1_700_000_000),
+        },
+        gate: Gate {
+            strict: true,
+            rules: gate::RULES.to_owned(),
+            flags: package.flags.clone(),
+            waivers: Vec::new(),
+        },
+    }
+}
+
+/// What the gate lets through can be signed, bundled, read again and verified, and is then still the same.
+fn survives_a_bundle(package: &Package) {
+    let key = SecretKey::from_seed([7; 32]);
+    let manifest = manifest(package);
+    let signed = SignedManifest::sign(&manifest, &key)
+        .expect("the gate leaves nothing for the manifest to refuse");
+    let encoded = bundle::encode(&signed, &manifest, &package.files).expect("it can be bundled");
+    let bundle =
+        Bundle::parse(&encoded.bytes, &encoded.hash, encoded.bytes.len() as u64).expect("a bundle");
+    let part = |hash: &Digest| {
+        encoded
+            .parts
+            .iter()
+            .find(|part| part.hash == *hash)
+            .map(|part| part.bytes.clone())
+    };
+    let expected = ManifestExpectation {
+        vault_id: manifest.vault_id,
+        name: &manifest.name,
+        version: Some(1),
+        stored_version: None,
+    };
+    let opened = bundle
+        .open(&part, &[key.public()], &expected)
+        .expect("it verifies");
+    assert_eq!(
+        (opened.manifest, opened.files),
+        (manifest, package.files.clone())
+    );
+}
+
 #[test]
 fn real_skills_are_accepted_or_refused_by_a_documented_rule() {
     if !Path::new(CORPORA).join("dev.tar.zst").exists() {
@@ -140,6 +209,7 @@ fn real_skills_are_accepted_or_refused_by_a_documented_rule() {
             continue;
         }
         let package = verdict.package.expect("what is not blocked has a package");
+        survives_a_bundle(&package);
         for file in package.files {
             let same = before
                 .iter()

@@ -394,39 +394,33 @@ impl<'a> Reader<'a> {
             }
         };
         for member in members {
-            match (self.action_name(member), self.action(member)) {
-                (Some(name), Some(action)) => {
-                    actions.insert(name, action);
-                }
-                _ => {} // said already
+            // Both are asked, so that every fault is named.
+            let (name, action) = (self.action_name(member), self.action(member));
+            if let (Some(name), Some(action)) = (name, action) {
+                actions.insert(name, action);
             }
         }
         actions
     }
 
     fn action_name(&mut self, member: &Member) -> Option<ActionName> {
-        match member.key.parse() {
-            Ok(name) => Some(name),
-            Err(_) => {
-                let reserved = matches!(member.key.as_str(), "list" | "search" | "which");
-                let (message, hint) = if reserved {
-                    let message = format!(
-                        "{} is a command of `vault skill` and cannot be an action",
-                        quoted(&member.key)
-                    );
-                    (message, "give the action another name")
-                } else {
-                    let message =
-                        format!("{} cannot be the name of an action", quoted(&member.key));
-                    (
-                        message,
-                        "use a lower-case letter, then letters, digits and hyphens, at most 32 in all",
-                    )
-                };
-                self.bin_error(message, member.key_at, hint);
-                None
-            }
+        if let Ok(name) = member.key.parse() {
+            return Some(name);
         }
+        let key = quoted(&member.key);
+        let reserved = matches!(member.key.as_str(), "list" | "search" | "which");
+        let (message, hint) = if reserved {
+            let message = format!("{key} is a command of `vault skill` and cannot be an action");
+            (message, "give the action another name")
+        } else {
+            let message = format!("{key} cannot be the name of an action");
+            (
+                message,
+                "use a lower-case letter, then letters, digits and hyphens, at most 32 in all",
+            )
+        };
+        self.bin_error(message, member.key_at, hint);
+        None
     }
 
     fn action(&mut self, member: &Member) -> Option<Action> {
@@ -446,17 +440,14 @@ impl<'a> Reader<'a> {
             "requires_tty"
         };
         let requires_tty = self.action_part(members, spelling, &name, boolean);
-        let command = match command? {
-            Some(command) => command,
-            None => {
-                let message = format!("the action {name} has no `command`");
-                self.bin_error(
-                    message,
-                    member.key_at,
-                    "name a file of the skill, or a program",
-                );
-                return None;
-            }
+        let Some(command) = command? else {
+            let message = format!("the action {name} has no `command`");
+            self.bin_error(
+                message,
+                member.key_at,
+                "name a file of the skill, or a program",
+            );
+            return None;
         };
         Some(Action {
             command,

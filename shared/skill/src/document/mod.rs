@@ -83,9 +83,9 @@ impl Document {
         let outcome = frontmatter::read(&root)?;
         let mut hidden = Vec::new();
         yaml::hidden(&root, &mut hidden);
-        hidden
-            .iter_mut()
-            .for_each(|(position, _)| *position = in_file(*position));
+        for (position, _) in &mut hidden {
+            *position = in_file(*position);
+        }
         Ok(Self {
             text: text.to_owned(),
             body: parts.body,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::name::ActionName;
 use proptest::prelude::*;
 
 fn words(text: &str) -> Vec<(&'static str, u32, u32)> {
@@ -310,7 +311,7 @@ fn top_level_wins_over_metadata_when_it_fits() {
     assert_eq!(
         both.actions
             .keys()
-            .map(|name| name.as_str())
+            .map(ActionName::as_str)
             .collect::<Vec<_>>(),
         ["a"]
     );

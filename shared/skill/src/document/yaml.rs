@@ -364,7 +364,7 @@ mod tests {
         );
         let mut laugh = "a: &a [x, x]\n".to_owned();
         for (new, old) in "bcdefghi".chars().zip("abcdefgh".chars()) {
-            laugh.push_str(&format!("{new}: &{new} [*{old}, *{old}]\n"));
+            laugh.extend([format!("{new}: &{new} [*{old}, *{old}]\n")]);
         }
         assert!(parse(&laugh).is_err());
     }

@@ -1,9 +1,9 @@
 use super::*;
-use crate::manifest::{MAX_ARGS, MAX_FILE_BYTES as MAX_FILE, MAX_FILES, MAX_SKILL_MD_BYTES};
+use crate::manifest::{MAX_ARGS, MAX_FILES};
 use proptest::prelude::*;
 
-const MAX_FILE_BYTES: usize = MAX_FILE as usize;
-const MAX_DOCUMENT_BYTES: usize = MAX_SKILL_MD_BYTES as usize;
+const MAX_FILE_BYTES: usize = 4 << 20;
+const MAX_DOCUMENT_BYTES: usize = 256 << 10;
 
 const DOCUMENT: &str = "---\nname: code-review\ndescription: Reviews a change before it is merged.\n---\nRead the diff.\n";
 

@@ -1,0 +1,60 @@
+//! `GET /healthz`.
+
+use axum::body::Body;
+use axum::http::Request;
+
+use crate::support::{get, world, world_with, world_without_store};
+
+#[tokio::test]
+async fn says_since_when_and_whether_the_database_answers() {
+    let world = world();
+    world.clock.advance(60);
+    let answer = world.send(get("/healthz")).await;
+    assert_eq!(answer.status, 200);
+    insta::assert_json_snapshot!(answer.json(), @r#"
+    {
+      "boot_time": "2026-11-21T02:00:10Z",
+      "database": {
+        "latency_ms": 0,
+        "status": "ok"
+      },
+      "status": "ok",
+      "version": "0.5.0"
+    }
+    "#);
+    assert_eq!(answer.header("cache-control"), "private, no-store");
+}
+
+#[tokio::test]
+async fn a_dead_database_is_503_in_the_same_shape() {
+    let answer = world_without_store().send(get("/healthz")).await;
+    assert_eq!(answer.status, 503);
+    insta::assert_json_snapshot!(answer.json(), @r#"
+    {
+      "boot_time": "2026-11-21T02:00:10Z",
+      "database": {
+        "latency_ms": 0,
+        "status": "error"
+      },
+      "status": "error",
+      "version": "0.5.0"
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn stands_below_the_prefix_of_the_public_url() {
+    let world =
+        world_with(|config| config.public_url = "https://vault.example/base".parse().unwrap());
+    assert_eq!(world.send(get("/base/healthz")).await.status, 200);
+    assert_eq!(world.send(get("/healthz")).await.short(), "404 not_found");
+}
+
+#[tokio::test]
+async fn other_methods_are_told_which_there_are() {
+    let answer = world()
+        .send(Request::post("/healthz").body(Body::empty()).unwrap())
+        .await;
+    assert_eq!(answer.short(), "405 method_not_allowed");
+    assert_eq!(answer.header("allow"), "GET,HEAD");
+}

@@ -1,0 +1,66 @@
+//! What belongs to HTTP and comes before every route.
+
+use axum::body::Body;
+use axum::http::Request;
+
+use crate::support::{get, world};
+
+#[tokio::test]
+async fn long_paths_and_large_headers_are_refused_at_the_byte() {
+    let world = world();
+    for (length, wanted) in [(1024, "404 not_found"), (1025, "414 path_too_long")] {
+        let path = format!("/{}", "a".repeat(length - 1));
+        assert_eq!(world.send(get(&path)).await.short(), wanted);
+    }
+    // name, colon, space, value, line end
+    for (length, wanted) in [
+        (16 * 1024 - 5, "404 not_found"),
+        (16 * 1024 - 4, "431 headers_too_large"),
+    ] {
+        let mut request = get("/nowhere");
+        request
+            .headers_mut()
+            .insert("x", "v".repeat(length).parse().unwrap());
+        assert_eq!(world.send(request).await.short(), wanted);
+    }
+    let answer = world.send(get(&format!("/v/{}", "a".repeat(1024)))).await;
+    assert_eq!(answer.short(), "414 path_too_long", "before row 1");
+    assert_eq!(answer.header("cache-control"), "private, no-store");
+    assert_eq!(answer.header("x-content-type-options"), "nosniff");
+    let query = format!("/healthz?{}", "q".repeat(2000));
+    assert_eq!(
+        world.send(get(&query)).await.status,
+        200,
+        "a query is not a path"
+    );
+}
+
+#[tokio::test]
+async fn errors_are_problem_objects() {
+    let answer = world().send(get("/nowhere")).await;
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+    let mut problem = answer.json();
+    assert_eq!(problem["request_id"].as_str().unwrap().len(), 26);
+    problem["request_id"] = "[id]".into();
+    insta::assert_json_snapshot!(problem, @r#"
+    {
+      "code": "not_found",
+      "detail": "There is nothing here.",
+      "request_id": "[id]",
+      "status": 404,
+      "title": "Not Found",
+      "type": "about:blank"
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn head_has_the_headers_of_get_and_no_body() {
+    let world = world();
+    let got = world.send(get("/nowhere")).await;
+    let head = world
+        .send(Request::head("/nowhere").body(Body::empty()).unwrap())
+        .await;
+    assert_eq!((head.status, &head.headers), (got.status, &got.headers));
+    assert!(head.body.is_empty());
+}

@@ -1,0 +1,13 @@
+//! The routes, driven in process: one module a path, whole answers where they matter.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::similar_names,
+    reason = "a test that cannot go on stops; `word` and `world` are different words"
+)]
+
+mod healthz;
+mod http;
+mod publish;
+mod support;
+mod v;

@@ -1,0 +1,526 @@
+//! Publishing: what is refused, in which order, and that a refusal changes nothing.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+use vault_service::config::Config;
+use vault_service::model::namespace::{Current, Kind, Namespace, Subscription};
+use vault_service::model::release::{self, Release};
+use vault_service::publish::Precondition;
+use vault_skill::catalog::{Stored, Trust};
+use vault_skill::hash::Digest;
+use vault_store::objects::{Class, Objects as _};
+use vault_store::records::{Document, When, Write};
+
+use crate::support::{World, big_table_parts, resigned, vector, vector_json, world, world_with};
+
+/// A service in the state that a case of the vectors describes: pin, stored release, history, address, clock.
+async fn world_of(context: &Value) -> World {
+    let base = context["base"].as_str().unwrap().to_owned();
+    let world = world_with(|config: &mut Config| config.public_url = base.parse().unwrap());
+    world
+        .clock
+        .set(context["now"].as_str().unwrap().parse().unwrap());
+    let slug = context["slug"].as_str().unwrap();
+    let namespace = world.namespace(slug, Kind::Hosted).await;
+    world.put_vectors(&namespace).await;
+    let stored: Option<Stored> = serde_json::from_value(context["stored"].clone()).unwrap();
+    let trust = Trust {
+        vault_id: serde_json::from_value(context["vault_id"].clone()).unwrap(),
+        public_key: serde_json::from_value(context["public_key"].clone()).unwrap(),
+        former_keys: serde_json::from_value(context["former_keys"].clone()).unwrap(),
+        rotation_sequence: context["rotation_sequence"].as_u64().unwrap_or(0),
+        recovery_key_sha256: serde_json::from_value(context["recovery_key_sha256"].clone())
+            .unwrap(),
+        stored,
+    };
+    if let Some(history) = context["history"].as_object() {
+        for (number, hash) in history {
+            record_release(
+                &world,
+                &namespace,
+                number.parse().unwrap(),
+                hash.as_str().unwrap(),
+            )
+            .await;
+        }
+    }
+    let current = match stored {
+        Some(stored) => Some(pretend_current(&world, &namespace, stored).await),
+        None => None,
+    };
+    world
+        .change(slug, |namespace| {
+            (namespace.pin, namespace.current) = (trust, current)
+        })
+        .await;
+    world
+}
+
+async fn record_release(world: &World, namespace: &Namespace, number: u64, payload: &str) {
+    let release = json!({
+        "release": number, "sha256": payload, "payload_sha256": payload, "published_at": "2026-11-01T00:00:00Z",
+        "by": "usr_test", "added": 0, "changed": 0, "removed": 0,
+    });
+    let write = Write::put(
+        release::key(&namespace.id, number),
+        Document::of(&release).unwrap(),
+        When::Any,
+    );
+    assert!(
+        world
+            .app
+            .records
+            .commit(vec![write])
+            .await
+            .unwrap()
+            .is_done()
+    );
+}
+
+/// A current release that is an empty catalog, since the one that the case continues is not in the vectors.
+async fn pretend_current(world: &World, namespace: &Namespace, stored: Stored) -> Current {
+    let bytes = resigned("catalog-1-first.json", |_| {});
+    let size = bytes.len() as u64;
+    Current {
+        release: stored.release,
+        sha256: world.put_object(namespace, Class::Catalogs, bytes).await,
+        size,
+        payload_sha256: stored.payload_sha256,
+        closure: world
+            .put_object(namespace, Class::Closures, b"vault.closure/1\n".to_vec())
+            .await,
+        skills: 0,
+        published_at: world.now(),
+    }
+}
+
+fn merged(default: &Value, case: &Value) -> Value {
+    let mut context = default.clone();
+    if let Some(own) = case["context"].as_object() {
+        for (name, value) in own {
+            context[name] = value.clone();
+        }
+    }
+    context["side"] = "service".into();
+    context
+}
+
+fn bytes_of(case: &Value) -> Vec<u8> {
+    if let Some(text) = case["bytes"].as_str() {
+        return text.as_bytes().to_vec();
+    }
+    match case["bytes_base64"].as_str() {
+        Some(text) => base64::engine::general_purpose::STANDARD
+            .decode(text)
+            .unwrap(),
+        None => vector(case["file"].as_str().unwrap()),
+    }
+}
+
+/// What the service has, to compare before and after a refusal.
+async fn state(world: &World, slug: &str) -> (Namespace, usize) {
+    let namespace = world.read_namespace(slug).await;
+    let releases = world
+        .app
+        .records
+        .list(&release::partition(&namespace.id), "", None, 1000)
+        .await
+        .unwrap()
+        .len();
+    (namespace, releases)
+}
+
+#[tokio::test]
+async fn every_catalog_that_the_vectors_refuse_is_refused_with_its_word_and_changes_nothing() {
+    let negative = vector_json("formats/negative.json");
+    let mut words = BTreeSet::new();
+    for case in negative["cases"].as_array().unwrap() {
+        // A service has one clock; only a device remembers a later time than its clock shows.
+        if case["kind"] != "catalog" || case["context"]["latest_seen_at"].is_string() {
+            continue;
+        }
+        let context = merged(&negative["context"], case);
+        let world = world_of(&context).await;
+        let slug = context["slug"].as_str().unwrap();
+        let before = state(&world, slug).await;
+        let refusal = world
+            .publish(slug, bytes_of(case))
+            .await
+            .expect_err(&case["id"].to_string());
+        let word = refusal.code().row().code;
+        assert_eq!(word, case["error"].as_str().unwrap(), "{}", case["id"]);
+        words.insert(word);
+        assert_eq!(state(&world, slug).await, before, "{}", case["id"]);
+    }
+    assert_eq!(
+        Vec::from_iter(words),
+        [
+            "catalog_audience",
+            "catalog_clock",
+            "catalog_key",
+            "catalog_previous",
+            "catalog_release",
+            "catalog_rotation",
+            "catalog_schema",
+            "catalog_signature",
+            "catalog_slug",
+            "catalog_vault_id",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn every_catalog_that_the_vectors_publish_is_published() {
+    let accept = vector_json("formats/accept.json");
+    let mut published = 0;
+    for case in accept["cases"].as_array().unwrap() {
+        if case["kind"] != "catalog" || case["context"]["side"] != "service" {
+            continue;
+        }
+        let context = merged(&accept["context"], case);
+        let world = world_of(&context).await;
+        let slug = context["slug"].as_str().unwrap();
+        world
+            .publish(slug, bytes_of(case))
+            .await
+            .unwrap_or_else(|refusal| panic!("{}: {refusal:?}", case["why"]));
+        let namespace = world.read_namespace(slug).await;
+        let result = &case["result"];
+        assert_eq!(
+            json!(namespace.pin.public_key),
+            result["public_key"],
+            "{}",
+            case["why"]
+        );
+        assert_eq!(
+            json!(namespace.pin.rotation_sequence),
+            result["rotation_sequence"]
+        );
+        assert_eq!(json!(namespace.pin.stored), result["stored"]);
+        published += 1;
+    }
+    assert_eq!(published, 4);
+}
+
+#[tokio::test]
+async fn releases_follow_one_another_and_say_what_changed() {
+    let world = world();
+    world.acme().await;
+    world.clock.advance(3600);
+    let published = world
+        .publish("acme", vector("catalog-43-rotated.json"))
+        .await
+        .unwrap();
+    assert!(!published.first);
+    insta::assert_json_snapshot!(published.release, @r#"
+    {
+      "release": 43,
+      "sha256": "4a58c912e638957de895441119aa85d631e4906a616b79435be4490a7fc56991",
+      "payload_sha256": "8ea40ffc49c7085ddd336bf69c1768194c70a13e8a2c8b56be343b4dcbe7ca57",
+      "published_at": "2026-11-21T03:00:10Z",
+      "by": "usr_test",
+      "added": 3,
+      "changed": 0,
+      "removed": 0
+    }
+    "#);
+    world.clock.advance(23 * 3600);
+    let published = world
+        .publish("acme", vector("catalog-44-withdrawn.json"))
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            published.release.added,
+            published.release.changed,
+            published.release.removed
+        ),
+        (0, 0, 1)
+    );
+    let namespace = world.read_namespace("acme").await;
+    let current = namespace.current.unwrap();
+    assert_eq!(
+        (current.release, current.skills, current.size),
+        (44, 3, 3563)
+    );
+    let records = world
+        .app
+        .records
+        .list(&release::partition(&namespace.id), "", None, 10)
+        .await
+        .unwrap();
+    let numbers: Vec<_> = records
+        .iter()
+        .map(|record| record.read::<Release>().unwrap().release)
+        .collect();
+    assert_eq!(numbers, [42, 43, 44]);
+    let audit = world
+        .app
+        .records
+        .list(&format!("audit/{}", namespace.id), "", None, 10)
+        .await
+        .unwrap();
+    let last: Value = audit[2].read().unwrap();
+    assert_eq!(
+        (&last["action"], &last["actor"], &last["outcome"]),
+        (
+            &json!("catalog.publish"),
+            &json!("usr_test"),
+            &json!("done")
+        )
+    );
+    assert_eq!(
+        (&last["before"]["release"], &last["after"]["release"]),
+        (&json!(43), &json!(44))
+    );
+}
+
+/// Transitively: a skill, an index, a policy, a profile, a profile's variant, a skill's part.
+#[tokio::test]
+async fn every_object_that_a_release_names_must_be_there_with_its_size() {
+    let part = Digest::of(&big_table_parts()[0]);
+    for (class, hash) in [
+        (
+            Class::Bundles,
+            "f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555"
+                .parse()
+                .unwrap(),
+        ),
+        (
+            Class::Bundles,
+            "542b073e31ff8875c2012136b99bfd2887fe522844dd6f5ff6cde72d62d27f57"
+                .parse()
+                .unwrap(),
+        ),
+        (
+            Class::Policies,
+            "b9225b67c4d0cccafabb0e376e292f0c845c06082e50e23fa584dfbccdb5a462"
+                .parse()
+                .unwrap(),
+        ),
+        (
+            Class::Bundles,
+            "a66336022ef770caac6df3e1db68d45e4f1d9ed3b282a01c3ba1eac7a99d1464"
+                .parse()
+                .unwrap(),
+        ),
+        (
+            Class::Bundles,
+            "bfb7306182fbc326f2b621301c5a2ac269723e8c6826b822f63fd6cf0df48c2e"
+                .parse()
+                .unwrap(),
+        ),
+        (Class::Bundles, part),
+    ] {
+        let world = world();
+        let namespace = world.namespace("acme", Kind::Hosted).await;
+        world.clock.advance(3600);
+        world.put_vectors(&namespace).await;
+        world
+            .memory
+            .delete(&namespace.object(class, hash))
+            .await
+            .unwrap();
+        let before = state(&world, "acme").await;
+        let refusal = world
+            .publish("acme", vector("catalog-43-rotated.json"))
+            .await
+            .unwrap_err();
+        let problem: Value = serde_json::from_slice(&refusal.problem("id")).unwrap();
+        assert_eq!(
+            (&problem["status"], &problem["code"]),
+            (&json!(409), &json!("objects_missing"))
+        );
+        assert_eq!(problem["missing"], json!([hash]));
+        assert_eq!(state(&world, "acme").await, before);
+    }
+}
+
+#[tokio::test]
+async fn another_size_or_another_kind_of_object_is_refused() {
+    let world = world();
+    let namespace = world.namespace("acme", Kind::Hosted).await;
+    world.put_vectors(&namespace).await;
+    let other_size = resigned("catalog-42.json", |catalog| catalog.skills[0].size += 1);
+    let refusal = world.publish("acme", other_size).await.unwrap_err();
+    assert_eq!(refusal.code().row().code, "objects_missing");
+    let index_as_skill = resigned("catalog-42.json", |catalog| {
+        (catalog.skills[0].bundle_hash, catalog.skills[0].size) =
+            (catalog.index[0].bundle_hash, catalog.index[0].size);
+    });
+    let refusal = world.publish("acme", index_as_skill).await.unwrap_err();
+    assert_eq!(refusal.code().row().code, "catalog_schema");
+}
+
+#[tokio::test]
+async fn at_most_a_thousand_missing_objects_are_listed() {
+    let world = world();
+    world.namespace("acme", Kind::Hosted).await;
+    let catalog = resigned("catalog-42.json", |catalog| {
+        catalog.skills = (0..1500u32)
+            .map(|n| {
+                let mut skill = catalog.skills[0].clone();
+                skill.name = format!("skill-{n:04}").parse().unwrap();
+                skill.bundle_hash = Digest::of(&n.to_be_bytes());
+                skill
+            })
+            .collect();
+    });
+    let refusal = world.publish("acme", catalog).await.unwrap_err();
+    let problem: Value = serde_json::from_slice(&refusal.problem("id")).unwrap();
+    assert_eq!(problem["missing"].as_array().unwrap().len(), 1000);
+}
+
+#[tokio::test]
+async fn preconditions_name_the_current_catalog() {
+    let world = world();
+    world.acme().await;
+    let current = world.read_namespace("acme").await.current.unwrap();
+    let next = vector("catalog-43-rotated.json");
+    world.clock.advance(3600);
+    for precondition in [
+        Precondition::NothingYet,
+        Precondition::Never,
+        Precondition::Current(Digest::of(b"other")),
+    ] {
+        let refusal = world
+            .publish_if("acme", next.clone(), precondition)
+            .await
+            .unwrap_err();
+        let problem: Value = serde_json::from_slice(&refusal.problem("id")).unwrap();
+        assert_eq!(
+            (&problem["status"], &problem["code"]),
+            (&json!(412), &json!("release_conflict"))
+        );
+        assert_eq!(
+            problem["current"],
+            json!({ "release": 42, "sha256": current.sha256, "payload_sha256": current.payload_sha256 })
+        );
+    }
+    world
+        .publish_if("acme", next, Precondition::Current(current.sha256))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_lapsed_subscription_comes_before_the_precondition_and_a_quota_after_all() {
+    let world = world();
+    world.acme().await;
+    world.clock.advance(3600);
+    let next = vector("catalog-43-rotated.json");
+    world
+        .change("acme", |namespace| {
+            namespace.subscription = Subscription::Lapsed
+        })
+        .await;
+    let refusal = world
+        .publish_if("acme", next.clone(), Precondition::Never)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refusal.status().as_u16(), refusal.code().row().code),
+        (402, "subscription_lapsed")
+    );
+    world
+        .change("acme", |namespace| {
+            namespace.subscription = Subscription::Active;
+            namespace.quota_bytes = Some(1_000_000);
+        })
+        .await;
+    let refusal = world.publish("acme", next.clone()).await.unwrap_err();
+    assert_eq!(
+        (refusal.status().as_u16(), refusal.code().row().code),
+        (413, "quota_exceeded"),
+        "its parts count"
+    );
+    world
+        .change("acme", |namespace| namespace.quota_bytes = Some(10_000_000))
+        .await;
+    world.publish("acme", next).await.unwrap();
+}
+
+/// Two pushes at once: one release, one refusal with what is current now, every time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_publishes_race_and_one_wins() {
+    for _ in 0..50 {
+        let world = world();
+        world.namespace("acme", Kind::Hosted).await;
+        let at = world.now();
+        let catalog = |days| {
+            resigned("catalog-1-first.json", |catalog| {
+                catalog.issued_at = at;
+                catalog.expires_at = at.plus_days(days);
+            })
+        };
+        let (one, other) = tokio::join!(
+            world.publish_if("acme", catalog(90), Precondition::NothingYet),
+            world.publish_if("acme", catalog(91), Precondition::NothingYet),
+        );
+        let (won, lost) = match (one, other) {
+            (Ok(won), Err(lost)) | (Err(lost), Ok(won)) => (won, lost),
+            both => panic!("{both:?}"),
+        };
+        assert_eq!(lost.code().row().code, "release_conflict");
+        let problem: Value = serde_json::from_slice(&lost.problem("id")).unwrap();
+        assert_eq!(problem["current"]["sha256"], json!(won.release.sha256));
+        assert_eq!(
+            world.read_namespace("acme").await.current.unwrap().sha256,
+            won.release.sha256
+        );
+    }
+}
+
+/// A change of the record that is not a release (a subscription, a quota) does not cost the owner the publish.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_changes_of_the_namespace_do_not_make_a_publish_fail() {
+    for _ in 0..20 {
+        let world = world();
+        world.acme().await;
+        world.clock.advance(3600);
+        let (published, ()) = tokio::join!(
+            world.publish("acme", vector("catalog-43-rotated.json")),
+            async {
+                for quota in 0..3 {
+                    tokio::task::yield_now().await;
+                    world
+                        .change("acme", |namespace| {
+                            namespace.quota_bytes = Some(10_000_000 + quota)
+                        })
+                        .await;
+                }
+            }
+        );
+        published.unwrap();
+        assert_eq!(
+            world.read_namespace("acme").await.quota_bytes,
+            Some(10_000_002)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_catalog_over_4_mib_is_413() {
+    let world = world();
+    world.namespace("acme", Kind::Hosted).await;
+    let refusal = world
+        .publish("acme", vec![b' '; 4 * 1024 * 1024 + 1])
+        .await
+        .unwrap_err();
+    assert_eq!(refusal.code().row().code, "body_too_large");
+}
+
+#[tokio::test]
+async fn a_slug_that_nobody_has_is_404() {
+    let refusal = world()
+        .publish_if(
+            "nobody",
+            vector("catalog-42.json"),
+            Precondition::NothingYet,
+        )
+        .await
+        .unwrap_err();
+    assert_eq!(refusal.status().as_u16(), 404);
+}

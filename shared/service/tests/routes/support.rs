@@ -1,0 +1,422 @@
+//! A service over memory with a clock that stands still, and the shortest ways to ask it something.
+
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use bytes::Bytes;
+use serde_json::Value;
+use tower::ServiceExt;
+use vault_service::config::{Config, Limits};
+use vault_service::model::audit::Actor;
+use vault_service::model::device::{self, Device, DeviceStatus};
+use vault_service::model::namespace::{self, Kind, Namespace};
+use vault_service::publish::{Precondition, Published, publish};
+use vault_service::{App, error::Refusal, router};
+use vault_skill::catalog::{Catalog, SignedCatalog};
+use vault_skill::hash::Digest;
+use vault_skill::keys::SecretKey;
+use vault_skill::name::Slug;
+use vault_skill::request::{DeviceHeaders, sign};
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::clock::{Clock, TestClock};
+use vault_store::memory::Memory;
+use vault_store::objects::{Class, ObjectKey};
+use vault_store::random::SeededRandom;
+use vault_store::records::{Commit, Record, RecordKey, Records, When, Write};
+
+/// When `catalog-42.json` was published.
+pub const NOW: &str = "2026-11-21T02:00:10Z";
+
+pub struct World {
+    pub app: App,
+    pub clock: Arc<TestClock>,
+    pub memory: Arc<Memory>,
+    pub router: Router,
+}
+
+/// A service at `https://vault.example` without rate limits.
+pub fn world() -> World {
+    world_with(|_| {})
+}
+
+pub fn world_with(change: impl FnOnce(&mut Config)) -> World {
+    let clock = Arc::new(TestClock::new(NOW.parse().unwrap()));
+    let memory = Arc::new(Memory::new(clock.clone()));
+    let mut config = Config::new("https://vault.example".parse().unwrap());
+    config.limits = Limits::off();
+    change(&mut config);
+    let app = App::new(
+        memory.clone(),
+        memory.clone(),
+        clock.clone(),
+        Arc::new(SeededRandom::new(1)),
+        config,
+    );
+    World {
+        router: router(app.clone()),
+        app,
+        clock,
+        memory,
+    }
+}
+
+/// A service whose database does not answer.
+pub fn world_without_store() -> World {
+    let mut world = world();
+    world.app.records = Arc::new(Down);
+    world.router = router(world.app.clone());
+    world
+}
+
+struct Down;
+
+fn down<T>() -> Result<T, StoreError> {
+    Err(StoreError::unavailable("connection refused to db.internal"))
+}
+
+#[async_trait]
+impl Records for Down {
+    async fn get_many(&self, _: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        down()
+    }
+    async fn list(
+        &self,
+        _: &str,
+        _: &str,
+        _: Option<&str>,
+        _: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        down()
+    }
+    async fn commit(&self, _: Vec<Write>) -> Result<Commit, StoreError> {
+        down()
+    }
+    async fn sweep(&self, _: usize) -> Result<usize, StoreError> {
+        down()
+    }
+    async fn ping(&self) -> Result<(), StoreError> {
+        down()
+    }
+}
+
+/// An answer, read to its end.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// Status and code in one text.
+    pub fn short(&self) -> String {
+        match self.json().get("code") {
+            Some(code) => format!("{} {}", self.status.as_u16(), code.as_str().unwrap_or("?")),
+            None => self.status.as_u16().to_string(),
+        }
+    }
+
+    /// All bytes of the answer, with the request id and the date blotted out.
+    pub fn blotted(&self) -> String {
+        let mut text = format!("{}\n", self.status);
+        for (name, value) in &self.headers {
+            if name != header::DATE {
+                text.push_str(&format!("{name}: {}\n", value.to_str().unwrap()));
+            }
+        }
+        let body = String::from_utf8(self.body.to_vec()).unwrap();
+        let id = self
+            .json()
+            .get("request_id")
+            .and_then(Value::as_str)
+            .unwrap_or("-")
+            .to_owned();
+        text + "\n" + &body.replace(&id, "[id]")
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+impl World {
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body: to_bytes(body, usize::MAX).await.unwrap(),
+        }
+    }
+
+    /// A request that this key signs now.
+    pub fn signed(&self, key: &SecretKey, method: &str, path: &str) -> Request<Body> {
+        signed_at(key, method, path, self.now())
+    }
+
+    /// Sends a signed request without a body.
+    pub async fn ask(&self, key: &SecretKey, method: &str, path: &str) -> Answer {
+        self.send(self.signed(key, method, path)).await
+    }
+
+    /// Sends a signed enrolment.
+    pub async fn enrol(&self, key: &SecretKey, slug: &str, hostname: &str) -> Answer {
+        let body = serde_json::json!({ "public_key": key.public(), "hostname": hostname });
+        self.post_devices(key, slug, &body.to_string()).await
+    }
+
+    pub async fn post_devices(&self, key: &SecretKey, slug: &str, body: &str) -> Answer {
+        let mut request = self.signed(key, "POST", &format!("/v/{slug}/devices"));
+        request.headers_mut().insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        *request.body_mut() = Body::from(body.to_owned());
+        self.send(request).await
+    }
+
+    /// Allocates a namespace.
+    pub async fn namespace(&self, slug: &str, kind: Kind) -> Namespace {
+        let slug: Slug = slug.parse().unwrap();
+        let namespace = Namespace::new(
+            slug,
+            kind,
+            "owner@example.org".into(),
+            &*self.app.clock,
+            &*self.app.random,
+        );
+        let done = self
+            .app
+            .records
+            .commit(namespace.allocation().unwrap())
+            .await
+            .unwrap();
+        assert!(done.is_done());
+        namespace
+    }
+
+    pub async fn read_namespace(&self, slug: &str) -> Namespace {
+        namespace::find(&*self.app.records, &slug.parse().unwrap())
+            .await
+            .unwrap()
+            .unwrap()
+            .0
+    }
+
+    /// Changes a namespace record.
+    pub async fn change(&self, slug: &str, change: impl FnOnce(&mut Namespace)) {
+        let slug: Slug = slug.parse().unwrap();
+        let record = self
+            .app
+            .records
+            .get(&namespace::key(&slug))
+            .await
+            .unwrap()
+            .unwrap();
+        let mut namespace: Namespace = record.read().unwrap();
+        change(&mut namespace);
+        let write = namespace.update(record.revision).unwrap();
+        assert!(
+            self.app
+                .records
+                .commit(vec![write])
+                .await
+                .unwrap()
+                .is_done()
+        );
+    }
+
+    /// Sets the status of an enrolled device, past all rules.
+    pub async fn set_status(&self, slug: &str, key: &SecretKey, status: DeviceStatus) {
+        let slug: Slug = slug.parse().unwrap();
+        let at = device::key(&slug, &key.public().to_string());
+        let mut device: Device = self
+            .app
+            .records
+            .get(&at)
+            .await
+            .unwrap()
+            .unwrap()
+            .read()
+            .unwrap();
+        device.status = status;
+        let write = device.write(&slug, When::Any).unwrap();
+        assert!(
+            self.app
+                .records
+                .commit(vec![write])
+                .await
+                .unwrap()
+                .is_done()
+        );
+    }
+
+    /// Enrols a device and gives it this status.
+    pub async fn device(&self, slug: &str, n: u8, status: DeviceStatus) -> SecretKey {
+        let key = key(n);
+        let answer = self.enrol(&key, slug, &format!("machine {n}")).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
+        self.set_status(slug, &key, status).await;
+        key
+    }
+
+    /// Puts the vectors' objects into a namespace: all bundles, indexes, profiles, the policy.
+    pub async fn put_vectors(&self, namespace: &Namespace) {
+        for (class, digest, bytes) in vector_objects() {
+            let key = namespace.object(*class, *digest);
+            self.app.objects.put(&key, bytes.clone()).await.unwrap();
+        }
+    }
+
+    pub async fn put_object(&self, namespace: &Namespace, class: Class, bytes: Vec<u8>) -> Digest {
+        let key = ObjectKey::of(namespace.id, class, &bytes);
+        self.app.objects.put(&key, bytes.into()).await.unwrap();
+        key.digest
+    }
+
+    /// Publishes after whatever is current.
+    pub async fn publish(&self, slug: &str, bytes: Vec<u8>) -> Result<Published, Refusal> {
+        let current = self.read_namespace(slug).await.current;
+        let precondition = current.map_or(Precondition::NothingYet, |current| {
+            Precondition::Current(current.sha256)
+        });
+        self.publish_if(slug, bytes, precondition).await
+    }
+
+    pub async fn publish_if(
+        &self,
+        slug: &str,
+        bytes: Vec<u8>,
+        precondition: Precondition,
+    ) -> Result<Published, Refusal> {
+        let slug: Slug = slug.parse().unwrap();
+        let actor = Actor {
+            user: "usr_test".into(),
+            ..Actor::default()
+        };
+        publish(&self.app, &slug, bytes.into(), precondition, &actor).await
+    }
+
+    /// The namespace `acme` with the vectors' objects and release 42.
+    pub async fn acme(&self) -> Namespace {
+        let namespace = self.namespace("acme", Kind::Hosted).await;
+        self.put_vectors(&namespace).await;
+        self.publish("acme", vector("catalog-42.json"))
+            .await
+            .unwrap();
+        namespace
+    }
+}
+
+pub fn signed_at(key: &SecretKey, method: &str, path: &str, at: Timestamp) -> Request<Body> {
+    let DeviceHeaders {
+        device,
+        timestamp,
+        signature,
+    } = sign(key, method, path, at);
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("X-Vault-Device", device)
+        .header("X-Vault-Timestamp", timestamp)
+        .header("X-Vault-Signature", signature)
+        .body(Body::empty())
+        .unwrap()
+}
+
+pub fn get(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+/// The n-th device key of the tests.
+pub fn key(n: u8) -> SecretKey {
+    SecretKey::from_seed([n; 32])
+}
+
+pub fn vectors() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors"))
+}
+
+pub fn vector(name: &str) -> Vec<u8> {
+    std::fs::read(vectors().join("formats").join(name)).unwrap()
+}
+
+pub fn vector_json(name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(vectors().join(name)).unwrap()).unwrap()
+}
+
+/// The secret of one of the vectors' keys.
+pub fn vector_key(name: &str) -> SecretKey {
+    let keys = vector_json("formats/keys.json");
+    let hex = keys[name]["seed_hex"].as_str().unwrap();
+    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    SecretKey::from_seed(std::array::from_fn(|n| byte(2 * n)))
+}
+
+/// A catalog of the vectors with other content, signed again by `release 0`.
+pub fn resigned(name: &str, change: impl FnOnce(&mut Catalog)) -> Vec<u8> {
+    let mut catalog = SignedCatalog::parse(&vector(name))
+        .unwrap()
+        .verify()
+        .unwrap();
+    change(&mut catalog);
+    let key = vector_key("release 0");
+    catalog.public_key = key.public();
+    SignedCatalog::sign(&catalog, &[], &key).unwrap()
+}
+
+/// Every object of the vectors.
+fn vector_objects() -> &'static [(Class, Digest, Bytes)] {
+    static OBJECTS: LazyLock<Vec<(Class, Digest, Bytes)>> = LazyLock::new(|| {
+        let mut objects: Vec<_> = big_table_parts()
+            .into_iter()
+            .map(|part| (Class::Bundles, part))
+            .collect();
+        for entry in std::fs::read_dir(vectors().join("formats")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let class = match name.split('-').next() {
+                Some("bundle" | "index" | "profile") => Class::Bundles,
+                Some("policy") => Class::Policies,
+                _ => continue,
+            };
+            objects.push((class, std::fs::read(&path).unwrap()));
+        }
+        let keyed = |(class, bytes): (Class, Vec<u8>)| (class, Digest::of(&bytes), bytes.into());
+        objects.into_iter().map(keyed).collect()
+    });
+    &OBJECTS
+}
+
+/// The part objects of `big-table`: big-endian integers 0, 1, 2, … up to 3,500,000 bytes, cut at 3,000,000.
+pub fn big_table_parts() -> Vec<Vec<u8>> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let table: Vec<u8> = (0..875_000u32).flat_map(u32::to_be_bytes).collect();
+    let object = |part| {
+        format!(
+            "{{\"schema\":\"vault.part/1\",\"content\":\"{}\"}}",
+            STANDARD.encode(part)
+        )
+    };
+    table
+        .chunks(3_000_000)
+        .map(|part| object(part).into_bytes())
+        .collect()
+}

@@ -1,0 +1,60 @@
+//! `GET /v/<slug>/devices/current`.
+
+use vault_service::model::device::DeviceStatus;
+use vault_service::model::namespace::Kind;
+
+use crate::support::world;
+
+#[tokio::test]
+async fn one_small_poll_tells_all_that_changed() {
+    let world = world();
+    world.acme().await;
+    let pending = world.device("acme", 1, DeviceStatus::Pending).await;
+    let answer = world.ask(&pending, "GET", "/v/acme/devices/current").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("cache-control"), "private, no-store");
+    insta::assert_json_snapshot!(answer.json(), @r#"
+    {
+      "catalog": {
+        "release": 42,
+        "sha256": "9571231d9ae98ffb02e958410a76b83300e2ee6a744ac9d5b74bad894647225a",
+        "size": 1964
+      },
+      "device_id": "dev_h6gu4wwjvta4a46wtephq336xx",
+      "enrolled_at": "2026-11-21T02:00:10Z",
+      "hostname": "machine 1",
+      "status": "pending"
+    }
+    "#);
+    let head = world.ask(&pending, "HEAD", "/v/acme/devices/current").await;
+    assert_eq!(
+        (head.status, &head.headers, head.body.len()),
+        (answer.status, &answer.headers, 0)
+    );
+}
+
+#[tokio::test]
+async fn a_revoked_device_learns_just_that() {
+    let world = world();
+    world.acme().await;
+    let revoked = world.device("acme", 1, DeviceStatus::Revoked).await;
+    let answer = world
+        .ask(&revoked, "GET", "/v/acme/devices/current")
+        .await
+        .json();
+    assert_eq!(answer["status"], "revoked");
+    assert!(answer["catalog"].is_null());
+}
+
+#[tokio::test]
+async fn before_the_first_release_there_is_no_catalog() {
+    let world = world();
+    world.namespace("acme", Kind::Hosted).await;
+    let active = world.device("acme", 1, DeviceStatus::Active).await;
+    let answer = world
+        .ask(&active, "GET", "/v/acme/devices/current")
+        .await
+        .json();
+    assert_eq!(answer["status"], "active");
+    assert!(answer["catalog"].is_null());
+}

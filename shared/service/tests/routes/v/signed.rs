@@ -1,0 +1,395 @@
+//! Rows 2 to 6, 8 and 8a: the signature, the path, and who is known.
+
+use axum::body::Body;
+use axum::http::{HeaderName, Request};
+use vault_service::config::Limits;
+use vault_service::model::device::DeviceStatus;
+use vault_service::model::namespace::{Kind, Status};
+use vault_skill::time::Timestamp;
+
+use crate::support::{get, key, signed_at, vector_json, world, world_with, world_without_store};
+
+/// The stored requests, each through the router: a good one is answered as that of a stranger, a bad one never gets that far.
+#[tokio::test]
+async fn device_vectors() {
+    let vectors = vector_json("device-requests.json");
+    let requests = vectors["requests"].as_array().unwrap();
+    assert_eq!(requests.len(), 52);
+    for case in requests {
+        let name = case["name"].as_str().unwrap();
+        let path = case["path"].as_str().unwrap();
+        let world = world_with(|config| {
+            if path.starts_with("/base/") {
+                config.public_url = "https://vault.example/base".parse().unwrap();
+            }
+        });
+        world
+            .clock
+            .set(Timestamp::from_unix(case["server_now"].as_i64().unwrap()));
+        let answer = world.send(request(case)).await;
+        let code = answer.json()["code"].as_str().unwrap_or("").to_owned();
+        match case["expect"].as_str().unwrap() {
+            "signature_ok" if case["method"] == "POST" => {
+                assert_eq!(answer.short(), "415 media_type", "{name}")
+            }
+            "signature_ok" if case["method"] == "HEAD" => assert_eq!(answer.status, 401, "{name}"),
+            "signature_ok" => assert_eq!(answer.short(), "401 device_unknown", "{name}"),
+            _ => {
+                assert_eq!(answer.status, 401, "{name}");
+                let refused = [
+                    "signature_required",
+                    "signature_invalid",
+                    "timestamp_out_of_range",
+                ];
+                assert!(refused.contains(&code.as_str()), "{name}: {code}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn enrolment_vectors() {
+    let vectors = vector_json("device-requests.json");
+    let enrolments = vectors["enrolments"].as_array().unwrap();
+    assert_eq!(enrolments.len(), 8);
+    let world = world();
+    world.namespace("acme", Kind::Hosted).await;
+    for case in enrolments {
+        let name = case["name"].as_str().unwrap();
+        world
+            .clock
+            .set(Timestamp::from_unix(case["server_now"].as_i64().unwrap()));
+        let mut request = request(case);
+        request
+            .headers_mut()
+            .insert("content-type", "application/json".parse().unwrap());
+        *request.body_mut() = Body::from(case["body"].to_string());
+        let answer = world.send(request).await;
+        match case["expect_status"].as_u64() {
+            Some(status) => assert_eq!(u64::from(answer.status.as_u16()), status, "{name}"),
+            None => {
+                assert!(answer.status.is_success(), "{name}: {}", answer.short());
+                assert_eq!(answer.json()["hostname"], "laptop", "{name}");
+            }
+        }
+    }
+}
+
+fn request(case: &serde_json::Value) -> Request<Body> {
+    let mut request = Request::builder()
+        .method(case["method"].as_str().unwrap())
+        .uri(case["path"].as_str().unwrap())
+        .body(Body::empty())
+        .unwrap();
+    for (name, value) in case["headers"].as_object().unwrap() {
+        let name: HeaderName = name.parse().unwrap();
+        request
+            .headers_mut()
+            .insert(name, value.as_str().unwrap().parse().unwrap());
+    }
+    request
+}
+
+#[tokio::test]
+async fn time_may_be_300_seconds_off_and_the_answer_shows_the_service_s() {
+    let world = world();
+    world.acme().await;
+    let device = world.device("acme", 1, DeviceStatus::Active).await;
+    for (skew, wanted) in [
+        (-300, "200"),
+        (300, "200"),
+        (-301, "401 timestamp_out_of_range"),
+        (301, "401 timestamp_out_of_range"),
+    ] {
+        let request = signed_at(
+            &device,
+            "GET",
+            "/v/acme/catalog.json",
+            world.now().plus_seconds(skew),
+        );
+        let answer = world.send(request).await;
+        assert_eq!(answer.short(), wanted, "{skew}");
+        if answer.status == 401 {
+            assert_eq!(answer.header("date"), "Sat, 21 Nov 2026 02:00:10 GMT");
+            assert_eq!(answer.header("www-authenticate"), "VaultDevice");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_query_is_neither_signed_nor_read() {
+    let world = world();
+    world.acme().await;
+    let device = world.device("acme", 1, DeviceStatus::Active).await;
+    let mut request = world.signed(&device, "GET", "/v/acme/catalog.json");
+    *request.uri_mut() = "/v/acme/catalog.json?slug=other&x-vault-device=1"
+        .parse()
+        .unwrap();
+    assert_eq!(world.send(request).await.status, 200);
+}
+
+/// Row 6: after a good signature a path is a route or 404; nothing is decoded, normalised or redirected.
+#[tokio::test]
+async fn odd_paths_are_404_after_a_good_signature() {
+    let world = world();
+    world.acme().await;
+    let device = world.device("acme", 1, DeviceStatus::Active).await;
+    let hash = "f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555";
+    for path in [
+        "/v/".to_owned(),
+        "/v/acme".into(),
+        "/v/acme/".into(),
+        "/v/acme/catalog.json/".into(),
+        "/v/acme/catalog.json;x".into(),
+        "/v//acme/catalog.json".into(),
+        "/v/acme//catalog.json".into(),
+        "/v/./acme/catalog.json".into(),
+        "/v/acme/../acme/catalog.json".into(),
+        "/v/%61cme/catalog.json".into(),
+        "/v/acme/catalog%2Ejson".into(),
+        "/v/ac%2Fme/catalog.json".into(),
+        "/v/%00/catalog.json".into(),
+        "/v/ACME/catalog.json".into(),
+        "/v/-acme/catalog.json".into(),
+        "/v/ac--me/catalog.json".into(),
+        "/v/acme/Catalog.json".into(),
+        "/v/acme/devices/".into(),
+        "/v/acme/devices/dev_x".into(),
+        format!("/v/acme/bundles/{}.json", hash.to_uppercase()),
+        format!("/v/acme/bundles/{}.json", &hash[1..]),
+        format!("/v/acme/bundles/{hash}"),
+        format!("/v/acme/bundles/{hash}.JSON"),
+        format!("/v/{}/catalog.json", "a".repeat(64)),
+        format!("/v/acme/bundles/{}.json", "0".repeat(240)),
+    ] {
+        let answer = world.ask(&device, "GET", &path).await;
+        assert_eq!(answer.short(), "404 not_found", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn methods_that_a_route_does_not_know_are_405_with_those_it_does() {
+    let world = world();
+    let hash = "0".repeat(64);
+    for (path, allow, methods) in [
+        (
+            "/v/acme/devices".to_owned(),
+            "POST",
+            &["GET", "HEAD", "PUT", "DELETE", "OPTIONS"][..],
+        ),
+        (
+            "/v/acme/devices/current".into(),
+            "GET, HEAD",
+            &["POST", "PUT", "OPTIONS", "get"],
+        ),
+        (
+            "/v/acme/catalog.json".into(),
+            "GET, HEAD",
+            &["POST", "PUT", "OPTIONS"],
+        ),
+        (
+            format!("/v/acme/bundles/{hash}.json"),
+            "GET, HEAD",
+            &["POST", "DELETE", "OPTIONS"],
+        ),
+    ] {
+        for method in methods {
+            let answer = world.ask(&key(1), method, &path).await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.header("allow")),
+                (405, allow),
+                "{method} {path}"
+            );
+        }
+    }
+}
+
+/// Row 8: a stranger cannot tell which vaults or devices exist.
+#[tokio::test]
+async fn an_unknown_slug_and_an_unknown_key_read_the_same() {
+    let world = world();
+    world.acme().await;
+    world.device("acme", 1, DeviceStatus::Active).await;
+    world.namespace("gone", Kind::Hosted).await;
+    let left = world.device("gone", 1, DeviceStatus::Active).await;
+    world
+        .change("gone", |namespace| namespace.status = Status::Deleted)
+        .await;
+    let stranger = key(9);
+    let reference = world
+        .ask(&stranger, "GET", "/v/acme/catalog.json")
+        .await
+        .blotted();
+    insta::assert_snapshot!(reference, @r#"
+    401 Unauthorized
+    www-authenticate: VaultDevice
+    content-type: application/problem+json
+    cache-control: private, no-store
+    x-content-type-options: nosniff
+    content-length: 177
+
+    {"code":"device_unknown","detail":"No device with this key is enrolled here.","request_id":"[id]","status":401,"title":"Unauthorized","type":"about:blank"}
+    "#);
+    for path in [
+        "catalog.json",
+        "devices/current",
+        "bundles/f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555.json",
+    ] {
+        for (device, slug) in [
+            (&stranger, "acme"),
+            (&stranger, "nobody"),
+            (&stranger, "admin"),
+            (&stranger, "gone"),
+            (&left, "gone"),
+            (&left, "nobody"),
+        ] {
+            let answer = world.ask(device, "GET", &format!("/v/{slug}/{path}")).await;
+            assert_eq!(answer.blotted(), reference, "{slug} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_device_of_an_earlier_allocation_is_unknown() {
+    let world = world();
+    world.acme().await;
+    let device = world.device("acme", 1, DeviceStatus::Active).await;
+    world
+        .change("acme", |namespace| {
+            namespace.id = vault_skill::name::NamespaceId::from_parts(1, 1)
+        })
+        .await;
+    assert_eq!(
+        world
+            .ask(&device, "GET", "/v/acme/catalog.json")
+            .await
+            .short(),
+        "401 device_unknown"
+    );
+    assert_eq!(
+        world.enrol(&device, "acme", "again").await.status,
+        201,
+        "it may enrol in the new one"
+    );
+}
+
+/// Row 8a.
+#[tokio::test]
+async fn a_suspended_vault_tells_everybody_who_is_known() {
+    let world = world();
+    world.acme().await;
+    let device = world.device("acme", 1, DeviceStatus::Active).await;
+    let revoked = world.device("acme", 2, DeviceStatus::Revoked).await;
+    world
+        .change("acme", |namespace| namespace.status = Status::Suspended)
+        .await;
+    for device in [&device, &revoked] {
+        for path in ["/v/acme/catalog.json", "/v/acme/devices/current"] {
+            assert_eq!(
+                world.ask(device, "GET", path).await.short(),
+                "403 vault_suspended"
+            );
+        }
+    }
+    assert_eq!(
+        world.enrol(&key(9), "acme", "new").await.short(),
+        "403 vault_suspended"
+    );
+    assert_eq!(
+        world
+            .ask(&key(9), "GET", "/v/acme/catalog.json")
+            .await
+            .short(),
+        "401 device_unknown"
+    );
+    world
+        .change("acme", |namespace| namespace.status = Status::Active)
+        .await;
+    assert_eq!(
+        world
+            .ask(&device, "GET", "/v/acme/catalog.json")
+            .await
+            .status,
+        200
+    );
+}
+
+/// A fault of ours never reads as a refusal.
+#[tokio::test]
+async fn a_store_that_is_down_is_503() {
+    let world = world_without_store();
+    for path in ["/v/acme/catalog.json", "/v/acme/devices/current"] {
+        let answer = world.ask(&key(1), "GET", path).await;
+        assert_eq!(answer.short(), "503 unavailable");
+        assert_eq!(answer.header("retry-after"), "1");
+        assert!(!String::from_utf8_lossy(&answer.body).contains("db.internal"));
+    }
+    assert_eq!(
+        world.enrol(&key(1), "acme", "laptop").await.short(),
+        "503 unavailable"
+    );
+    assert_eq!(
+        world.send(get("/v/acme/catalog.json")).await.short(),
+        "401 signature_required"
+    );
+}
+
+/// Row 5, for reads: per device, and per class of route.
+#[tokio::test]
+async fn reads_are_limited_per_device_and_minute() {
+    let world = world_with(|config| {
+        config.limits = Limits {
+            catalog_per_device: 3,
+            bundles_per_device: 2,
+            ..Limits::off()
+        };
+    });
+    world.acme().await;
+    let device = world.device("acme", 1, DeviceStatus::Active).await;
+    let other = world.device("acme", 2, DeviceStatus::Active).await;
+    let bundle =
+        "/v/acme/bundles/f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555.json";
+    for path in [
+        "/v/acme/catalog.json",
+        "/v/acme/devices/current",
+        "/v/acme/catalog.json",
+    ] {
+        assert_eq!(world.ask(&device, "GET", path).await.status, 200);
+    }
+    let answer = world.ask(&device, "GET", "/v/acme/catalog.json").await;
+    assert_eq!(answer.short(), "429 rate_limited");
+    assert_eq!(
+        answer.header("retry-after"),
+        "50",
+        "the clock shows ten seconds past the minute"
+    );
+    assert_eq!(
+        world
+            .ask(&device, "PUT", "/v/acme/catalog.json")
+            .await
+            .short(),
+        "429 rate_limited",
+        "row 5 before row 6"
+    );
+    assert_eq!(world.ask(&device, "GET", bundle).await.status, 200);
+    assert_eq!(world.ask(&device, "GET", bundle).await.status, 200);
+    assert_eq!(
+        world.ask(&device, "GET", bundle).await.short(),
+        "429 rate_limited"
+    );
+    assert_eq!(
+        world
+            .ask(&other, "GET", "/v/acme/catalog.json")
+            .await
+            .status,
+        200
+    );
+    world.clock.advance(50);
+    assert_eq!(
+        world
+            .ask(&device, "GET", "/v/acme/catalog.json")
+            .await
+            .status,
+        200
+    );
+}
