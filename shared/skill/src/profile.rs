@@ -349,6 +349,15 @@ mod tests {
 
     proptest! {
         #[test]
+        fn any_profile_survives(name in "[^\\p{C}\\p{Z}]{1,64}", skills in proptest::collection::btree_map("[a-z0-9]{1,8}", 0_u64..1 << 53, 0..6)) {
+            prop_assume!(is_profile_name(&name));
+            let skills = skills.iter().filter(|(name, _)| name.parse::<SkillName>().is_ok());
+            let skills: Vec<_> = skills.map(|(name, size)| skill(name, *size)).collect();
+            let reversed = Profile { name: name.clone(), ..profile(skills.iter().rev().cloned().collect()) };
+            prop_assert_eq!(Profile::parse(&reversed.to_object()).unwrap(), Profile { name, ..profile(skills) });
+        }
+
+        #[test]
         fn no_bytes_panic(bytes: Vec<u8>, text in "(\\[\\[profile\\]\\]|name|agent| = |\"a\"|\n|\\[|\\]|\\{|\\}|,|x){0,30}") {
             prop_assert!(Profile::parse(&bytes).is_err());
             let _ = ProfileRule::from_toml(&text);

@@ -224,16 +224,19 @@ fn real_skills_are_accepted_or_refused_by_a_documented_rule() {
         }
     }
     eprintln!("tier: accepted, with warnings, blocked");
-    tiers
-        .iter()
-        .for_each(|(tier, counts)| eprintln!("  {tier}: {counts:?}"));
+    for (tier, counts) in &tiers {
+        eprintln!("  {tier}: {counts:?}");
+    }
     eprintln!("findings by rule");
-    said.iter()
-        .for_each(|(rule, count)| eprintln!("  {rule}: {count}"));
+    for (rule, count) in &said {
+        eprintln!("  {rule}: {count}");
+    }
     eprintln!("refused by first rule");
     for ((rule, tier), skills) in &refused {
         eprintln!("  {rule} ({tier}): {}", skills.len());
-        skills.iter().for_each(|line| eprintln!("    {line}"));
+        for line in skills {
+            eprintln!("    {line}");
+        }
     }
     let surprising: Vec<_> = refused
         .keys()
