@@ -157,10 +157,15 @@ impl Context {
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        tokio::runtime::Builder::new_current_thread()
+        let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Failure::failed("io", format!("no event loop can be made: {error}")))?
-            .block_on(work)
+            .map_err(|error| {
+                Failure::failed("io", format!("no event loop can be made: {error}"))
+            })?;
+        let result = runtime.block_on(work);
+        // A thread may still wait for a line that nobody will type.
+        runtime.shutdown_background();
+        result
     }
 }

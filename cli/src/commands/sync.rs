@@ -226,7 +226,7 @@ async fn current(
         && let Some(bytes) = state.catalog_bytes(vault)?
     {
         let shown: Value = client.get(root).await?;
-        let same = shown["current"]["sha256"].as_str() == Some(&known.file_sha256.to_string());
+        let same = shown["release"]["sha256"].as_str() == Some(&known.file_sha256.to_string());
         if same && Digest::of(&bytes) == known.file_sha256 {
             return Ok(Some(bytes));
         }

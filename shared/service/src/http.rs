@@ -95,6 +95,8 @@ pub(crate) async fn answer(app: &App, routes: &Router, mut request: Request) -> 
     let refusal = response.extensions_mut().remove::<Refusal>();
     if let Some(refusal) = &refusal {
         *response.body_mut() = Body::from(refusal.problem(&id));
+        // The router's own fallbacks announce an empty body; a length that disagrees with the body ends the connection.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
         response.headers_mut().insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),

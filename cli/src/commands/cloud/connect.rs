@@ -122,14 +122,10 @@ async fn find_vault(
     named: Option<Slug>,
     tokens: Tokens,
 ) -> Result<(Tokens, Membership, Vec<Membership>), Failure> {
-    #[derive(Deserialize)]
-    struct Memberships {
-        items: Vec<Membership>,
-    }
     // The file is not written by this: the token is fresh.
     let file = TokenFile::of(context, base, "@new")?;
     let client = OwnerClient::with(context, base, file, tokens.clone())?;
-    let all = client.get::<Memberships>("/admin/vaults").await?.items;
+    let all = client.list::<Membership>("/admin/vaults").await?;
     let list = || {
         all.iter()
             .map(|one| one.slug.to_string())
