@@ -3,6 +3,7 @@
 //! Handlers know no database, no cloud and no environment: they hold an [`App`]. The same handlers run behind [`serve`] and as functions;
 //! nothing that is right or wrong depends on what a process remembers.
 
+mod admin;
 pub mod bearer;
 pub mod config;
 mod date;

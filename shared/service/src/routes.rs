@@ -158,7 +158,9 @@ const OWN: &[Route] = &[
 
 /// All routes: those of this table, then each group's own.
 pub fn all() -> impl Iterator<Item = &'static Route> {
-    OWN.iter().chain(crate::oauth::ROUTES)
+    OWN.iter()
+        .chain(crate::oauth::ROUTES)
+        .chain(crate::admin::ROUTES)
 }
 
 /// The router of everything but `/v/`, below `prefix`.

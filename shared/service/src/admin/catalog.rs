@@ -1,0 +1,101 @@
+//! `…/catalog`: the current catalog's exact bytes, and pushing the next one.
+
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderMap};
+use vault_store::objects::{Class, MAX_OBJECT_BYTES};
+
+use super::{Answer, Call, exact};
+use crate::error::{Code, Refusal};
+use crate::http::{json_answer, read_body, require_media_type};
+use crate::publish::{self, Precondition};
+
+/// The current catalog; a push starts from it.
+pub(super) async fn current(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let current = namespace
+        .current
+        .as_ref()
+        .ok_or(Code::CatalogNotPublished)?;
+    let key = namespace.object(Class::Catalogs, current.sha256);
+    let object = call.app.cache.get(&*call.app.objects, &key).await?;
+    let object = object.ok_or_else(|| {
+        Refusal::new(Code::Unavailable)
+            .cause(std::io::Error::other("the current catalog is missing"))
+    })?;
+    Ok(exact(object.bytes, &current.sha256, "application/json"))
+}
+
+/// Makes a signed catalog the current one: 201 for the first, 200 after that.
+pub(super) async fn publish(call: Call) -> Answer {
+    let (namespace, _) = call.hosted_namespace()?;
+    let precondition = precondition(&call.parts.headers)?;
+    let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
+    require_media_type(&call.parts.headers, "application/octet-stream")?;
+    let published =
+        publish::publish(&call.app, &namespace.slug, bytes, precondition, &call.actor).await?;
+    let status = if published.first {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok(json_answer(status, &published.release))
+}
+
+/// `If-Match: "<sha256>"` or `If-None-Match: *`; 428 without either, 412 later for what no catalog matches.
+fn precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
+    let one = |name| {
+        let mut values = headers.get_all(name).iter();
+        values
+            .next()
+            .map(|first| match (first.to_str(), values.next()) {
+                (Ok(text), None) => text.trim(),
+                _ => "",
+            })
+    };
+    match (one(header::IF_MATCH), one(header::IF_NONE_MATCH)) {
+        (None, None) => Err(Code::PreconditionRequired.into()),
+        (None, Some("*")) => Ok(Precondition::NothingYet),
+        (Some(tag), None) => {
+            let inner = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
+            Ok(inner
+                .and_then(|hash| hash.parse().ok())
+                .map_or(Precondition::Never, Precondition::Current))
+        }
+        _ => Ok(Precondition::Never),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_skill::hash::Digest;
+
+    use super::*;
+
+    #[test]
+    fn preconditions_are_one_strong_tag_or_none_at_all() {
+        let hash = Digest::of(b"x");
+        let tag = format!("\"{hash}\"");
+        let weak = format!("W/{tag}");
+        for (name, value, wanted) in [
+            (header::IF_MATCH, tag.as_str(), Precondition::Current(hash)),
+            (header::IF_NONE_MATCH, "*", Precondition::NothingYet),
+            (header::IF_MATCH, "*", Precondition::Never),
+            (header::IF_MATCH, weak.as_str(), Precondition::Never),
+            (header::IF_MATCH, "\"\"", Precondition::Never),
+            (header::IF_MATCH, "\"", Precondition::Never),
+            (header::IF_NONE_MATCH, tag.as_str(), Precondition::Never),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            assert_eq!(precondition(&headers).unwrap(), wanted, "{value}");
+        }
+        let mut both = HeaderMap::new();
+        both.insert(header::IF_MATCH, tag.parse().unwrap());
+        both.insert(header::IF_NONE_MATCH, "*".parse().unwrap());
+        assert_eq!(precondition(&both).unwrap(), Precondition::Never);
+        assert_eq!(
+            precondition(&HeaderMap::new()).unwrap_err().code(),
+            Code::PreconditionRequired
+        );
+    }
+}

@@ -1,0 +1,355 @@
+//! `…/devices`: whom the owner lets in. Each decision changes the device, its index records, the counter and the audit log in one commit.
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::Slug;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Commit, Document, Record, When, Write};
+
+use super::{Answer, Call, Items, cut};
+use crate::error::{Code, Refusal};
+use crate::http::json_answer;
+use crate::model::audit::Change;
+use crate::model::device::{self, Device, DeviceStatus, FORGOTTEN_SECONDS, Named};
+use crate::model::namespace::{self, Namespace};
+use crate::retry::Retry;
+
+#[derive(Serialize)]
+struct Shown {
+    device_id: String,
+    status: DeviceStatus,
+    public_key: PublicKey,
+    /// What the machine's own `vault link` prints: the owner compares the two before admitting.
+    fingerprint: String,
+    hostname: String,
+    enrolled_at: Timestamp,
+    decided_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    forgotten: bool,
+}
+
+impl From<Device> for Shown {
+    fn from(device: Device) -> Self {
+        Self {
+            fingerprint: device.public_key.fingerprint(),
+            device_id: device.device_id,
+            status: device.status,
+            public_key: device.public_key,
+            hostname: device.hostname,
+            enrolled_at: device.enrolled_at,
+            decided_at: device.decided_at,
+            forgotten: false,
+        }
+    }
+}
+
+/// All devices, or with `?status=pending` those that wait.
+pub(super) async fn list(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let page = call.page()?;
+    let slug = &namespace.slug;
+    let waiting = match call.query("status").as_deref() {
+        None => false,
+        Some("pending") => true,
+        Some(_) => return Err(Code::ParameterInvalid.into()),
+    };
+    let partition = if waiting {
+        device::pending_partition(slug)
+    } else {
+        device::partition(slug)
+    };
+    let records = &call.app.records;
+    let found = records
+        .list(&partition, "", page.after.as_deref(), page.limit + 1)
+        .await?;
+    let (mut found, next) = cut(found, page.limit);
+    if waiting {
+        found = devices_of(&call, slug, &found).await?;
+    }
+    let mut items = Vec::new();
+    for record in found {
+        let device: Device = record.read()?;
+        if device.namespace_id == namespace.id {
+            items.push(Shown::from(device));
+        }
+    }
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+/// The device records that these index records name.
+async fn devices_of(call: &Call, slug: &Slug, index: &[Record]) -> Result<Vec<Record>, Refusal> {
+    let mut keys = Vec::new();
+    for record in index {
+        let named: Named = record.read()?;
+        keys.push(device::key(slug, &named.public_key.to_string()));
+    }
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(call
+        .app
+        .records
+        .get_many(&keys)
+        .await?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+/// Lets a waiting device read bundles; needs a live subscription.
+pub(super) async fn admit(call: Call) -> Answer {
+    decide(call, Decision::Admit).await
+}
+
+/// Refuses a waiting device for good.
+pub(super) async fn deny(call: Call) -> Answer {
+    decide(call, Decision::Deny).await
+}
+
+/// Shuts an admitted device out for good.
+pub(super) async fn revoke(call: Call) -> Answer {
+    decide(call, Decision::Revoke).await
+}
+
+/// Removes a denied or revoked device, so that its key may enrol afresh.
+pub(super) async fn forget(call: Call) -> Answer {
+    decide(call, Decision::Forget).await
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Decision {
+    Admit,
+    Deny,
+    Revoke,
+    Forget,
+}
+
+impl Decision {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Admit => "device.admit",
+            Self::Deny => "device.deny",
+            Self::Revoke => "device.revoke",
+            Self::Forget => "device.forget",
+        }
+    }
+
+    /// The state from which it leads, and the state to which.
+    const fn step(self) -> (DeviceStatus, DeviceStatus) {
+        match self {
+            Self::Admit => (DeviceStatus::Pending, DeviceStatus::Active),
+            Self::Deny => (DeviceStatus::Pending, DeviceStatus::Revoked),
+            Self::Revoke => (DeviceStatus::Active, DeviceStatus::Revoked),
+            Self::Forget => (DeviceStatus::Revoked, DeviceStatus::Revoked),
+        }
+    }
+}
+
+async fn decide(call: Call, decision: Decision) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    if decision == Decision::Admit && !namespace.subscription.is_live() {
+        return Err(Code::SubscriptionLapsed.into());
+    }
+    let mut retry = Retry::default();
+    loop {
+        if let Some(shown) = try_decide(&call, &namespace, decision).await? {
+            return Ok(json_answer(StatusCode::OK, &shown));
+        }
+        if !retry.again(&*call.app.random).await {
+            return Err(Code::Unavailable.into());
+        }
+    }
+}
+
+/// One try; `None` when something else changed the device meanwhile.
+async fn try_decide(
+    call: &Call,
+    namespace: &Namespace,
+    decision: Decision,
+) -> Result<Option<Shown>, Refusal> {
+    let slug = &namespace.slug;
+    let Some(Found { device, revision }) = find(call, namespace, decision).await? else {
+        return Err(Code::NotFound.into());
+    };
+    let Some(revision) = revision else {
+        return Ok(Some(Shown {
+            forgotten: true,
+            ..device.into()
+        }));
+    };
+    let (from, to) = decision.step();
+    if device.status == to && decision != Decision::Forget {
+        return Ok(Some(device.into()));
+    }
+    if device.status != from {
+        return Err(Code::DeviceState.into());
+    }
+    let before = device.status;
+    let decided = Device {
+        status: to,
+        decided_at: Some(call.app.clock.now()),
+        ..device
+    };
+    let change = Change {
+        target: Some(decided.device_id.clone()),
+        before: Some(json!({ "status": before })),
+        after: (decision != Decision::Forget).then(|| json!({ "status": to })),
+    };
+    let mut writes = vec![call.audit(decision.name(), change)?];
+    if decision == Decision::Forget {
+        writes.extend(forgetting(slug, &decided, revision, call.app.clock.now())?);
+    } else {
+        writes.push(decided.write(slug, When::At(revision))?);
+    }
+    if before == DeviceStatus::Pending {
+        writes.push(namespace::count_pending(slug, -1));
+        writes.push(Write::delete(
+            device::pending_key(slug, &decided.device_id),
+            When::Any,
+        ));
+    }
+    match call.app.records.commit(writes).await {
+        Ok(Commit::Done(_)) => Ok(Some(Shown {
+            forgotten: decision == Decision::Forget,
+            ..decided.into()
+        })),
+        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The writes that remove a device and keep, for a while, that it was there: a repeated `forget` then answers as the first.
+fn forgetting(
+    slug: &Slug,
+    device: &Device,
+    revision: u64,
+    now: Timestamp,
+) -> Result<[Write; 2], StoreError> {
+    let tombstone = Named {
+        public_key: device.public_key,
+        forgotten: Some(device.clone()),
+    };
+    Ok([
+        Write::delete(
+            device::key(slug, &device.public_key.to_string()),
+            When::At(revision),
+        ),
+        Write::put_until(
+            device::id_key(slug, &device.device_id),
+            Document::of(&tombstone)?,
+            When::Any,
+            now.plus_seconds(FORGOTTEN_SECONDS),
+        ),
+    ])
+}
+
+struct Found {
+    device: Device,
+    /// `None`: the device was forgotten.
+    revision: Option<u64>,
+}
+
+/// The device that the path names; a forgotten one only for `forget`.
+async fn find(
+    call: &Call,
+    namespace: &Namespace,
+    decision: Decision,
+) -> Result<Option<Found>, Refusal> {
+    let (slug, id) = (&namespace.slug, call.param("id"));
+    let form = id.strip_prefix("dev_").is_some_and(|rest| {
+        rest.len() == 26
+            && rest
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b))
+    });
+    if !form {
+        return Ok(None);
+    }
+    let records = &call.app.records;
+    let Some(index) = records.get(&device::id_key(slug, id)).await? else {
+        return Ok(None);
+    };
+    let named: Named = index.read()?;
+    let key = device::key(slug, &named.public_key.to_string());
+    let found = match records.get(&key).await? {
+        Some(record) => Some(Found {
+            device: record.read()?,
+            revision: Some(record.revision),
+        }),
+        None if decision == Decision::Forget => named.forgotten.map(|device| Found {
+            device,
+            revision: None,
+        }),
+        None => None,
+    };
+    Ok(found.filter(|found| found.device.namespace_id == namespace.id))
+}
+
+/// Refuses all waiting devices in one commit.
+pub(super) async fn deny_pending(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let mut retry = Retry::default();
+    loop {
+        if let Some(denied) = try_deny_pending(&call, &namespace).await? {
+            let items = denied.into_iter().map(Shown::from).collect();
+            return Ok(json_answer(StatusCode::OK, &Items { items, next: None }));
+        }
+        if !retry.again(&*call.app.random).await {
+            return Err(Code::Unavailable.into());
+        }
+    }
+}
+
+async fn try_deny_pending(
+    call: &Call,
+    namespace: &Namespace,
+) -> Result<Option<Vec<Device>>, Refusal> {
+    let (slug, records) = (&namespace.slug, &call.app.records);
+    let waiting = records
+        .list(&device::pending_partition(slug), "", None, 100)
+        .await?;
+    let now = call.app.clock.now();
+    let (mut denied, mut writes) = (Vec::new(), Vec::new());
+    for record in devices_of(call, slug, &waiting).await? {
+        let device: Device = record.read()?;
+        if device.status != DeviceStatus::Pending || device.namespace_id != namespace.id {
+            continue;
+        }
+        let device = Device {
+            status: DeviceStatus::Revoked,
+            decided_at: Some(now),
+            ..device
+        };
+        writes.push(device.write(slug, When::At(record.revision))?);
+        writes.push(Write::delete(
+            device::pending_key(slug, &device.device_id),
+            When::Any,
+        ));
+        denied.push(device);
+    }
+    if denied.is_empty() {
+        return Ok(Some(denied));
+    }
+    let count = i64::try_from(denied.len()).unwrap_or(namespace::MAX_PENDING);
+    writes.push(namespace::count_pending(slug, -count));
+    let ids: Vec<_> = denied
+        .iter()
+        .map(|device| device.device_id.clone())
+        .collect();
+    writes.push(call.audit(
+        "device.deny-pending",
+        Change {
+            target: None,
+            before: None,
+            after: Some(json!({ "denied": ids })),
+        },
+    )?);
+    match records.commit(writes).await {
+        Ok(Commit::Done(_)) => Ok(Some(denied)),
+        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,185 @@
+//! `…/objects`: which objects a namespace lacks, and putting them there, one by one or many at once.
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
+
+use super::{Answer, Call, exact};
+use crate::error::{Code, Refusal};
+use crate::http::{json_answer, parse_json, read_body, require_media_type};
+
+/// Most bytes of the question which objects are missing: ten thousand hashes with their sizes.
+const MAX_QUESTION_BYTES: usize = 1024 * 1024;
+
+#[derive(Deserialize)]
+struct Question {
+    class: String,
+    objects: Vec<Asked>,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    sha256: Digest,
+    size: u64,
+}
+
+#[derive(Serialize)]
+struct Missing {
+    missing: Vec<Digest>,
+}
+
+/// Those of the asked objects that the namespace lacks.
+pub(super) async fn missing(call: Call) -> Answer {
+    let (namespace, _) = call.hosted_namespace()?;
+    let bytes = read_body(call.take_body(), MAX_QUESTION_BYTES).await?;
+    require_media_type(&call.parts.headers, "application/json")?;
+    let question: Question = parse_json(&bytes)?;
+    let class = writable(&question.class).ok_or(Code::ParameterInvalid)?;
+    if question.objects.len() > MAX_ASKED {
+        return Err(Refusal::new(Code::ParameterInvalid)
+            .detail("At most 10,000 objects can be asked for at once."));
+    }
+    let wanted: Vec<_> = question
+        .objects
+        .iter()
+        .map(|asked| (namespace.object(class, asked.sha256), asked.size))
+        .collect();
+    let missing = call.app.objects.missing(&wanted).await?;
+    let missing = missing.into_iter().map(|key| key.digest).collect();
+    Ok(json_answer(StatusCode::OK, &Missing { missing }))
+}
+
+#[derive(Serialize)]
+struct PutAnswer {
+    sha256: Digest,
+    size: u64,
+}
+
+/// Stores exact bytes under their hash; 201, or 200 when they were there.
+pub(super) async fn put(call: Call) -> Answer {
+    let (namespace, _) = call.hosted_namespace()?;
+    let class = writable(call.param("class")).ok_or(Code::NotFound)?;
+    let sha256: Digest = call.param("sha256").parse().map_err(|_| Code::NotFound)?;
+    let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
+    require_media_type(&call.parts.headers, "application/octet-stream")?;
+    if Digest::of(&bytes) != sha256 {
+        return Err(Code::ObjectHash.into());
+    }
+    let size = bytes.len() as u64;
+    let stored = call
+        .app
+        .objects
+        .put(&namespace.object(class, sha256), bytes)
+        .await?;
+    let status = match stored {
+        Stored::New => StatusCode::CREATED,
+        Stored::Present => StatusCode::OK,
+    };
+    Ok(json_answer(status, &PutAnswer { sha256, size }))
+}
+
+#[derive(Serialize)]
+struct PackAnswer {
+    stored: Vec<Digest>,
+}
+
+/// Stores many objects at once, all or none.
+pub(super) async fn pack(call: Call) -> Answer {
+    let (namespace, _) = call.hosted_namespace()?;
+    let class = writable(call.param("class")).ok_or(Code::NotFound)?;
+    let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
+    require_media_type(&call.parts.headers, "application/vnd.vault.pack")?;
+    let objects = unpack(&bytes).ok_or(Code::PackInvalid)?;
+    if objects
+        .iter()
+        .any(|(hash, bytes)| Digest::of(bytes) != *hash)
+    {
+        return Err(Code::ObjectHash.into());
+    }
+    let stored = objects.iter().map(|(hash, _)| *hash).collect();
+    let mut keyed: Vec<(ObjectKey, Bytes)> = objects
+        .into_iter()
+        .map(|(hash, bytes)| (namespace.object(class, hash), bytes))
+        .collect();
+    keyed.sort_unstable_by_key(|(key, _)| *key);
+    keyed.dedup_by(|(one, _), (other, _)| one == other);
+    call.app.objects.put_many(keyed).await?;
+    Ok(json_answer(StatusCode::OK, &PackAnswer { stored }))
+}
+
+/// The objects of a pack: each 64 hex characters, a space, the decimal length, a line feed, the bytes. `None` when it is anything else.
+fn unpack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
+    let mut objects = Vec::new();
+    let mut at = 0;
+    while at < pack.len() {
+        let rest = &pack[at..];
+        let line = &rest[..rest.iter().take(80).position(|&byte| byte == b'\n')?];
+        let (hash, length) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+        let plain = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+        if !plain || (length.len() > 1 && length.starts_with('0')) {
+            return None;
+        }
+        let begin = at + line.len() + 1;
+        let end = begin.checked_add(length.parse().ok()?)?;
+        if end > pack.len() {
+            return None;
+        }
+        objects.push((hash.parse().ok()?, pack.slice(begin..end)));
+        at = end;
+    }
+    Some(objects)
+}
+
+/// Exact bytes for their owner, 404 when there are none (any more).
+pub(super) async fn read(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let class = writable(call.param("class")).ok_or(Code::NotFound)?;
+    let sha256: Digest = call.param("sha256").parse().map_err(|_| Code::NotFound)?;
+    let key = namespace.object(class, sha256);
+    let object = call.app.cache.get(&*call.app.objects, &key).await?;
+    let object = object.ok_or(Code::NotFound)?;
+    Ok(exact(object.bytes, &sha256, "application/octet-stream"))
+}
+
+/// The classes that an owner puts and gets; all others are the service's own.
+fn writable(class: &str) -> Option<Class> {
+    match class.parse() {
+        Ok(class @ (Class::Bundles | Class::Policies)) => Some(class),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packs_are_read_to_the_byte() {
+        let hash = Digest::of(b"abc");
+        let empty = Digest::of(b"");
+        for (pack, count) in [
+            (String::new(), Some(0)),
+            (format!("{hash} 3\nabc"), Some(1)),
+            (format!("{empty} 0\n"), Some(1)),
+            (format!("{hash} 3\nabc{empty} 0\n{hash} 3\nabc"), Some(3)),
+            (format!("{hash} 3\nabc\n"), None),
+            (format!("{hash} 3\nab"), None),
+            (format!("{hash} 3"), None),
+            (format!("{hash} 03\nabc"), None),
+            (format!("{hash} +3\nabc"), None),
+            (format!("{hash} \nabc"), None),
+            (format!("{hash}  3\nabc"), None),
+            (format!("{hash} 18446744073709551616\nabc"), None),
+            (format!("{hash} 18446744073709551615\nabc"), None),
+            (format!("{} 3\nabc", hash.to_string().to_uppercase()), None),
+            (format!("{} 3\nabc", &hash.to_string()[1..]), None),
+            (format!("{hash} 3\r\nabc"), None),
+            ("x".repeat(200), None),
+        ] {
+            let read = unpack(&Bytes::from(pack.clone()));
+            assert_eq!(read.map(|objects| objects.len()), count, "{pack}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `/admin/operator/namespaces`: allocating namespaces and looking at them. For accounts with `operator: true`.
+
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use vault_skill::name::{NamespaceId, Slug};
+use vault_store::StoreError;
+use vault_store::records::Commit;
+
+use super::{Answer, Call, Items, cut, vaults};
+use crate::error::{Code, Refusal};
+use crate::http::json_answer;
+use crate::model::account::{self, Email};
+use crate::model::audit::{self, Change};
+use crate::model::namespace::{self, DIRECTORY, Kind, Listed, Namespace, Status, Subscription};
+use crate::model::user::{NamespaceRef, Role, Scopes, User};
+use crate::retry::Retry;
+
+#[derive(Serialize)]
+struct Row {
+    slug: Slug,
+    namespace_id: NamespaceId,
+    kind: Kind,
+    status: Status,
+    subscription: Subscription,
+    owner: String,
+    release: Option<u64>,
+}
+
+/// All namespaces, the deleted ones too: their slugs stay taken.
+pub(super) async fn list(call: Call) -> Answer {
+    let page = call.page()?;
+    let records = &call.app.records;
+    let found = records
+        .list(DIRECTORY, "", page.after.as_deref(), page.limit + 1)
+        .await?;
+    let (found, next) = cut(found, page.limit);
+    let mut keys = Vec::new();
+    for record in &found {
+        let listed: Listed = record.read()?;
+        keys.push(namespace::key(&listed.slug));
+    }
+    let mut items = Vec::new();
+    if !keys.is_empty() {
+        for record in records.get_many(&keys).await?.into_iter().flatten() {
+            let namespace: Namespace = record.read()?;
+            items.push(Row {
+                slug: namespace.slug,
+                namespace_id: namespace.id,
+                kind: namespace.kind,
+                status: namespace.status,
+                subscription: namespace.subscription,
+                owner: namespace.owner,
+                release: namespace.current.map(|current| current.release),
+            });
+        }
+    }
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    slug: String,
+    owner: String,
+}
+
+#[derive(Serialize)]
+struct Created {
+    slug: Slug,
+    namespace_id: NamespaceId,
+    owner: Email,
+    /// Shown once, and only where the account cannot sign in yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invite_url: Option<String>,
+}
+
+/// Allocates a hosted namespace for the account with an e-mail, which is made where there is none.
+pub(super) async fn create(call: Call) -> Answer {
+    let wanted: Wanted = call.json().await?;
+    let slug: Slug = wanted.slug.parse().map_err(|_| Code::SlugInvalid)?;
+    if slug.is_reserved() {
+        return Err(Code::SlugReserved.into());
+    }
+    let owner: Email = wanted.owner.parse().map_err(|_| Code::EmailInvalid)?;
+    let mut retry = Retry::default();
+    loop {
+        if let Some(created) = try_create(&call, &slug, &owner).await? {
+            return Ok(json_answer(StatusCode::CREATED, &created));
+        }
+        if !retry.again(&*call.app.random).await {
+            return Err(Code::Unavailable.into());
+        }
+    }
+}
+
+/// One try; `None` when the account changed meanwhile.
+async fn try_create(call: &Call, slug: &Slug, owner: &Email) -> Result<Option<Created>, Refusal> {
+    let app = &call.app;
+    let (clock, random) = (&*app.clock, &*app.random);
+    let namespace = Namespace::new(slug.clone(), Kind::Hosted, owner.to_string(), clock, random);
+    let reference = NamespaceRef {
+        slug: slug.clone(),
+        id: namespace.id,
+    };
+    let user = User::new(
+        owner.clone(),
+        reference,
+        Role::Owner,
+        Scopes::ALL,
+        clock.now(),
+        random,
+    );
+    let invited = account::invite(
+        &*app.records,
+        owner,
+        app.config.public_url.base(),
+        clock.now(),
+        random,
+    )
+    .await?;
+    let change = Change {
+        target: Some(slug.to_string()),
+        before: None,
+        after: Some(json!({ "namespace_id": namespace.id, "owner": owner })),
+    };
+    let entry = audit::entry(
+        Some(&namespace.id),
+        &call.actor,
+        "namespace.create",
+        change,
+        "done",
+        clock,
+        random,
+    )?;
+    let mut writes = namespace.allocation()?;
+    writes.extend(user.creation()?);
+    writes.extend(invited.writes);
+    writes.push(entry);
+    match app.records.commit(writes).await {
+        Ok(Commit::Done(_)) => Ok(Some(Created {
+            slug: slug.clone(),
+            namespace_id: namespace.id,
+            owner: owner.clone(),
+            invite_url: invited.url,
+        })),
+        Ok(Commit::Failed { index: 0 | 1, .. }) => Err(Code::SlugTaken.into()),
+        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How a namespace stands, as its owner sees it.
+pub(super) async fn show(call: Call) -> Answer {
+    let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
+    let (namespace, _) = namespace::find(&*call.app.records, &slug)
+        .await?
+        .ok_or(Code::NotFound)?;
+    let shown = vaults::shown(&call, namespace).await?;
+    Ok(json_answer(StatusCode::OK, &shown))
+}

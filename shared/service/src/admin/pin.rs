@@ -1,0 +1,81 @@
+//! `POST …/pin/reset`: forgetting which key a namespace's releases must be signed by, when that key is lost.
+
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use vault_skill::catalog::Trust;
+use vault_skill::name::Slug;
+use vault_store::StoreError;
+use vault_store::records::Commit;
+use zeroize::Zeroizing;
+
+use super::{Answer, Call};
+use crate::error::{Code, Refusal};
+use crate::http::json_answer;
+use crate::model::audit::Change;
+use crate::model::namespace;
+use crate::oauth::sign_in;
+use crate::retry::Retry;
+
+#[derive(Deserialize)]
+struct Reset {
+    slug: String,
+    password: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Done {
+    slug: Slug,
+    pin: Option<()>,
+}
+
+/// Forgets the pin: the next catalog counts as the first, whatever its vault, release and previous; `If-Match` still names the current file.
+pub(super) async fn reset(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let asked: Reset = call.json().await?;
+    if asked.slug != namespace.slug.as_str() {
+        return Err(Code::ConfirmationMismatch.into());
+    }
+    let fresh = call.caller.signed_in_freshly(call.app.clock.now());
+    let confirmed = match asked.password {
+        Some(password) => {
+            let (email, source) = (&call.caller.email, call.actor.source);
+            sign_in::confirm(&call.app, email, Zeroizing::new(password), source).await?
+        }
+        None => fresh,
+    };
+    if !confirmed {
+        return Err(Code::FreshSignInRequired.into());
+    }
+    let mut retry = Retry::default();
+    loop {
+        if try_reset(&call, &namespace.slug).await? {
+            let slug = namespace.slug;
+            return Ok(json_answer(StatusCode::OK, &Done { slug, pin: None }));
+        }
+        if !retry.again(&*call.app.random).await {
+            return Err(Code::Unavailable.into());
+        }
+    }
+}
+
+/// One try; false when the record changed meanwhile.
+async fn try_reset(call: &Call, slug: &Slug) -> Result<bool, Refusal> {
+    let found = namespace::find(&*call.app.records, slug).await?;
+    let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
+    let held = std::mem::take::<Trust>(&mut namespace.pin);
+    let change = Change {
+        target: Some(slug.to_string()),
+        before: Some(json!({ "vault_id": held.vault_id, "public_key": held.public_key })),
+        after: None,
+    };
+    let writes = vec![
+        namespace.update(revision)?,
+        call.audit("pin.reset", change)?,
+    ];
+    match call.app.records.commit(writes).await {
+        Ok(Commit::Done(_)) => Ok(true),
+        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

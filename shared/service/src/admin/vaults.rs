@@ -1,0 +1,187 @@
+//! `GET /admin/vaults` and `GET /admin/vaults/{slug}`: what an account has, and how a namespace stands.
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::{NamespaceId, Slug, VaultId};
+use vault_skill::time::Timestamp;
+
+use super::{Answer, Call, Items, cut};
+use crate::error::Refusal;
+use crate::http::json_answer;
+use crate::model::namespace::{self, Kind, Namespace, Queue, Status, Subscription};
+use crate::model::user::{self, MEMBERSHIPS, Membership, Role, User};
+use crate::model::{account, release};
+
+#[derive(Serialize)]
+struct Listed {
+    slug: Slug,
+    role: Role,
+    kind: Kind,
+    release: Option<u64>,
+    subscription: Subscription,
+}
+
+/// All namespaces of the account, whichever the token carries.
+pub(super) async fn list(call: Call) -> Answer {
+    let page = call.page()?;
+    let records = &call.app.records;
+    let after = page.after.map(|slug| format!("{MEMBERSHIPS}{slug}"));
+    let found = records
+        .list(
+            &account::partition(&call.caller.email),
+            MEMBERSHIPS,
+            after.as_deref(),
+            page.limit + 1,
+        )
+        .await?;
+    let (found, next) = cut(found, page.limit);
+    let mut items = Vec::new();
+    for some in found.chunks(vault_store::records::MAX_KEYS / 2) {
+        let members = some
+            .iter()
+            .map(vault_store::records::Record::read)
+            .collect::<Result<Vec<Membership>, _>>()?;
+        let keys: Vec<_> = members
+            .iter()
+            .flat_map(|member| {
+                let of = &member.namespace;
+                [
+                    namespace::key(&of.slug),
+                    user::user_key(&of.id, &member.user_id),
+                ]
+            })
+            .collect();
+        let read = records.get_many(&keys).await?;
+        for (member, pair) in members.iter().zip(read.chunks(2)) {
+            let [Some(space), Some(user)] = pair else {
+                continue;
+            };
+            let (space, user): (Namespace, User) = (space.read()?, user.read()?);
+            if space.id == member.namespace.id && space.status != Status::Deleted {
+                items.push(Listed {
+                    slug: space.slug,
+                    role: user.role,
+                    kind: space.kind,
+                    release: space.current.map(|current| current.release),
+                    subscription: space.subscription,
+                });
+            }
+        }
+    }
+    let next = next.map(|key| key[MEMBERSHIPS.len()..].to_owned());
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+#[derive(Serialize)]
+pub(super) struct Shown {
+    slug: Slug,
+    namespace_id: NamespaceId,
+    kind: Kind,
+    status: Status,
+    subscription: Subscription,
+    owner: String,
+    created_at: Timestamp,
+    pin: Option<Pin>,
+    release: Option<Current>,
+    last_push: Option<Timestamp>,
+    quota: Quota,
+    counts: Counts,
+    provisioning: Vec<()>,
+}
+
+#[derive(Serialize)]
+struct Pin {
+    vault_id: VaultId,
+    public_key: PublicKey,
+    fingerprint: String,
+    recovery_key_sha256: Option<Digest>,
+}
+
+#[derive(Serialize)]
+struct Current {
+    release: u64,
+    sha256: Digest,
+    payload_sha256: Digest,
+    size: u64,
+    published_at: Timestamp,
+}
+
+#[derive(Serialize)]
+struct Quota {
+    bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    skills: u64,
+    releases: u64,
+    devices_pending: i64,
+}
+
+/// How the namespace stands.
+pub(super) async fn show(call: Call) -> Answer {
+    let (namespace, _) = call.namespace()?;
+    let shown = shown(&call, namespace).await?;
+    Ok(json_answer(StatusCode::OK, &shown))
+}
+
+/// A namespace as owners and operators see it.
+pub(super) async fn shown(call: &Call, namespace: Namespace) -> Result<Shown, Refusal> {
+    let records = &call.app.records;
+    let queue: Queue = match records.get(&namespace::queue_key(&namespace.slug)).await? {
+        Some(record) => record.read()?,
+        None => Queue::default(),
+    };
+    let kept = records
+        .list(
+            &release::partition(&namespace.id),
+            "",
+            None,
+            vault_store::records::MAX_PAGE,
+        )
+        .await?;
+    let pin = match (&namespace.pin.vault_id, &namespace.pin.public_key) {
+        (Some(vault_id), Some(public_key)) => Some(Pin {
+            vault_id: *vault_id,
+            public_key: *public_key,
+            fingerprint: public_key.fingerprint(),
+            recovery_key_sha256: namespace.pin.recovery_key_sha256,
+        }),
+        _ => None,
+    };
+    Ok(Shown {
+        pin,
+        last_push: namespace
+            .current
+            .as_ref()
+            .map(|current| current.published_at),
+        quota: Quota {
+            bytes: namespace.quota_bytes,
+        },
+        counts: Counts {
+            skills: namespace
+                .current
+                .as_ref()
+                .map_or(0, |current| current.skills),
+            releases: kept.len() as u64,
+            devices_pending: queue.pending,
+        },
+        release: namespace.current.map(|current| Current {
+            release: current.release,
+            sha256: current.sha256,
+            payload_sha256: current.payload_sha256,
+            size: current.size,
+            published_at: current.published_at,
+        }),
+        provisioning: Vec::new(),
+        slug: namespace.slug,
+        namespace_id: namespace.id,
+        kind: namespace.kind,
+        status: namespace.status,
+        subscription: namespace.subscription,
+        owner: namespace.owner,
+        created_at: namespace.created_at,
+    })
+}
