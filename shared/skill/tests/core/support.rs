@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 use vault_skill::bundle::{self, EncodedPart};
@@ -146,7 +147,12 @@ pub fn cut(bytes: &[u8]) -> Vec<EncodedPart> {
 }
 
 /// All part objects that the vectors know of.
-pub fn parts() -> HashMap<Digest, Vec<u8>> {
+pub fn parts() -> &'static HashMap<Digest, Vec<u8>> {
+    static PARTS: LazyLock<HashMap<Digest, Vec<u8>>> = LazyLock::new(make_parts);
+    &PARTS
+}
+
+fn make_parts() -> HashMap<Digest, Vec<u8>> {
     let vectors = json("parts.json");
     let mut parts = HashMap::new();
     for case in vectors["cases"].as_array().unwrap() {
