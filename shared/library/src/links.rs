@@ -686,14 +686,17 @@ impl Offer {
         let trusted = self.trusted();
         let rows = Index::open(&vault.paths().index()).rows();
         let looker = files::tree::Looker::new(&store)?;
+        let signers: Vec<String> = trusted.keys.iter().map(ToString::to_string).collect();
         let mut buffers = Buffers::default();
         let mut bytes = Vec::new();
         let mut missing = Vec::new();
         for skill in chosen {
             let hash = skill.bundle_hash;
-            let noted = rows
-                .get(&hash)
-                .is_some_and(|row| row.holds(&looker, &hash.to_string(), &mut buffers));
+            let noted = rows.get(&hash).is_some_and(|row| {
+                row.name() == skill.name.as_str()
+                    && signers.iter().any(|key| key == row.signer())
+                    && row.holds(&looker, &hash.to_string(), &mut buffers)
+            });
             if noted {
                 continue;
             }

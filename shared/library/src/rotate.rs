@@ -127,9 +127,16 @@ impl Chain {
     /// The keys that may have signed this vault's manifests, given its current one: newest first.
     fn keys(&self, current: PublicKey) -> Vec<PublicKey> {
         let mut keys = vec![current];
+        // A reader may come between the new secret and its public half: the known key vouches for what follows it.
+        let mut at = current;
+        for (_, statement) in &self.statements {
+            if statement.from == at && statement.reason == Reason::Rotation {
+                at = statement.to;
+                keys.push(at);
+            }
+        }
         let mut at = current;
         for (_, statement) in self.statements.iter().rev() {
-            // A statement that a cut-short rotation wrote leads on from our key, not to it.
             if statement.to != at || statement.from == statement.to {
                 continue;
             }

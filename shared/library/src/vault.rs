@@ -349,6 +349,7 @@ fn create(
         files::make_dirs(&root.join(folder), 0o700)?;
     }
     let tmp = root.join("tmp");
+    scratch::sweep(&tmp)?;
     // The id is noted before its keys are made: a creation that was cut short goes on with the same ones.
     let noted = root.join("creating");
     let earlier = files::read(&noted, 64)?

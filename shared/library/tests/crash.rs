@@ -1,0 +1,493 @@
+//! A kill at every state-changing system call of a command leaves the old state or the new one, and the command
+//! succeeds when it is given again.
+//!
+//! The test runs itself as the victim, under strace, which kills it before the n-th such call takes effect. Without
+//! strace the sweep can't be made, and the test says so (with CI set that is a failure).
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use support::host::{BASE, Host};
+use support::{Home, skill_md, write};
+use vault_library::add::{AddSkill, add_skill};
+use vault_library::links::{self, Selection, Staged};
+use vault_library::release::{self, Plan, PlanRequest};
+use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::{Vault, VaultPaths, integrity, rotate, shelf};
+use vault_skill::hash::Digest;
+use vault_store::clock::TestClock;
+use vault_store::random::SeededRandom;
+
+/// System calls that change what is on disk.
+const CALLS: [&str; 16] = [
+    "openat",
+    "write",
+    "pwrite64",
+    "fsync",
+    "fdatasync",
+    "syncfs",
+    "rename",
+    "renameat",
+    "renameat2",
+    "unlink",
+    "unlinkat",
+    "symlink",
+    "symlinkat",
+    "link",
+    "linkat",
+    "mkdir",
+];
+
+/// What the victim does; it gets the home's path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Deed {
+    Create,
+    Add,
+    Replace,
+    AddMany,
+    Remove,
+    Rotate,
+    Plan,
+    Pull,
+}
+
+const DEEDS: [(&str, Deed); 8] = [
+    ("create", Deed::Create),
+    ("add", Deed::Add),
+    ("replace", Deed::Replace),
+    ("add-many", Deed::AddMany),
+    ("remove", Deed::Remove),
+    ("rotate", Deed::Rotate),
+    ("plan", Deed::Plan),
+    ("pull", Deed::Pull),
+];
+
+fn open(home: &Path) -> Vault {
+    Vault::open_or_create(
+        VaultPaths::new(home.join("vault"), home.join("config")),
+        Arc::new(TestClock::default()),
+        Arc::new(SeededRandom::new(u64::from(std::process::id()))),
+    )
+    .unwrap()
+}
+
+fn source(home: &Path, name: &str, body: &str, files: usize) -> AddSkill {
+    let folder = home.join("sources").join(name);
+    let _absent = std::fs::remove_dir_all(&folder);
+    write(
+        &folder.join("SKILL.md"),
+        skill_md(name, "", body).as_bytes(),
+        false,
+    );
+    for number in 0..files {
+        write(
+            &folder.join(format!("part/{number}.txt")),
+            body.as_bytes(),
+            false,
+        );
+    }
+    AddSkill::from_path(folder.to_str().unwrap())
+}
+
+/// The host's catalogs and objects, laid in files by the parent for the victim that pulls.
+fn pull(home: &Path, release: u64) {
+    let vault = open(home);
+    let link = links::all(&vault).unwrap().remove(0);
+    let served = home.join("host");
+    let bytes = std::fs::read(served.join(format!("catalog-{release}"))).unwrap();
+    let object = |hash: &Digest| std::fs::read(served.join(hash.to_string())).ok();
+    let offer = link.accept(&vault, &bytes, None, false).unwrap();
+    let chosen = offer.choose(&Selection::default(), &object).unwrap();
+    let mut staged = Staged::new(&vault).unwrap();
+    for skill in offer.missing(&vault, &chosen).unwrap() {
+        staged
+            .add(
+                &offer,
+                &skill,
+                &object(&skill.bundle_hash).unwrap(),
+                &object,
+            )
+            .unwrap();
+    }
+    links::install(&vault, &offer, &Selection::default(), &chosen, staged).unwrap();
+}
+
+fn act(deed: Deed, home: &Path) {
+    let path = |name: &str| AddSkill::from_path(home.join("sources").join(name).to_str().unwrap());
+    match deed {
+        Deed::Create => {
+            open(home);
+        }
+        Deed::Add | Deed::Replace => {
+            add_skill(&open(home), &path("subject")).unwrap();
+        }
+        Deed::AddMany => {
+            for answer in
+                vault_library::add::add_skills(&open(home), &[path("subject"), path("second")])
+            {
+                answer.unwrap();
+            }
+        }
+        Deed::Remove => {
+            let names = vec!["subject".to_owned()];
+            remove_skills(
+                &open(home),
+                &RemoveSkills {
+                    names,
+                    withdraw: Some("reason".into()),
+                },
+            )
+            .unwrap();
+        }
+        Deed::Rotate => {
+            rotate::rotate(&open(home)).unwrap();
+        }
+        Deed::Plan => {
+            let vault = open(home);
+            let slug = "acme".parse().unwrap();
+            let plan = release::plan(&vault, &PlanRequest::new(BASE, &slug, None)).unwrap();
+            let Plan::Publish(plan) = plan else {
+                panic!("nothing to publish")
+            };
+            release::published(&vault, &plan).unwrap();
+        }
+        Deed::Pull => pull(home, 2),
+    }
+}
+
+/// The state before the deed.
+fn prepare(deed: Deed, home: &Path) {
+    if deed == Deed::Create {
+        return;
+    }
+    let vault = open(home);
+    add_skill(&vault, &source(home, "witness", "stays", 1)).unwrap();
+    source(home, "subject", "new", 3);
+    source(home, "second", "new", 20);
+    match deed {
+        Deed::Replace | Deed::Remove | Deed::Rotate | Deed::Plan => {
+            add_skill(&vault, &source(home, "subject", "old", 2)).unwrap();
+            source(home, "subject", "new", 3);
+        }
+        Deed::Pull => serve(home, &vault),
+        Deed::Create | Deed::Add | Deed::AddMany => {}
+    }
+    shelf::list(&vault).unwrap();
+}
+
+fn serve(home: &Path, vault: &Vault) {
+    let owner = Home::new(77);
+    let mut host = Host::new("acme");
+    for skill in ["left", "moves", "goes"] {
+        owner.add(skill, "one");
+    }
+    host.sync(&owner.vault, owner.now()).unwrap();
+    let first = host.current.clone().unwrap();
+    owner.add("moves", "two");
+    owner.add("comes", "one");
+    let names = vec!["goes".to_owned()];
+    remove_skills(
+        &owner.vault,
+        &RemoveSkills {
+            names,
+            withdraw: Some("harmful".into()),
+        },
+    )
+    .unwrap();
+    host.sync(&owner.vault, owner.now()).unwrap();
+    let served = home.join("host");
+    std::fs::create_dir_all(&served).unwrap();
+    std::fs::write(served.join("catalog-1"), first).unwrap();
+    std::fs::write(served.join("catalog-2"), host.current.as_ref().unwrap()).unwrap();
+    for (hash, bytes) in &host.objects {
+        std::fs::write(served.join(hash.to_string()), bytes).unwrap();
+    }
+    links::create(vault, BASE, &host.slug).unwrap();
+    pull(home, 1);
+}
+
+/// What readers see: every name with its bundle. Fails when anything listed is not whole.
+fn seen(home: &Path) -> BTreeSet<String> {
+    let paths = VaultPaths::new(home.join("vault"), home.join("config"));
+    let Ok(vault) = Vault::open(
+        paths,
+        Arc::new(TestClock::default()),
+        Arc::new(SeededRandom::new(1)),
+    ) else {
+        return BTreeSet::new();
+    };
+    let listing = shelf::list(&vault).unwrap();
+    assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
+    let report = integrity::check(&vault).unwrap();
+    assert!(report.is_clean() && report.strange.is_empty(), "{report:?}");
+    listing
+        .skills
+        .iter()
+        .map(|skill| {
+            let root = match &skill.origin {
+                vault_library::Origin::Local => home.join("vault/skills"),
+                vault_library::Origin::Linked(id) => {
+                    home.join("vault/links").join(id.as_str()).join("skills")
+                }
+            };
+            let text =
+                std::fs::read_to_string(root.join(skill.name.as_str()).join("SKILL.md")).unwrap();
+            format!(
+                "{} {:?} {}",
+                skill.name,
+                skill.origin,
+                text.lines().last().unwrap()
+            )
+        })
+        .collect()
+}
+
+fn published(home: &Path) -> bool {
+    let states = vault_library::cloud::all(&open(home)).unwrap();
+    states
+        .iter()
+        .any(|state| state.published.is_some() && state.pending.is_none())
+}
+
+fn copy(from: &Path, to: &Path) {
+    let _absent = std::fs::remove_dir_all(to);
+    let copied = Command::new("cp")
+        .arg("-a")
+        .arg(from)
+        .arg(to)
+        .status()
+        .unwrap();
+    assert!(copied.success());
+}
+
+fn victim(deed: &str, home: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([
+            "--exact",
+            "victim_acts",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env("VAULT_TEST_DEED", deed)
+        .env("VAULT_TEST_HOME", home)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+fn traced(inject: &str, log: &Path, deed: &str, home: &Path) -> Command {
+    let plain = victim(deed, home);
+    let mut command = Command::new("strace");
+    command
+        .arg("-f")
+        .arg("-o")
+        .arg(log)
+        .arg("-e")
+        .arg(format!("trace={}", CALLS.join(",")));
+    if !inject.is_empty() {
+        command.arg("-e").arg(inject);
+    }
+    command.arg(plain.get_program()).args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Not a test by itself: what the sweeps below run and kill.
+#[test]
+#[ignore = "run by the sweep"]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how the sweep tells its victim what to do"
+)]
+fn victim_acts() {
+    let Ok(wanted) = std::env::var("VAULT_TEST_DEED") else {
+        return;
+    };
+    let home = PathBuf::from(std::env::var_os("VAULT_TEST_HOME").unwrap());
+    let (_, deed) = DEEDS.into_iter().find(|(word, _)| *word == wanted).unwrap();
+    // The tracer counts calls by thread: past the numbers that the test harness's main thread reaches, a number is ours.
+    for _ in 0..64 {
+        let mut nowhere = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/null")
+            .unwrap();
+        std::io::Write::write_all(&mut nowhere, b"x").unwrap();
+    }
+    act(deed, &home);
+}
+
+fn sweep(word: &str, deed: Deed) {
+    if Command::new("strace")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .status()
+        .is_err()
+    {
+        assert!(!ci(), "strace is missing");
+        eprintln!("left out: strace is missing");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let start = folder.path().join("start");
+    std::fs::create_dir(&start).unwrap();
+    prepare(deed, &start);
+    // Paths inside are relative to the home, so a copy is as good as the original.
+    let home = folder.path().join("home");
+    let log = folder.path().join("log");
+    copy(&start, &home);
+    let before = seen(&home);
+    assert!(
+        traced("", &log, word, &home).status().unwrap().success(),
+        "{word}"
+    );
+    let after = seen(&home);
+    let calls = points(&log, &home);
+    assert!(calls.len() > 5, "{word}: {calls:?}");
+    let mut outcomes = (0, 0);
+    for (call, number) in &calls {
+        copy(&start, &home);
+        let inject = format!("inject={call}:signal=SIGKILL:when={number}");
+        let killed = traced(&inject, &log, word, &home).status().unwrap();
+        assert!(!killed.success(), "{word}: not killed at {call} {number}");
+        let now = seen(&home);
+        if deed == Deed::AddMany {
+            // Each skill is a switch of its own.
+            assert!(
+                now.is_superset(&before) && now.is_subset(&after),
+                "{word} {call} {number}: {now:?}"
+            );
+        } else {
+            assert!(
+                now == before || now == after,
+                "{word} {call} {number}: {now:?}"
+            );
+        }
+        if now == before {
+            outcomes.0 += 1;
+        } else {
+            outcomes.1 += 1;
+        }
+        // Given again, it succeeds and clears up. A plan that was acknowledged stops the next, which knows no release.
+        let again = victim(word, &home).status().unwrap().success();
+        assert!(
+            again || (deed == Deed::Plan && published(&home)),
+            "{word} again after {call} {number}"
+        );
+        let end = seen(&home);
+        assert_eq!(end, after, "{word} {call} {number}");
+        let vault = open(&home);
+        assert_eq!(
+            vault.keys().release().unwrap().public(),
+            vault.keys().public().unwrap()
+        );
+        if deed == Deed::Rotate {
+            let chain = vault.rotations().unwrap();
+            assert!((1..=2).contains(&chain.len()));
+            assert_eq!(chain.last().unwrap().to, vault.keys().public().unwrap());
+        }
+        let left: Vec<_> = support::snapshot(&home.join("vault/tmp"))
+            .into_keys()
+            .collect();
+        assert!(left.is_empty(), "{word} {call} {number}: {left:?}");
+        let strays: Vec<_> = support::snapshot(&home.join("config"))
+            .into_keys()
+            .filter(|path| path.contains(".new-") || path.contains(".next"))
+            .collect();
+        assert!(strays.is_empty(), "{word} {call} {number}: {strays:?}");
+    }
+    eprintln!(
+        "{word}: {} points, old {}, new {}",
+        calls.len(),
+        outcomes.0,
+        outcomes.1
+    );
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing is left out where CI is set"
+)]
+fn ci() -> bool {
+    std::env::var_os("CI").is_some()
+}
+
+/// The calls that touched the home, by name and how many of that name came before.
+fn points(log: &Path, home: &Path) -> Vec<(String, usize)> {
+    let text = std::fs::read_to_string(log).unwrap();
+    let mut counts = std::collections::HashMap::new();
+    let mut points = Vec::new();
+    let mut in_home = false;
+    for line in text.lines() {
+        let Some((thread, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let rest = rest.trim_start();
+        let Some((call, arguments)) = rest.split_once('(') else {
+            continue;
+        };
+        if !CALLS.contains(&call) {
+            continue;
+        }
+        let count = counts
+            .entry((thread.to_owned(), call.to_owned()))
+            .or_insert(0_usize);
+        *count += 1;
+        in_home |= arguments.contains(home.to_str().unwrap());
+        let reads = call == "openat" && !arguments.contains("O_CREAT");
+        let own_output =
+            call == "write" && (arguments.starts_with("1,") || arguments.starts_with("2,"));
+        if in_home && !reads && !own_output {
+            points.push((call.to_owned(), *count));
+        }
+    }
+    points
+}
+
+#[test]
+fn create_survives_a_kill_anywhere() {
+    sweep("create", Deed::Create);
+}
+
+#[test]
+fn add_survives_a_kill_anywhere() {
+    sweep("add", Deed::Add);
+}
+
+#[test]
+fn replace_survives_a_kill_anywhere() {
+    sweep("replace", Deed::Replace);
+}
+
+#[test]
+fn add_many_survives_a_kill_anywhere() {
+    sweep("add-many", Deed::AddMany);
+}
+
+#[test]
+fn remove_survives_a_kill_anywhere() {
+    sweep("remove", Deed::Remove);
+}
+
+#[test]
+fn rotate_survives_a_kill_anywhere() {
+    sweep("rotate", Deed::Rotate);
+}
+
+#[test]
+fn plan_survives_a_kill_anywhere() {
+    sweep("plan", Deed::Plan);
+}
+
+#[test]
+fn pull_survives_a_kill_anywhere() {
+    sweep("pull", Deed::Pull);
+}

@@ -1,0 +1,638 @@
+//! Linked vaults: pins, selections, all-or-nothing installs, withdrawals.
+
+mod support;
+
+use support::host::{BASE, Host};
+use support::{Home, durable, mode, name, snapshot};
+use vault_library::add::{AddSkill, add_skill};
+use vault_library::links::{self, Link, LinkError, Selection, Staged};
+use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::{Origin, integrity, run, shelf};
+use vault_skill::hash::Digest;
+
+const DAY: i64 = 86_400;
+
+struct Pair {
+    owner: Home,
+    host: Host,
+    device: Home,
+    link: Link,
+}
+
+fn pair() -> Pair {
+    let owner = Home::new(1);
+    let mut host = Host::new("acme");
+    for skill in ["alpha", "beta", "gamma"] {
+        owner.add(skill, "one");
+    }
+    host.sync(&owner.vault, owner.now()).unwrap();
+    let device = Home::new(2);
+    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
+    Pair {
+        owner,
+        host,
+        device,
+        link,
+    }
+}
+
+impl Pair {
+    fn publish(&mut self) {
+        self.host.sync(&self.owner.vault, self.owner.now()).unwrap();
+    }
+
+    fn pull(&self, selection: &Selection) -> Result<links::PullReport, LinkError> {
+        self.host.pull(&self.device.vault, &self.link, selection)
+    }
+
+    fn all(&self) -> links::PullReport {
+        self.pull(&Selection::default()).unwrap()
+    }
+
+    fn folder(&self) -> std::path::PathBuf {
+        self.device
+            .path("vault/links")
+            .join(self.link.id().as_str())
+    }
+
+    fn installed(&self) -> Vec<String> {
+        let mut names: Vec<_> = std::fs::read_dir(self.folder().join("skills"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+fn only(names: &[&str]) -> Selection {
+    Selection {
+        skills: names.iter().map(|text| name(text)).collect(),
+        ..Selection::default()
+    }
+}
+
+#[test]
+fn a_link_has_a_key_of_its_own_and_the_same_one_each_time() {
+    let device = Home::new(2);
+    let slug = "acme".parse().unwrap();
+    let one = links::create(&device.vault, BASE, &slug).unwrap();
+    let same = links::create(&device.vault, BASE, &slug).unwrap();
+    let other = links::create(&device.vault, "https://other.example", &slug).unwrap();
+    let key = |link: &Link| link.device_key(&device.vault).unwrap().public();
+    assert_eq!((one.id(), key(&one)), (same.id(), key(&same)));
+    assert_ne!(one.id(), other.id());
+    assert_ne!(key(&one), key(&other));
+    assert_eq!(links::all(&device.vault).unwrap().len(), 2);
+    assert_eq!(one.pin().public_key, None);
+    let folder = device.path("vault/links").join(one.id().as_str());
+    assert_eq!(
+        mode(&std::fs::canonicalize(folder.join("pin.json")).unwrap()),
+        0o600
+    );
+    assert_eq!(
+        mode(&device.path("config/devices").join(one.id().as_str())),
+        0o600
+    );
+    assert!(links::remove(&device.vault, one.id()).unwrap());
+    assert!(!links::remove(&device.vault, one.id()).unwrap());
+    assert!(links::find(&device.vault, one.id()).unwrap().is_none());
+    let fresh = links::create(&device.vault, BASE, &slug).unwrap();
+    assert_ne!(key(&fresh), key(&other));
+}
+
+#[test]
+fn a_pull_installs_verifies_and_then_only_what_changed() {
+    let mut pair = pair();
+    let report = pair.all();
+    assert_eq!(
+        (report.release, report.installed.len(), report.unchanged),
+        (1, 3, 0)
+    );
+    assert_eq!(pair.installed(), ["alpha", "beta", "gamma"]);
+    for skill in ["alpha", "beta", "gamma"] {
+        let theirs = snapshot(&pair.owner.path("vault/skills").join(skill).join("."));
+        let ours = snapshot(&pair.folder().join("skills").join(skill).join("."));
+        assert_eq!(theirs, ours);
+    }
+    let link = links::find(&pair.device.vault, pair.link.id())
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        link.pin().public_key,
+        Some(pair.owner.vault.keys().public().unwrap())
+    );
+    assert_eq!(link.pin().vault_id, Some(*pair.owner.vault.id()));
+    assert_eq!(link.catalog_bytes().unwrap(), pair.host.current);
+    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+
+    let report = pair.all();
+    assert_eq!(
+        (
+            report.installed.len(),
+            report.updated.len(),
+            report.unchanged
+        ),
+        (0, 0, 3)
+    );
+    pair.owner.add("beta", "two");
+    pair.owner.add("delta", "one");
+    remove_skills(
+        &pair.owner.vault,
+        &RemoveSkills {
+            names: vec!["gamma".into()],
+            withdraw: None,
+        },
+    )
+    .unwrap();
+    pair.publish();
+    let report = pair.all();
+    assert_eq!(report.installed, [name("delta")]);
+    assert_eq!(report.updated, [name("beta")]);
+    assert_eq!(report.removed, [name("gamma")]);
+    assert_eq!(report.unchanged, 1);
+    assert_eq!(pair.installed(), ["alpha", "beta", "delta"]);
+    assert_eq!(
+        std::fs::read_dir(pair.device.path("vault/store"))
+            .unwrap()
+            .count(),
+        3
+    );
+    // Its actions and texts are found like those of own skills.
+    let listing = shelf::list(&pair.device.vault).unwrap();
+    assert!(
+        listing
+            .skills
+            .iter()
+            .all(|skill| skill.origin == Origin::Linked(pair.link.id().clone()))
+    );
+    assert_eq!(
+        shelf::search(&pair.device.vault, "delta", 5).unwrap().len(),
+        1
+    );
+    assert!(run::which(&pair.device.vault, &name("alpha")).is_ok());
+    // A linked skill is never published as an own one.
+    let mut other = Host::new("mine");
+    assert_eq!(
+        other
+            .sync(&pair.device.vault, pair.device.now())
+            .unwrap()
+            .skills,
+        0
+    );
+}
+
+#[test]
+fn a_damaged_linked_skill_is_noticed_and_the_next_pull_heals_it() {
+    let pair = pair();
+    pair.all();
+    let file = pair.folder().join("skills/alpha/notes.txt");
+    std::fs::write(&file, "other\n").unwrap();
+    let report = integrity::check(&pair.device.vault).unwrap();
+    let bad: Vec<_> = report
+        .skills
+        .iter()
+        .filter(|skill| skill.damage.is_some())
+        .map(|skill| skill.name.as_str())
+        .collect();
+    assert_eq!(bad, ["alpha"]);
+    let report = pair.all();
+    assert_eq!(report.unchanged, 3);
+    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+    // Everything is signed, but it is not the bundle that the catalog named: another writing of the same manifest.
+    let manifest = std::fs::canonicalize(pair.folder().join("skills/alpha"))
+        .unwrap()
+        .with_file_name("manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replacen('{', "{ ", 1)).unwrap();
+    let report = integrity::check(&pair.device.vault).unwrap();
+    assert!(
+        matches!(
+            report.skills[0].damage,
+            Some(vault_library::Damage::Bundle { .. })
+        ),
+        "{:?}",
+        report.skills[0]
+    );
+    pair.all();
+    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+}
+
+#[test]
+fn any_wrong_bundle_stops_the_whole_pull() {
+    let mut pair = pair();
+    pair.all();
+    pair.owner.add("alpha", "two");
+    pair.owner.add("beta", "two");
+    pair.publish();
+    let catalog = pair.host.catalog();
+    let hash = |skill: &str| catalog.skill(&name(skill)).unwrap().bundle_hash;
+    let (alpha, beta) = (hash("alpha"), hash("beta"));
+    let good = pair.host.objects.clone();
+    let mut flipped = good[&beta].clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 1;
+    let wrong: [Option<Vec<u8>>; 6] = [
+        None,
+        Some(flipped),
+        Some(good[&alpha].clone()),
+        Some(good[&beta][..100].to_vec()),
+        Some([good[&beta].as_slice(), b"\n"].concat()),
+        Some(good[&catalog.index[0].bundle_hash].clone()),
+    ];
+    let before = durable(&pair.device.vault);
+    for bytes in wrong {
+        pair.host.objects = good.clone();
+        match bytes {
+            Some(bytes) => pair.host.objects.insert(beta, bytes),
+            None => pair.host.objects.remove(&beta),
+        };
+        let refused = pair.pull(&Selection::default());
+        assert!(
+            matches!(refused, Err(LinkError::Bundle { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(durable(&pair.device.vault), before);
+    }
+    pair.host.objects = good;
+    // Staged but for one: refused as a whole.
+    let link = links::find(&pair.device.vault, pair.link.id())
+        .unwrap()
+        .unwrap();
+    let offer = link
+        .accept(
+            &pair.device.vault,
+            pair.host.current.as_ref().unwrap(),
+            None,
+            false,
+        )
+        .unwrap();
+    let chosen = offer.choose(&Selection::default(), &|_| None).unwrap();
+    let mut staged = Staged::new(&pair.device.vault).unwrap();
+    let missing = offer.missing(&pair.device.vault, &chosen).unwrap();
+    assert_eq!(missing.len(), 2);
+    pair.host.stage(&mut staged, &offer, &missing[0]).unwrap();
+    let refused = links::install(
+        &pair.device.vault,
+        &offer,
+        &Selection::default(),
+        &chosen,
+        staged,
+    );
+    assert!(
+        matches!(refused, Err(LinkError::NotStaged(_))),
+        "{refused:?}"
+    );
+    assert_eq!(durable(&pair.device.vault), before);
+    assert_eq!(pair.all().updated.len(), 2);
+}
+
+#[test]
+fn a_catalog_that_is_not_to_be_believed_changes_nothing() {
+    let mut pair = pair();
+    pair.all();
+    let old = pair.host.current.clone().unwrap();
+    pair.owner.add("alpha", "two");
+    pair.publish();
+    pair.all();
+    let before = durable(&pair.device.vault);
+    let current = pair.host.current.clone().unwrap();
+    let mut changed = current.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    let stranger = Home::new(9);
+    let mut foreign = Host::new("acme");
+    stranger.add("alpha", "evil");
+    foreign.sync(&stranger.vault, stranger.now()).unwrap();
+    let mut elsewhere = Host::new("elsewhere");
+    elsewhere.sync(&pair.owner.vault, pair.owner.now()).unwrap();
+    for (bytes, word) in [
+        (old, "catalog_release"),
+        (changed, ""),
+        (foreign.current.clone().unwrap(), "catalog_key"),
+        (elsewhere.current.clone().unwrap(), "catalog_slug"),
+        (b"{}".to_vec(), "catalog_schema"),
+    ] {
+        let refused = pair.host.pull_bytes(
+            &pair.device.vault,
+            &pair.link,
+            &Selection::default(),
+            &bytes,
+        );
+        let Err(LinkError::Catalog(reason)) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(word.is_empty() || reason.word() == word, "{reason}");
+        assert_eq!(durable(&pair.device.vault), before);
+    }
+    // Expired: nothing new comes in, what is there goes on working.
+    pair.device.clock.advance(91 * DAY);
+    let refused = pair.pull(&Selection::default());
+    assert!(
+        matches!(&refused, Err(LinkError::Catalog(reason)) if reason.word() == "catalog_clock"),
+        "{refused:?}"
+    );
+    assert_eq!(durable(&pair.device.vault), before);
+    assert!(run::which(&pair.device.vault, &name("alpha")).is_ok());
+}
+
+#[test]
+fn the_key_may_be_expected_and_pinned_anew() {
+    let pair = pair();
+    let bytes = pair.host.current.clone().unwrap();
+    let fingerprint = pair.owner.vault.keys().public().unwrap().fingerprint();
+    let device = &pair.device.vault;
+    let refused = pair.link.accept(device, &bytes, Some("aaaa-bbbb"), false);
+    assert!(matches!(refused, Err(LinkError::Fingerprint { .. })));
+    let offer = pair
+        .link
+        .accept(device, &bytes, Some(&fingerprint), false)
+        .unwrap();
+    assert!(offer.is_first());
+    // Not admitted yet: pinned, nothing installed.
+    let report = links::pin_only(device, &offer).unwrap();
+    assert_eq!((report.release, report.installed.len()), (1, 0));
+    assert!(pair.installed().is_empty());
+
+    let stranger = Home::new(9);
+    let mut moved = Host::new("acme");
+    moved.sync(&stranger.vault, stranger.now()).unwrap();
+    let link = links::find(device, pair.link.id()).unwrap().unwrap();
+    let bytes = moved.current.clone().unwrap();
+    assert!(link.accept(device, &bytes, None, false).is_err());
+    let offer = link.accept(device, &bytes, None, true).unwrap();
+    links::pin_only(device, &offer).unwrap();
+    let link = links::find(device, pair.link.id()).unwrap().unwrap();
+    assert_eq!(link.pin().vault_id, Some(*stranger.vault.id()));
+}
+
+#[test]
+fn selections_take_what_they_say() {
+    let mut pair = pair();
+    let folder = pair.owner.source("tagged", "x", &[]);
+    std::fs::write(
+        folder.join("SKILL.md"),
+        support::skill_md("tagged", "tags: [git]\n", "x"),
+    )
+    .unwrap();
+    let mut request = AddSkill::from_path(folder.to_str().unwrap());
+    request.agents = vec!["codex".parse().unwrap()];
+    add_skill(&pair.owner.vault, &request).unwrap();
+    pair.publish();
+    let codex = Selection {
+        agent: Some("codex".parse().unwrap()),
+        ..Selection::default()
+    };
+    let claude = Selection {
+        agent: Some("claude-code".parse().unwrap()),
+        ..Selection::default()
+    };
+    let git = Selection {
+        tag: Some("git".into()),
+        ..Selection::default()
+    };
+    for (selection, expected) in [
+        (only(&["beta"]), vec!["beta"]),
+        (git.clone(), vec!["tagged"]),
+        (codex, vec!["alpha", "beta", "gamma", "tagged"]),
+        (claude.clone(), vec!["alpha", "beta", "gamma"]),
+        (
+            Selection {
+                tag: Some("git".into()),
+                ..claude
+            },
+            vec![],
+        ),
+        (
+            Selection {
+                skills: vec![name("beta"), name("tagged")],
+                ..git
+            },
+            vec!["tagged"],
+        ),
+        (
+            Selection::default(),
+            vec!["alpha", "beta", "gamma", "tagged"],
+        ),
+    ] {
+        pair.pull(&selection).unwrap();
+        assert_eq!(pair.installed(), expected, "{selection:?}");
+        let link = links::find(&pair.device.vault, pair.link.id())
+            .unwrap()
+            .unwrap();
+        assert_eq!(link.selection(&pair.device.vault).unwrap(), selection);
+    }
+    assert!(matches!(
+        pair.pull(&only(&["nobody"])),
+        Err(LinkError::NotInCatalog(_))
+    ));
+}
+
+#[test]
+fn an_own_skill_wins_and_another_name_helps() {
+    let pair = pair();
+    pair.device.add("alpha", "my own");
+    let report = pair.all();
+    assert_eq!(report.shadowed, [name("alpha")]);
+    let found = run::which(&pair.device.vault, &name("alpha")).unwrap();
+    assert_eq!(found.origin, Origin::Local);
+    let renamed = Selection {
+        install_as: Some(name("their-alpha")),
+        ..only(&["alpha"])
+    };
+    let report = pair.pull(&renamed).unwrap();
+    assert!(report.shadowed.is_empty());
+    assert_eq!(pair.installed(), ["their-alpha"]);
+    let found = run::which(&pair.device.vault, &name("their-alpha")).unwrap();
+    assert_eq!(
+        (found.manifest.name.as_str(), found.origin),
+        ("alpha", Origin::Linked(pair.link.id().clone()))
+    );
+    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+    let twice = Selection {
+        install_as: Some(name("x")),
+        ..only(&["alpha", "beta"])
+    };
+    assert!(matches!(pair.pull(&twice), Err(LinkError::OneNameOnly)));
+    // The own one gone, the linked one stands there.
+    pair.all();
+    remove_skills(
+        &pair.device.vault,
+        &RemoveSkills {
+            names: vec!["alpha".into()],
+            withdraw: None,
+        },
+    )
+    .unwrap();
+    assert!(matches!(
+        run::which(&pair.device.vault, &name("alpha"))
+            .unwrap()
+            .origin,
+        Origin::Linked(_)
+    ));
+}
+
+#[test]
+fn withdrawn_bytes_go_wherever_they_are() {
+    let mut pair = pair();
+    let elsewhere = links::create(
+        &pair.device.vault,
+        "https://mirror.example",
+        &pair.host.slug,
+    )
+    .unwrap();
+    // The same vault through a second address: its catalog names both.
+    let also = ["https://mirror.example".to_owned()];
+    let request = vault_library::release::PlanRequest {
+        also_served_from: &also,
+        ..pair.host.request()
+    };
+    let vault_library::release::Plan::Publish(plan) =
+        vault_library::release::plan(&pair.owner.vault, &request).unwrap()
+    else {
+        panic!()
+    };
+    pair.host.upload(&pair.owner.vault, &plan);
+    pair.host.put(&plan.catalog, pair.owner.now()).unwrap();
+    vault_library::release::published(&pair.owner.vault, &plan).unwrap();
+    pair.all();
+    pair.host
+        .pull(&pair.device.vault, &elsewhere, &Selection::default())
+        .unwrap();
+    let bad = pair
+        .host
+        .catalog()
+        .skill(&name("beta"))
+        .unwrap()
+        .bundle_hash;
+    assert!(
+        pair.device
+            .path("vault/store")
+            .join(bad.to_string())
+            .exists()
+    );
+
+    let request = RemoveSkills {
+        names: vec!["beta".into()],
+        withdraw: Some("harmful".into()),
+    };
+    remove_skills(&pair.owner.vault, &request).unwrap();
+    pair.publish();
+    // Even a device that only looks at the catalog removes them.
+    let link = links::find(&pair.device.vault, pair.link.id())
+        .unwrap()
+        .unwrap();
+    let offer = link
+        .accept(
+            &pair.device.vault,
+            pair.host.current.as_ref().unwrap(),
+            None,
+            false,
+        )
+        .unwrap();
+    let report = links::pin_only(&pair.device.vault, &offer).unwrap();
+    assert_eq!(report.withdrawn, [(name("beta"), "harmful".to_owned())]);
+    assert_eq!(report.removed, [name("beta")]);
+    assert!(
+        !pair
+            .device
+            .path("vault/store")
+            .join(bad.to_string())
+            .exists()
+    );
+    assert_eq!(pair.installed(), ["alpha", "gamma"]);
+    let names: Vec<_> = std::fs::read_dir(
+        pair.device
+            .path("vault/links")
+            .join(elsewhere.id().as_str())
+            .join("skills"),
+    )
+    .unwrap()
+    .collect();
+    assert_eq!(names.len(), 2);
+    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+}
+
+#[test]
+fn readers_see_the_old_set_or_the_new_one() {
+    let mut pair = pair();
+    pair.all();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let device = &pair.device;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let listing = shelf::list(&device.again()).unwrap();
+                assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
+                let versions: std::collections::BTreeSet<_> =
+                    listing.skills.iter().map(|skill| skill.version).collect();
+                assert!(versions.len() <= 1, "a mixture of {versions:?}");
+                assert_eq!(listing.skills.len(), 3);
+            }
+        });
+        for round in 0..12 {
+            for skill in ["alpha", "beta", "gamma"] {
+                pair.owner.add(skill, &format!("round {round}"));
+            }
+            pair.host.sync(&pair.owner.vault, pair.owner.now()).unwrap();
+            pair.host
+                .pull(&device.vault, &pair.link, &Selection::default())
+                .unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn the_latest_time_seen_is_kept_so_that_a_clock_set_back_helps_nobody() {
+    let pair = pair();
+    pair.all();
+    pair.device.clock.advance(80 * DAY);
+    pair.all();
+    pair.device.clock.advance(-80 * DAY);
+    let link = links::find(&pair.device.vault, pair.link.id())
+        .unwrap()
+        .unwrap();
+    assert_eq!(link.pin().latest_seen_at, pair.device.now().plus_days(80));
+    let offer = link
+        .accept(
+            &pair.device.vault,
+            pair.host.current.as_ref().unwrap(),
+            None,
+            false,
+        )
+        .unwrap();
+    assert_eq!(offer.accepted().warnings.len(), 1);
+}
+
+#[test]
+fn objects_are_checked_against_the_signed_catalog() {
+    let mut pair = pair();
+    let index = pair.host.catalog().index[0].bundle_hash;
+    let link = links::find(&pair.device.vault, pair.link.id())
+        .unwrap()
+        .unwrap();
+    let offer = link
+        .accept(
+            &pair.device.vault,
+            pair.host.current.as_ref().unwrap(),
+            None,
+            false,
+        )
+        .unwrap();
+    let git = Selection {
+        tag: Some("git".into()),
+        ..Selection::default()
+    };
+    assert_eq!(offer.objects_for(&git).len(), 1);
+    assert!(offer.objects_for(&Selection::default()).is_empty());
+    let other = pair.host.objects.remove(&index).unwrap();
+    let wrong = [None, Some(b"{}".to_vec()), Some(other[1..].to_vec())];
+    for bytes in wrong {
+        let refused = offer.choose(&git, &|_: &Digest| bytes.clone());
+        assert!(
+            matches!(refused, Err(LinkError::Object { .. })),
+            "{refused:?}"
+        );
+    }
+}

@@ -1,0 +1,539 @@
+//! Releases: what makes one, what does not, what stops one, and what an interrupted push leaves.
+
+mod support;
+
+use support::Home;
+use support::host::{BASE, Host, read};
+use vault_library::add::{AddSkill, Admission, add_skill};
+use vault_library::adopt;
+use vault_library::cloud;
+use vault_library::release::{self, Plan, PlanError, PlanRequest, Strangers};
+use vault_library::remove::{self, RemoveSkills, remove_skills};
+use vault_skill::hash::Digest;
+use vault_skill::index;
+use vault_skill::profile::Profile;
+
+const DAY: i64 = 86_400;
+
+#[test]
+fn a_release_is_this_library_exactly_and_comes_only_with_a_change() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    let first = host.sync(&home.vault, home.now()).unwrap();
+    assert_eq!((first.release, first.skills), (1, 0));
+    let catalog = host.catalog();
+    assert_eq!(catalog.previous, None);
+    assert_eq!(catalog.audience, ["https://vault.example/v/acme/"]);
+    assert_eq!(
+        catalog.recovery_key_sha256,
+        home.vault.keys().recovery_sha256().unwrap()
+    );
+    assert!(host.sync(&home.vault, home.now()).is_none());
+
+    let one = home.add("one", "body");
+    let two = home.add("two", "body");
+    let plan = host.sync(&home.vault, home.now()).unwrap();
+    assert_eq!(
+        (
+            plan.release,
+            plan.added.len(),
+            plan.changed.len(),
+            plan.removed.len()
+        ),
+        (2, 2, 0, 0)
+    );
+    let catalog = host.catalog();
+    let named: Vec<_> = catalog
+        .skills
+        .iter()
+        .map(|entry| (entry.name.as_str(), entry.version, entry.bundle_hash))
+        .collect();
+    assert_eq!(named, [("one", 1, one.bundle), ("two", 1, two.bundle)]);
+    assert_eq!(
+        catalog.previous.unwrap().payload_sha256,
+        first.payload_sha256
+    );
+    assert_eq!(
+        (catalog.expires_at.unix() - catalog.issued_at.unix()) / DAY,
+        90
+    );
+    let entries = index::parse(
+        &host.objects[&catalog.index[0].bundle_hash],
+        home.vault.id(),
+    )
+    .unwrap();
+    assert_eq!(entries[0].description, "Does the work of one in a test.");
+
+    // Nothing changed: nothing is signed, however often it is asked.
+    for _ in 0..3 {
+        assert!(host.sync(&home.vault, home.now()).is_none());
+    }
+    // One skill changed: only its bundle and the index are new.
+    let uploads = host.uploads;
+    home.add("one", "other");
+    let plan = host.sync(&home.vault, home.now()).unwrap();
+    assert_eq!(
+        (plan.release, plan.added.len(), plan.changed.len()),
+        (3, 0, 1)
+    );
+    assert_eq!(host.uploads - uploads, 2);
+    assert_eq!(
+        plan.objects.iter().filter(|object| !object.known).count(),
+        2
+    );
+    // Taken out and put back at the same content: a removal, then a higher version.
+    remove_skills(
+        &home.vault,
+        &RemoveSkills {
+            names: vec!["two".into()],
+            withdraw: None,
+        },
+    )
+    .unwrap();
+    let plan = host.sync(&home.vault, home.now()).unwrap();
+    assert_eq!(plan.removed, [support::name("two")]);
+    assert!(
+        host.catalog().withdrawn.is_empty(),
+        "a plain removal withdraws nothing"
+    );
+    home.add("two", "body");
+    host.sync(&home.vault, home.now()).unwrap();
+    assert_eq!(
+        host.catalog().skill(&support::name("two")).unwrap().version,
+        2
+    );
+}
+
+#[test]
+fn a_release_is_renewed_when_it_runs_out_or_on_request() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("one", "body");
+    host.sync(&home.vault, home.now()).unwrap();
+    home.clock.advance(59 * DAY);
+    assert!(host.sync(&home.vault, home.now()).is_none());
+    home.clock.advance(2 * DAY);
+    assert_eq!(host.sync(&home.vault, home.now()).unwrap().release, 2);
+    assert!(host.sync(&home.vault, home.now()).is_none());
+    // An expired current catalog stops nobody from publishing the next.
+    home.clock.advance(500 * DAY);
+    assert_eq!(host.sync(&home.vault, home.now()).unwrap().release, 3);
+    let request = PlanRequest {
+        renew: true,
+        days: 10,
+        ..host.request()
+    };
+    let Plan::Publish(plan) = release::plan(&home.vault, &request).unwrap() else {
+        panic!()
+    };
+    assert_eq!(
+        (
+            plan.release,
+            plan.objects.iter().filter(|object| !object.known).count()
+        ),
+        (4, 0)
+    );
+}
+
+#[test]
+fn an_interrupted_push_goes_on_with_the_same_bytes_and_no_number_is_used_twice() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("one", "body");
+    host.sync(&home.vault, home.now()).unwrap();
+    home.add("one", "two");
+    let Plan::Publish(first) = host.plan(&home.vault).unwrap() else {
+        panic!()
+    };
+    home.clock.advance(3_600);
+    let Plan::Publish(again) = host.plan(&home.vault).unwrap() else {
+        panic!()
+    };
+    assert_eq!((again.resumed, &again.catalog), (true, &first.catalog));
+    // Something changed before the push came through: another number, other bytes.
+    home.add("one", "three");
+    let Plan::Publish(next) = host.plan(&home.vault).unwrap() else {
+        panic!()
+    };
+    assert_eq!((next.resumed, next.release), (false, 3));
+    host.upload(&home.vault, &next);
+    host.put(&next.catalog, home.now()).unwrap();
+    // The answer was lost: the service shows it, so it counts.
+    assert!(
+        matches!(host.plan(&home.vault).unwrap(), Plan::Unchanged(known) if known.release == 3)
+    );
+    let state = cloud::state(&home.vault, BASE, &host.slug)
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (
+            state.published.unwrap().release,
+            state.pending,
+            state.highest_signed
+        ),
+        (3, None, 3)
+    );
+    // The first push ever lost, then changed: no two catalogs with number 1.
+    let fresh = Host::new("other");
+    let Plan::Publish(one) = fresh.plan(&home.vault).unwrap() else {
+        panic!()
+    };
+    home.add("one", "four");
+    let Plan::Publish(two) = fresh.plan(&home.vault).unwrap() else {
+        panic!()
+    };
+    assert_eq!((one.release, two.release), (1, 2));
+    assert_eq!(
+        read(&two.catalog).previous.unwrap().payload_sha256,
+        one.payload_sha256
+    );
+}
+
+#[test]
+fn a_host_that_shows_an_older_or_another_release_is_refused() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("one", "body");
+    host.sync(&home.vault, home.now()).unwrap();
+    let old = host.current.clone();
+    home.add("one", "two");
+    host.sync(&home.vault, home.now()).unwrap();
+    let newest = host.current.clone();
+    let refused = |current: Option<Vec<u8>>| {
+        let request = PlanRequest::new(BASE, &host.slug, current.as_deref());
+        release::plan(&home.vault, &request).unwrap_err()
+    };
+    assert!(matches!(
+        refused(old),
+        PlanError::RolledBack {
+            current: 1,
+            published: 2
+        }
+    ));
+    assert!(matches!(
+        refused(None),
+        PlanError::RolledBack {
+            current: 0,
+            published: 2
+        }
+    ));
+    let other = Home::new(2);
+    let mut foreign = Host::new("acme");
+    foreign.sync(&other.vault, other.now()).unwrap();
+    assert!(matches!(
+        refused(foreign.current.clone()),
+        PlanError::NotOurs(_)
+    ));
+    let mut elsewhere = Host::new("elsewhere");
+    elsewhere.sync(&home.vault, home.now()).unwrap();
+    assert!(matches!(
+        refused(elsewhere.current.clone()),
+        PlanError::NotOurs(_)
+    ));
+    assert!(matches!(
+        refused(Some(b"{}".to_vec())),
+        PlanError::Catalog(_)
+    ));
+    let mut changed = newest.unwrap();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    assert!(matches!(refused(Some(changed)), PlanError::Catalog(_)));
+}
+
+/// Two machines with the same vault and key.
+fn twins() -> (Home, Home) {
+    let one = Home::new(1);
+    one.add("common", "body");
+    let two = Home::new(2);
+    for folder in ["vault", "config"] {
+        std::fs::remove_dir_all(two.path(folder)).unwrap();
+        let status = std::process::Command::new("cp")
+            .arg("-a")
+            .arg(one.path(folder))
+            .arg(two.path(folder))
+            .status();
+        assert!(status.unwrap().success());
+    }
+    let vault = two.again();
+    (one, Home { vault, ..two })
+}
+
+#[test]
+fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
+    let (one, two) = twins();
+    let mut host = Host::new("acme");
+    host.sync(&one.vault, one.now()).unwrap();
+    // A copy with the same content takes the release as its own.
+    assert!(host.sync(&two.vault, two.now()).is_none());
+    two.add("theirs", "body");
+    two.add("common", "from two");
+    host.sync(&two.vault, two.now()).unwrap();
+    one.add("ours", "body");
+    let before = support::durable(&one.vault);
+    let refused = host.plan(&one.vault).unwrap_err();
+    let PlanError::Diverged(difference) = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(difference.theirs, [support::name("theirs")]);
+    assert_eq!(difference.ours, [support::name("ours")]);
+    assert_eq!(difference.differing, [support::name("common")]);
+    assert_eq!(support::durable(&one.vault), before, "nothing was signed");
+
+    let request = PlanRequest {
+        strangers: Strangers::Adopt,
+        ..host.request()
+    };
+    let Plan::Adopt(entries) = release::plan(&one.vault, &request).unwrap() else {
+        panic!()
+    };
+    assert_eq!(entries.len(), 2);
+    // A bundle that is missing or wrong: nothing is taken.
+    let wrong = |_: &Digest| Some(b"{}".to_vec());
+    assert!(adopt::adopt(&one.vault, &entries, &wrong).is_err());
+    assert!(adopt::adopt(&one.vault, &entries, &|_| None).is_err());
+    assert_eq!(one.listed()["common"], 1);
+    adopt::adopt(&one.vault, &entries, &|hash| {
+        host.objects.get(hash).cloned()
+    })
+    .unwrap();
+    release::take(&one.vault, BASE, &host.slug, host.current.as_ref().unwrap()).unwrap();
+    let plan = host.sync(&one.vault, one.now()).unwrap();
+    assert_eq!(
+        (
+            plan.release,
+            plan.added.len(),
+            plan.changed.len(),
+            plan.removed.len()
+        ),
+        (3, 1, 0, 0)
+    );
+    assert_eq!(
+        one.listed().into_iter().collect::<Vec<_>>(),
+        [
+            ("common".into(), 2),
+            ("ours".into(), 1),
+            ("theirs".into(), 1)
+        ]
+    );
+    assert!(
+        vault_library::integrity::check(&one.vault)
+            .unwrap()
+            .is_clean()
+    );
+}
+
+#[test]
+fn replacing_what_another_library_published_never_lets_a_version_fall() {
+    let (one, two) = twins();
+    let mut host = Host::new("acme");
+    host.sync(&one.vault, one.now()).unwrap();
+    assert!(host.sync(&two.vault, two.now()).is_none());
+    for body in ["a", "b", "c"] {
+        two.add("common", body);
+    }
+    two.add("theirs", "body");
+    host.sync(&two.vault, two.now()).unwrap();
+    assert_eq!(
+        host.catalog()
+            .skill(&support::name("common"))
+            .unwrap()
+            .version,
+        4
+    );
+    let plan = host
+        .sync_as(&one.vault, one.now(), Strangers::Replace)
+        .unwrap();
+    assert_eq!(plan.removed, [support::name("theirs")]);
+    assert_eq!(
+        host.catalog()
+            .skill(&support::name("common"))
+            .unwrap()
+            .version,
+        5
+    );
+    assert_eq!(host.catalog().release, 3);
+    let text = std::fs::read_to_string(one.path("vault/skills/common/SKILL.md")).unwrap();
+    assert!(text.contains("body"));
+}
+
+#[test]
+fn policy_and_profiles_are_part_of_the_release() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("plain", "body");
+    let folder = home.source("for-codex", "x", &[]);
+    let mut request = AddSkill::from_path(folder.to_str().unwrap());
+    request.agents = vec!["codex".parse().unwrap()];
+    add_skill(&home.vault, &request).unwrap();
+    host.sync(&home.vault, home.now()).unwrap();
+    // A manifest names an agent: a profile of it, with what names it or nobody.
+    let catalog = host.catalog();
+    assert_eq!(catalog.profiles.len(), 1);
+    assert_eq!(catalog.policy, None);
+    let profile = Profile::parse(&host.objects[&catalog.profiles[0].bundle_hash]).unwrap();
+    assert_eq!((profile.agent.as_str(), profile.skills.len()), ("codex", 2));
+
+    let root = home.path("vault");
+    std::fs::write(
+        root.join("policy.toml"),
+        "[profiles.all]\ngroups = [\"*\"]\n[groups.g]\nskills = [\"*\"]\n",
+    )
+    .unwrap();
+    std::fs::write(
+        root.join("profiles.toml"),
+        "[[profile]]\nname = \"work\"\nagent = \"claude-code\"\n",
+    )
+    .unwrap();
+    host.sync(&home.vault, home.now()).unwrap();
+    let catalog = host.catalog();
+    assert!(host.objects.contains_key(&catalog.policy.unwrap().sha256));
+    assert_eq!(catalog.profiles[0].name, "work");
+    let profile = Profile::parse(&host.objects[&catalog.profiles[0].bundle_hash]).unwrap();
+    assert_eq!(profile.skills.len(), 1);
+    assert!(host.sync(&home.vault, home.now()).is_none());
+    let before = support::durable(&home.vault);
+    for (file, text) in [
+        ("policy.toml", "[profiles.all]\ngroups = [\"nobody\"]\n"),
+        ("profiles.toml", "[[profile]]\nnome = 1\n"),
+    ] {
+        let good = std::fs::read(root.join(file)).unwrap();
+        std::fs::write(root.join(file), text).unwrap();
+        let refused = host.plan(&home.vault);
+        assert!(
+            matches!(refused, Err(PlanError::Policy(_) | PlanError::Profiles(_))),
+            "{refused:?}"
+        );
+        std::fs::write(root.join(file), good).unwrap();
+    }
+    assert_eq!(support::durable(&home.vault), before);
+}
+
+#[test]
+fn withdrawn_bytes_are_named_for_four_hundred_days() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    let bad = home.add("bad", "leaks");
+    home.add("good", "body");
+    host.sync(&home.vault, home.now()).unwrap();
+    assert!(
+        !remove::withdraw(&home.vault, &support::name("bad"), bad.bundle, "leaks").unwrap(),
+        "still offered"
+    );
+    let request = RemoveSkills {
+        names: vec!["bad".into()],
+        withdraw: Some("leaks a key".into()),
+    };
+    remove_skills(&home.vault, &request).unwrap();
+    host.sync(&home.vault, home.now()).unwrap();
+    let entry = host.catalog().withdrawn[0].clone();
+    assert_eq!(
+        (
+            entry.bundle_hash,
+            entry.since_release,
+            entry.reason.as_str()
+        ),
+        (bad.bundle, 2, "leaks a key")
+    );
+    assert!(host.sync(&home.vault, home.now()).is_none());
+    for _ in 0..5 {
+        home.clock.advance(79 * DAY);
+        host.sync(&home.vault, home.now()).unwrap();
+        assert_eq!(host.catalog().withdrawn, std::slice::from_ref(&entry));
+    }
+    home.clock.advance(65 * DAY);
+    host.sync(&home.vault, home.now()).unwrap();
+    assert!(host.catalog().withdrawn.is_empty());
+}
+
+#[test]
+fn a_rollback_is_new_versions_over_old_bytes() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("changes", "old");
+    home.add("stays", "same");
+    home.add("goes", "away");
+    host.sync(&home.vault, home.now()).unwrap();
+    let old = host.current.clone().unwrap();
+    home.add("changes", "new");
+    home.add("later", "x");
+    remove_skills(
+        &home.vault,
+        &RemoveSkills {
+            names: vec!["goes".into()],
+            withdraw: None,
+        },
+    )
+    .unwrap();
+    host.sync(&home.vault, home.now()).unwrap();
+    remove::collect(&home.vault).unwrap();
+
+    let rollback = adopt::plan_rollback(&home.vault, &old).unwrap();
+    assert_eq!(
+        rollback
+            .readmit
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect::<Vec<_>>(),
+        ["changes", "goes"]
+    );
+    assert_eq!(rollback.remove, [support::name("later")]);
+    assert!(!adopt::is_stored(&home.vault, &rollback.readmit[0].bundle_hash).unwrap());
+    let before = support::durable(&home.vault);
+    assert!(adopt::roll_back(&home.vault, &rollback, true, &|_| None).is_err());
+    assert_eq!(support::durable(&home.vault), before);
+    let report = adopt::roll_back(&home.vault, &rollback, true, &|hash| {
+        host.objects.get(hash).cloned()
+    })
+    .unwrap();
+    assert_eq!(
+        report.readmitted[0].admission,
+        Admission::Updated { from: 2 }
+    );
+    assert_eq!(
+        report.readmitted[1].version, 2,
+        "a removed name goes on counting"
+    );
+    let text = std::fs::read_to_string(home.path("vault/skills/changes/SKILL.md")).unwrap();
+    assert!(text.contains("old"));
+    let plan = host.sync(&home.vault, home.now()).unwrap();
+    assert_eq!(plan.release, 3);
+    assert_eq!(
+        home.listed().into_iter().collect::<Vec<_>>(),
+        [
+            ("changes".into(), 3),
+            ("goes".into(), 2),
+            ("stays".into(), 1)
+        ]
+    );
+}
+
+#[test]
+fn large_files_travel_in_parts() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    let noise: Vec<u8> = (0..3_500_000_u32)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    let folder = home.source("big", "x", &[("data/table.bin", &noise)]);
+    home.add_folder(&folder);
+    let plan = host.sync(&home.vault, home.now()).unwrap();
+    assert_eq!(plan.objects.len(), 4, "bundle, two parts, index");
+    let device = Home::new(2);
+    let link = vault_library::links::create(&device.vault, BASE, &host.slug).unwrap();
+    host.pull(
+        &device.vault,
+        &link,
+        &vault_library::links::Selection::default(),
+    )
+    .unwrap();
+    let pulled = device
+        .path("vault/links")
+        .join(link.id().as_str())
+        .join("skills/big/data/table.bin");
+    assert_eq!(std::fs::read(pulled).unwrap(), noise);
+    assert!(
+        vault_library::integrity::check(&device.vault)
+            .unwrap()
+            .is_clean()
+    );
+}

@@ -1,0 +1,349 @@
+//! Replacing keys: what devices follow, what they refuse, and what is left when it is cut short.
+
+mod support;
+
+use support::host::{BASE, Host};
+use support::{Home, name};
+use vault_library::keys::{self, KeyKind};
+use vault_library::links::{self, LinkError, Selection};
+use vault_library::rotate::{self, RotateError};
+use vault_library::{VaultError, integrity, run};
+use vault_skill::keys::{PublicKey, SecretKey};
+use vault_skill::rotation::Reason;
+
+fn signers(home: &Home) -> Vec<PublicKey> {
+    let mut known = vec![home.vault.keys().public().unwrap()];
+    known.extend(
+        home.vault
+            .rotations()
+            .unwrap()
+            .iter()
+            .rev()
+            .map(|statement| statement.from),
+    );
+    let listing = vault_library::shelf::list(&home.vault).unwrap();
+    assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
+    listing
+        .skills
+        .iter()
+        .map(|skill| {
+            let (_, _, examined) = run::load(&home.vault, &skill.name).unwrap();
+            *examined.signed.signer(&known).unwrap()
+        })
+        .collect()
+}
+
+fn recovery(home: &Home) -> SecretKey {
+    keys::read_file(
+        &home.vault.keys().path(KeyKind::Recovery),
+        KeyKind::Recovery,
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_device_follows_a_rotation_and_manifests_of_the_former_key_stay_good() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("old", "x");
+    host.sync(&home.vault, home.now()).unwrap();
+    let device = Home::new(2);
+    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+
+    let before = home.vault.keys().public().unwrap();
+    let report = rotate::rotate(&home.vault).unwrap();
+    let after = home.vault.keys().public().unwrap();
+    assert_eq!(
+        (report.statement.from, report.statement.to),
+        (before, after)
+    );
+    assert_eq!(
+        (
+            report.statement.sequence,
+            report.statement.effective_release
+        ),
+        (1, 2)
+    );
+    assert!(report.signed_again.is_empty());
+    home.add("new", "x");
+    assert_eq!(signers(&home), [after, before]);
+
+    let plan = host.sync(&home.vault, home.now()).unwrap();
+    assert_eq!(
+        (plan.release, plan.added.len(), plan.changed.len()),
+        (2, 1, 0)
+    );
+    let report = host
+        .pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    assert_eq!((report.installed.len(), report.unchanged), (1, 1));
+    let link = links::find(&device.vault, link.id()).unwrap().unwrap();
+    assert_eq!(
+        (link.pin().public_key, link.pin().rotation_sequence),
+        (Some(after), 1)
+    );
+    assert!(integrity::check(&device.vault).unwrap().is_clean());
+    // A device that comes only now trusts the same keys.
+    let late = Home::new(3);
+    let link = links::create(&late.vault, BASE, &host.slug).unwrap();
+    host.pull(&late.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(integrity::check(&late.vault).unwrap().is_clean());
+    // A rotation alone is a reason for a release.
+    rotate::rotate(&home.vault).unwrap();
+    assert_eq!(host.sync(&home.vault, home.now()).unwrap().release, 3);
+    assert!(host.sync(&home.vault, home.now()).is_none());
+    host.pull(&late.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(integrity::check(&late.vault).unwrap().is_clean());
+}
+
+#[test]
+fn the_chain_is_cut_at_thirty_two_and_what_falls_off_is_signed_again() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("first", "x");
+    host.sync(&home.vault, home.now()).unwrap();
+    for _ in 0..31 {
+        rotate::rotate(&home.vault).unwrap();
+    }
+    home.add("late", "x");
+    assert!(rotate::rotate(&home.vault).unwrap().signed_again.is_empty());
+    assert_eq!(home.vault.rotations().unwrap().len(), 32);
+    let report = rotate::rotate(&home.vault).unwrap();
+    assert_eq!(report.signed_again, [name("first")]);
+    assert_eq!(home.vault.rotations().unwrap().len(), 32);
+    assert_eq!(
+        home.listed().into_iter().collect::<Vec<_>>(),
+        [("first".into(), 2), ("late".into(), 1)]
+    );
+    assert_eq!(signers(&home)[0], home.vault.keys().public().unwrap());
+    // A fresh namespace takes it; a device that pinned the first key is past help and must say so.
+    let mut fresh = Host::new("fresh");
+    fresh.sync(&home.vault, home.now()).unwrap();
+    let device = Home::new(2);
+    let link = links::create(&device.vault, BASE, &fresh.slug).unwrap();
+    fresh
+        .pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(integrity::check(&device.vault).unwrap().is_clean());
+}
+
+#[test]
+fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("tool", "good");
+    home.add("other", "good");
+    host.sync(&home.vault, home.now()).unwrap();
+    let device = Home::new(2);
+    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    // The thief has vault and key, publishes, and the device takes it: the limit that no scheme passes.
+    let thief = Home::new(3);
+    for folder in ["vault", "config"] {
+        std::fs::remove_dir_all(thief.path(folder)).unwrap();
+        let copied = std::process::Command::new("cp")
+            .arg("-a")
+            .arg(home.path(folder))
+            .arg(thief.path(folder))
+            .status();
+        assert!(copied.unwrap().success());
+    }
+    let thief = Home {
+        vault: thief.again(),
+        ..thief
+    };
+    let stolen = thief.vault.keys().public().unwrap();
+    for number in 0..3 {
+        thief.add("tool", &format!("evil {number}"));
+        thief.add("backdoor", &format!("evil {number}"));
+        host.sync(&thief.vault, thief.now()).unwrap();
+    }
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    assert_eq!(host.catalog().release, 4);
+
+    assert!(matches!(
+        rotate::recover(&home.vault, &SecretKey::from_seed([9; 32]), true),
+        Err(RotateError::OtherRecoveryKey)
+    ));
+    let report = rotate::recover(&home.vault, &recovery(&home), true).unwrap();
+    assert_eq!(
+        (report.statement.reason, report.statement.effective_release),
+        (Reason::Compromise, 2)
+    );
+    assert_eq!(report.signed_again, [name("other"), name("tool")]);
+    let current = home.vault.keys().public().unwrap();
+    assert_eq!(signers(&home), [current, current]);
+
+    let refused = host.plan(&home.vault);
+    assert!(
+        refused.is_err(),
+        "the thief's release is not this library's"
+    );
+    let plan = host
+        .sync_as(
+            &home.vault,
+            home.now(),
+            vault_library::release::Strangers::Replace,
+        )
+        .unwrap();
+    assert_eq!(plan.release, 2, "the count goes on from before the theft");
+    let report = host
+        .pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    assert_eq!(report.removed, [name("backdoor")]);
+    let text = std::fs::read_to_string(
+        device
+            .path("vault/links")
+            .join(link.id().as_str())
+            .join("skills/tool/SKILL.md"),
+    )
+    .unwrap();
+    assert!(text.contains("good"));
+    assert!(integrity::check(&device.vault).unwrap().is_clean());
+    // The thief goes on signing: refused, and nothing changes.
+    thief.add("tool", "evil again");
+    let mut theirs = Host::new("acme");
+    theirs
+        .sync_as(
+            &thief.vault,
+            thief.now(),
+            vault_library::release::Strangers::Replace,
+        )
+        .unwrap();
+    let before = support::durable(&device.vault);
+    let refused = theirs.pull(&device.vault, &link, &Selection::default());
+    assert!(matches!(refused, Err(LinkError::Catalog(_))), "{refused:?}");
+    assert_eq!(support::durable(&device.vault), before);
+    assert_ne!(stolen, current);
+}
+
+/// A device that is not admitted only pins; what the stolen key signed and the new catalog does not name is flagged.
+#[test]
+fn skills_of_a_stolen_key_that_the_new_catalog_does_not_name_are_flagged() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("tool", "good");
+    host.sync(&home.vault, home.now()).unwrap();
+    let device = Home::new(2);
+    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    rotate::recover(&home.vault, &recovery(&home), true).unwrap();
+    host.sync(&home.vault, home.now()).unwrap();
+    let link = links::find(&device.vault, link.id()).unwrap().unwrap();
+    let offer = link
+        .accept(&device.vault, host.current.as_ref().unwrap(), None, false)
+        .unwrap();
+    links::pin_only(&device.vault, &offer).unwrap();
+    let report = integrity::check(&device.vault).unwrap();
+    assert!(!report.is_clean());
+    assert!(run::which(&device.vault, &name("tool")).is_err());
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(integrity::check(&device.vault).unwrap().is_clean());
+}
+
+#[test]
+fn a_lost_key_is_replaced_with_the_recovery_key_alone() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("tool", "x");
+    host.sync(&home.vault, home.now()).unwrap();
+    let device = Home::new(2);
+    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    let seed = recovery(&home);
+    // The whole configuration folder is gone; the vault and the stick with the recovery key are left.
+    std::fs::remove_dir_all(home.path("config")).unwrap();
+    assert!(matches!(
+        rotate::rotate(&home.vault),
+        Err(RotateError::Vault(VaultError::Key(_)))
+    ));
+    let report = rotate::recover(&home.vault, &seed, false).unwrap();
+    assert_eq!(
+        (report.statement.reason, report.signed_again.len()),
+        (Reason::Loss, 1)
+    );
+    host.sync(&home.vault, home.now()).unwrap();
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(integrity::check(&device.vault).unwrap().is_clean());
+    assert!(integrity::check(&home.vault).unwrap().is_clean());
+}
+
+#[test]
+fn a_new_recovery_key_is_vouched_for_by_the_old_one() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("tool", "x");
+    host.sync(&home.vault, home.now()).unwrap();
+    let device = Home::new(2);
+    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    let old = recovery(&home);
+    rotate::replace_recovery(&home.vault, &old).unwrap();
+    let new = recovery(&home);
+    assert_ne!(old.public(), new.public());
+    assert_eq!(
+        home.vault.keys().recovery_public().unwrap(),
+        Some(new.public())
+    );
+    host.sync(&home.vault, home.now()).unwrap();
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    let link = links::find(&device.vault, link.id()).unwrap().unwrap();
+    assert_eq!(link.pin().recovery_key_sha256, Some(new.public().key_id()));
+    assert!(matches!(
+        rotate::recover(&home.vault, &old, true),
+        Err(RotateError::OtherRecoveryKey)
+    ));
+    rotate::recover(&home.vault, &new, true).unwrap();
+    host.sync(&home.vault, home.now()).unwrap();
+    host.pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(integrity::check(&device.vault).unwrap().is_clean());
+}
+
+/// Every point at which a rotation can be cut short, made by hand from its steps.
+#[test]
+fn a_rotation_cut_short_is_completed_or_undone() {
+    let home = Home::new(1);
+    home.add("tool", "x");
+    let keys = home.path("config/keys");
+    let id = home.vault.id().to_string();
+    let saved = |file: &str| std::fs::read(keys.join(file)).unwrap();
+    let (old_secret, old_public) = (saved(&id), saved(&format!("{id}.pub")));
+    let before = home.vault.keys().public().unwrap();
+    // Laid aside, the statement never written: undone.
+    std::fs::write(keys.join(format!("{id}.next")), &old_secret).unwrap();
+    support::set_mode(&keys.join(format!("{id}.next")), 0o600);
+    home.add("tool", "y");
+    assert!(!keys.join(format!("{id}.next")).exists());
+    assert_eq!(home.vault.keys().public().unwrap(), before);
+    // The statement written, the secret not yet in its place: completed.
+    rotate::rotate(&home.vault).unwrap();
+    let after = home.vault.keys().public().unwrap();
+    let (new_secret, _) = (saved(&id), saved(&format!("{id}.pub")));
+    for step in 0..2 {
+        if step == 0 {
+            std::fs::write(keys.join(format!("{id}.next")), &new_secret).unwrap();
+            support::set_mode(&keys.join(format!("{id}.next")), 0o600);
+            std::fs::write(keys.join(&id), &old_secret).unwrap();
+        }
+        // Or the secret in its place, the public half not.
+        std::fs::write(keys.join(format!("{id}.pub")), &old_public).unwrap();
+        assert_eq!(home.listed().len(), 1, "readers go on meanwhile");
+        home.add("tool", &format!("z{step}"));
+        assert_eq!(home.vault.keys().public().unwrap(), after);
+        assert_eq!(home.vault.keys().release().unwrap().public(), after);
+        assert_eq!(signers(&home), [after]);
+    }
+}

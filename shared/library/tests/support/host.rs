@@ -1,0 +1,192 @@
+//! A namespace in memory that takes what a service takes and refuses what it refuses.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::collections::BTreeMap;
+
+use vault_library::Vault;
+use vault_library::links::{self, Chosen, Link, LinkError, PullReport, Selection, Staged};
+use vault_library::release::{self, Plan, PlanError, PlanRequest, ReleasePlan, Strangers};
+use vault_skill::catalog::{self, Catalog, CatalogError, Expectation, Side, SignedCatalog, Trust};
+use vault_skill::hash::Digest;
+use vault_skill::name::Slug;
+use vault_skill::time::Timestamp;
+
+pub const BASE: &str = "https://vault.example";
+
+pub struct Host {
+    pub slug: Slug,
+    pub objects: BTreeMap<Digest, Vec<u8>>,
+    pub releases: BTreeMap<u64, Vec<u8>>,
+    pub current: Option<Vec<u8>>,
+    pub trust: Trust,
+    pub uploads: usize,
+}
+
+impl Host {
+    pub fn new(slug: &str) -> Self {
+        Self {
+            slug: slug.parse().unwrap(),
+            objects: BTreeMap::new(),
+            releases: BTreeMap::new(),
+            current: None,
+            trust: Trust::default(),
+            uploads: 0,
+        }
+    }
+
+    pub fn request(&self) -> PlanRequest<'_> {
+        PlanRequest::new(BASE, &self.slug, self.current.as_deref())
+    }
+
+    pub fn plan(&self, vault: &Vault) -> Result<Plan, PlanError> {
+        release::plan(vault, &self.request())
+    }
+
+    /// Plans, uploads, puts the catalog; `None` when nothing changed.
+    pub fn sync(&mut self, vault: &Vault, now: Timestamp) -> Option<Box<ReleasePlan>> {
+        self.sync_as(vault, now, Strangers::Stop)
+    }
+
+    pub fn sync_as(
+        &mut self,
+        vault: &Vault,
+        now: Timestamp,
+        strangers: Strangers,
+    ) -> Option<Box<ReleasePlan>> {
+        let request = PlanRequest {
+            strangers,
+            ..self.request()
+        };
+        match release::plan(vault, &request).unwrap() {
+            Plan::Unchanged(_) => None,
+            Plan::Adopt(entries) => panic!("asked to adopt {entries:?}"),
+            Plan::Publish(plan) => {
+                self.upload(vault, &plan);
+                self.put(&plan.catalog, now).unwrap();
+                release::published(vault, &plan).unwrap();
+                Some(plan)
+            }
+        }
+    }
+
+    /// Uploads what is missing.
+    pub fn upload(&mut self, vault: &Vault, plan: &ReleasePlan) {
+        for object in &plan.objects {
+            if self.objects.contains_key(&object.sha256) {
+                continue;
+            }
+            let bytes = plan.read(vault, object).unwrap();
+            assert_eq!(
+                (Digest::of(&bytes), bytes.len() as u64),
+                (object.sha256, object.size)
+            );
+            self.objects.insert(object.sha256, bytes);
+            self.uploads += 1;
+        }
+    }
+
+    /// What the service checks, then the switch.
+    pub fn put(&mut self, bytes: &[u8], now: Timestamp) -> Result<u64, CatalogError> {
+        let history = |release: u64| {
+            self.releases
+                .get(&release)
+                .map(|bytes| SignedCatalog::parse(bytes).unwrap().payload_sha256())
+        };
+        let expectation = Expectation {
+            side: Side::Service,
+            base: BASE,
+            slug: &self.slug,
+            now,
+            latest_seen_at: None,
+            history: &history,
+        };
+        let accepted = catalog::accept(bytes, &self.trust, &expectation)?;
+        let catalog = &accepted.catalog;
+        for (hash, size) in named(catalog) {
+            let object = self.objects.get(&hash).expect("every object is there");
+            assert_eq!(object.len() as u64, size);
+        }
+        let release = catalog.release;
+        self.trust = accepted.trust;
+        self.current = Some(bytes.to_vec());
+        self.releases.insert(release, bytes.to_vec());
+        Ok(release)
+    }
+
+    pub fn catalog(&self) -> Catalog {
+        read(self.current.as_ref().unwrap())
+    }
+
+    /// Pulls as an active device does.
+    pub fn pull(
+        &self,
+        vault: &Vault,
+        link: &Link,
+        selection: &Selection,
+    ) -> Result<PullReport, LinkError> {
+        self.pull_bytes(vault, link, selection, self.current.as_ref().unwrap())
+    }
+
+    pub fn pull_bytes(
+        &self,
+        vault: &Vault,
+        link: &Link,
+        selection: &Selection,
+        bytes: &[u8],
+    ) -> Result<PullReport, LinkError> {
+        let link = links::find(vault, link.id())?.unwrap();
+        let offer = link.accept(vault, bytes, None, false)?;
+        let object = |hash: &Digest| self.objects.get(hash).cloned();
+        let chosen = offer.choose(selection, &object)?;
+        let mut staged = Staged::new(vault)?;
+        for skill in offer.missing(vault, &chosen)? {
+            self.stage(&mut staged, &offer, &skill)?;
+        }
+        links::install(vault, &offer, selection, &chosen, staged)
+    }
+
+    pub fn stage(
+        &self,
+        staged: &mut Staged,
+        offer: &links::Offer,
+        skill: &Chosen,
+    ) -> Result<(), LinkError> {
+        let object = |hash: &Digest| self.objects.get(hash).cloned();
+        let bytes = object(&skill.bundle_hash).unwrap_or_default();
+        for (part, size) in Staged::parts(skill, &bytes)? {
+            assert_eq!(self.objects[&part].len() as u64, size);
+        }
+        staged.add(offer, skill, &bytes, &object)
+    }
+}
+
+pub fn read(bytes: &[u8]) -> Catalog {
+    SignedCatalog::parse(bytes).unwrap().verify().unwrap()
+}
+
+fn named(catalog: &Catalog) -> Vec<(Digest, u64)> {
+    let mut named: Vec<_> = catalog
+        .skills
+        .iter()
+        .map(|entry| (entry.bundle_hash, entry.size))
+        .collect();
+    named.extend(
+        catalog
+            .index
+            .iter()
+            .map(|entry| (entry.bundle_hash, entry.size)),
+    );
+    named.extend(
+        catalog
+            .profiles
+            .iter()
+            .map(|entry| (entry.bundle_hash, entry.size)),
+    );
+    named.extend(
+        catalog
+            .policy
+            .iter()
+            .map(|entry| (entry.sha256, entry.size)),
+    );
+    named
+}

@@ -1,0 +1,153 @@
+//! A vault in a folder of its own, with a clock that stands still and seeded keys.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+pub mod host;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vault_library::add::{AddReport, AddSkill, add_skill};
+use vault_library::{Vault, VaultPaths};
+use vault_skill::name::SkillName;
+use vault_store::clock::TestClock;
+use vault_store::random::SeededRandom;
+
+pub struct Home {
+    pub folder: tempfile::TempDir,
+    pub clock: Arc<TestClock>,
+    pub vault: Vault,
+}
+
+impl Home {
+    pub fn new(seed: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(TestClock::default());
+        let vault = open(folder.path(), &clock, seed);
+        Self {
+            folder,
+            clock,
+            vault,
+        }
+    }
+
+    /// The same home opened again, as another process would.
+    pub fn again(&self) -> Vault {
+        open(self.folder.path(), &self.clock, 99)
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// Writes a skill folder with SKILL.md and these files; names that begin with `bin/` are executable.
+    pub fn source(&self, name: &str, body: &str, files: &[(&str, &[u8])]) -> PathBuf {
+        let folder = self.path("sources").join(name);
+        let _absent = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("SKILL.md"), skill_md(name, "", body)).unwrap();
+        for (path, bytes) in files {
+            write(&folder.join(path), bytes, path.starts_with("bin/"));
+        }
+        folder
+    }
+
+    pub fn add(&self, name: &str, body: &str) -> AddReport {
+        let folder = self.source(name, body, &[("notes.txt", b"notes\n")]);
+        add_skill(&self.vault, &AddSkill::from_path(folder.to_str().unwrap())).unwrap()
+    }
+
+    pub fn add_folder(&self, folder: &Path) -> AddReport {
+        add_skill(&self.vault, &AddSkill::from_path(folder.to_str().unwrap())).unwrap()
+    }
+
+    /// Names, versions and bundles of the own skills, as listed.
+    pub fn listed(&self) -> BTreeMap<String, u64> {
+        let listing = vault_library::shelf::list(&self.vault).unwrap();
+        assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
+        listing
+            .skills
+            .into_iter()
+            .map(|skill| (skill.name.to_string(), skill.version))
+            .collect()
+    }
+}
+
+fn open(folder: &Path, clock: &Arc<TestClock>, seed: u64) -> Vault {
+    let paths = VaultPaths::new(folder.join("vault"), folder.join("config"));
+    Vault::open_or_create(
+        paths,
+        Arc::clone(clock) as _,
+        Arc::new(SeededRandom::new(seed)),
+    )
+    .unwrap()
+}
+
+pub fn skill_md(name: &str, more: &str, body: &str) -> String {
+    format!(
+        "---\nname: {name}\ndescription: Does the work of {name} in a test.\n{more}---\n{body}\n"
+    )
+}
+
+pub fn write(path: &Path, bytes: &[u8], executable: bool) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+    set_mode(path, if executable { 0o755 } else { 0o644 });
+}
+
+pub fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+pub fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path)
+        .unwrap()
+        .permissions()
+        .mode()
+        & 0o7777
+}
+
+pub fn name(text: &str) -> SkillName {
+    text.parse().unwrap()
+}
+
+/// Every path below a folder with what it is: mode and bytes, or the target of a link.
+pub fn snapshot(folder: &Path) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            let shown = path
+                .strip_prefix(folder)
+                .unwrap()
+                .to_string_lossy()
+                .into_owned();
+            let found = std::fs::symlink_metadata(&path).unwrap();
+            let text = if found.is_symlink() {
+                format!("-> {}", std::fs::read_link(&path).unwrap().display())
+            } else if found.is_dir() {
+                open.push(path.clone());
+                format!("{:o} dir", mode(&path))
+            } else {
+                format!("{:o} {:?}", mode(&path), std::fs::read(&path).unwrap())
+            };
+            all.insert(shown, text);
+        }
+    }
+    all
+}
+
+/// A snapshot of what a failed command must leave alone: all but the rebuildable index and the lock's note.
+pub fn durable(vault: &Vault) -> BTreeMap<String, String> {
+    let mut all = snapshot(&vault.paths().root);
+    all.retain(|path, _| !path.starts_with("index.db") && path != "lock" && path != "tmp");
+    all
+}
+
+impl Home {
+    pub fn now(&self) -> vault_skill::time::Timestamp {
+        vault_store::clock::Clock::now(&*self.clock)
+    }
+}

@@ -1,0 +1,281 @@
+//! Whatever is changed in the store is noticed: by the integrity check, by listing, before anything is published.
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use support::{Home, set_mode, write};
+use vault_library::release::{self, PlanError, PlanRequest};
+use vault_library::{Damage, integrity, shelf};
+
+/// Opens a read-only folder of the store for the test's own doings.
+fn thaw(folder: &Path) {
+    for path in support::snapshot(folder).keys() {
+        let path = folder.join(path);
+        if path.is_dir() && !path.is_symlink() {
+            set_mode(&path, 0o755);
+        }
+    }
+    set_mode(folder, 0o755);
+}
+
+fn freeze(folder: &Path) {
+    for (path, what) in support::snapshot(&folder.join("files")) {
+        if what.ends_with("dir") {
+            set_mode(&folder.join("files").join(path), 0o555);
+        }
+    }
+    set_mode(&folder.join("files"), 0o555);
+}
+
+type Change = fn(&Path, &Path);
+
+/// What is done to `store/<bundle of victim>`, given also that of another skill, and what is said of it.
+const CHANGES: [(&str, Change, fn(&Damage) -> bool); 17] = [
+    (
+        "a changed byte",
+        |one, _| std::fs::write(one.join("files/notes.txt"), "notex\n").unwrap(),
+        |damage| matches!(damage, Damage::Changed(_)),
+    ),
+    (
+        "a byte more",
+        |one, _| std::fs::write(one.join("files/notes.txt"), "notes\n\n").unwrap(),
+        |damage| matches!(damage, Damage::Changed(_)),
+    ),
+    (
+        "an emptied file",
+        |one, _| std::fs::write(one.join("files/SKILL.md"), "").unwrap(),
+        |damage| matches!(damage, Damage::Changed(_)),
+    ),
+    (
+        "an extra file",
+        |one, _| write(&one.join("files/extra"), b"x", false),
+        |damage| matches!(damage, Damage::Extra(_)),
+    ),
+    (
+        "an extra file beside the manifest",
+        |one, _| write(&one.join("extra"), b"x", false),
+        |damage| matches!(damage, Damage::Extra(_)),
+    ),
+    (
+        "an empty folder",
+        |one, _| std::fs::create_dir(one.join("files/new")).unwrap(),
+        |damage| matches!(damage, Damage::Extra(_)),
+    ),
+    (
+        "a missing file",
+        |one, _| std::fs::remove_file(one.join("files/notes.txt")).unwrap(),
+        |damage| matches!(damage, Damage::Missing(_)),
+    ),
+    (
+        "a renamed file",
+        |one, _| std::fs::rename(one.join("files/notes.txt"), one.join("files/Notes.txt")).unwrap(),
+        |damage| matches!(damage, Damage::Extra(_)),
+    ),
+    (
+        "an executable bit",
+        |one, _| set_mode(&one.join("files/notes.txt"), 0o555),
+        |damage| matches!(damage, Damage::Mode { .. }),
+    ),
+    (
+        "a writable file",
+        |one, _| set_mode(&one.join("files/notes.txt"), 0o644),
+        |damage| matches!(damage, Damage::Mode { .. }),
+    ),
+    (
+        "a link to the same bytes",
+        |one, two| {
+            std::fs::remove_file(one.join("files/notes.txt")).unwrap();
+            std::os::unix::fs::symlink(two.join("files/notes.txt"), one.join("files/notes.txt"))
+                .unwrap();
+        },
+        |damage| matches!(damage, Damage::Foreign(_)),
+    ),
+    (
+        "no manifest",
+        |one, _| std::fs::remove_file(one.join("manifest.json")).unwrap(),
+        |damage| matches!(damage, Damage::Missing(_)),
+    ),
+    (
+        "the manifest of another skill",
+        |one, two| {
+            std::fs::remove_file(one.join("manifest.json")).unwrap();
+            std::fs::copy(two.join("manifest.json"), one.join("manifest.json")).unwrap();
+        },
+        |damage| matches!(damage, Damage::Manifest(_)),
+    ),
+    (
+        "an unsigned manifest",
+        |one, _| {
+            let path = one.join("manifest.json");
+            let text = std::fs::read_to_string(&path).unwrap();
+            let at = text.find("\"sig\":\"").unwrap() + 9;
+            let changed = if text.as_bytes()[at] == b'A' {
+                "B"
+            } else {
+                "A"
+            };
+            std::fs::write(
+                &path,
+                format!("{}{changed}{}", &text[..at], &text[at + 1..]),
+            )
+            .unwrap();
+        },
+        |damage| matches!(damage, Damage::Manifest(_)),
+    ),
+    (
+        "an emptied manifest",
+        |one, _| std::fs::write(one.join("manifest.json"), "").unwrap(),
+        |damage| matches!(damage, Damage::Manifest(_)),
+    ),
+    (
+        "another skill in its place",
+        |one, two| {
+            let place = one.to_owned();
+            std::fs::rename(one, one.with_extension("gone")).unwrap();
+            assert!(
+                std::process::Command::new("cp")
+                    .arg("-a")
+                    .arg(two)
+                    .arg(&place)
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        },
+        |damage| matches!(damage, Damage::Manifest(_)),
+    ),
+    (
+        "nothing at all",
+        |one, _| std::fs::rename(one, one.with_extension("gone")).unwrap(),
+        |damage| matches!(damage, Damage::Missing(_)),
+    ),
+];
+
+#[test]
+fn every_change_is_noticed_by_check_list_and_release() {
+    for (what, change, expected) in CHANGES {
+        let home = Home::new(1);
+        let victim = home.add("victim", "the one");
+        home.add("witness", "the other");
+        // Noted in the index, and settled: the look alone must notice.
+        std::thread::sleep(Duration::from_millis(70));
+        home.listed();
+        std::thread::sleep(Duration::from_millis(70));
+        home.listed();
+        let store = home.path("vault/store");
+        let one = store.join(victim.bundle.to_string());
+        let witness = vault_library::run::which(&home.vault, &support::name("witness")).unwrap();
+        let two = store.join(witness.bundle.to_string());
+        thaw(&one);
+        change(&one, &two);
+        if one.join("files").exists() && what != "an empty folder" {
+            freeze(&one);
+        } else if one.exists() {
+            set_mode(&one.join("files"), 0o555);
+        }
+
+        let report = integrity::check(&home.vault).unwrap();
+        let damage = report
+            .skills
+            .iter()
+            .find(|skill| skill.name.as_str() == "victim")
+            .unwrap()
+            .damage
+            .as_ref();
+        assert!(damage.is_some_and(expected), "{what}: {damage:?}");
+        let good = report
+            .skills
+            .iter()
+            .find(|skill| skill.name.as_str() == "witness")
+            .unwrap();
+        assert!(good.damage.is_none(), "{what}");
+
+        // A file beside the manifest is no part of the skill: only the full check looks there.
+        if what != "an extra file beside the manifest" {
+            let listing = shelf::list(&home.vault).unwrap();
+            assert_eq!(listing.skills.len(), 1, "{what}");
+            assert_eq!(listing.damaged.len(), 1, "{what}");
+            let slug = "acme".parse().unwrap();
+            let request = PlanRequest::new("https://vault.example", &slug, None);
+            let refused = release::plan(&home.vault, &request);
+            assert!(
+                matches!(refused, Err(PlanError::Damaged(_))),
+                "{what}: {refused:?}"
+            );
+        }
+        // Adding it again heals it.
+        let healed = home.add("victim", "the one");
+        if what != "an extra file beside the manifest" {
+            assert!(healed.version >= 1, "{what}");
+        }
+        let listing = shelf::list(&home.vault).unwrap();
+        assert_eq!(listing.skills.len(), 2, "{what}: {:?}", listing.damaged);
+    }
+}
+
+#[test]
+fn foreign_entries_among_the_links_are_no_skills() {
+    let home = Home::new(1);
+    let good = home.add("good", "x");
+    let skills = home.path("vault/skills");
+    std::os::unix::fs::symlink("/etc", skills.join("outside")).unwrap();
+    std::os::unix::fs::symlink(
+        format!("../store/{}", good.bundle),
+        skills.join("not-files"),
+    )
+    .unwrap();
+    std::os::unix::fs::symlink(
+        format!("../store/{}/files", good.bundle),
+        skills.join("Bad Name"),
+    )
+    .unwrap();
+    std::os::unix::fs::symlink(
+        format!("../store/{}/files", good.bundle),
+        skills.join("alias"),
+    )
+    .unwrap();
+    write(&skills.join("folder/SKILL.md"), b"x", false);
+    write(&home.path("vault/store/strange"), b"x", false);
+    let listing = shelf::list(&home.vault).unwrap();
+    let names: Vec<_> = listing
+        .skills
+        .iter()
+        .map(|skill| skill.name.as_str())
+        .collect();
+    assert_eq!(names, ["good"]);
+    // Another name for a good bundle: its manifest says otherwise.
+    assert_eq!(listing.damaged.len(), 1);
+    let report = integrity::check(&home.vault).unwrap();
+    assert_eq!(
+        report.strange,
+        [
+            "store/strange",
+            "skills/Bad Name",
+            "skills/folder",
+            "skills/not-files",
+            "skills/outside"
+        ]
+    );
+    // A folder where a link should be is somebody's, and stays.
+    let folder = home.source("folder", "x", &[]);
+    let request = vault_library::add::AddSkill::from_path(folder.to_str().unwrap());
+    assert!(vault_library::add::add_skill(&home.vault, &request).is_err());
+    assert!(skills.join("folder/SKILL.md").exists());
+}
+
+#[test]
+fn ignored_metadata_in_the_store_is_no_damage() {
+    let home = Home::new(1);
+    let good = home.add("good", "x");
+    let files = home
+        .path("vault/store")
+        .join(good.bundle.to_string())
+        .join("files");
+    set_mode(&files, 0o755);
+    write(&files.join(".DS_Store"), b"x", false);
+    set_mode(&files, 0o555);
+    assert!(integrity::check(&home.vault).unwrap().is_clean());
+    assert_eq!(home.listed().len(), 1);
+}
