@@ -109,16 +109,14 @@ async fn creation(
     let slug: Slug = FIRST_NAMESPACE
         .parse()
         .map_err(|_| StoreError::Invalid("the first namespace's name".into()))?;
-    let home = match Seen::<Namespace>::read(app.records.get(&namespace::key(&slug)).await?)? {
-        Some(home) => {
-            writes.push(Write::check(namespace::key(&slug), When::At(home.revision)));
-            home.value
-        }
-        None => {
-            let home = Namespace::new(slug, kind, email.to_string(), &*app.clock, &*app.random);
-            writes.extend(home.allocation()?);
-            home
-        }
+    let found = Seen::<Namespace>::read(app.records.get(&namespace::key(&slug)).await?)?;
+    let home = if let Some(home) = found {
+        writes.push(Write::check(namespace::key(&slug), When::At(home.revision)));
+        home.value
+    } else {
+        let home = Namespace::new(slug, kind, email.to_string(), &*app.clock, &*app.random);
+        writes.extend(home.allocation()?);
+        home
     };
     let home = NamespaceRef {
         slug: home.slug,

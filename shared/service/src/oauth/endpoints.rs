@@ -4,13 +4,13 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use vault_store::StoreError;
 use vault_store::records::Commit;
 
 use super::form::Form;
 use super::metadata;
-use super::register::{self, RegisterError};
+use super::register::{self, Metadata, RegisterError};
 use super::revoke::{self, Asker};
 use super::throttle::source_name;
 use super::token::{self, Terms, TokenError, TokenRequest};
@@ -73,7 +73,7 @@ async fn registered(app: &App, request: Request) -> Result<Response, Failure> {
     };
     let now = app.clock.now();
     count(&*app.records, &[window], now).await?;
-    let metadata: Map<String, Value> = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
+    let metadata: Metadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
         .await
         .map_err(|refusal| {
             // RFC 7591 has no code for a body that is no JSON; it is about the metadata all the same.

@@ -7,7 +7,7 @@ use crate::config::PublicUrl;
 /// The scopes that exist, as every document names them.
 const SCOPES: [&str; 2] = ["read", "write"];
 
-/// The authorization server's metadata. It is no OpenID provider: the second well-known name serves this document too.
+/// The authorization server's metadata. The second well-known name serves this document too, though it is no provider of identities.
 pub fn authorization_server(public: &PublicUrl) -> Value {
     json!({
         "issuer": public.as_str(),

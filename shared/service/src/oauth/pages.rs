@@ -91,6 +91,40 @@ pub struct SignInPage {
     pub email: String,
 }
 
+/// A scope that can be given.
+pub struct Offer {
+    /// The word of the interface.
+    pub scope: &'static str,
+    /// What people call it.
+    pub title: &'static str,
+    /// What the app can do with it.
+    pub text: &'static str,
+    /// Whether the box is ticked from the start.
+    pub ticked: bool,
+}
+
+impl Offer {
+    fn of(scope: Scope, users: &[User]) -> Self {
+        let owner = |user: &User| user.role == Role::Owner;
+        let (title, text) = match scope {
+            Scope::Read => ("Read", "Look for skills and fetch those that you may see."),
+            Scope::Write if users.iter().any(owner) => (
+                "Write",
+                "Propose, change and publish skills, and manage the vault, as you can.",
+            ),
+            Scope::Write => ("Write", "Propose and change skills, as you can."),
+        };
+        // A member has to tick writing: least privilege is the default for all who do not run the vault.
+        let ticked = scope == Scope::Read || users.iter().all(owner);
+        Self {
+            scope: scope.as_str(),
+            title,
+            text,
+            ticked,
+        }
+    }
+}
+
 /// A namespace that can be chosen.
 pub struct Choice {
     /// Its slug.
@@ -120,10 +154,7 @@ pub struct ConsentPage {
     /// The authorize request that is decided about.
     pub return_to: String,
     choices: Vec<Choice>,
-    offer_read: bool,
-    offer_write: bool,
-    write_ticked: bool,
-    any_owner: bool,
+    offers: Vec<Offer>,
 }
 
 /// Who asks whom, and the form tokens, for a consent page.
@@ -178,11 +209,10 @@ impl ConsentPage {
             logout_csrf,
             return_to,
             choices: choices.collect(),
-            offer_read: possible.has(Scope::Read),
-            offer_write: possible.has(Scope::Write),
-            // A member has to tick it: least privilege is the default for all who do not run the vault.
-            write_ticked: users.iter().all(|user| user.role == Role::Owner),
-            any_owner: users.iter().any(|user| user.role == Role::Owner),
+            offers: possible
+                .iter()
+                .map(|scope| Offer::of(scope, users))
+                .collect(),
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Clients are public, whatever they ask for: there is no secret, and `token_endpoint_auth_method` is answered with `none`.
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
@@ -64,15 +64,26 @@ pub struct Registered {
     pub scope: String,
 }
 
+/// What an app says about itself. Members that are not here are ignored; what is here may have any type until it is looked at.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Metadata {
+    redirect_uris: Option<Value>,
+    client_name: Option<Value>,
+    grant_types: Option<Value>,
+    response_types: Option<Value>,
+    scope: Option<Value>,
+}
+
 /// Decides about a registration: the answer and the write that makes it true. Unknown members are ignored.
 pub fn decide(
-    metadata: &Map<String, Value>,
+    metadata: &Metadata,
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<(Registered, Client), RegisterError> {
-    let redirect_uris = redirect_uris(metadata.get("redirect_uris"))?;
+    let redirect_uris = redirect_uris(metadata.redirect_uris.as_ref())?;
     let grants = words(
-        metadata.get("grant_types"),
+        metadata.grant_types.as_ref(),
         "grant_types must be a list of words",
     )?;
     if !grants
@@ -89,15 +100,15 @@ pub fn decide(
         ));
     }
     let responses = words(
-        metadata.get("response_types"),
+        metadata.response_types.as_ref(),
         "response_types must be a list of words",
     )?;
     if !responses.iter().all(|response| *response == "code") {
         return Err(RegisterError::Metadata("response_types may be code"));
     }
     let asked =
-        text(metadata.get("scope"), "scope must be text")?.map_or(Scopes::NONE, Scopes::known);
-    let name = text(metadata.get("client_name"), "client_name must be text")?;
+        text(metadata.scope.as_ref(), "scope must be text")?.map_or(Scopes::NONE, Scopes::known);
+    let name = text(metadata.client_name.as_ref(), "client_name must be text")?;
     let client = Client {
         id: ClientId::fresh(now, random),
         name: name.and_then(shown_name),
@@ -202,9 +213,7 @@ mod tests {
     use vault_store::random::SeededRandom;
 
     fn register(metadata: Value) -> Result<(Registered, Client), RegisterError> {
-        let Value::Object(metadata) = metadata else {
-            panic!("an object")
-        };
+        let metadata: Metadata = serde_json::from_value(metadata).unwrap();
         decide(
             &metadata,
             Timestamp::from_unix(1_795_219_200),

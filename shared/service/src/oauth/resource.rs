@@ -15,11 +15,11 @@ pub fn canonical(asked: &str, base: &str) -> Option<String> {
     }
     let plain = |text: &str| {
         let url = Url::parse(text).ok()?;
-        let bare = url.query().is_none()
+        let alone = url.query().is_none()
             && url.fragment().is_none()
             && url.username().is_empty()
             && url.password().is_none();
-        bare.then(|| url.as_str().trim_end_matches('/').to_owned())
+        alone.then(|| url.as_str().trim_end_matches('/').to_owned())
     };
     let asked = plain(asked.strip_suffix('/').unwrap_or(asked))?;
     [base.to_owned(), format!("{base}/mcp")]

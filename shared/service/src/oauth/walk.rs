@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use vault_skill::name::Slug;
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{Commit, Document, RecordKey, When, Write};
+use vault_store::records::{Commit, Document, Record, RecordKey, When, Write};
 use zeroize::Zeroizing;
 
 use super::authorize::{AuthorizeRequest, Refused, client_id};
@@ -196,7 +196,7 @@ async fn users(app: &App, account: &Account, fixed: Option<&str>) -> Result<Vec<
     };
     let memberships: Vec<Membership> = memberships
         .iter()
-        .map(|record| record.read())
+        .map(Record::read)
         .collect::<Result<_, _>>()?;
     let keys: Vec<RecordKey> = memberships
         .iter()

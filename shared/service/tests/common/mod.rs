@@ -1,0 +1,427 @@
+//! People and apps for route tests: a browser without scripts, and the whole walk from registration to an access token, in process.
+
+#![expect(dead_code, reason = "each test binary uses a part of it")]
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, header};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+use vault_service::App;
+use vault_service::model::account::{self, Email};
+use vault_service::model::namespace::{Kind, Namespace};
+use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
+use vault_service::oauth::bootstrap::first_owner;
+use vault_service::oauth::form::with_query;
+use vault_service::oauth::pkce::Challenge;
+
+/// The first owner of the tests.
+pub const OWNER: &str = "owner@example.org";
+/// Its password.
+pub const OWNER_PASSWORD: &str = "a password of the first owner";
+/// The password of everybody else.
+pub const PASSWORD: &str = "a password of a member";
+/// Where the tests' client wants its answers.
+pub const CALLBACK: &str = "https://app.example/cb";
+/// The verifier of the tests' client.
+pub const VERIFIER: &str = "a-verifier-that-is-long-enough-for-the-rule-of-43";
+
+/// An answer, read to its end.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// Status and error code of an endpoint for programs.
+    pub fn short(&self) -> String {
+        format!(
+            "{} {}",
+            self.status,
+            self.json()["error"].as_str().unwrap_or("-")
+        )
+    }
+
+    /// A member of a JSON answer, as text.
+    pub fn text(&self, name: &str) -> String {
+        self.json()[name]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {name} in {}", self.body))
+            .to_owned()
+    }
+
+    /// A parameter of the query in `Location`.
+    pub fn returned(&self, name: &str) -> Option<String> {
+        let query = self
+            .header("location")
+            .split_once('?')
+            .map_or("", |(_, query)| query);
+        let found = url::form_urlencoded::parse(query.as_bytes()).find(|(found, _)| found == name);
+        found.map(|(_, value)| value.into_owned())
+    }
+
+    /// The heading of a page.
+    pub fn heading(&self) -> &str {
+        self.body
+            .split("<h1>")
+            .nth(1)
+            .and_then(|rest| rest.split("</h1>").next())
+            .unwrap_or_default()
+    }
+
+    /// A hidden field of the form that goes to `action`.
+    pub fn hidden(&self, action: &str, name: &str) -> String {
+        let form = self.body.split("<form ").find(|form| {
+            form.split('>')
+                .next()
+                .unwrap()
+                .contains(&format!("{action}\""))
+        });
+        let form = form.unwrap_or_else(|| panic!("no form for {action} in {}", self.body));
+        let field = form.split(&format!("name=\"{name}\" value=\"")).nth(1);
+        let value = field
+            .unwrap_or_else(|| panic!("no {name} in {form}"))
+            .split('"')
+            .next()
+            .unwrap();
+        value
+            .replace("&#38;", "&")
+            .replace("&#34;", "\"")
+            .replace("&#39;", "'")
+    }
+}
+
+/// Sends one request through all layers.
+pub async fn send(app: &App, request: Request<Body>) -> Reply {
+    let router: Router = vault_service::router(app.clone());
+    let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    Reply {
+        status: parts.status.as_u16(),
+        headers: parts.headers,
+        body: String::from_utf8(body.to_vec()).unwrap(),
+    }
+}
+
+/// `GET` without anything.
+pub async fn get(app: &App, path: &str) -> Reply {
+    send(app, Request::get(path).body(Body::empty()).unwrap()).await
+}
+
+/// A form, as a program sends it.
+pub async fn post_form(app: &App, path: &str, fields: &[(&str, &str)]) -> Reply {
+    send(app, form_request(path, fields)).await
+}
+
+/// The request of a form.
+pub fn form_request(path: &str, fields: &[(&str, &str)]) -> Request<Body> {
+    Request::post(path)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(encoded(fields)))
+        .unwrap()
+}
+
+/// Fields as a query or form body.
+pub fn encoded(fields: &[(&str, &str)]) -> String {
+    with_query("", fields)[1..].to_owned()
+}
+
+/// A browser: one cookie, no scripts.
+pub struct Visitor<'a> {
+    pub app: &'a App,
+    pub cookie: Option<String>,
+}
+
+impl<'a> Visitor<'a> {
+    pub fn new(app: &'a App) -> Self {
+        Self { app, cookie: None }
+    }
+
+    pub async fn get(&mut self, path: &str) -> Reply {
+        self.send(Request::get(path).body(Body::empty()).unwrap())
+            .await
+    }
+
+    /// A form as a browser sends it from a page of ours that sends no referrer.
+    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Reply {
+        let mut request = form_request(path, fields);
+        request
+            .headers_mut()
+            .insert("sec-fetch-site", "same-origin".parse().unwrap());
+        request
+            .headers_mut()
+            .insert(header::ORIGIN, "null".parse().unwrap());
+        self.send(request).await
+    }
+
+    pub async fn send(&mut self, mut request: Request<Body>) -> Reply {
+        if let Some(cookie) = &self.cookie {
+            request
+                .headers_mut()
+                .insert(header::COOKIE, cookie.parse().unwrap());
+        }
+        let reply = send(self.app, request).await;
+        if let Some(set) = reply.headers.get(header::SET_COOKIE) {
+            let pair = set.to_str().unwrap().split(';').next().unwrap();
+            self.cookie = (!pair.ends_with('=')).then(|| pair.to_owned());
+        }
+        reply
+    }
+
+    /// Types address and password into a sign-in page.
+    pub async fn log_in(&mut self, page: &Reply, email: &str, password: &str) -> Reply {
+        let (csrf, return_to) = (
+            page.hidden("/oauth/login", "csrf"),
+            page.hidden("/oauth/login", "return_to"),
+        );
+        let fields = [
+            ("csrf", csrf.as_str()),
+            ("return_to", &return_to),
+            ("email", email),
+            ("password", password),
+        ];
+        self.post("/oauth/login", &fields).await
+    }
+
+    /// Answers a consent page with these boxes.
+    pub async fn decide(
+        &mut self,
+        page: &Reply,
+        decision: &str,
+        namespace: &str,
+        scopes: Scopes,
+    ) -> Reply {
+        let (csrf, return_to) = (
+            page.hidden("/oauth/consent", "csrf"),
+            page.hidden("/oauth/consent", "return_to"),
+        );
+        let mut fields = vec![
+            ("csrf", csrf.as_str()),
+            ("return_to", &return_to),
+            ("namespace", namespace),
+            ("decision", decision),
+        ];
+        fields.extend(scopes.iter().map(|scope| ("scope", scope.as_str())));
+        self.post("/oauth/consent", &fields).await
+    }
+
+    /// Opens an authorize address and signs in; the consent page, or whatever comes instead.
+    pub async fn arrive(&mut self, authorize: &str, email: &str, password: &str) -> Reply {
+        let page = self.get(authorize).await;
+        assert_eq!(
+            (page.status, page.heading()),
+            (200, "Sign in"),
+            "{}",
+            page.body
+        );
+        let back = self.log_in(&page, email, password).await;
+        assert_eq!(
+            (back.status, back.header("location")),
+            (303, authorize),
+            "{}",
+            back.body
+        );
+        self.get(authorize).await
+    }
+
+    /// The whole walk to the redirect with the code.
+    pub async fn approve(
+        &mut self,
+        authorize: &str,
+        who: (&str, &str),
+        namespace: &str,
+        scopes: Scopes,
+    ) -> Reply {
+        let page = self.arrive(authorize, who.0, who.1).await;
+        let back = self.decide(&page, "approve", namespace, scopes).await;
+        assert_eq!(
+            (back.status, back.header("location")),
+            (303, authorize),
+            "{}",
+            back.body
+        );
+        let answer = self.get(authorize).await;
+        assert_eq!(answer.status, 302, "{}", answer.body);
+        answer
+    }
+}
+
+/// Makes the first owner with the namespace `default`.
+pub async fn bootstrap(app: &App) {
+    let password = SecretString::from(OWNER_PASSWORD);
+    first_owner(app, Kind::Hosted, Some(OWNER), Some(&password))
+        .await
+        .unwrap();
+}
+
+/// Makes a namespace that nobody has a part in.
+pub async fn namespace(app: &App, slug: &str) -> NamespaceRef {
+    let made = Namespace::new(
+        slug.parse().unwrap(),
+        Kind::Hosted,
+        OWNER.into(),
+        &*app.clock,
+        &*app.random,
+    );
+    assert!(
+        app.records
+            .commit(made.allocation().unwrap())
+            .await
+            .unwrap()
+            .is_done()
+    );
+    NamespaceRef {
+        slug: made.slug,
+        id: made.id,
+    }
+}
+
+/// Gives an account a part in a namespace, and the account the members' password when it has none.
+pub async fn member(
+    app: &App,
+    email: &str,
+    namespace: &NamespaceRef,
+    role: Role,
+    scopes: Scopes,
+) -> User {
+    let email: Email = email.parse().unwrap();
+    let (now, issuer) = (app.clock.now(), app.config.public_url.base());
+    let user = User::new(
+        email.clone(),
+        namespace.clone(),
+        role,
+        scopes,
+        now,
+        &*app.random,
+    );
+    let invited = account::invite(&*app.records, &email, issuer, now, &*app.random)
+        .await
+        .unwrap();
+    let mut writes = user.creation().unwrap();
+    writes.extend(invited.writes);
+    assert!(app.records.commit(writes).await.unwrap().is_done());
+    if let Some(url) = invited.url {
+        let path = url
+            .strip_prefix(app.config.public_url.origin())
+            .unwrap()
+            .to_owned();
+        let mut visitor = Visitor::new(app);
+        let page = visitor.get(&path).await;
+        let csrf = page.hidden(&path, "csrf");
+        let done = visitor
+            .post(&path, &[("csrf", &csrf), ("password", PASSWORD)])
+            .await;
+        assert_eq!(done.status, 200, "{}", done.body);
+    }
+    user
+}
+
+/// Registers a client; its id.
+pub async fn register(app: &App, redirect: &str) -> String {
+    let body = json!({ "client_name": "An app", "redirect_uris": [redirect] });
+    let request = Request::post("/oauth/register")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    let reply = send(app, request).await;
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    reply.text("client_id")
+}
+
+/// The authorize address of a client, with more parameters behind.
+pub fn authorize(client: &str, redirect: &str, more: &[(&str, &str)]) -> String {
+    let challenge = serde_json::to_value(Challenge::of(VERIFIER)).unwrap();
+    let mut fields = vec![
+        ("response_type", "code"),
+        ("client_id", client),
+        ("redirect_uri", redirect),
+        ("state", "a state"),
+        ("code_challenge", challenge.as_str().unwrap()),
+        ("code_challenge_method", "S256"),
+    ];
+    fields.extend(more);
+    with_query("/oauth/authorize", &fields)
+}
+
+/// Tokens and the client that has them.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    pub client: String,
+    pub access: String,
+    pub refresh: String,
+    pub scope: String,
+}
+
+impl Tokens {
+    pub fn of(client: &str, reply: &Reply) -> Self {
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        Self {
+            client: client.to_owned(),
+            access: reply.text("access_token"),
+            refresh: reply.text("refresh_token"),
+            scope: reply.text("scope"),
+        }
+    }
+}
+
+/// Exchanges a code at the token endpoint.
+pub async fn exchange(app: &App, client: &str, code: &str) -> Reply {
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("client_id", client),
+        ("code", code),
+        ("code_verifier", VERIFIER),
+        ("redirect_uri", CALLBACK),
+    ];
+    post_form(app, "/oauth/token", &fields).await
+}
+
+/// Refreshes at the token endpoint.
+pub async fn refresh(app: &App, client: &str, token: &str) -> Reply {
+    let fields = [
+        ("grant_type", "refresh_token"),
+        ("client_id", client),
+        ("refresh_token", token),
+    ];
+    post_form(app, "/oauth/token", &fields).await
+}
+
+/// Registers a client and walks sign-in, consent and exchange, in a namespace of the account.
+pub async fn tokens(app: &App, who: (&str, &str), namespace: &str, scopes: Scopes) -> Tokens {
+    let client = register(app, CALLBACK).await;
+    let address = authorize(
+        &client,
+        CALLBACK,
+        &[
+            ("scope", &scopes.to_string()),
+            ("vault_namespace", namespace),
+        ],
+    );
+    let answer = Visitor::new(app)
+        .approve(&address, who, namespace, scopes)
+        .await;
+    let code = answer
+        .returned("code")
+        .unwrap_or_else(|| panic!("{}", answer.header("location")));
+    Tokens::of(&client, &exchange(app, &client, &code).await)
+}
+
+/// An access token of this account for its namespace `default`, by the whole walk.
+pub async fn sign_in(app: &App, email: &str, password: &str, scopes: Scopes) -> String {
+    tokens(app, (email, password), "default", scopes)
+        .await
+        .access
+}

@@ -1,0 +1,186 @@
+use serde_json::Value;
+
+use super::{place, place_at};
+use crate::common::get;
+
+#[tokio::test]
+async fn requirements_1_to_5_the_metadata_in_full() {
+    let place = place();
+    let reply = get(&place.app, "/.well-known/oauth-authorization-server").await;
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (200, "application/json")
+    );
+    insta::assert_snapshot!(serde_json::to_string_pretty(&reply.json()).unwrap(), @r#"
+    {
+      "authorization_endpoint": "https://vault.example/oauth/authorize",
+      "authorization_response_iss_parameter_supported": true,
+      "code_challenge_methods_supported": [
+        "S256"
+      ],
+      "grant_types_supported": [
+        "authorization_code",
+        "refresh_token"
+      ],
+      "issuer": "https://vault.example",
+      "registration_endpoint": "https://vault.example/oauth/register",
+      "response_modes_supported": [
+        "query"
+      ],
+      "response_types_supported": [
+        "code"
+      ],
+      "revocation_endpoint": "https://vault.example/oauth/revoke",
+      "revocation_endpoint_auth_methods_supported": [
+        "none"
+      ],
+      "scopes_supported": [
+        "read",
+        "write"
+      ],
+      "token_endpoint": "https://vault.example/oauth/token",
+      "token_endpoint_auth_methods_supported": [
+        "none"
+      ]
+    }
+    "#);
+    let openid = get(&place.app, "/.well-known/openid-configuration").await;
+    assert_eq!(
+        (openid.status, openid.json()),
+        (200, reply.json()),
+        "2: the same document"
+    );
+}
+
+#[tokio::test]
+async fn requirement_1_the_issuer_is_the_public_url_byte_for_byte() {
+    for url in [
+        "https://vault.example",
+        "https://vault.example/",
+        "https://vault.example/a/b",
+        "http://127.0.0.1:8080",
+    ] {
+        let place = place_at(url, |_| {});
+        let prefix = place.app.config.public_url.prefix().to_owned();
+        for name in ["oauth-authorization-server", "openid-configuration"] {
+            // RFC 8414 puts the name between host and path; clients of OpenID habit put it behind the path.
+            for path in [
+                format!("/.well-known/{name}{prefix}"),
+                format!("{prefix}/.well-known/{name}"),
+            ] {
+                let reply = get(&place.app, &path).await;
+                assert_eq!(
+                    (reply.status, reply.json()["issuer"].as_str()),
+                    (200, Some(url)),
+                    "{path}"
+                );
+                assert_eq!(
+                    reply.json()["token_endpoint"],
+                    place.app.config.public_url.join("/oauth/token")
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn requirement_6_both_resources_are_described() {
+    let place = place_at("https://vault.example/a", |_| {});
+    for (path, resource) in [
+        (
+            "/.well-known/oauth-protected-resource/a/mcp",
+            "https://vault.example/a/mcp",
+        ),
+        (
+            "/a/.well-known/oauth-protected-resource/mcp",
+            "https://vault.example/a/mcp",
+        ),
+        (
+            "/.well-known/oauth-protected-resource/a",
+            "https://vault.example/a",
+        ),
+        (
+            "/a/.well-known/oauth-protected-resource",
+            "https://vault.example/a",
+        ),
+    ] {
+        let reply = get(&place.app, path).await;
+        assert_eq!(
+            (reply.status, reply.header("content-type")),
+            (200, "application/json"),
+            "{path}"
+        );
+        let document = reply.json();
+        assert_eq!(document["resource"], resource, "{path}");
+        assert_eq!(
+            document["authorization_servers"],
+            serde_json::json!(["https://vault.example/a"])
+        );
+        assert_eq!(
+            document["bearer_methods_supported"],
+            serde_json::json!(["header"])
+        );
+        assert_eq!(
+            document["scopes_supported"],
+            serde_json::json!(["read", "write"])
+        );
+    }
+}
+
+#[tokio::test]
+async fn requirement_8_discovery_may_be_read_by_browsers_and_authorize_may_not() {
+    let place = place();
+    let read = get(&place.app, "/.well-known/oauth-authorization-server").await;
+    assert_eq!(read.header("access-control-allow-origin"), "*");
+    let page = get(&place.app, "/oauth/authorize?client_id=x").await;
+    assert_eq!(page.header("access-control-allow-origin"), "");
+}
+
+#[tokio::test]
+async fn other_methods_and_paths_are_refused() {
+    let place = place();
+    for path in [
+        "/oauth/token",
+        "/oauth/register",
+        "/oauth/revoke",
+        "/oauth/login",
+        "/oauth/consent",
+        "/oauth/logout",
+    ] {
+        let reply = get(&place.app, path).await;
+        assert_eq!(
+            (reply.status, reply.header("allow")),
+            (405, "POST"),
+            "{path}"
+        );
+    }
+    for path in [
+        "/oauth",
+        "/oauth/",
+        "/oauth/nothing",
+        "/.well-known/nothing",
+        "/.well-known/oauth-protected-resource/x",
+    ] {
+        let reply = get(&place.app, path).await;
+        assert_eq!(
+            (reply.status, reply.json()["code"].clone()),
+            (404, Value::from("not_found")),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn requirement_27_answers_over_https_keep_browsers_there() {
+    for (url, sent) in [
+        ("https://vault.example", "max-age=31536000"),
+        ("http://127.0.0.1:8080", ""),
+    ] {
+        let reply = get(
+            &place_at(url, |_| {}).app,
+            "/.well-known/oauth-authorization-server",
+        )
+        .await;
+        assert_eq!(reply.header("strict-transport-security"), sent, "{url}");
+    }
+}
