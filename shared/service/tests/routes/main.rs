@@ -6,8 +6,11 @@
     reason = "a test that cannot go on stops; `word` and `world` are different words"
 )]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod healthz;
 mod http;
+mod oauth;
 mod publish;
 mod support;
 mod v;
