@@ -9,7 +9,7 @@ use clap::{
 
 use crate::{
     commands::{
-        add, cloud, completions, devices, key, link, man, operator, remove, serve, skill, status,
+        add, cloud, completions, demo, devices, key, link, man, operator, remove, serve, skill, status,
         sync, version,
     },
     ui::{BOLD, paint},
@@ -23,7 +23,7 @@ const STYLES: Styles = Styles::styled()
 
 /// The groups of the top-level help, in the order in which a new user meets them.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Start", &["add", "remove"]),
+    ("Start", &["demo", "add", "remove"]),
     ("Find and run", &["skill"]),
     ("Share", &["cloud", "sync", "status", "link", "devices"]),
     ("Trust", &["key"]),
@@ -128,6 +128,8 @@ pub enum Command {
     Operator(operator::Arguments),
     /// Show, rotate and recover this vault's keys
     Key(key::Arguments),
+    /// See the whole of it work in a temporary folder
+    Demo(demo::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
     /// Print the manual page, or write all pages to a folder

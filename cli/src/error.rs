@@ -136,6 +136,13 @@ impl Failure {
         self
     }
 
+    /// The same failure with a hint, where there is one.
+    #[must_use]
+    pub fn hint_if(mut self, hint: Option<String>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
     /// The same failure with the place in a file that it is about.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {

@@ -9,6 +9,7 @@ mod env;
 mod error;
 mod serve;
 mod settings;
+mod starter;
 mod ui;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};

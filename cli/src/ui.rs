@@ -566,15 +566,6 @@ impl Table {
     }
 }
 
-/// A failure's place from a path and where in it.
-pub fn place(path: impl Into<String>, line: Option<u32>, column: Option<u32>) -> Place {
-    Place {
-        path: path.into(),
-        line,
-        column,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -110,16 +110,6 @@ impl TokenFile {
         Ok(())
     }
 
-    /// Removes the file; that it is not there is fine.
-    pub fn remove(&self) -> Result<(), Failure> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Failure::io("removing", &self.path, &error))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Holds off other processes that would exchange the same refresh token; ends with the returned file.
     pub fn lock(&self) -> Result<File, Failure> {
         let path = self.path.with_extension("lock");

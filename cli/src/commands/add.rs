@@ -276,24 +276,14 @@ fn refused(_context: &Context, source: &str, error: AddError) -> Failure {
             )
             .details(findings.iter().map(|finding| excerpt(source, finding)))
             .data(json!({ "source": source, "findings": findings }))
+            .hint_if(below_hint(source))
         }
         AddError::NameTaken { name, .. } => Failure::failed("name_taken", message).hint(format!(
             "--replace takes its place, --name <other> keeps both; vault skill which {name} shows the installed one"
         )),
         AddError::SourceUnsupported { .. } => Failure::usage("source_unsupported", message),
         AddError::Source(_) => {
-            let failure = Failure::failed("source_unreadable", message);
-            if Path::new(source).is_dir() {
-                let below = skills_below(Path::new(source));
-                if below > 0 {
-                    return failure.hint(format!(
-                        "{} below it: vault add {}/*",
-                        count(below, "skill"),
-                        clean(source.trim_end_matches('/'), 200)
-                    ));
-                }
-            }
-            failure
+            Failure::failed("source_unreadable", message).hint_if(below_hint(source))
         }
         AddError::Provenance(_) => Failure::usage("provenance_invalid", message),
         AddError::Unsignable(_) | AddError::Twice(_) => Failure::failed("not_signed", message),
@@ -301,12 +291,24 @@ fn refused(_context: &Context, source: &str, error: AddError) -> Failure {
     }
 }
 
-fn skills_below(folder: &Path) -> u64 {
-    std::fs::read_dir(folder).map_or(0, |entries| {
-        entries
-            .filter_map(Result::ok)
-            .filter(|entry| entry.path().join("SKILL.md").is_file())
-            .count() as u64
+/// A folder of skills was named in place of a skill.
+fn below_hint(source: &str) -> Option<String> {
+    let folder = Path::new(source);
+    if folder.join("SKILL.md").exists() {
+        return None;
+    }
+    let below = std::fs::read_dir(folder)
+        .ok()?
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("SKILL.md").is_file())
+        .count() as u64;
+    (below > 0).then(|| {
+        format!(
+            "there {} {} below it: vault add {}/*",
+            if below == 1 { "is" } else { "are" },
+            count(below, "skill"),
+            clean(source.trim_end_matches('/'), 200)
+        )
     })
 }
 

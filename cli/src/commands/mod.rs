@@ -4,6 +4,7 @@ pub mod add;
 pub mod cloud;
 pub mod completions;
 pub mod connection;
+pub mod demo;
 pub mod devices;
 pub mod key;
 pub mod link;
@@ -57,6 +58,7 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Serve(arguments) => serve::run(context, &arguments),
         Command::Operator(arguments) => operator::run(context, &arguments),
         Command::Key(arguments) => key::run(context, &arguments),
+        Command::Demo(arguments) => demo::run(context, &arguments),
         Command::Completions(arguments) => completions::run(context, &arguments),
         Command::Man(arguments) => man::run(context, &arguments),
         Command::Version(arguments) => version::run(context, &arguments),

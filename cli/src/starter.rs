@@ -1,0 +1,99 @@
+//! The skills that come with the binary: five that are useful on their own, and what `demo` shows.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+/// One file of a starter skill.
+#[derive(Clone, Copy, Debug)]
+pub struct StarterFile {
+    /// The path below the folder of all starter skills.
+    pub path: &'static str,
+    /// The exact bytes.
+    pub bytes: &'static [u8],
+}
+
+macro_rules! starter {
+    ($($path:literal),+ $(,)?) => {
+        &[$(StarterFile {
+            path: $path,
+            bytes: include_bytes!(concat!("../starter/", $path)),
+        }),+]
+    };
+}
+
+/// Every file of every starter skill.
+pub const FILES: &[StarterFile] = starter![
+    "code-review/SKILL.md",
+    "code-review/bin/changes.sh",
+    "commit-message/SKILL.md",
+    "commit-message/bin/staged.sh",
+    "flaky-test/SKILL.md",
+    "flaky-test/bin/repeat.sh",
+    "release-notes/SKILL.md",
+    "release-notes/bin/since.sh",
+    "safe-migration/SKILL.md",
+    "safe-migration/bin/scan.sh",
+];
+
+/// The names of the starter skills, sorted.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = FILES
+        .iter()
+        .filter_map(|file| file.path.split('/').next())
+        .collect();
+    names.dedup();
+    names
+}
+
+/// Writes all of them below a folder; files under `bin/` are executable.
+pub fn unpack(folder: &Path) -> io::Result<()> {
+    for file in FILES {
+        let path = folder.join(file.path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mode = if file.path.contains("/bin/") {
+            0o755
+        } else {
+            0o644
+        };
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path)?
+            .write_all(file.bytes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_names_every_file_of_the_folder() {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/starter"));
+        let mut found = Vec::new();
+        let mut open = vec![root.to_owned()];
+        while let Some(folder) = open.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    open.push(path);
+                } else {
+                    let below = path.strip_prefix(root).unwrap();
+                    found.push(below.to_str().unwrap().to_owned());
+                }
+            }
+        }
+        found.sort();
+        let listed: Vec<_> = FILES.iter().map(|file| file.path).collect();
+        assert_eq!(found, listed);
+        assert_eq!(names().len(), 5);
+    }
+}

@@ -1,0 +1,59 @@
+//! The transcripts in `tests/cmd`, each with a home of its own and nothing of this machine's settings.
+
+use std::path::Path;
+
+/// Runs one transcript. `TRYCMD=overwrite` writes what the commands print now: read the difference before you keep it.
+fn transcript(name: &str) {
+    let home = tempfile::tempdir().unwrap();
+    let cases = trycmd::TestCases::new();
+    cases
+        .env("HOME", home.path().to_str().unwrap())
+        .env("XDG_CONFIG_HOME", home.path().join(".config").to_str().unwrap())
+        .env("LC_ALL", "C.UTF-8")
+        .env("TZ", "UTC")
+        .env("NO_COLOR", "1")
+        .env("COLUMNS", "100");
+    // An empty variable counts as absent.
+    for variable in [
+        "CI",
+        "CLICOLOR_FORCE",
+        "PORT",
+        "VAULT_ADMIN_EMAIL",
+        "VAULT_ADMIN_PASSWORD",
+        "VAULT_DATABASE_URL",
+        "VAULT_DB_PATH",
+        "VAULT_HTTP_PORT",
+        "VAULT_LOG_LEVEL",
+        "VAULT_MODE",
+        "VAULT_PORT",
+        "VAULT_PUBLIC_URL",
+        "VAULT_SEARCH_MODE",
+        "VAULT_SECURITY_STRICT",
+        "VAULT_STORAGE_PATH",
+    ] {
+        cases.env(variable, "");
+    }
+    cases
+        .insert_var("[HOME]", home.path().display().to_string())
+        .unwrap();
+    cases.case(Path::new("tests/cmd").join(name));
+    cases.run();
+}
+
+macro_rules! transcripts {
+    ($($name:ident),+ $(,)?) => {
+        $(#[test]
+        fn $name() {
+            transcript(concat!(stringify!($name), ".md"));
+        })+
+    };
+}
+
+transcripts![add, cloud, help, json, key, remove, serve, skill];
+
+#[test]
+fn no_transcript_is_forgotten() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cmd");
+    let found = std::fs::read_dir(folder).unwrap().count();
+    assert_eq!(found, 8, "list every file of tests/cmd above");
+}
