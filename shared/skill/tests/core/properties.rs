@@ -181,7 +181,7 @@ prop_compose! {
         audience in prop::collection::vec(text(), 0..3),
         recovery_key_sha256 in prop::option::of(digest()),
         previous in prop::option::of((integer(), digest())),
-        skills in prop::collection::btree_map("[a-z]{1,9}x", (integer(), digest(), 0..4_u64 << 20), 0..6),
+        skills in prop::collection::btree_map("[a-z]{1,9}-x", (integer(), digest(), 0..4_u64 << 20), 0..6),
         index in prop::collection::vec((digest(), 0..4_u64 << 20), 0..3),
         policy in prop::option::of((digest(), 0..4_u64 << 20)),
         profiles in prop::collection::btree_map(text(), (digest(), 0..4_u64 << 20), 0..3),

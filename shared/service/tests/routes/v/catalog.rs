@@ -28,6 +28,7 @@ async fn the_stored_bytes_are_served_to_waiting_and_admitted_devices() {
                     "content-length",
                     "content-type",
                     "repr-digest",
+                    "strict-transport-security",
                     "x-content-type-options"
                 ],
                 "no validator, no redirect, no encoding"

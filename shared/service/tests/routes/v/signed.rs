@@ -224,6 +224,7 @@ async fn an_unknown_slug_and_an_unknown_key_read_the_same() {
     401 Unauthorized
     www-authenticate: VaultDevice
     content-type: application/problem+json
+    strict-transport-security: max-age=31536000
     cache-control: private, no-store
     x-content-type-options: nosniff
     content-length: 177

@@ -50,6 +50,7 @@ async fn all_answers_are_the_same_to_the_byte() {
     401 Unauthorized
     www-authenticate: VaultDevice
     content-type: application/problem+json
+    strict-transport-security: max-age=31536000
     cache-control: private, no-store
     x-content-type-options: nosniff
     content-length: 192
