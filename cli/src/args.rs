@@ -9,8 +9,8 @@ use clap::{
 
 use crate::{
     commands::{
-        add, cloud, completions, demo, devices, key, link, man, operator, remove, serve, skill, status,
-        sync, version,
+        add, cloud, completions, demo, devices, key, link, man, operator, remove, serve, skill,
+        status, sync, version,
     },
     ui::{BOLD, paint},
 };

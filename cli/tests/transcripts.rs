@@ -8,7 +8,10 @@ fn transcript(name: &str) {
     let cases = trycmd::TestCases::new();
     cases
         .env("HOME", home.path().to_str().unwrap())
-        .env("XDG_CONFIG_HOME", home.path().join(".config").to_str().unwrap())
+        .env(
+            "XDG_CONFIG_HOME",
+            home.path().join(".config").to_str().unwrap(),
+        )
         .env("LC_ALL", "C.UTF-8")
         .env("TZ", "UTC")
         .env("NO_COLOR", "1")

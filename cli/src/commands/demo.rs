@@ -51,7 +51,12 @@ pub struct Arguments {
     #[arg(long)]
     exit: bool,
     /// The port of the service [default: a free one]
-    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     port: u16,
 }
 
@@ -100,8 +105,14 @@ impl<'c> Demo<'c> {
         let ui = &context.ui;
         ui.line(format!(
             "{}\n{}",
-            paint(BOLD, "vault: skills that were checked and signed, from one machine to another"),
-            paint(DIM, format_args!("everything happens in {}", folder.display()))
+            paint(
+                BOLD,
+                "vault: skills that were checked and signed, from one machine to another"
+            ),
+            paint(
+                DIM,
+                format_args!("everything happens in {}", folder.display())
+            )
         ));
         let log = std::fs::File::create(folder.join("serve.log"))
             .map_err(|error| Failure::io("writing", folder.join("serve.log"), &error))?;
@@ -111,9 +122,11 @@ impl<'c> Demo<'c> {
         let url = format!("http://127.0.0.1:{port}");
         let password = fresh_password();
         let options = Options {
-            config: Config::new(url.parse().map_err(|error: vault_service::config::BadPublicUrl| {
-                Failure::failed("internal", error.to_string())
-            })?),
+            config: Config::new(url.parse().map_err(
+                |error: vault_service::config::BadPublicUrl| {
+                    Failure::failed("internal", error.to_string())
+                },
+            )?),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             port_origin: "demo".to_owned(),
             database: folder.join("service.db").display().to_string(),
@@ -149,11 +162,21 @@ impl<'c> Demo<'c> {
         self.step("Check and sign five starter skills", "vault add starter/*");
         let began = SystemClock.now_millis();
         let mut arguments = vec!["add".to_owned()];
-        arguments.extend(starter::names().iter().map(|name| skills.join(name).display().to_string()));
+        arguments.extend(
+            starter::names()
+                .iter()
+                .map(|name| skills.join(name).display().to_string()),
+        );
         let added = owner.json(&arguments)?;
         let list = members(&added["added"]);
-        let files: u64 = list.iter().map(|one| one["files"].as_u64().unwrap_or(0)).sum();
-        let bytes: u64 = list.iter().map(|one| one["bytes"].as_u64().unwrap_or(0)).sum();
+        let files: u64 = list
+            .iter()
+            .map(|one| one["files"].as_u64().unwrap_or(0))
+            .sum();
+        let bytes: u64 = list
+            .iter()
+            .map(|one| one["bytes"].as_u64().unwrap_or(0))
+            .sum();
         self.outcome(
             began,
             &format!(
@@ -165,12 +188,26 @@ impl<'c> Demo<'c> {
         );
         steps.push(added);
 
-        self.step("Make a namespace on the service", &format!("vault operator namespace create {SLUG} --owner {OWNER}"));
+        self.step(
+            "Make a namespace on the service",
+            &format!("vault operator namespace create {SLUG} --owner {OWNER}"),
+        );
         let began = SystemClock.now_millis();
         let created = owner.signing_in(&[
-            "operator", "--url", &self.url, "--no-browser", "namespace", "create", SLUG, "--owner", OWNER,
+            "operator",
+            "--url",
+            &self.url,
+            "--no-browser",
+            "namespace",
+            "create",
+            SLUG,
+            "--owner",
+            OWNER,
         ])?;
-        self.outcome(began, "signed in through the pages: OAuth 2.1, PKCE, consent");
+        self.outcome(
+            began,
+            "signed in through the pages: OAuth 2.1, PKCE, consent",
+        );
         steps.push(created);
 
         let address = format!("{}/v/{SLUG}", self.url);
@@ -197,9 +234,19 @@ impl<'c> Demo<'c> {
 
         let key = owner.json(&["key", "show"])?;
         let expected = text(&key["fingerprint"]).to_owned();
-        self.step("Link a second machine", &format!("vault link {address} --expect-key {expected}"));
+        self.step(
+            "Link a second machine",
+            &format!("vault link {address} --expect-key {expected}"),
+        );
         let began = SystemClock.now_millis();
-        let linked = other.json(&["link", &address, "--expect-key", &expected, "--hostname", "demo laptop"])?;
+        let linked = other.json(&[
+            "link",
+            &address,
+            "--expect-key",
+            &expected,
+            "--hostname",
+            "demo laptop",
+        ])?;
         self.outcome(
             began,
             &format!(
@@ -242,11 +289,18 @@ impl<'c> Demo<'c> {
         let (files, bytes) = self.compare(&skills, &other)?;
         self.outcome(
             began,
-            &format!("{} equal, byte for byte and mode for mode, {}", count(files, "file"), size(bytes)),
+            &format!(
+                "{} equal, byte for byte and mode for mode, {}",
+                count(files, "file"),
+                size(bytes)
+            ),
         );
 
         let question = "a test that fails sometimes";
-        self.step("Find a skill there", &format!("vault skill search \"{question}\""));
+        self.step(
+            "Find a skill there",
+            &format!("vault skill search \"{question}\""),
+        );
         let began = SystemClock.now_millis();
         let found = other.json(&["skill", "search", question, "--top-k", "1"])?;
         self.outcome(
@@ -258,7 +312,10 @@ impl<'c> Demo<'c> {
         self.step("Change nothing and publish again", "vault sync --cloud");
         let began = SystemClock.now_millis();
         let again = owner.json(&["sync", "--cloud"])?;
-        self.outcome(began, &format!("still release {}, nothing uploaded", again["release"]));
+        self.outcome(
+            began,
+            &format!("still release {}, nothing uploaded", again["release"]),
+        );
         steps.push(again);
         Ok(steps)
     }
@@ -279,14 +336,18 @@ impl<'c> Demo<'c> {
         } else {
             format!("\n  {}", paint(DIM, format_args!("$ {command}")))
         };
-        self.context.ui.line(format!("\n{}{shown}", paint(BOLD, what)));
+        self.context
+            .ui
+            .line(format!("\n{}{shown}", paint(BOLD, what)));
     }
 
     fn outcome(&self, began: u64, what: &str) {
         let took = SystemClock.now_millis().saturating_sub(began);
-        self.context
-            .ui
-            .line(format!("  {} {what}  {}", paint(GOOD, "✓"), paint(DIM, format_args!("{took} ms"))));
+        self.context.ui.line(format!(
+            "  {} {what}  {}",
+            paint(GOOD, "✓"),
+            paint(DIM, format_args!("{took} ms"))
+        ));
     }
 
     /// Compares every file of the starter skills with what the other machine installed.
@@ -298,7 +359,8 @@ impl<'c> Demo<'c> {
             let found = other.json(&["skill", "which", name])?;
             let inner = file.path.split_once('/').map_or("", |(_, inner)| inner);
             let path = Path::new(text(&found["files"])).join(inner);
-            let bytes = std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
+            let bytes =
+                std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
             let executable = |path: &Path| {
                 path.metadata()
                     .map(|meta| meta.permissions().mode() & 0o111 != 0)
@@ -366,13 +428,21 @@ impl<'c> Demo<'c> {
 
 impl Home<'_> {
     fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Command, Failure> {
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::failed("io", format!("this binary cannot be found: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::failed("io", format!("this binary cannot be found: {error}"))
+        })?;
         let mut command = Command::new(program);
         command
             .env_clear()
             .env("HOME", &self.folder)
-            .env("PATH", self.demo.context.process.variable("PATH").unwrap_or("/usr/bin:/bin"))
+            .env(
+                "PATH",
+                self.demo
+                    .context
+                    .process
+                    .variable("PATH")
+                    .unwrap_or("/usr/bin:/bin"),
+            )
             .env("HOSTNAME", self.name)
             .arg("--json")
             .arg("--yes")
@@ -402,7 +472,9 @@ impl Home<'_> {
         let stderr = child.stderr.take();
         let (found, address) = mpsc::channel();
         std::thread::spawn(move || {
-            let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines());
+            let lines = stderr
+                .into_iter()
+                .flat_map(|stderr| BufReader::new(stderr).lines());
             for line in lines.map_while(Result::ok) {
                 if line.contains("/oauth/authorize?") {
                     let _ = found.send(line.trim().to_owned());

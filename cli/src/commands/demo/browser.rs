@@ -19,9 +19,7 @@ pub async fn sign_in(
     email: &str,
     password: &str,
 ) -> Result<(), Failure> {
-    let base: Address = base
-        .parse()
-        .map_err(|error| failed(format!("{error}")))?;
+    let base: Address = base.parse().map_err(|error| failed(format!("{error}")))?;
     let mut browser = Browser {
         client: Http::new(context, &base.base)?.plain(),
         cookies: BTreeMap::new(),
@@ -40,7 +38,10 @@ pub async fn sign_in(
                 response = browser.get(&address).await?;
             }
             StatusCode::OK => {
-                let page = response.text().await.map_err(|error| failed(error.to_string()))?;
+                let page = response
+                    .text()
+                    .await
+                    .map_err(|error| failed(error.to_string()))?;
                 response = browser.answer(&address, &page, email, password).await?;
             }
             status => return Err(failed(format!("the sign-in page answered {status}"))),
@@ -74,7 +75,8 @@ impl Browser {
         for cookie in response.headers().get_all(header::SET_COOKIE) {
             let pair = cookie.to_str().unwrap_or_default().split(';').next();
             if let Some((name, value)) = pair.and_then(|pair| pair.split_once('=')) {
-                self.cookies.insert(name.trim().to_owned(), value.trim().to_owned());
+                self.cookies
+                    .insert(name.trim().to_owned(), value.trim().to_owned());
             }
         }
         Ok(response)
@@ -89,7 +91,11 @@ impl Browser {
         password: &str,
     ) -> Result<Response, Failure> {
         let login = page.contains("name=\"password\"");
-        let wanted = if login { "/oauth/login" } else { "/oauth/consent" };
+        let wanted = if login {
+            "/oauth/login"
+        } else {
+            "/oauth/consent"
+        };
         let form = page
             .split("<form")
             .find(|form| form.contains(wanted))
@@ -114,11 +120,17 @@ impl Browser {
                     .split("<input")
                     .filter(|input| attribute(input, "name").as_deref() == Some("namespace"))
                     .find_map(|input| attribute(input, "value"))
-                    .or_else(|| form.split("<option").nth(1).and_then(|option| attribute(option, "value")));
+                    .or_else(|| {
+                        form.split("<option")
+                            .nth(1)
+                            .and_then(|option| attribute(option, "value"))
+                    });
                 fields.extend(choice.map(|slug| ("namespace".to_owned(), slug)));
             }
         }
-        let target = address.join(&action).map_err(|error| failed(error.to_string()))?;
+        let target = address
+            .join(&action)
+            .map_err(|error| failed(error.to_string()))?;
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(&fields)
             .finish();
@@ -155,5 +167,9 @@ fn attribute(text: &str, name: &str) -> Option<String> {
 }
 
 fn failed(why: String) -> Failure {
-    Failure::new(Exit::Network, "sign_in_failed", format!("the demo could not sign in: {why}"))
+    Failure::new(
+        Exit::Network,
+        "sign_in_failed",
+        format!("the demo could not sign in: {why}"),
+    )
 }
