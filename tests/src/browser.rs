@@ -135,7 +135,9 @@ impl Browser {
                     fields.push(("scope".into(), scope.into()));
                 }
             }
-            if let Some(namespace) = chosen_namespace(page) {
+            // Where the request fixed the namespace it is a hidden field already.
+            let fixed = fields.iter().any(|(name, _)| name == "namespace");
+            if let Some(namespace) = chosen_namespace(page).filter(|_| !fixed) {
                 fields.push(("namespace".into(), namespace));
             }
             fields.push(("decision".into(), "approve".into()));

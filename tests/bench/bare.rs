@@ -1,0 +1,127 @@
+//! The baseline of the catalog: an axum handler that does nothing but `verify_strict` and answers the same bytes.
+//!
+//! A process of its own with the same runtime as `vault serve`. It holds the one key parsed and the bytes in memory: no
+//! look-up, no limits, no clock, no log.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::serve::ListenerExt as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use ed25519_dalek::{Signature, VerifyingKey};
+
+/// The first argument that turns this program into the baseline.
+pub const WORD: &str = "bare-server";
+
+struct Held {
+    key: VerifyingKey,
+    catalog: Bytes,
+}
+
+/// A running baseline; ends with this value.
+pub struct Bare {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Bare {
+    /// Starts one that answers this file to requests signed with this key.
+    pub fn start(catalog: &std::path::Path, key: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .arg(WORD)
+            .arg(catalog)
+            .arg(key)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program once more");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("its address");
+        Self {
+            child,
+            address: line.trim().parse().expect("an address"),
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The child's side: serves until it is killed.
+pub fn serve(catalog: &str, key: &str) {
+    let bytes: [u8; 32] = URL_SAFE_NO_PAD
+        .decode(key)
+        .expect("a key")
+        .try_into()
+        .expect("a key");
+    let held = Arc::new(Held {
+        key: VerifyingKey::from_bytes(&bytes).expect("a key"),
+        catalog: std::fs::read(catalog).expect("a catalog").into(),
+    });
+    // As in cli/src/serve.rs.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("its address");
+        writeln!(std::io::stdout(), "{address}").expect("a reader");
+        let listener = listener.tap_io(|stream| {
+            let _ = stream.set_nodelay(true);
+        });
+        let router = Router::new()
+            .route("/v/{slug}/catalog.json", get(answer))
+            .with_state(held);
+        axum::serve(listener, router).await.expect("a server");
+    });
+}
+
+async fn answer(
+    State(held): State<Arc<Held>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    if verified(&held.key, &method, uri.path(), &headers).is_none() {
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        held.catalog.clone(),
+    )
+        .into_response()
+}
+
+fn verified(key: &VerifyingKey, method: &Method, path: &str, headers: &HeaderMap) -> Option<()> {
+    let seconds = headers.get("x-vault-timestamp")?.to_str().ok()?;
+    let signature = headers.get("x-vault-signature")?.to_str().ok()?;
+    let signature: [u8; 64] = URL_SAFE_NO_PAD.decode(signature).ok()?.try_into().ok()?;
+    let signed = format!("{method}\n{path}\n{seconds}");
+    key.verify_strict(signed.as_bytes(), &Signature::from_bytes(&signature))
+        .ok()
+}

@@ -1,0 +1,183 @@
+//! A library of 10,000 skills: integrity check, sync, search.
+
+use std::num::NonZero;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use ed25519_dalek::VerifyingKey;
+use serde_json::Value;
+use vault_library::{Vault, VaultPaths};
+use vault_store::clock::SystemClock;
+use vault_store::random::SystemRandom;
+use vault_tests::home::{Home, vault_binary};
+
+use crate::meter::{connections_to, float, highest_while, median, timed};
+use crate::table::{Row, Table, Target, say};
+use crate::world::{self, Service};
+use crate::{integrity, skills};
+
+const SKILLS: usize = 10_000;
+const ROUNDS: usize = 7;
+
+/// Fills a home, then measures it in every way.
+pub fn measure(table: &mut Table) {
+    say("library of 10,000 skills");
+    let home = Home::new();
+    let added = world::add(&home, &skills::write(&home.path().join("work"), SKILLS));
+    table.row(Row::new(
+        "add of 10,000 skills",
+        float(SKILLS) / added.as_secs_f64(),
+        "skills/s",
+    ));
+    check_integrity(table, &home);
+    let service = Service::start();
+    first_sync(table, &service, &home);
+    unchanged(table, &home);
+    search(table, &home);
+    count_flushes(table, &service, &home);
+}
+
+fn check_integrity(table: &mut Table, home: &Home) {
+    let vault = Vault::open(
+        VaultPaths::new(home.vault(), home.config()),
+        Arc::new(SystemClock),
+        Arc::new(SystemRandom),
+    )
+    .expect("the vault just made");
+    let stored = integrity::paths(&home.vault().join("store"));
+    let key = vault.keys().release().expect("the release key").public();
+    let key = VerifyingKey::from_bytes(key.as_bytes()).expect("a key");
+    // As vault_library spreads its work.
+    let threads = available_parallelism().map_or(1, NonZero::get).min(4);
+    let (mut bare, mut subject) = (Vec::new(), Vec::new());
+    // The first round warms the system's cache and does not count.
+    for round in 0..=ROUNDS {
+        let (good, took) = timed(|| integrity::bare_loop(&stored, &key, threads));
+        assert_eq!(good, SKILLS);
+        let (report, checked) = timed(|| vault_library::integrity::check(&vault).expect("a vault"));
+        assert!(report.is_clean() && report.skills.len() == SKILLS);
+        if round > 0 {
+            bare.push(float(SKILLS) / took.as_secs_f64());
+            subject.push(float(SKILLS) / checked.as_secs_f64());
+        }
+    }
+    table.row(
+        Row::new(
+            "integrity check of 10,000 skills (20,000 files)",
+            median(subject),
+            "skills/s",
+        )
+        .beside(median(bare), "bare loop")
+        .target(Target::Least(0.7)),
+    );
+}
+
+fn first_sync(table: &mut Table, service: &Service, home: &Home) {
+    service.connect(home, "plain");
+    let port = service.address.port();
+    let ((uploaded, highest), took) = timed(|| {
+        let mut child = home
+            .command(&["sync", "--cloud", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the built binary");
+        let highest = highest_while(&mut child, || connections_to(port));
+        let output = child.wait_with_output().expect("a child");
+        assert!(output.status.success());
+        let said: Value = serde_json::from_slice(&output.stdout).expect("an envelope");
+        (said["data"]["uploaded"].clone(), highest)
+    });
+    let uploaded = usize::try_from(uploaded.as_u64().expect("a number")).expect("a number");
+    assert!(uploaded >= SKILLS, "{uploaded} objects went up");
+    table.row(Row::new(
+        "first sync of 10,000 skills",
+        float(uploaded) / took.as_secs_f64(),
+        "objects/s",
+    ));
+    table.row(Row::new(
+        "  connections with uploads at once, at most",
+        float(highest),
+        "in flight",
+    ));
+}
+
+fn unchanged(table: &mut Table, home: &Home) {
+    let vault = home.vault();
+    let (mut walks, mut syncs) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let (seen, walked) = timed(|| world::stat_walk(&vault));
+        assert!(seen >= 6 * SKILLS, "{seen}");
+        let (said, synced) = world::run(home, &["sync", "--cloud"]);
+        assert_eq!(said["changed"], false);
+        if round > 0 {
+            walks.push(walked.as_secs_f64() * 1e3);
+            syncs.push(synced.as_secs_f64() * 1e3);
+        }
+    }
+    table.row(
+        Row::new(
+            "sync --cloud with nothing changed, 10,000 skills",
+            median(syncs),
+            "ms",
+        )
+        .beside(median(walks), "one stat walk")
+        .target(Target::Most(3.0)),
+    );
+}
+
+fn search(table: &mut Table, home: &Home) {
+    let times = (0..=ROUNDS).map(|_| {
+        let (found, took) = world::run(home, &["skill", "search", "invoice migration rollback"]);
+        assert_eq!(found.as_array().map(Vec::len), Some(10));
+        took.as_secs_f64() * 1e3
+    });
+    let times = times.skip(1).collect();
+    table.row(Row::new(
+        "skill search in 10,000 skills, whole command",
+        median(times),
+        "ms",
+    ));
+}
+
+/// A first sync into another namespace under strace, which counts what it flushes.
+fn count_flushes(table: &mut Table, service: &Service, home: &Home) {
+    let there = Command::new("strace")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !there {
+        say("strace is absent: the flushes of a first sync were not counted");
+        return;
+    }
+    service.connect(home, "traced");
+    let trace = home.path().join("trace");
+    let mut command = Command::new("strace");
+    home.environment(&mut command);
+    let status = command
+        .args(["-f", "--seccomp-bpf", "-qq", "-o"])
+        .arg(&trace)
+        .args(["-e", "trace=fsync,fdatasync,syncfs,sync,msync"])
+        .arg(vault_binary())
+        .args(["sync", "--cloud"])
+        .current_dir(home.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .expect("strace");
+    assert!(status.success());
+    let flushes = std::fs::read_to_string(&trace)
+        .expect("a trace")
+        .lines()
+        .filter(|line| line.contains("sync("))
+        .count();
+    table.row(
+        Row::new("  flushes of that sync", float(flushes), "calls")
+            .beside(float(SKILLS), "objects")
+            .target(Target::Most(0.01)),
+    );
+}

@@ -1,0 +1,50 @@
+//! Benchmarks of the built binary, each beside a baseline of the same run: one table, see `tests/bench/run`.
+//!
+//! Subject and baseline take turns, and medians are compared, so that what else the machine does falls on both.
+
+mod bare;
+mod catalog;
+mod command;
+mod integrity;
+mod library;
+mod load;
+mod meter;
+mod skills;
+mod table;
+mod world;
+
+use std::process::ExitCode;
+
+use table::Table;
+
+const PARTS: [&str; 3] = ["catalog", "library", "command"];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, catalog, key] = &words[..]
+        && first == bare::WORD
+    {
+        bare::serve(catalog, key);
+        return ExitCode::SUCCESS;
+    }
+    if let Some(unknown) = words.iter().find(|word| !PARTS.contains(&word.as_str())) {
+        table::say(&format!(
+            "unknown part {unknown}; there are: {}",
+            PARTS.join(", ")
+        ));
+        return ExitCode::from(2);
+    }
+    let wanted = |part: &str| words.is_empty() || words.iter().any(|word| word == part);
+    let mut table = Table::default();
+    if wanted("catalog") {
+        catalog::measure(&mut table);
+    }
+    if wanted("library") {
+        library::measure(&mut table);
+    }
+    if wanted("command") {
+        command::measure(&mut table);
+    }
+    table.print();
+    ExitCode::from(u8::from(!table.all_met()))
+}
