@@ -54,6 +54,7 @@ pub struct Cli {
 /// Flags that every command takes.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Global options")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Global {
     /// Print one JSON object instead of text
     #[arg(long, global = true)]
@@ -83,7 +84,7 @@ pub struct Global {
     /// Refuse to use the network
     #[arg(long, global = true)]
     pub offline: bool,
-    /// The vault's folder [default: ~/.vault, or VAULT_STORAGE_PATH]
+    /// The vault's folder [default: ~/.vault, or `VAULT_STORAGE_PATH`]
     #[arg(long, global = true, value_name = "PATH")]
     pub vault: Option<PathBuf>,
     /// Read settings from this file

@@ -2,6 +2,7 @@
 //!
 //! Every failure says what happened, where, and what to do about it. Text that came from a network or a file is cleaned by [`crate::ui::clean`] before it is shown.
 
+use std::ops::{Deref, DerefMut};
 use std::{borrow::Cow, fmt, path::PathBuf};
 
 use serde::Serialize;
@@ -80,9 +81,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// A command that did not do what it was asked.
+/// A command that did not do what it was asked. Small to return: its parts lie on the heap.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct Failure(Box<Parts>);
+
+/// What a [`Failure`] tells.
+#[derive(Clone, Debug)]
+pub struct Parts {
     /// What the process ends with.
     pub exit: Exit,
     /// The stable word, lower snake case; a remote refusal keeps the word of the service.
@@ -102,7 +107,7 @@ pub struct Failure {
 impl Failure {
     /// A failure with its exit code, stable word and sentence.
     pub fn new(exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Parts {
             exit,
             code: code.into(),
             message: message.into(),
@@ -110,7 +115,7 @@ impl Failure {
             place: None,
             details: Vec::new(),
             data: None,
-        }
+        }))
     }
 
     /// Wrong usage: exit 2.
@@ -139,7 +144,7 @@ impl Failure {
     /// The same failure with a hint, where there is one.
     #[must_use]
     pub fn hint_if(mut self, hint: Option<String>) -> Self {
-        self.hint = hint.or(self.hint);
+        self.hint = hint.or(self.hint.take());
         self
     }
 
@@ -162,6 +167,20 @@ impl Failure {
     pub fn data(mut self, data: serde_json::Value) -> Self {
         self.data = Some(data);
         self
+    }
+}
+
+impl Deref for Failure {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl DerefMut for Failure {
+    fn deref_mut(&mut self) -> &mut Parts {
+        &mut self.0
     }
 }
 

@@ -352,9 +352,9 @@ mod tests {
             let failure = Settings::load(&Process::default(), Some(&path)).unwrap_err();
             assert_eq!(failure.code, code, "{text}");
             assert_eq!(failure.exit, crate::error::Exit::Usage);
-            assert_eq!(failure.place.unwrap().line, Some(line), "{text}");
+            assert_eq!(failure.place.as_ref().unwrap().line, Some(line), "{text}");
             if let Some(hint) = hint {
-                assert!(failure.hint.unwrap().contains(hint), "{text}");
+                assert!(failure.hint.as_ref().unwrap().contains(hint), "{text}");
             }
         }
     }

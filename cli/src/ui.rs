@@ -148,6 +148,7 @@ impl Report {
 }
 
 /// The two streams and what may be done on them.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug)]
 pub struct Ui {
     json: bool,
@@ -166,9 +167,8 @@ impl Ui {
     pub fn new(global: &Global, process: &Process) -> Self {
         let colour = |terminal| match global.color {
             ColourChoice::Always => ColorChoice::AlwaysAnsi,
-            ColourChoice::Never => ColorChoice::Never,
             ColourChoice::Auto if process.wants_colour(terminal) => ColorChoice::AlwaysAnsi,
-            ColourChoice::Auto => ColorChoice::Never,
+            ColourChoice::Auto | ColourChoice::Never => ColorChoice::Never,
         };
         let by_hand = !process.is_run_by_agent() && !process.is_run_by_ci();
         Self {
@@ -353,7 +353,7 @@ impl Ui {
             return Ok(true);
         }
         if !self.prompts {
-            return Err(self.cannot_ask(question, "--yes"));
+            return Err(cannot_ask(question, "--yes"));
         }
         inquire::Confirm::new(question)
             .with_default(false)
@@ -369,19 +369,11 @@ impl Ui {
         options: Vec<String>,
     ) -> Result<String, Failure> {
         if !self.prompts {
-            return Err(self.cannot_ask(question, flag).details(options));
+            return Err(cannot_ask(question, flag).details(options));
         }
         inquire::Select::new(question, options)
             .prompt()
             .map_err(|error| asking_failed(&error))
-    }
-
-    fn cannot_ask(&self, question: &str, flag: &str) -> Failure {
-        Failure::usage(
-            "no_tty",
-            format!("{question} There is no terminal to ask on"),
-        )
-        .hint(format!("answer with `{flag}`"))
     }
 
     /// Reads one line of standard input, terminal or not. `None` at its end.
@@ -395,7 +387,7 @@ impl Ui {
     }
 
     /// Writes text to standard output as it is, without a line end of ours: completions, pages.
-    pub fn raw(&self, text: &[u8]) {
+    pub fn raw(text: &[u8]) {
         finish(std::io::stdout().lock().write_all(text));
     }
 
@@ -437,6 +429,14 @@ fn pretty(data: &Value, terminal: bool) -> String {
         serde_json::to_string(data)
     }
     .unwrap_or_default()
+}
+
+fn cannot_ask(question: &str, flag: &str) -> Failure {
+    Failure::usage(
+        "no_tty",
+        format!("{question} There is no terminal to ask on"),
+    )
+    .hint(format!("answer with `{flag}`"))
 }
 
 fn asking_failed(error: &inquire::InquireError) -> Failure {
@@ -505,7 +505,7 @@ pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

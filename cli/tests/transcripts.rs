@@ -1,5 +1,10 @@
 //! The transcripts in `tests/cmd`, each with a home of its own and nothing of this machine's settings.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 use std::path::Path;
 
 /// Runs one transcript. `TRYCMD=overwrite` writes what the commands print now: read the difference before you keep it.

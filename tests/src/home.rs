@@ -26,6 +26,10 @@ pub struct Ran {
     pub stderr: String,
 }
 
+#[expect(
+    clippy::return_self_not_must_use,
+    reason = "often only the check is wanted"
+)]
 impl Ran {
     /// Panics with both streams unless the command ended with `code`.
     #[track_caller]

@@ -89,12 +89,11 @@ impl Server {
             }
         });
         self.child = Some(child);
-        if wait.recv_timeout(Duration::from_secs(30)).is_err() {
-            panic!(
-                "the server never said that it listens:\n{}",
-                self.log_text()
-            );
-        }
+        assert!(
+            wait.recv_timeout(Duration::from_secs(30)).is_ok(),
+            "the server never said that it listens:\n{}",
+            self.log_text()
+        );
     }
 
     /// Asks the server to stop and returns what it left.

@@ -42,7 +42,7 @@ pub mod ceiling {
 }
 
 const CONNECT: Duration = Duration::from_secs(10);
-const WHOLE: Duration = Duration::from_secs(60);
+const WHOLE: Duration = Duration::from_mins(1);
 /// A peer has to send (or take) this many bytes in every window.
 const WINDOW: Duration = Duration::from_secs(20);
 const WINDOW_BYTES: u64 = 20 * 1024;

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How long a person may take on the pages.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10 * 60);
+const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
 
 /// How to sign in.
 #[derive(Clone, Copy, Debug)]

@@ -152,7 +152,7 @@ fn report(
     match first {
         Some(first) => Err(Failure::new(
             first.exit,
-            first.code,
+            first.code.clone(),
             format!(
                 "{} of {} were not added",
                 failed.len(),

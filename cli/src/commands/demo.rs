@@ -286,7 +286,7 @@ impl<'c> Demo<'c> {
 
         self.step("Compare both machines", "");
         let began = SystemClock.now_millis();
-        let (files, bytes) = self.compare(&skills, &other)?;
+        let (files, bytes) = Self::compare(&skills, &other)?;
         self.outcome(
             began,
             &format!(
@@ -351,7 +351,7 @@ impl<'c> Demo<'c> {
     }
 
     /// Compares every file of the starter skills with what the other machine installed.
-    fn compare(&self, skills: &Path, other: &Home<'_>) -> Result<(u64, u64), Failure> {
+    fn compare(skills: &Path, other: &Home<'_>) -> Result<(u64, u64), Failure> {
         use std::os::unix::fs::PermissionsExt;
         let mut compared = (0, 0);
         for file in starter::FILES {

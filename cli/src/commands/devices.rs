@@ -61,6 +61,7 @@ struct DenyWhich {
 
 /// A machine as the service lists it for an owner.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names of the wire")]
 pub struct Device {
     /// Its id.
     pub device_id: String,
@@ -308,6 +309,6 @@ mod tests {
         assert_eq!(find(&devices, "desk").unwrap_err().code, "device_ambiguous");
         let missed = find(&devices, "laptpo").unwrap_err();
         assert_eq!(missed.code, "device_not_found");
-        assert!(missed.hint.unwrap().contains("laptop"));
+        assert!(missed.hint.as_ref().unwrap().contains("laptop"));
     }
 }

@@ -29,7 +29,7 @@ Examples:
 
 Since 0.5.0 (beta).")]
 pub struct Arguments {
-    /// The vault: <url>/v/<slug>
+    #[arg(help = "The vault: <url>/v/<slug>")]
     address: Option<Address>,
     /// Pin only a key with this fingerprint
     #[arg(long, value_name = "FINGERPRINT")]

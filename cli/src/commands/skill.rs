@@ -85,8 +85,8 @@ fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     for (name, _, damage) in &listing.damaged {
         let failure = Failure::damaged(name.as_str(), damage);
         context.ui.warn(Warning {
-            hint: failure.hint,
-            ..Warning::new("skill_damaged", failure.message)
+            hint: failure.hint.clone(),
+            ..Warning::new("skill_damaged", failure.message.clone())
         });
     }
     let exit = if listing

@@ -96,8 +96,8 @@ fn published(
         asked.unwrap_or_else(|failure: Failure| {
             *exit = failure.exit;
             context.ui.warn(Warning {
-                hint: failure.hint,
-                ..Warning::new(failure.code, failure.message)
+                hint: failure.hint.clone(),
+                ..Warning::new(failure.code.clone(), failure.message.clone())
             });
             Value::Null
         })
@@ -195,8 +195,8 @@ fn linked_vault(
         Err(failure) => {
             *exit = failure.exit;
             context.ui.warn(Warning {
-                hint: failure.hint,
-                ..Warning::new(failure.code, failure.message)
+                hint: failure.hint.clone(),
+                ..Warning::new(failure.code.clone(), failure.message.clone())
             });
             ("unknown".to_owned(), None)
         }

@@ -42,6 +42,7 @@ Examples:
   vault sync --cloud --renew --json
 
 Since 0.5.0 (beta).")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Arguments {
     /// Publish to the connected service
     #[arg(long, required = true)]

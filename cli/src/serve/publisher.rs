@@ -41,7 +41,7 @@ const LEASE_SECONDS: i64 = 30;
 /// A lease with fewer seconds left is renewed: not at every look, since each write is flushed to disk.
 const LEASE_LOW_SECONDS: i64 = 20;
 /// Even without a change the plan is asked this often: releases expire.
-const RENEW: Duration = Duration::from_secs(3600);
+const RENEW: Duration = Duration::from_hours(1);
 /// Objects that are stored in one transaction hold at most this many bytes.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 

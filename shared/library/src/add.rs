@@ -3,7 +3,7 @@
 //! [`add_skill`] takes a folder of this machine; [`admit`] takes what passed the gate from anywhere else (a draft, an
 //! earlier release). Both end in the same place, the only one where manifests are signed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use vault_skill::bundle;
 use vault_skill::finding::Finding;
@@ -259,8 +259,6 @@ pub struct Candidate {
     pub provenance: Provenance,
     /// Take the place of an installed skill that came from another source.
     pub replace: bool,
-    /// The folder of this machine that it was read from; noted in the index alone.
-    pub folder: Option<PathBuf>,
 }
 
 /// Admits what passed the gate, all or none.
@@ -272,7 +270,7 @@ pub fn admit(vault: &Vault, candidates: &[Candidate]) -> Result<Vec<AddReport>, 
 /// Runs the gate over a folder without admitting anything.
 pub fn check_folder(request: &AddSkill) -> Result<gate::Verdict, AddError> {
     let folder = read_folder(&request.source)?;
-    Ok(run_gate(folder, request).0)
+    Ok(run_gate(folder, request))
 }
 
 fn read_folder(source: &str) -> Result<source::SourceFolder, AddError> {
@@ -292,7 +290,7 @@ fn looks_remote(source: &str) -> bool {
     source.contains(':') || source.starts_with('@') || source.split('/').count() == 2
 }
 
-fn run_gate(folder: source::SourceFolder, request: &AddSkill) -> (gate::Verdict, PathBuf) {
+fn run_gate(folder: source::SourceFolder, request: &AddSkill) -> gate::Verdict {
     let raw = folder
         .files
         .into_iter()
@@ -311,7 +309,7 @@ fn run_gate(folder: source::SourceFolder, request: &AddSkill) -> (gate::Verdict,
         name: request.name.clone(),
         folder: folder.name.as_deref(),
     };
-    (gate::check(raw, &options), folder.path)
+    gate::check(raw, &options)
 }
 
 fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddError> {
@@ -321,7 +319,7 @@ fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddError> {
         (None, Some(name)) => format!("local:{name}").parse(),
         (None, None) => "local:folder".parse(),
     };
-    let (verdict, path) = run_gate(folder, request);
+    let verdict = run_gate(folder, request);
     let Some(package) = verdict.package else {
         return Err(AddError::Blocked {
             findings: verdict.findings,
@@ -343,7 +341,6 @@ fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddError> {
             fetched_at: vault.clock().now(),
         },
         replace: request.replace,
-        folder: Some(path),
     })
 }
 
@@ -376,12 +373,6 @@ pub(crate) fn admit_under(
         steps.push(prepare(vault, candidate, &trusted, &key, now, &mut buffer)?);
     }
     install(vault, change, &steps, &trusted)?;
-    let mut index = Index::open(&vault.paths().index());
-    for candidate in candidates {
-        if let Some(folder) = &candidate.folder {
-            index.note_origin(&candidate.package.name, folder);
-        }
-    }
     Ok(steps.into_iter().map(report).collect())
 }
 

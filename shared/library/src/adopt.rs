@@ -299,6 +299,5 @@ fn candidate(entry: &SkillEntry, own: Own, strict: bool) -> Result<Candidate, Ad
         agents: own.manifest.agents,
         provenance: own.manifest.provenance,
         replace: true,
-        folder: None,
     })
 }

@@ -166,7 +166,7 @@ fn state_path(vault: &Vault, base: &str, slug: &Slug) -> PathBuf {
 
 /// What is remembered of one namespace; `None` before the first sync.
 pub fn state(vault: &Vault, base: &str, slug: &Slug) -> Result<Option<CloudState>, VaultError> {
-    vault.read_record(&state_path(vault, base, slug))
+    crate::vault::read_record(&state_path(vault, base, slug))
 }
 
 /// What is remembered of every namespace.
@@ -181,7 +181,7 @@ pub fn all(vault: &Vault) -> Result<Vec<CloudState>, VaultError> {
                 .strip_suffix(".json")
                 .filter(|slug| !slug.contains('.'));
             if slug.is_some() {
-                states.extend(vault.read_record(&origin.join(&name))?);
+                states.extend(crate::vault::read_record(&origin.join(&name))?);
             }
         }
     }

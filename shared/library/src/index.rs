@@ -6,7 +6,7 @@
 //! so a forged row can hide a change from a listing but puts no byte anywhere.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
@@ -238,33 +238,6 @@ impl Index {
         }
     }
 
-    /// Notes where a skill was added from: a path of this machine, never published.
-    pub(crate) fn note_origin(&mut self, name: &SkillName, path: &Path) {
-        let Some(connection) = &self.connection else {
-            return;
-        };
-        let noted = connection.execute(
-            "INSERT INTO origins (name, path) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET path = ?2",
-            params![name.as_str(), path.to_string_lossy()],
-        );
-        if let Err(cause) = noted {
-            tracing::warn!(%cause, "the index can't be written");
-        }
-    }
-
-    /// Where a skill was added from, as far as it is known.
-    pub(crate) fn origin(&self, name: &SkillName) -> Option<PathBuf> {
-        let connection = self.connection.as_ref()?;
-        connection
-            .query_row(
-                "SELECT path FROM origins WHERE name = ?1",
-                [name.as_str()],
-                |row| row.get::<_, String>(0),
-            )
-            .ok()
-            .map(PathBuf::from)
-    }
-
     /// The version of a bundle as noted, without proof; 0 when it is not known.
     pub(crate) fn version(&self, hash: &Digest) -> u64 {
         self.connection
@@ -338,10 +311,9 @@ fn connect(path: &Path) -> Result<Connection, Trouble> {
     // An index of another version holds nothing that can't be made again.
     connection.execute_batch(
         "BEGIN IMMEDIATE;
-         DROP TABLE IF EXISTS bundles; DROP TABLE IF EXISTS texts; DROP TABLE IF EXISTS origins;
+         DROP TABLE IF EXISTS bundles; DROP TABLE IF EXISTS texts;
          CREATE TABLE bundles (hash BLOB PRIMARY KEY, row TEXT NOT NULL, seal BLOB NOT NULL) WITHOUT ROWID;
          CREATE TABLE texts (hash BLOB PRIMARY KEY, texts BLOB NOT NULL, seal BLOB NOT NULL) WITHOUT ROWID;
-         CREATE TABLE origins (name TEXT PRIMARY KEY, path TEXT NOT NULL) WITHOUT ROWID;
          PRAGMA application_id = 1986819121;
          PRAGMA user_version = 1;
          COMMIT;",
@@ -551,16 +523,5 @@ mod tests {
         let rows = index.rows();
         let looker = Looker::new(folder.path()).unwrap();
         assert!(!rows[&new.hash].holds(&looker, &new.hash.to_string(), &mut Buffers::default()));
-    }
-
-    #[test]
-    fn origins_are_kept_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut index = Index::open(&folder.path().join("index.db"));
-        let name: SkillName = "a-skill".parse().unwrap();
-        assert_eq!(index.origin(&name), None);
-        index.note_origin(&name, Path::new("/one"));
-        index.note_origin(&name, Path::new("/two"));
-        assert_eq!(index.origin(&name), Some(PathBuf::from("/two")));
     }
 }

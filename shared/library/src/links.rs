@@ -270,7 +270,7 @@ pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
             return Ok(None); // a link whose making was cut short
         };
         let state = folder.join(target);
-        if let Some(pin) = vault.read_record(&state.join("pin.json"))? {
+        if let Some(pin) = crate::vault::read_record(&state.join("pin.json"))? {
             return Ok(Some(Link {
                 id: id.clone(),
                 folder,
@@ -396,12 +396,12 @@ impl Link {
     }
 
     /// What was selected at the last pull.
-    pub fn selection(&self, vault: &Vault) -> Result<Selection, VaultError> {
-        Ok(self.record(vault)?.selection)
+    pub fn selection(&self) -> Result<Selection, VaultError> {
+        Ok(self.record()?.selection)
     }
 
-    fn record(&self, vault: &Vault) -> Result<SetRecord, VaultError> {
-        let record = vault.read_record(&self.state.join("set/set.json"))?;
+    fn record(&self) -> Result<SetRecord, VaultError> {
+        let record = crate::vault::read_record(&self.state.join("set/set.json"))?;
         Ok(record.unwrap_or_default())
     }
 
@@ -917,12 +917,12 @@ fn commit(
                 .filter(|(_, hash)| !withdrawn.contains_key(*hash))
                 .map(|(name, hash)| (name.clone(), *hash))
                 .collect();
-            (link.record(vault)?, skills)
+            (link.record()?, skills)
         }
     };
     compare(&before, &skills, &mut report);
     let after: BTreeMap<_, _> = skills.iter().cloned().collect();
-    let same_set = before == after && link.record(vault)? == record;
+    let same_set = before == after && link.record()? == record;
     let state = NewState {
         pin: &offer.pin,
         catalog: Some(&offer.bytes),
@@ -1065,7 +1065,7 @@ fn withdraw(
             .map(|(name, hash)| (name.clone(), *hash))
             .collect();
         if skills.len() < before.len() {
-            let record = other.record(vault)?;
+            let record = other.record()?;
             let catalog = other.catalog_bytes()?;
             let state = NewState {
                 pin: &other.pin,

@@ -4,6 +4,7 @@
 //! not know stops it, as does one that lies behind what it published. Whatever is signed is noted before it leaves, so
 //! that no number is ever used for two catalogs; an interrupted push goes on with the same bytes.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use vault_skill::catalog::{
@@ -532,7 +533,7 @@ impl Build<'_> {
         let follows = self.current.map(|current| current.file_sha256);
         if let Some(current) = self.current
             && !self.due(current)
-            && self.same_content(&release.catalog, current)
+            && same_content(&release.catalog, current)
         {
             let known = Known {
                 inputs: Some(inputs),
@@ -759,12 +760,12 @@ impl Build<'_> {
         for skill in self.skills {
             if let Some(texts) = &skill.texts {
                 known.insert(skill.place.bundle, texts.clone());
-            } else if !known.contains_key(&skill.place.bundle) {
+            } else if let Entry::Vacant(unknown) = known.entry(skill.place.bundle) {
                 let texts =
                     scan::read_texts(self.vault, &skill.place, &mut buffer).map_err(|damage| {
                         PlanError::Damaged(vec![(skill.place.name.clone(), damage)])
                     })?;
-                known.insert(skill.place.bundle, texts);
+                unknown.insert(texts);
             }
         }
         Ok(known)
@@ -845,25 +846,6 @@ impl Build<'_> {
         }
         catalog.withdrawn = list;
         Ok(())
-    }
-
-    fn same_content(&self, new: &Catalog, current: &Current) -> bool {
-        let old = &current.catalog;
-        let withdrawn = |catalog: &Catalog| {
-            catalog
-                .withdrawn
-                .iter()
-                .map(|entry| entry.bundle_hash)
-                .collect::<BTreeSet<_>>()
-        };
-        new.skills == old.skills
-            && new.index == old.index
-            && new.policy == old.policy
-            && new.profiles == old.profiles
-            && new.audience == old.audience
-            && new.public_key == old.public_key
-            && new.recovery_key_sha256 == old.recovery_key_sha256
-            && withdrawn(new) == withdrawn(old)
     }
 
     fn ready(
@@ -1026,4 +1008,24 @@ pub fn take(vault: &Vault, base: &str, slug: &Slug, current: &[u8]) -> Result<Kn
     state.acknowledge(known.clone());
     state.write(vault, &mut change)?;
     Ok(known)
+}
+
+/// Whether two releases offer the same, whatever their numbers and times.
+fn same_content(new: &Catalog, current: &Current) -> bool {
+    let old = &current.catalog;
+    let withdrawn = |catalog: &Catalog| {
+        catalog
+            .withdrawn
+            .iter()
+            .map(|entry| entry.bundle_hash)
+            .collect::<BTreeSet<_>>()
+    };
+    new.skills == old.skills
+        && new.index == old.index
+        && new.policy == old.policy
+        && new.profiles == old.profiles
+        && new.audience == old.audience
+        && new.public_key == old.public_key
+        && new.recovery_key_sha256 == old.recovery_key_sha256
+        && withdrawn(new) == withdrawn(old)
 }

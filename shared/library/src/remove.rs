@@ -140,7 +140,7 @@ fn remove_one(
 /// The highest version that a removed skill of this name had; 0 when there was none.
 pub(crate) fn retired_version(vault: &Vault, name: &SkillName) -> Result<u64, VaultError> {
     let path = vault.paths().root.join("retired").join(name.as_str());
-    let retired: Option<Retired> = vault.read_record(&path)?;
+    let retired: Option<Retired> = crate::vault::read_record(&path)?;
     Ok(retired.map_or(0, |retired| retired.version))
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn retire(
 /// What was withdrawn from this vault, oldest first.
 pub fn withdrawn(vault: &Vault) -> Result<Vec<WithdrawnBundle>, VaultError> {
     let path = vault.paths().root.join("withdrawn.json");
-    let list: Option<WithdrawnList> = vault.read_record(&path)?;
+    let list: Option<WithdrawnList> = crate::vault::read_record(&path)?;
     Ok(list.unwrap_or_default().withdrawn)
 }
 

@@ -303,7 +303,7 @@ fn content<'a>(path: &str, entry: &'a Entry<'_>) -> Result<&'a [u8], Damage> {
     match entry {
         Entry::File(bytes) => Ok(bytes),
         Entry::TooLarge | Entry::Changing => Err(Damage::Changed(path.to_owned())),
-        Entry::Foreign(_) | Entry::Dir => Err(Damage::Foreign(path.to_owned())),
+        Entry::Foreign | Entry::Dir => Err(Damage::Foreign(path.to_owned())),
     }
 }
 

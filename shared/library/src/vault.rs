@@ -240,22 +240,21 @@ impl Vault {
         rotate::finish(self, &mut change)?;
         Ok(change)
     }
+}
 
-    /// Reads one of the vault's own JSON records; `None` when absent.
-    pub(crate) fn read_record<T: serde::de::DeserializeOwned>(
-        &self,
-        path: &Path,
-    ) -> Result<Option<T>, VaultError> {
-        let Some(bytes) = files::read(path, MAX_RECORD)? else {
-            return Ok(None);
-        };
-        json::parse(&bytes)
-            .map(Some)
-            .map_err(|reason| VaultError::Damaged {
-                path: path.to_owned(),
-                reason: reason.to_string(),
-            })
-    }
+/// Reads one of the vault's own JSON records; `None` when absent.
+pub(crate) fn read_record<T: serde::de::DeserializeOwned>(
+    path: &Path,
+) -> Result<Option<T>, VaultError> {
+    let Some(bytes) = files::read(path, MAX_RECORD)? else {
+        return Ok(None);
+    };
+    json::parse(&bytes)
+        .map(Some)
+        .map_err(|reason| VaultError::Damaged {
+            path: path.to_owned(),
+            reason: reason.to_string(),
+        })
 }
 
 /// The writer lock, held until dropped. Every change to the vault is made through one.

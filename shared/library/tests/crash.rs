@@ -4,6 +4,11 @@
 //! The test runs itself as the victim, under strace, which kills it before the n-th such call takes effect. Without
 //! strace the sweep can't be made, and the test says so (with CI set that is a failure).
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 mod support;
 
 use std::collections::BTreeSet;
@@ -333,7 +338,7 @@ fn sweep(word: &str, deed: Deed) {
         .is_err()
     {
         assert!(!ci(), "strace is missing");
-        eprintln!("left out: strace is missing");
+        say("left out: strace is missing");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -404,12 +409,12 @@ fn sweep(word: &str, deed: Deed) {
             .collect();
         assert!(strays.is_empty(), "{word} {call} {number}: {strays:?}");
     }
-    eprintln!(
+    say(&format!(
         "{word}: {} points, old {}, new {}",
         calls.len(),
         outcomes.0,
         outcomes.1
-    );
+    ));
 }
 
 #[expect(
@@ -490,4 +495,9 @@ fn plan_survives_a_kill_anywhere() {
 #[test]
 fn pull_survives_a_kill_anywhere() {
     sweep("pull", Deed::Pull);
+}
+
+#[expect(clippy::print_stderr, reason = "what a test tried or left out is said")]
+fn say(line: &str) {
+    eprintln!("{line}");
 }

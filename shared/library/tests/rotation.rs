@@ -1,5 +1,10 @@
 //! Replacing keys: what devices follow, what they refuse, and what is left when it is cut short.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 mod support;
 
 use support::host::{BASE, Host};

@@ -1,5 +1,10 @@
 //! Whatever is changed in the store is noticed: by the integrity check, by listing, before anything is published.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 mod support;
 
 use std::path::Path;
@@ -30,9 +35,10 @@ fn freeze(folder: &Path) {
 }
 
 type Change = fn(&Path, &Path);
+type Verdict = fn(&Damage) -> bool;
 
 /// What is done to `store/<bundle of victim>`, given also that of another skill, and what is said of it.
-const CHANGES: [(&str, Change, fn(&Damage) -> bool); 17] = [
+const CHANGES: [(&str, Change, Verdict); 17] = [
     (
         "a changed byte",
         |one, _| std::fs::write(one.join("files/notes.txt"), "notex\n").unwrap(),

@@ -1,5 +1,10 @@
 //! What opening does: the schema, the file, the address.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 use std::sync::Arc;
 
 use serde_json::json;

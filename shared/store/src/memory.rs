@@ -240,6 +240,7 @@ mod tests {
     use crate::clock::TestClock;
     use crate::contract::{ObjectsFixture, RecordsFixture};
 
+    #[expect(clippy::unnecessary_wraps, reason = "other stores may be absent")]
     fn objects_in_memory() -> Option<ObjectsFixture> {
         Some(ObjectsFixture {
             objects: Arc::new(Memory::default()),
@@ -247,6 +248,7 @@ mod tests {
         })
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "other stores may be absent")]
     fn records_in_memory() -> Option<RecordsFixture> {
         let clock = Arc::new(TestClock::default());
         let records = Arc::new(Memory::new(clock.clone()));

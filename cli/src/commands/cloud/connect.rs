@@ -29,7 +29,7 @@ Examples:
 
 Since 0.5.0 (beta).")]
 pub struct Arguments {
-    /// The service, or a vault on it: <url> or <url>/v/<slug>
+    #[arg(help = "The service, or a vault on it: <url> or <url>/v/<slug>")]
     url: Address,
     /// The vault, where the address does not name it
     #[arg(long, value_name = "SLUG")]

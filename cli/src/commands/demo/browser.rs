@@ -19,12 +19,12 @@ pub async fn sign_in(
     email: &str,
     password: &str,
 ) -> Result<(), Failure> {
-    let base: Address = base.parse().map_err(|error| failed(format!("{error}")))?;
+    let base: Address = base.parse().map_err(failed)?;
     let mut browser = Browser {
         client: Http::new(context, &base.base)?.plain(),
         cookies: BTreeMap::new(),
     };
-    let mut address = Url::parse(authorize).map_err(|error| failed(error.to_string()))?;
+    let mut address = Url::parse(authorize).map_err(failed)?;
     let mut response = browser.get(&address).await?;
     for _ in 0..8 {
         match response.status() {
@@ -38,16 +38,13 @@ pub async fn sign_in(
                 response = browser.get(&address).await?;
             }
             StatusCode::OK => {
-                let page = response
-                    .text()
-                    .await
-                    .map_err(|error| failed(error.to_string()))?;
+                let page = response.text().await.map_err(failed)?;
                 response = browser.answer(&address, &page, email, password).await?;
             }
             status => return Err(failed(format!("the sign-in page answered {status}"))),
         }
     }
-    Err(failed("the sign-in never came to an end".to_owned()))
+    Err(failed("the sign-in never came to an end"))
 }
 
 struct Browser {
@@ -71,7 +68,7 @@ impl Browser {
             .header(header::COOKIE, cookies.join("; "))
             .send()
             .await
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(failed)?;
         for cookie in response.headers().get_all(header::SET_COOKIE) {
             let pair = cookie.to_str().unwrap_or_default().split(';').next();
             if let Some((name, value)) = pair.and_then(|pair| pair.split_once('=')) {
@@ -128,9 +125,7 @@ impl Browser {
                 fields.extend(choice.map(|slug| ("namespace".to_owned(), slug)));
             }
         }
-        let target = address
-            .join(&action)
-            .map_err(|error| failed(error.to_string()))?;
+        let target = address.join(&action).map_err(failed)?;
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(&fields)
             .finish();
@@ -149,7 +144,7 @@ fn location(response: &Response, address: &Url) -> Result<Url, Failure> {
         .headers()
         .get(header::LOCATION)
         .and_then(|value| address.join(value.to_str().ok()?).ok())
-        .ok_or_else(|| failed("a redirect without an address".to_owned()))
+        .ok_or_else(|| failed("a redirect without an address"))
 }
 
 /// The value of an attribute in the tag that the text begins with.
@@ -166,7 +161,7 @@ fn attribute(text: &str, name: &str) -> Option<String> {
     )
 }
 
-fn failed(why: String) -> Failure {
+fn failed(why: impl std::fmt::Display) -> Failure {
     Failure::new(
         Exit::Network,
         "sign_in_failed",

@@ -123,7 +123,7 @@ mod tests {
         let path = folder.path().join("lock");
         let _first = take(&path, Duration::ZERO).unwrap();
         fs::remove_file(&path).unwrap();
-        let second = take(&path, Duration::ZERO).unwrap();
-        assert!(is_still(&second._file, &path));
+        let WriterLock { _file: second } = take(&path, Duration::ZERO).unwrap();
+        assert!(is_still(&second, &path));
     }
 }

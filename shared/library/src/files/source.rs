@@ -82,8 +82,6 @@ pub(crate) struct SourceFile {
 /// A folder as read.
 #[derive(Debug)]
 pub(crate) struct SourceFolder {
-    /// Absolute, links in the folder's own parents resolved.
-    pub(crate) path: PathBuf,
     /// The folder's own name, `None` for the root of the file system or a name that is no UTF-8.
     pub(crate) name: Option<String>,
     pub(crate) files: Vec<SourceFile>,
@@ -123,7 +121,7 @@ pub(crate) fn read(
         left: limits.total_bytes,
         files: Vec::new(),
     };
-    reader.folder(fd, "", 0)?;
+    reader.folder(&fd, "", 0)?;
     let mut files = reader.files;
     files.sort_by(|a, b| a.path.as_bytes().cmp(b.path.as_bytes()));
     Ok(SourceFolder {
@@ -131,7 +129,6 @@ pub(crate) fn read(
             .file_name()
             .and_then(|name| name.to_str())
             .map(str::to_owned),
-        path: absolute,
         files,
     })
 }
@@ -146,7 +143,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn folder(&mut self, fd: OwnedFd, path: &str, depth: usize) -> Result<(), SourceError> {
+    fn folder(&mut self, fd: &OwnedFd, path: &str, depth: usize) -> Result<(), SourceError> {
         if depth > self.limits.depth {
             return Err(SourceError::TooLarge {
                 path: path.into(),
@@ -154,7 +151,7 @@ impl Reader<'_> {
                 unit: "levels of folders",
             });
         }
-        let before = self.stat(&fd, path)?;
+        let before = self.stat(fd, path)?;
         for name in self.names(fd.as_fd(), path)? {
             let Ok(text) = name.to_str() else {
                 return Err(SourceError::Name(
@@ -171,7 +168,7 @@ impl Reader<'_> {
             };
             self.entry(fd.as_fd(), &name, child, depth)?;
         }
-        let after = self.stat(&fd, path)?;
+        let after = self.stat(fd, path)?;
         if !same_content(&before, &after) {
             return Err(SourceError::Changed(self.shown(path)));
         }
@@ -243,7 +240,7 @@ impl Reader<'_> {
             return Err(SourceError::Changed(path.into()));
         }
         if kind == FileType::Directory {
-            self.folder(fd, &path, depth + 1)
+            self.folder(&fd, &path, depth + 1)
         } else {
             self.file(&fd, &opened, path)
         }

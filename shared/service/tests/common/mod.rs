@@ -1,7 +1,5 @@
 //! People and apps for route tests: a browser without scripts, and the whole walk from registration to an access token, in process.
 
-#![expect(dead_code, reason = "each test binary uses a part of it")]
-
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, header};

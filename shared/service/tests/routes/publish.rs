@@ -52,7 +52,7 @@ async fn world_of(context: &Value) -> World {
     };
     world
         .change(slug, |namespace| {
-            (namespace.pin, namespace.current) = (trust, current)
+            (namespace.pin, namespace.current) = (trust, current);
         })
         .await;
     world
@@ -413,7 +413,7 @@ async fn a_lapsed_subscription_comes_before_the_precondition_and_a_quota_after_a
     let next = vector("catalog-43-rotated.json");
     world
         .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed
+            namespace.subscription = Subscription::Lapsed;
         })
         .await;
     let refusal = world
@@ -487,7 +487,7 @@ async fn other_changes_of_the_namespace_do_not_make_a_publish_fail() {
                     tokio::task::yield_now().await;
                     world
                         .change("acme", |namespace| {
-                            namespace.quota_bytes = Some(10_000_000 + quota)
+                            namespace.quota_bytes = Some(10_000_000 + quota);
                         })
                         .await;
                 }

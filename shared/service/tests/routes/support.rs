@@ -1,5 +1,6 @@
 //! A service over memory with a clock that stands still, and the shortest ways to ask it something.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
@@ -130,7 +131,7 @@ impl Answer {
         let mut text = format!("{}\n", self.status);
         for (name, value) in &self.headers {
             if name != header::DATE {
-                text.push_str(&format!("{name}: {}\n", value.to_str().unwrap()));
+                writeln!(text, "{name}: {}", value.to_str().unwrap()).unwrap();
             }
         }
         let body = String::from_utf8(self.body.to_vec()).unwrap();

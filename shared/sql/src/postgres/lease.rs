@@ -193,5 +193,5 @@ impl From<Failure> for StoreError {
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
     let source = std::error::Error::source(error);
-    source.is_some_and(|source| source.is::<std::io::Error>())
+    source.is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
 }

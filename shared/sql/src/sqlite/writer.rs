@@ -219,10 +219,12 @@ impl Writing {
     fn give_up(&mut self, error: &rusqlite::Error) {
         let locked = error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy);
         let patience = self.patience;
-        let (over, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(
-            |request: &Box<dyn Request>| !locked || request.since().elapsed() >= patience,
-        );
-        self.waiting = waiting;
+        let over = self
+            .waiting
+            .extract_if(.., |request| {
+                !locked || request.since().elapsed() >= patience
+            })
+            .collect();
         self.undo(over, error);
     }
 

@@ -421,6 +421,7 @@ async fn requirement_12_a_client_s_name_is_text() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 async fn requirement_24_forged_forms_do_nothing() {
     let place = owned().await;
     let client = register(&place.app, CALLBACK).await;

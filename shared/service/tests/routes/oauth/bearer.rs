@@ -170,6 +170,7 @@ async fn refused(app: &App, token: &str) -> Option<&'static str> {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one story, told in order")]
 async fn one_write_on_grant_user_client_account_or_namespace_ends_or_changes_every_token() {
     let place = owned().await;
     let app = &place.app;
@@ -334,7 +335,7 @@ async fn an_operator_may_into_a_suspended_namespace() {
 #[tokio::test]
 async fn requirement_38_a_token_ends_when_its_time_is_over() {
     let place = place_at("https://vault.example", |config| {
-        config.token_ttl_seconds = 60
+        config.token_ttl_seconds = 60;
     });
     bootstrap(&place.app).await;
     let token = sign_in(&place.app, OWNER, OWNER_PASSWORD, Scopes::ALL).await;

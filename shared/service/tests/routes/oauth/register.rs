@@ -113,7 +113,7 @@ async fn requirement_12_bodies_are_bounded_and_typed() {
 #[tokio::test]
 async fn requirement_12_registrations_are_limited_per_source_and_forgotten_when_unused() {
     let place = place_at("https://vault.example", |config| {
-        config.limits.register_per_source = 3
+        config.limits.register_per_source = 3;
     });
     let metadata = json!({ "redirect_uris": ["https://app.example/cb"] });
     for _ in 0..3 {

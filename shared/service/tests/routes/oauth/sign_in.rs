@@ -84,7 +84,7 @@ async fn requirement_28_unknown_accounts_and_wrong_passwords_read_the_same() {
 #[tokio::test]
 async fn requirement_28_a_sixth_failure_in_a_quarter_of_an_hour_is_429() {
     let place = place_at("https://vault.example", |config| {
-        config.limits.sign_in_failures = 5
+        config.limits.sign_in_failures = 5;
     });
     bootstrap(&place.app).await;
     let client = register(&place.app, CALLBACK).await;
@@ -171,7 +171,7 @@ async fn requirement_28_a_sixth_failure_in_a_quarter_of_an_hour_is_429() {
 #[tokio::test]
 async fn requirement_28_a_success_forgets_the_failures_before_it() {
     let place = place_at("https://vault.example", |config| {
-        config.limits.sign_in_failures = 5
+        config.limits.sign_in_failures = 5;
     });
     bootstrap(&place.app).await;
     let client = register(&place.app, CALLBACK).await;

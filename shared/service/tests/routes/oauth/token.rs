@@ -620,7 +620,7 @@ async fn code_for(app: &App, client: &str) -> (String, String) {
 #[tokio::test]
 async fn a_client_asks_sixty_times_a_minute() {
     let place = place_at("https://vault.example", |config| {
-        config.limits.token_per_client = 3
+        config.limits.token_per_client = 3;
     });
     bootstrap(&place.app).await;
     let client = register(&place.app, CALLBACK).await;

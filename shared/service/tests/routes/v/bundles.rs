@@ -43,7 +43,7 @@ async fn skills_indexes_profiles_variants_and_parts_are_served_to_the_byte() {
         let hash = Digest::of(&bytes).to_string();
         let answer = world.ask(&device, "GET", &path(&hash)).await;
         assert_eq!(
-            (answer.status.as_u16(), &answer.body[..] == bytes),
+            (answer.status.as_u16(), answer.body[..] == *bytes),
             (200, true),
             "{hash}"
         );
@@ -60,7 +60,7 @@ async fn refusals_in_the_order_of_the_table() {
     world.acme().await;
     world
         .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed
+            namespace.subscription = Subscription::Lapsed;
         })
         .await;
     let pending = world.device("acme", 1, DeviceStatus::Pending).await;

@@ -19,7 +19,11 @@ async fn the_stored_bytes_are_served_to_waiting_and_admitted_devices() {
             let answer = world.ask(&device, "GET", "/v/acme/catalog.json").await;
             assert_eq!(answer.status, 200);
             assert_eq!(answer.body, bytes);
-            let mut headers: Vec<_> = answer.headers.keys().map(|name| name.as_str()).collect();
+            let mut headers: Vec<_> = answer
+                .headers
+                .keys()
+                .map(axum::http::HeaderName::as_str)
+                .collect();
             headers.sort_unstable();
             assert_eq!(
                 headers,
@@ -114,7 +118,7 @@ async fn a_lapsed_subscription_does_not_stop_the_catalog() {
     let device = world.device("acme", 1, DeviceStatus::Active).await;
     world
         .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed
+            namespace.subscription = Subscription::Lapsed;
         })
         .await;
     assert_eq!(

@@ -30,7 +30,7 @@ async fn device_vectors() {
         let code = answer.json()["code"].as_str().unwrap_or("").to_owned();
         match case["expect"].as_str().unwrap() {
             "signature_ok" if case["method"] == "POST" => {
-                assert_eq!(answer.short(), "415 media_type", "{name}")
+                assert_eq!(answer.short(), "415 media_type", "{name}");
             }
             "signature_ok" if case["method"] == "HEAD" => assert_eq!(answer.status, 401, "{name}"),
             "signature_ok" => assert_eq!(answer.short(), "401 device_unknown", "{name}"),
@@ -257,7 +257,7 @@ async fn a_device_of_an_earlier_allocation_is_unknown() {
     let device = world.device("acme", 1, DeviceStatus::Active).await;
     world
         .change("acme", |namespace| {
-            namespace.id = vault_skill::name::NamespaceId::from_parts(1, 1)
+            namespace.id = vault_skill::name::NamespaceId::from_parts(1, 1);
         })
         .await;
     assert_eq!(
