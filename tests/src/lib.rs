@@ -3,6 +3,7 @@
 
 pub mod browser;
 pub mod home;
+pub mod host;
 pub mod server;
 pub mod skills;
 pub mod sweep;

@@ -7,7 +7,10 @@ use vault_skill::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{Answer, Base, Http, ceiling};
-use crate::{Context, error::Failure};
+use crate::{
+    Context,
+    error::{Exit, Failure},
+};
 
 /// Talks to `/v/<slug>/` of one service and to no other path.
 pub struct DeviceClient {
@@ -88,7 +91,8 @@ impl DeviceClient {
         let path = format!("/v/{}/bundles/{hash}.json", self.slug);
         let mut tries = 0;
         loop {
-            let answer = self.read(&path, size.min(ceiling::OBJECT)).await?;
+            let answer = self.read(&path, size.min(ceiling::OBJECT)).await;
+            let answer = answer.map_err(|failure| longer_than_signed(hash, size, failure))?;
             match answer.retry_after() {
                 Some(seconds) if tries < 3 => {
                     tries += 1;
@@ -115,4 +119,17 @@ impl DeviceClient {
             .header("X-Vault-Timestamp", signed.timestamp)
             .header("X-Vault-Signature", signed.signature)
     }
+}
+
+/// A bundle that goes on after its signed size is not the owner's, whatever follows: not a matter of the network.
+fn longer_than_signed(hash: &Digest, size: u64, failure: Failure) -> Failure {
+    if failure.code != "too_large" {
+        return failure;
+    }
+    Failure::new(
+        Exit::Integrity,
+        "bundle_refused",
+        format!("the bundle {hash} is longer than the {size} bytes that were signed for"),
+    )
+    .hint("nothing was changed; the service sent something that the owner did not sign")
 }

@@ -144,20 +144,24 @@ impl Http {
         {
             return Err(self.failed("encoding_refused", "sent an encoded body nobody asked for"));
         }
-        let ceiling = if status.is_success() {
-            ceiling
-        } else {
-            ceiling::SMALL
-        };
         let announced = response
             .headers()
             .get(CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        if announced.is_some_and(|length| length > ceiling) {
+        if status.is_success() && announced.is_some_and(|length| length > ceiling) {
             return Err(self.too_large(ceiling));
         }
         let headers = response.headers().clone();
-        let body = self.read(&mut response, ceiling).await?;
+        let body = if status.is_success() {
+            self.read(&mut response, ceiling)
+                .await?
+                .ok_or_else(|| self.too_large(ceiling))?
+        } else {
+            // What is longer than any problem is none: the status alone speaks.
+            self.read(&mut response, ceiling::SMALL)
+                .await?
+                .unwrap_or_default()
+        };
         Ok(Answer {
             status: status.as_u16(),
             headers,
@@ -165,11 +169,12 @@ impl Http {
         })
     }
 
+    /// The body; `None` as soon as it passes the ceiling.
     async fn read(
         &self,
         response: &mut reqwest::Response,
         ceiling: u64,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Option<Vec<u8>>, Failure> {
         let mut body = Vec::new();
         let mut window_ends = tokio::time::Instant::now() + WINDOW;
         let mut in_window = 0_u64;
@@ -185,10 +190,12 @@ impl Http {
                     continue;
                 }
             };
-            let Some(chunk) = chunk else { return Ok(body) };
+            let Some(chunk) = chunk else {
+                return Ok(Some(body));
+            };
             in_window += chunk.len() as u64;
             if body.len() as u64 + chunk.len() as u64 > ceiling {
-                return Err(self.too_large(ceiling));
+                return Ok(None);
             }
             body.extend_from_slice(&chunk);
         }

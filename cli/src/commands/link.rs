@@ -97,6 +97,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         )
         .hint("the owner can forget it (vault devices forget), then link again"));
     }
+    if catalog.is_none() && !arguments.repin {
+        still_there(&link)?;
+    }
     let offer = catalog
         .map(|bytes| {
             link.accept(
@@ -151,6 +154,21 @@ pub fn device_client(
         .map_err(|error| Failure::new(Exit::Integrity, "vault_damaged", error.to_string()))?
         .base;
     DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
+}
+
+/// Where the service shows no catalog: fails when there was one. To hide all releases is a rollback like any other.
+pub fn still_there(link: &Link) -> Result<(), Failure> {
+    let Some(release) = link.pin().release else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Exit::Integrity,
+        "service_rolled_back",
+        format!(
+            "the service shows no catalog, but release {release} is pinned: it was rolled back"
+        ),
+    )
+    .hint("installed skills stay as they are; tell the owner"))
 }
 
 /// Tells of what was odd about a catalog that was good.

@@ -18,7 +18,7 @@ use vault_skill::{
 use crate::{
     Context,
     client::{DeviceClient, in_flight},
-    commands::link::{device_client, warn_of},
+    commands::link::{device_client, still_there, warn_of},
     error::{Exit, Failure},
     ui::{BOLD, DIM, GOOD, HINT, Report, WARN, Warning, clean, count, paint, size},
 };
@@ -167,6 +167,7 @@ async fn pull(
     let Some(bytes) =
         catalog_bytes(&client, link, state.catalog.as_ref().map(|now| now.sha256)).await?
     else {
+        still_there(link)?;
         return Ok(Pulled::NothingYet);
     };
     let offer = link.accept(vault, &bytes, arguments.expect_key.as_deref(), false)?;

@@ -1,0 +1,715 @@
+//! Catalogs that were changed, made up, or signed for something else.
+
+use serde_json::{Value, json};
+use vault_skill::catalog::{Catalog, Withdrawn};
+use vault_skill::dsse::Envelope;
+use vault_skill::json::to_bytes;
+use vault_skill::name::VaultId;
+use vault_tests::host::{
+    Namespace, RECOVERY, entry, file_of, key, now, sign, sign_anything, skill,
+};
+
+use crate::support::{Dice, FIRST, INTEGRITY, Scene, refused};
+
+const NEXT: u64 = FIRST + 1;
+
+/// Where a catalog file may change without a change of meaning: inside the value of `keyid`, which is a hint.
+fn keyid(file: &[u8]) -> std::ops::Range<usize> {
+    let text = std::str::from_utf8(file).unwrap();
+    let start = text.find("\"keyid\":\"").unwrap() + 9;
+    start..start + 64
+}
+
+#[test]
+fn one_changed_bit_anywhere_is_refused() {
+    let scene = Scene::new();
+    let good = scene.next.catalog.clone().unwrap();
+    let payload = String::from_utf8_lossy(&good)
+        .find("\"payload\":\"")
+        .unwrap()
+        + 11;
+    let end = keyid(&good).start - 40;
+    let hint = keyid(&good);
+    let mut dice = Dice::new(1);
+    // Every byte around the payload, and two hundred places in it.
+    let mut places: Vec<usize> = (0..payload)
+        .chain(end..good.len())
+        .filter(|at| !hint.contains(at))
+        .collect();
+    places.extend((0..200).map(|_| payload + dice.below(end - payload)));
+    for at in places {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1 << dice.below(8);
+        let name = format!("byte {at} of {}", good.len());
+        scene.host.serve(scene.with_catalog(bytes));
+        let before = vault_tests::tree::snapshot(scene.machine.path(), &[]);
+        let ran = scene.machine.run(&["cloud", "pull", "--json"]);
+        let word = crate::support::word(&ran);
+        assert_eq!(ran.code, INTEGRITY, "{name}: {}", ran.stdout);
+        assert!(
+            matches!(
+                word.as_str(),
+                "catalog_schema" | "catalog_signature" | "catalog_key"
+            ),
+            "{name}: {word}"
+        );
+        crate::support::unchanged(&scene.machine, &name, &before);
+    }
+    scene.arrives();
+}
+
+#[test]
+fn what_is_not_signed_may_change_and_means_nothing() {
+    let scene = Scene::new();
+    let good = scene.next.catalog.clone().unwrap();
+    scene.arrives();
+    let mut hinted = good.clone();
+    hinted[keyid(&good).start] ^= 1;
+    let mut spaced = good.clone();
+    spaced.extend_from_slice(b" \n\t\r\n");
+    let more =
+        String::from_utf8(good.clone())
+            .unwrap()
+            .replacen('{', "{\"note\":\"from the host\",", 1);
+    for bytes in [hinted, spaced, more.into_bytes(), good] {
+        scene.host.serve(scene.with_catalog(bytes));
+        let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+        let data = &ran.json()["data"];
+        assert_eq!(
+            (&data["release"], &data["fetched"]),
+            (&json!(NEXT), &json!(0))
+        );
+    }
+}
+
+#[test]
+fn truncated_and_padded_files_are_refused() {
+    let scene = Scene::new();
+    let good = scene.next.catalog.clone().unwrap();
+    let mut dice = Dice::new(2);
+    let mut lengths = vec![0, 1, 2, good.len() / 2, good.len() - 2, good.len() - 1];
+    lengths.extend((0..20).map(|_| dice.below(good.len())));
+    for length in lengths {
+        let namespace = scene.with_catalog(&good[..length]);
+        let name = format!("cut at {length}");
+        scene.refused(&name, namespace, INTEGRITY, "catalog_schema");
+    }
+    for (name, tail) in [
+        ("a letter", &b"x"[..]),
+        ("a brace", b"}"),
+        ("NUL", b"\0"),
+        ("a second file", &good),
+        ("a comment", b"// fine"),
+        ("a vertical tab", b"\x0b"),
+        ("a no-break space", b"\xc2\xa0"),
+    ] {
+        let namespace = scene.with_catalog([&good[..], tail].concat());
+        scene.refused(name, namespace, INTEGRITY, "catalog_schema");
+    }
+    for (name, head) in [
+        ("a BOM", &b"\xef\xbb\xbf"[..]),
+        ("a letter", b"x"),
+        ("[", b"["),
+    ] {
+        let namespace = scene.with_catalog([head, &good[..]].concat());
+        scene.refused(name, namespace, INTEGRITY, "catalog_schema");
+    }
+    scene.arrives();
+}
+
+/// A change to a good catalog of the next release, which is then signed as it should be.
+type Change = fn(&mut Catalog);
+
+#[test]
+fn a_catalog_that_was_signed_for_something_else_is_refused() {
+    let scene = Scene::new();
+    let entries = [entry("alpha", 2, &scene.bundles[0])];
+    let cases: [(&str, Change, &str); 16] = [
+        (
+            "another slug",
+            |c| c.slug = "other".parse().unwrap(),
+            "catalog_slug",
+        ),
+        (
+            "another vault",
+            |c| c.vault_id = VaultId::from_parts(1_800_000_000_000, 8),
+            "catalog_vault_id",
+        ),
+        ("no audience", |c| c.audience.clear(), "catalog_audience"),
+        (
+            "another host",
+            |c| c.audience = vec!["https://vault.example/v/acme/".into()],
+            "catalog_audience",
+        ),
+        (
+            "another scheme",
+            |c| c.audience[0] = c.audience[0].replace("http:", "https:"),
+            "catalog_audience",
+        ),
+        (
+            "an audience without its last slash",
+            |c| c.audience[0] = c.audience[0].trim_end_matches('/').into(),
+            "catalog_audience",
+        ),
+        (
+            "an audience in capitals",
+            |c| c.audience[0] = c.audience[0].to_uppercase(),
+            "catalog_audience",
+        ),
+        (
+            "an audience that only begins so",
+            |c| c.audience[0].push_str("more/"),
+            "catalog_audience",
+        ),
+        (
+            "an older release",
+            |c| c.release = FIRST - 1,
+            "catalog_release",
+        ),
+        (
+            "release 1",
+            |c| {
+                c.release = 1;
+                c.previous = None;
+            },
+            "catalog_release",
+        ),
+        (
+            "the same release, other content",
+            |c| c.release = FIRST,
+            "catalog_release",
+        ),
+        (
+            "a release far away",
+            |c| c.release = FIRST + 1_000_001,
+            "catalog_release",
+        ),
+        (
+            "expired a second ago",
+            |c| {
+                c.issued_at = now().plus_days(-90).plus_seconds(-1);
+                c.expires_at = now().plus_seconds(-1);
+            },
+            "catalog_clock",
+        ),
+        (
+            "expired years ago",
+            |c| {
+                c.issued_at = now().plus_days(-3000);
+                c.expires_at = now().plus_days(-2900);
+            },
+            "catalog_clock",
+        ),
+        (
+            "another recovery key",
+            |c| c.recovery_key_sha256 = Some(key(9).public().key_id()),
+            "catalog_rotation",
+        ),
+        (
+            "no recovery key any more",
+            |c| c.recovery_key_sha256 = None,
+            "catalog_rotation",
+        ),
+    ];
+    for (name, change, code) in cases {
+        let mut catalog = scene.owner.catalog(NEXT, 0, &entries);
+        change(&mut catalog);
+        let namespace = scene.with_catalog(sign(&catalog, &[], 0));
+        scene.refused(name, namespace, INTEGRITY, code);
+    }
+    scene.arrives();
+    // The replay of a release that was good once.
+    scene.refused(
+        "the first release again",
+        scene.first.clone(),
+        INTEGRITY,
+        "catalog_release",
+    );
+}
+
+#[test]
+fn the_same_release_twice_says_that_two_catalogs_exist() {
+    let scene = Scene::new();
+    let catalog = scene
+        .owner
+        .catalog(FIRST, 0, &[entry("beta", 1, &scene.bundles[1])]);
+    let namespace = scene.with_catalog(sign(&catalog, &[], 0));
+    let ran = scene.refused("two", namespace, INTEGRITY, "catalog_release");
+    assert!(
+        ran.stdout
+            .contains("two different catalogs carry release 5"),
+        "{}",
+        ran.stdout
+    );
+    scene.arrives();
+}
+
+#[test]
+fn a_catalog_under_another_key_is_refused() {
+    let scene = Scene::new();
+    let entries = [entry("alpha", 2, &scene.bundles[0])];
+    let mine = scene.owner.catalog(NEXT, 0, &entries);
+    let theirs = scene.owner.catalog(NEXT, 9, &entries);
+    let recovery = scene.owner.catalog(NEXT, RECOVERY, &entries);
+    let type_of = |kind: &str, signer: u8| {
+        file_of(
+            &Envelope::sign(kind, &to_bytes(&mine), &[&key(signer)]),
+            &[],
+            0,
+        )
+    };
+    for (name, bytes, code) in [
+        (
+            "another key throughout",
+            sign(&theirs, &[], 9),
+            "catalog_key",
+        ),
+        (
+            "the recovery key",
+            sign(&recovery, &[], RECOVERY),
+            "catalog_key",
+        ),
+        (
+            "another key that claims to be the pinned one",
+            file_of(
+                &Envelope::sign(
+                    "application/vnd.vault.catalog.v1+json",
+                    &to_bytes(&mine),
+                    &[&key(9)],
+                ),
+                &[],
+                0,
+            ),
+            "catalog_signature",
+        ),
+        (
+            "the pinned key inside, another outside",
+            sign_anything(&to_bytes(&mine), &[], 9),
+            "catalog_key",
+        ),
+        (
+            "another key inside, the pinned one outside",
+            sign_anything(&to_bytes(&theirs), &[], 0),
+            "catalog_key",
+        ),
+        (
+            "signed as a manifest",
+            type_of("application/vnd.vault.skill-manifest.v1+json", 0),
+            "catalog_schema",
+        ),
+        (
+            "signed as a rotation",
+            type_of("application/vnd.vault.key-rotation.v1+json", 0),
+            "catalog_schema",
+        ),
+        (
+            "a type that differs by case",
+            type_of("application/vnd.vault.Catalog.v1+json", 0),
+            "catalog_schema",
+        ),
+        (
+            "no signature",
+            String::from_utf8(sign(&mine, &[], 0))
+                .unwrap()
+                .split("\"signatures\":")
+                .next()
+                .map(|head| format!("{head}\"signatures\":[]}}"))
+                .unwrap()
+                .into_bytes(),
+            "catalog_schema",
+        ),
+    ] {
+        scene.refused(name, scene.with_catalog(bytes), INTEGRITY, code);
+    }
+    scene.arrives();
+}
+
+#[test]
+fn a_good_signature_over_bad_json_is_refused() {
+    let scene = Scene::new();
+    let entries = [
+        entry("alpha", 2, &scene.bundles[0]),
+        entry("beta", 1, &scene.bundles[1]),
+    ];
+    let good = String::from_utf8(to_bytes(&scene.owner.catalog(NEXT, 0, &entries))).unwrap();
+    let value: Value = serde_json::from_str(&good).unwrap();
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut value = value.clone();
+        change(&mut value);
+        value.to_string().into_bytes()
+    };
+    let deep = format!("{}{}", "[".repeat(40), "]".repeat(40));
+    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+        (
+            "a BOM",
+            [b"\xef\xbb\xbf", good.as_bytes()].concat(),
+            "catalog_schema",
+        ),
+        (
+            "a member twice",
+            good.replacen("\"release\":6", "\"release\":6,\"release\":7", 1)
+                .into(),
+            "catalog_schema",
+        ),
+        (
+            "a member twice, once escaped",
+            good.replacen("\"release\":6", "\"release\":6,\"r\\u0065lease\":7", 1)
+                .into(),
+            "catalog_schema",
+        ),
+        (
+            "a skill's member twice",
+            good.replacen("\"version\":2", "\"version\":2,\"version\":3", 1)
+                .into(),
+            "catalog_schema",
+        ),
+        (
+            "too deep in a member that nobody reads",
+            good.replacen('{', &format!("{{\"x\":{deep},"), 1).into(),
+            "catalog_schema",
+        ),
+        (
+            "an array for an object",
+            with(&|v| *v = json!(v.as_object().unwrap().values().collect::<Vec<_>>())),
+            "catalog_schema",
+        ),
+        (
+            "text after the end",
+            format!("{good}{{}}").into(),
+            "catalog_schema",
+        ),
+        ("an empty payload", Vec::new(), "catalog_schema"),
+        ("null", b"null".to_vec(), "catalog_schema"),
+        (
+            "invalid UTF-8",
+            good.replacen("acme", "ac\u{7f}\u{7f}me", 1)
+                .into_bytes()
+                .into_iter()
+                .map(|b| if b == 0x7f { 0xff } else { b })
+                .collect(),
+            "catalog_schema",
+        ),
+        (
+            "a lone surrogate",
+            good.replacen("\"acme\"", "\"\\ud800\"", 1).into(),
+            "catalog_schema",
+        ),
+        (
+            "another schema",
+            with(&|v| v["schema"] = json!("vault.catalog/2")),
+            "catalog_schema",
+        ),
+        (
+            "a fraction",
+            good.replacen("\"release\":6", "\"release\":6.0", 1).into(),
+            "catalog_schema",
+        ),
+        (
+            "an exponent",
+            good.replacen("\"release\":6", "\"release\":6e0", 1).into(),
+            "catalog_schema",
+        ),
+        (
+            "minus zero",
+            good.replacen("\"release\":6", "\"release\":-0", 1).into(),
+            "catalog_schema",
+        ),
+        (
+            "a number as text",
+            with(&|v| v["release"] = json!("6")),
+            "catalog_schema",
+        ),
+        (
+            "release 0",
+            with(&|v| v["release"] = json!(0)),
+            "catalog_schema",
+        ),
+        (
+            "2^53",
+            with(&|v| v["release"] = json!(1_u64 << 53)),
+            "catalog_schema",
+        ),
+        (
+            "2^64",
+            good.replacen("\"release\":6", "\"release\":18446744073709551616", 1)
+                .into(),
+            "catalog_schema",
+        ),
+        (
+            "a time with an offset",
+            with(&|v| v["issued_at"] = json!("2026-11-21T02:00:05+00:00")),
+            "catalog_schema",
+        ),
+        (
+            "a member missing",
+            with(&|v| {
+                v.as_object_mut().unwrap().remove("withdrawn");
+            }),
+            "catalog_schema",
+        ),
+        (
+            "skills out of order",
+            with(&|v| v["skills"].as_array_mut().unwrap().reverse()),
+            "catalog_schema",
+        ),
+        (
+            "a skill twice",
+            with(&|v| {
+                let one = v["skills"][0].clone();
+                v["skills"].as_array_mut().unwrap().insert(0, one);
+            }),
+            "catalog_schema",
+        ),
+        (
+            "another path",
+            with(&|v| v["skills"][0]["path"] = json!("bundles/../../etc/passwd")),
+            "catalog_schema",
+        ),
+        (
+            "the path of another bundle",
+            with(&|v| v["skills"][0]["path"] = v["skills"][1]["path"].clone()),
+            "catalog_schema",
+        ),
+        (
+            "a hash in capitals",
+            with(&|v| v["skills"][0]["bundle_hash"] = json!("A".repeat(64))),
+            "catalog_schema",
+        ),
+        (
+            "version 0",
+            with(&|v| v["skills"][0]["version"] = json!(0)),
+            "catalog_schema",
+        ),
+        (
+            "over 4 MiB announced",
+            with(&|v| v["skills"][0]["size"] = json!((4 << 20) + 1)),
+            "catalog_schema",
+        ),
+        (
+            "a name that climbs",
+            with(&|v| v["skills"][0]["name"] = json!("../alpha")),
+            "catalog_schema",
+        ),
+        (
+            "a name with a slash",
+            with(&|v| v["skills"][0]["name"] = json!("a/b")),
+            "catalog_schema",
+        ),
+        (
+            "a name in capitals",
+            with(&|v| v["skills"][0]["name"] = json!("Alpha")),
+            "catalog_schema",
+        ),
+        (
+            "a name that Windows keeps",
+            with(&|v| v["skills"][0]["name"] = json!("aux")),
+            "catalog_schema",
+        ),
+        (
+            "an empty name",
+            with(&|v| v["skills"][0]["name"] = json!("")),
+            "catalog_schema",
+        ),
+        (
+            "a name of 65",
+            with(&|v| v["skills"][0]["name"] = json!("a".repeat(65))),
+            "catalog_schema",
+        ),
+        (
+            "a slug that climbs",
+            with(&|v| v["slug"] = json!("../acme")),
+            "catalog_schema",
+        ),
+        (
+            "a life of 401 days",
+            with(&|v| {
+                v["issued_at"] = json!(now());
+                v["expires_at"] = json!(now().plus_days(401));
+            }),
+            "catalog_clock",
+        ),
+        (
+            "a life of an hour",
+            with(&|v| {
+                v["issued_at"] = json!(now());
+                v["expires_at"] = json!(now().plus_seconds(3600));
+            }),
+            "catalog_clock",
+        ),
+        (
+            "it ends before it begins",
+            with(&|v| {
+                v["issued_at"] = json!(now());
+                v["expires_at"] = json!(now().plus_days(-1));
+            }),
+            "catalog_clock",
+        ),
+        (
+            "offered and withdrawn",
+            with(
+                &|v| v["withdrawn"] = json!([{"name": "alpha", "bundle_hash": v["skills"][0]["bundle_hash"], "reason": "", "since_release": 6}]),
+            ),
+            "catalog_schema",
+        ),
+    ];
+    for (name, payload, code) in cases {
+        let namespace = scene.with_catalog(sign_anything(&payload, &[], 0));
+        scene.refused(name, namespace, INTEGRITY, code);
+    }
+    scene.arrives();
+}
+
+#[test]
+fn bad_json_around_a_good_signature_is_refused() {
+    let scene = Scene::new();
+    let good = String::from_utf8(scene.next.catalog.clone().unwrap()).unwrap();
+    let payload = good
+        .split("\"payload\":\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    for (name, text) in [
+        (
+            "the payload twice",
+            good.replacen("\"payload\":", "\"payload\":\"e30=\",\"payload\":", 1),
+        ),
+        (
+            "the key twice",
+            good.replacen(
+                "{\"public_key\":",
+                &format!("{{\"public_key\":\"{}\",\"public_key\":", key(9).public()),
+                1,
+            ),
+        ),
+        ("depth", good.replacen('{', &format!("{{\"x\":{deep},"), 1)),
+        (
+            "base64 without padding",
+            good.replacen(payload, payload.trim_end_matches('='), 1)
+                + if payload.ends_with('=') { "" } else { "x" },
+        ),
+        (
+            "base64 with a line break",
+            good.replacen(
+                payload,
+                &format!("{}\\n{}", &payload[..4], &payload[4..]),
+                1,
+            ),
+        ),
+        (
+            "five signatures",
+            good.replacen(
+                "\"signatures\":[",
+                &format!(
+                    "\"signatures\":[{}",
+                    format!("{{\"keyid\":\"\",\"sig\":\"{}==\"}},", "A".repeat(86)).repeat(4)
+                ),
+                1,
+            ),
+        ),
+        ("an array", format!("[{good}]")),
+        ("UTF-16", good.chars().flat_map(|c| ['\0', c]).collect()),
+    ] {
+        scene.refused(name, scene.with_catalog(text), INTEGRITY, "catalog_schema");
+    }
+    scene.arrives();
+}
+
+#[test]
+fn an_extra_bad_signature_does_not_hurt_a_good_one() {
+    let scene = Scene::new();
+    let good = String::from_utf8(scene.next.catalog.clone().unwrap()).unwrap();
+    let more = format!(
+        "\"signatures\":[{{\"keyid\":\"{}\",\"sig\":\"{}==\"}},",
+        key(0).public().key_id(),
+        "A".repeat(86)
+    );
+    scene
+        .host
+        .serve(scene.with_catalog(good.replacen("\"signatures\":[", &more, 1)));
+    scene.machine.run(&["cloud", "pull"]).ok();
+    scene.arrives();
+}
+
+#[test]
+fn a_machine_whose_clock_was_ahead_is_told_and_refuses_what_is_expired_by_then() {
+    let scene = Scene::new();
+    // As a machine leaves it whose clock stood a hundred days ahead at its last pull.
+    let link = std::fs::read_dir(scene.machine.vault().join("links"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let pin = std::fs::canonicalize(link.join("pin.json")).unwrap();
+    let mut value: Value = serde_json::from_slice(&std::fs::read(&pin).unwrap()).unwrap();
+    value["latest_seen_at"] = json!(now().plus_days(100));
+    std::fs::write(&pin, value.to_string()).unwrap();
+    scene.refused(
+        "expired by the latest time seen",
+        scene.next.clone(),
+        INTEGRITY,
+        "catalog_clock",
+    );
+
+    let mut catalog = scene
+        .owner
+        .catalog(NEXT, 0, &[entry("alpha", 2, &scene.bundles[0])]);
+    catalog.expires_at = now().plus_days(200);
+    scene.host.serve(scene.with_catalog(sign(&catalog, &[], 0)));
+    let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+    assert_eq!(ran.json()["warnings"][0]["code"], "clock_went_back");
+}
+
+#[test]
+fn a_catalog_from_the_future_is_good_with_a_warning() {
+    let scene = Scene::new();
+    let mut catalog = scene
+        .owner
+        .catalog(NEXT, 0, &[entry("alpha", 2, &scene.bundles[0])]);
+    catalog.issued_at = now().plus_days(10);
+    scene.host.serve(scene.with_catalog(sign(&catalog, &[], 0)));
+    let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+    let warnings = ran.json()["warnings"].to_string();
+    assert!(warnings.contains("issued_in_future"), "{warnings}");
+}
+
+#[test]
+fn withdrawn_bytes_go_even_where_the_rest_of_the_release_is_withheld() {
+    let scene = Scene::new();
+    let old = skill("alpha", 1, &[]);
+    let mut catalog = scene
+        .owner
+        .catalog(NEXT, 0, &[entry("beta", 1, &scene.bundles[1])]);
+    let mut bundle = Namespace::default();
+    bundle.put(&old);
+    catalog.withdrawn.push(Withdrawn {
+        name: "alpha".parse().unwrap(),
+        bundle_hash: scene.first.objects.keys().next().unwrap().parse().unwrap(),
+        reason: "it leaks".to_owned(),
+        since_release: NEXT,
+    });
+    let mut namespace = scene.with_catalog(sign(&catalog, &[], 0));
+    scene.host.serve(namespace.clone());
+    scene.host.attack(|request| {
+        request
+            .path
+            .contains("/bundles/")
+            .then(|| vault_tests::host::Answer::problem(503, "bundle_unavailable"))
+    });
+    refused(
+        &scene.machine,
+        "withheld",
+        &["cloud", "pull", "--json"],
+        crate::support::NETWORK,
+        "bundle_unavailable",
+    );
+    namespace
+        .objects
+        .retain(|hash, _| *hash == scene.bundles[1].hash.to_string());
+    scene.host.serve(namespace);
+    let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+    assert_eq!(ran.json()["data"]["withdrawn"][0]["name"], "alpha");
+}

@@ -1,0 +1,16 @@
+//! A hostile host between the command line and what an owner signed: whatever it answers, the machine keeps what it had.
+//!
+//! Every attack is served to the built binary. Refused means: the right exit code and word, and not one byte of the
+//! machine's home changed; the next honest pull succeeds.
+
+mod bundles;
+mod catalogs;
+mod connect;
+mod link;
+mod owner;
+mod paths;
+mod rotation;
+mod sources;
+mod support;
+mod transport;
+mod withheld;

@@ -1,0 +1,164 @@
+//! A linked machine, and what "refused" means for it.
+
+use std::collections::BTreeMap;
+
+use vault_skill::bundle::EncodedBundle;
+use vault_tests::home::{Home, Ran};
+use vault_tests::host::{Answer, Host, Namespace, Owner, Request, entry, skill};
+use vault_tests::tree::{self, Entry};
+
+/// The exit codes that attacks end with.
+pub const FAILED: i32 = 1;
+pub const DIFFERENCES: i32 = 3;
+pub const NOT_ALLOWED: i32 = 4;
+pub const INTEGRITY: i32 = 6;
+pub const NETWORK: i32 = 7;
+
+/// The release that every machine begins with; the attacks concern the next one.
+pub const FIRST: u64 = 5;
+
+/// A machine that was linked and pulled release 5, its host, and the two honest states of it.
+pub struct Scene {
+    pub host: Host,
+    pub owner: Owner,
+    pub machine: Home,
+    pub first: Namespace,
+    pub next: Namespace,
+    /// The bundles of the next release: `alpha` and `beta`.
+    pub bundles: [EncodedBundle; 2],
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let host = Host::start();
+        let owner = Owner::at(&host);
+        let old = skill("alpha", 1, &[]);
+        let first = Namespace::new(owner.signed(FIRST, 0, &[entry("alpha", 1, &old)]), &[&old]);
+        let bundles = [
+            skill("alpha", 2, &[("notes/more.md", b"More.\n")]),
+            skill("beta", 1, &[]),
+        ];
+        let entries = [
+            entry("alpha", 2, &bundles[0]),
+            entry("beta", 1, &bundles[1]),
+        ];
+        let next = Namespace::new(
+            owner.signed(FIRST + 1, 0, &entries),
+            &[&old, &bundles[0], &bundles[1]],
+        );
+        host.serve(first.clone());
+        let machine = Home::new();
+        machine.run(&["link", &host.address()]).ok();
+        machine.run(&["cloud", "pull"]).ok();
+        Self {
+            host,
+            owner,
+            machine,
+            first,
+            next,
+            bundles,
+        }
+    }
+
+    /// The next release with another catalog.
+    pub fn with_catalog(&self, catalog: impl Into<Vec<u8>>) -> Namespace {
+        Namespace {
+            catalog: Some(catalog.into()),
+            ..self.next.clone()
+        }
+    }
+
+    /// Serves an attack and pulls: it must end so, and leave the machine as it was.
+    #[track_caller]
+    pub fn refused(&self, name: &str, namespace: Namespace, exit: i32, code: &str) -> Ran {
+        self.host.serve(namespace);
+        refused(
+            &self.machine,
+            name,
+            &["cloud", "pull", "--json"],
+            exit,
+            code,
+        )
+    }
+
+    /// The honest next release arrives after whatever happened before.
+    #[track_caller]
+    pub fn arrives(&self) {
+        self.host.serve(self.next.clone());
+        let ran = self.machine.run(&["cloud", "pull", "--json"]).ok();
+        assert_eq!(ran.json()["data"]["release"], FIRST + 1);
+        let installed = self.machine.run(&["skill", "list"]).ok();
+        let names: Vec<_> = installed
+            .json()
+            .as_array()
+            .expect("a list of skills")
+            .iter()
+            .map(|skill| skill["name"].as_str().expect("a name").to_owned())
+            .collect();
+        assert_eq!(names, ["alpha", "beta"]);
+    }
+}
+
+/// Runs a command that must end with this exit code and word and leave the whole home as it was.
+#[track_caller]
+pub fn refused(machine: &Home, name: &str, command: &[&str], exit: i32, code: &str) -> Ran {
+    let before = tree::snapshot(machine.path(), &[]);
+    let ran = machine.run(command);
+    assert_eq!(
+        (ran.code, word(&ran).as_str()),
+        (exit, code),
+        "{name}\n--- stdout\n{}\n--- stderr\n{}",
+        ran.stdout,
+        ran.stderr
+    );
+    unchanged(machine, name, &before);
+    ran
+}
+
+/// The word of a failure in the envelope.
+pub fn word(ran: &Ran) -> String {
+    serde_json::from_str::<serde_json::Value>(&ran.stdout)
+        .ok()
+        .and_then(|envelope| Some(envelope["error"]["code"].as_str()?.to_owned()))
+        .unwrap_or_default()
+}
+
+/// Nothing in the home came, went or changed.
+#[track_caller]
+pub fn unchanged(machine: &Home, name: &str, before: &BTreeMap<String, Entry>) {
+    let after = tree::snapshot(machine.path(), &[]);
+    let differing: Vec<_> = before
+        .keys()
+        .chain(after.keys())
+        .filter(|path| before.get(*path) != after.get(*path))
+        .collect();
+    assert!(differing.is_empty(), "{name} changed {differing:?}");
+}
+
+/// Answers the catalog of `/v/` with this and leaves the rest honest.
+pub fn instead_of_catalog(answer: Answer) -> impl Fn(&Request) -> Option<Answer> {
+    move |request| {
+        request
+            .is_for("GET", "catalog.json")
+            .then(|| answer.clone())
+    }
+}
+
+/// Numbers that look random and are the same each time.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+}

@@ -1,0 +1,722 @@
+//! A hostile host: a small HTTP/1.1 server on loopback that answers as it likes, down to the bytes on the wire.
+//!
+//! It keeps one namespace and answers honestly from it; an [`Attack`] may answer any request in its place. Everything
+//! that a device or an owner would believe is signed by [`Owner`], with keys made from fixed seeds.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vault_skill::bundle::{self, EncodedBundle, File};
+use vault_skill::catalog::{self, Catalog, SignedCatalog, SkillEntry, Stored};
+use vault_skill::dsse::Envelope;
+use vault_skill::hash::Digest;
+use vault_skill::keys::SecretKey;
+use vault_skill::manifest::{self, FileEntry, Gate, Manifest, Mode, SignedManifest};
+use vault_skill::name::{Slug, VaultId};
+use vault_skill::provenance::Provenance;
+use vault_skill::rotation::{self, Reason, Rotation};
+use vault_skill::time::Timestamp;
+use vault_store::clock::{Clock as _, SystemClock};
+
+/// The namespace that every host keeps.
+pub const SLUG: &str = "acme";
+/// The number of the recovery key; release keys have lower ones.
+pub const RECOVERY: u8 = 200;
+
+/// What arrived.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The method.
+    pub method: String,
+    /// Path and query, as sent.
+    pub path: String,
+    /// Header lines, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(header, _)| header == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether this asks for the path below `/v/acme/` or `/admin/vaults/acme/`.
+    pub fn is_for(&self, method: &str, path: &str) -> bool {
+        let below = ["/v/acme/", "/admin/vaults/acme/"];
+        self.method == method
+            && below
+                .iter()
+                .any(|root| self.path.strip_prefix(root) == Some(path))
+    }
+}
+
+/// How the body of an answer goes over the wire.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Wire {
+    /// Its true length, then the body.
+    #[default]
+    Honest,
+    /// This `Content-Length`, then the body, then the end.
+    Length(u64),
+    /// In chunks, but the connection ends before the last one.
+    CutChunks,
+    /// The body in chunks, over and over, until the reader goes.
+    Endless,
+    /// The body a byte at a time, with this many milliseconds between two.
+    Trickle(u64),
+    /// The body is all there is: no status line, no headers.
+    Bare,
+}
+
+/// What is sent back.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// Further header lines.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// How it is sent.
+    pub wire: Wire,
+}
+
+impl Answer {
+    /// This status and body.
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status,
+            body: body.into(),
+            ..Self::default()
+        }
+    }
+
+    /// 200 and JSON.
+    pub fn json(value: &Value) -> Self {
+        Self::new(200, value.to_string()).with("Content-Type", "application/json")
+    }
+
+    /// A refusal as services write it.
+    pub fn problem(status: u16, code: &str) -> Self {
+        let body = json!({ "type": "about:blank", "status": status, "title": code, "code": code });
+        Self::new(status, body.to_string()).with("Content-Type", "application/problem+json")
+    }
+
+    /// With one more header line.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sent in this way.
+    #[must_use]
+    pub fn over(self, wire: Wire) -> Self {
+        Self { wire, ..self }
+    }
+}
+
+/// Answers a request in place of the honest host, or leaves it to that with `None`.
+pub type Attack = Arc<dyn Fn(&Request) -> Option<Answer> + Send + Sync>;
+
+/// What the host keeps for its one namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Namespace {
+    /// The current catalog's exact bytes.
+    pub catalog: Option<Vec<u8>>,
+    /// Objects by their hash in hex.
+    pub objects: BTreeMap<String, Vec<u8>>,
+    /// What it says of a device: `active` unless set.
+    pub status: Option<String>,
+}
+
+impl Namespace {
+    /// A namespace with this catalog and these objects.
+    pub fn new(catalog: Vec<u8>, bundles: &[&EncodedBundle]) -> Self {
+        let mut namespace = Self {
+            catalog: Some(catalog),
+            ..Self::default()
+        };
+        for bundle in bundles {
+            namespace.put(bundle);
+        }
+        namespace
+    }
+
+    /// Keeps a bundle with its parts.
+    pub fn put(&mut self, bundle: &EncodedBundle) {
+        self.put_as(&bundle.hash, bundle.bytes.clone());
+        for part in &bundle.parts {
+            self.put_as(&part.hash, part.bytes.clone());
+        }
+    }
+
+    /// Keeps bytes under a hash, theirs or not.
+    pub fn put_as(&mut self, hash: &Digest, bytes: Vec<u8>) {
+        self.objects.insert(hash.to_string(), bytes);
+    }
+
+    fn current(&self) -> Value {
+        let Some(catalog) = &self.catalog else {
+            return Value::Null;
+        };
+        let release = SignedCatalog::parse(catalog)
+            .and_then(|file| file.verify())
+            .map_or(1, |catalog| catalog.release);
+        json!({ "sha256": Digest::of(catalog), "size": catalog.len(), "release": release })
+    }
+
+    fn device(&self, request: &Request) -> Value {
+        json!({
+            "device_id": "dev_aaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "status": self.status.as_deref().unwrap_or("active"),
+            "public_key": request.header("x-vault-device"),
+            "hostname": "test",
+            "enrolled_at": "2026-11-21T00:00:00Z",
+            "catalog": self.current(),
+        })
+    }
+
+    fn catalog(&self) -> Answer {
+        match &self.catalog {
+            Some(bytes) => Answer::new(200, bytes.clone()),
+            None => Answer::problem(404, "catalog_not_published"),
+        }
+    }
+
+    fn object(&self, hash: &str) -> Answer {
+        match self.objects.get(hash) {
+            Some(bytes) => Answer::new(200, bytes.clone()),
+            None => Answer::problem(404, "bundle_not_found"),
+        }
+    }
+
+    /// What an honest host would answer.
+    fn answer(&mut self, request: &Request) -> Answer {
+        let path = request.path.split('?').next().unwrap_or_default();
+        let under = |root: &str| path.strip_prefix(root).map(str::to_owned);
+        if let Some(rest) = under("/v/acme/") {
+            return match (request.method.as_str(), rest.as_str()) {
+                ("POST", "devices") => Answer {
+                    status: 201,
+                    ..Answer::json(&self.device(request))
+                },
+                ("GET", "devices/current") => Answer::json(&self.device(request)),
+                ("GET", "catalog.json") => self.catalog(),
+                ("GET", other) => {
+                    let hash = other.strip_prefix("bundles/");
+                    self.object(
+                        hash.and_then(|name| name.strip_suffix(".json"))
+                            .unwrap_or_default(),
+                    )
+                }
+                _ => Answer::problem(404, "not_found"),
+            };
+        }
+        if path == "/admin/vaults" {
+            let one =
+                json!({ "slug": SLUG, "role": "role:owner", "kind": "hosted", "release": null });
+            return Answer::json(&json!({ "items": [one], "next": null }));
+        }
+        if path == "/admin/vaults/acme" {
+            return Answer::json(&json!({ "slug": SLUG, "release": self.current() }));
+        }
+        match under("/admin/vaults/acme/") {
+            Some(rest) => self.owner(request, &rest),
+            None => Answer::problem(404, "not_found"),
+        }
+    }
+
+    fn owner(&mut self, request: &Request, rest: &str) -> Answer {
+        match (request.method.as_str(), rest) {
+            ("GET", "catalog") => self.catalog(),
+            ("PUT", "catalog") => {
+                self.catalog = Some(request.body.clone());
+                Answer::json(&json!({ "release": self.current() }))
+            }
+            ("POST", "objects/missing") => {
+                let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+                let missing: Vec<&Value> = asked["objects"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|object| &object["sha256"])
+                    .filter(|hash| !self.objects.contains_key(hash.as_str().unwrap_or_default()))
+                    .collect();
+                Answer::json(&json!({ "missing": missing }))
+            }
+            ("POST", path) if path.starts_with("objects/") => {
+                let mut stored = Vec::new();
+                let mut pack = &request.body[..];
+                while let Some(at) = pack.iter().position(|byte| *byte == b'\n') {
+                    let line = String::from_utf8_lossy(&pack[..at]).into_owned();
+                    let (hash, length) = line.split_once(' ').unwrap_or_default();
+                    let length: usize = length.parse().unwrap_or_default();
+                    let bytes = &pack[at + 1..at + 1 + length];
+                    self.objects.insert(hash.to_owned(), bytes.to_vec());
+                    stored.push(hash.to_owned());
+                    pack = &pack[at + 1 + length..];
+                }
+                Answer::json(&json!({ "stored": stored }))
+            }
+            ("PUT", path) if path.starts_with("objects/") => {
+                let hash = path.rsplit('/').next().unwrap_or_default();
+                self.objects.insert(hash.to_owned(), request.body.clone());
+                Answer::new(201, "{}")
+            }
+            ("GET", path) if path.starts_with("objects/") => {
+                self.object(path.rsplit('/').next().unwrap_or_default())
+            }
+            _ => Answer::problem(404, "not_found"),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Kept {
+    namespace: Namespace,
+    attack: Option<Attack>,
+    requests: Vec<Request>,
+    /// Bytes of bodies that readers took before they went or were done.
+    sent: u64,
+    stopped: bool,
+}
+
+/// A host that runs until this value is dropped.
+pub struct Host {
+    /// Its base address, without a slash at its end.
+    pub url: String,
+    kept: Arc<Mutex<Kept>>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::start()
+    }
+}
+
+impl Host {
+    /// Starts an honest host with nothing published.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("its address").port();
+        let host = Self {
+            url: format!("http://127.0.0.1:{port}"),
+            kept: Arc::default(),
+        };
+        let kept = Arc::clone(&host.kept);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if lock(&kept).stopped {
+                    return;
+                }
+                let kept = Arc::clone(&kept);
+                std::thread::spawn(move || converse(&stream, &kept));
+            }
+        });
+        host
+    }
+
+    /// The address to link.
+    pub fn address(&self) -> String {
+        format!("{}/v/{SLUG}", self.url)
+    }
+
+    /// From now on answers honestly, from this.
+    pub fn serve(&self, namespace: Namespace) {
+        let mut kept = lock(&self.kept);
+        kept.namespace = namespace;
+        kept.attack = None;
+        kept.requests.clear();
+        kept.sent = 0;
+    }
+
+    /// From now on asks this first.
+    pub fn attack(&self, attack: impl Fn(&Request) -> Option<Answer> + Send + Sync + 'static) {
+        let mut kept = lock(&self.kept);
+        kept.attack = Some(Arc::new(attack));
+        kept.requests.clear();
+        kept.sent = 0;
+    }
+
+    /// From now on answers honestly again.
+    pub fn relent(&self) {
+        lock(&self.kept).attack = None;
+    }
+
+    /// What is kept now.
+    pub fn namespace(&self) -> Namespace {
+        lock(&self.kept).namespace.clone()
+    }
+
+    /// All that arrived since the last change of behaviour.
+    pub fn requests(&self) -> Vec<Request> {
+        lock(&self.kept).requests.clone()
+    }
+
+    /// Bytes of bodies that went out since the last change of behaviour.
+    pub fn sent(&self) -> u64 {
+        lock(&self.kept).sent
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        lock(&self.kept).stopped = true;
+        // Wakes the listener, so that its thread sees that it is over.
+        let _ = TcpStream::connect(self.url.trim_start_matches("http://"));
+    }
+}
+
+fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    // A test that failed while it held the lock says more by its own words.
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn converse(stream: &TcpStream, kept: &Mutex<Kept>) {
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(90)));
+    let _ = stream.set_write_timeout(Some(Duration::from_secs(30)));
+    let _ = stream.set_nodelay(true);
+    let mut reader = BufReader::new(stream);
+    while let Some(request) = read(&mut reader) {
+        let attack = {
+            let mut kept = lock(kept);
+            kept.requests.push(request.clone());
+            kept.attack.clone()
+        };
+        let answer = attack
+            .and_then(|attack| attack(&request))
+            .unwrap_or_else(|| lock(kept).namespace.answer(&request));
+        let goes_on = send(stream, &request, &answer, kept).unwrap_or(false);
+        if !goes_on || lock(kept).stopped {
+            break;
+        }
+    }
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+fn read(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let mut words = line.split_whitespace();
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            break;
+        };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let mut request = Request {
+        method,
+        path,
+        headers,
+        body: Vec::new(),
+    };
+    let length = request.header("content-length").map_or(0, |length| {
+        length.parse::<u64>().unwrap_or_default().min(64 << 20)
+    });
+    reader.take(length).read_to_end(&mut request.body).ok()?;
+    Some(request)
+}
+
+/// Sends an answer; true when the connection can carry another.
+fn send(
+    mut stream: &TcpStream,
+    request: &Request,
+    answer: &Answer,
+    kept: &Mutex<Kept>,
+) -> std::io::Result<bool> {
+    let mut head = format!("HTTP/1.1 {} Whatever\r\n", answer.status);
+    for (name, value) in &answer.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    let bodiless = request.method == "HEAD" || matches!(answer.status, 204 | 304);
+    let body: &[u8] = if bodiless { &[] } else { &answer.body };
+    let mut write = |bytes: &[u8]| {
+        stream.write_all(bytes)?;
+        lock(kept).sent += bytes.len() as u64;
+        Ok::<(), std::io::Error>(())
+    };
+    match answer.wire {
+        Wire::Honest => {
+            if !bodiless {
+                head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            }
+            head.push_str("\r\n");
+            let mut bytes = head.into_bytes();
+            bytes.extend_from_slice(body);
+            write(&bytes)?;
+            Ok(true)
+        }
+        Wire::Length(length) => {
+            head.push_str(&format!("Content-Length: {length}\r\n\r\n"));
+            write(head.as_bytes())?;
+            write(body)?;
+            Ok(false)
+        }
+        Wire::CutChunks => {
+            head.push_str("Transfer-Encoding: chunked\r\n\r\n");
+            write(head.as_bytes())?;
+            write(format!("{:x}\r\n", body.len()).as_bytes())?;
+            write(body)?;
+            write(b"\r\n")?;
+            Ok(false)
+        }
+        Wire::Endless => {
+            head.push_str("Transfer-Encoding: chunked\r\n\r\n");
+            write(head.as_bytes())?;
+            // Bounded all the same: a reader that never stops is a failure that the test sees.
+            for _ in 0..(64 << 20) / body.len().max(1) {
+                let mut chunk = format!("{:x}\r\n", body.len()).into_bytes();
+                chunk.extend_from_slice(body);
+                chunk.extend_from_slice(b"\r\n");
+                write(&chunk)?;
+            }
+            Ok(false)
+        }
+        Wire::Trickle(pause) => {
+            head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+            write(head.as_bytes())?;
+            for byte in body {
+                write(&[*byte])?;
+                std::thread::sleep(Duration::from_millis(pause));
+            }
+            Ok(true)
+        }
+        Wire::Bare => {
+            write(body)?;
+            Ok(false)
+        }
+    }
+}
+
+/// A key by its number; the same one always.
+pub fn key(number: u8) -> SecretKey {
+    SecretKey::from_seed([number; 32])
+}
+
+/// The vault that every owner signs for.
+pub fn vault_id() -> VaultId {
+    VaultId::from_parts(1_800_000_000_000, 7)
+}
+
+/// Now, by the clock that the binary under test reads too.
+pub fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+/// A plain file of a skill.
+pub fn file(path: &str, bytes: impl Into<Vec<u8>>) -> File {
+    File {
+        path: path.parse().expect("a path that a skill may have"),
+        mode: Mode::Plain,
+        bytes: bytes.into(),
+    }
+}
+
+/// A manifest of these files, in their order.
+pub fn manifest(name: &str, version: u64, files: &[File]) -> Manifest {
+    let entry = |file: &File| FileEntry {
+        path: file.path.clone(),
+        size: file.bytes.len() as u64,
+        sha256: Digest::of(&file.bytes),
+        mode: file.mode,
+    };
+    Manifest {
+        vault_id: vault_id(),
+        name: name.parse().expect("the name of a skill"),
+        frontmatter_name: None,
+        version,
+        signed_at: now(),
+        files: files.iter().map(entry).collect(),
+        actions: BTreeMap::new(),
+        agents: Vec::new(),
+        rendered_from: None,
+        provenance: Provenance {
+            identifier: "local:made".parse().expect("a provenance"),
+            revision: None,
+            fetched_at: now(),
+        },
+        gate: Gate {
+            strict: true,
+            rules: "structure/1".to_owned(),
+            flags: Vec::new(),
+            waivers: Vec::new(),
+        },
+    }
+}
+
+/// A skill with a SKILL.md and these files, signed by a key and encoded.
+pub fn skill_by(signer: u8, name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle {
+    let mut files = vec![file(
+        "SKILL.md",
+        crate::skills::skill_md(name, &format!("This is version {version}.")),
+    )];
+    files.extend(more.iter().map(|(path, bytes)| file(path, *bytes)));
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let manifest = manifest(name, version, &files);
+    let signed = SignedManifest::sign(&manifest, &key(signer)).expect("a good manifest");
+    bundle::encode(&signed, &manifest, &files).expect("a bundle")
+}
+
+/// [`skill_by`] the vault's first key.
+pub fn skill(name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle {
+    skill_by(0, name, version, more)
+}
+
+/// A bundle written by hand: the manifest and the files as given, signed by the vault's first key whatever they say.
+pub fn bundle_of(manifest: &Value, files: &Value) -> EncodedBundle {
+    let envelope = Envelope::sign(
+        manifest::PAYLOAD_TYPE,
+        manifest.to_string().as_bytes(),
+        &[&key(0)],
+    );
+    let envelope: Value = serde_json::from_slice(&envelope.to_bytes()).expect("an envelope");
+    let bytes = json!({ "schema": "vault.bundle/1", "manifest": envelope, "files": files })
+        .to_string()
+        .into_bytes();
+    EncodedBundle {
+        hash: Digest::of(&bytes),
+        bytes,
+        parts: Vec::new(),
+    }
+}
+
+/// How a catalog names a bundle.
+pub fn entry(name: &str, version: u64, bundle: &EncodedBundle) -> SkillEntry {
+    SkillEntry {
+        name: name.parse().expect("the name of a skill"),
+        version,
+        bundle_hash: bundle.hash,
+        size: bundle.bytes.len() as u64,
+    }
+}
+
+/// The owner of a vault that is published at one address.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    base: String,
+}
+
+impl Owner {
+    /// Publishes at this host.
+    pub fn at(host: &Host) -> Self {
+        Self {
+            base: host.url.clone(),
+        }
+    }
+
+    /// A good catalog, by a key, of these skills.
+    pub fn catalog(&self, release: u64, signer: u8, skills: &[SkillEntry]) -> Catalog {
+        let slug: Slug = SLUG.parse().expect("a slug");
+        Catalog {
+            schema: catalog::Schema,
+            vault_id: vault_id(),
+            audience: vec![format!("{}/v/{slug}/", self.base)],
+            slug,
+            release,
+            issued_at: now(),
+            expires_at: now().plus_days(90),
+            public_key: key(signer).public(),
+            recovery_key_sha256: Some(key(RECOVERY).public().key_id()),
+            // A release that nobody saw: devices compare what they know.
+            previous: (release > 1).then(|| Stored {
+                release: release - 1,
+                payload_sha256: Digest::of(&release.to_be_bytes()),
+            }),
+            skills: skills.to_vec(),
+            index: Vec::new(),
+            policy: None,
+            profiles: Vec::new(),
+            withdrawn: Vec::new(),
+        }
+    }
+
+    /// The bytes of such a catalog.
+    pub fn signed(&self, release: u64, signer: u8, skills: &[SkillEntry]) -> Vec<u8> {
+        sign(&self.catalog(release, signer, skills), &[], signer)
+    }
+}
+
+/// Signs a catalog as owners do.
+pub fn sign(catalog: &Catalog, rotations: &[Envelope], signer: u8) -> Vec<u8> {
+    SignedCatalog::sign(catalog, rotations, &key(signer)).expect("a good catalog")
+}
+
+/// Signs any bytes as if they were a catalog, with any number of statements.
+pub fn sign_anything(payload: &[u8], rotations: &[Envelope], signer: u8) -> Vec<u8> {
+    let envelope = Envelope::sign(catalog::PAYLOAD_TYPE, payload, &[&key(signer)]);
+    file_of(&envelope, rotations, signer)
+}
+
+/// The file around an envelope, naming this key.
+pub fn file_of(envelope: &Envelope, rotations: &[Envelope], named: u8) -> Vec<u8> {
+    let text =
+        |envelope: &Envelope| String::from_utf8(envelope.to_bytes()).expect("an envelope is JSON");
+    let rotations: Vec<String> = rotations.iter().map(text).collect();
+    let head = if rotations.is_empty() {
+        String::new()
+    } else {
+        format!("\"rotations\":[{}],", rotations.join(","))
+    };
+    format!(
+        "{{\"public_key\":\"{}\",{head}{}",
+        key(named).public(),
+        &text(envelope)[1..]
+    )
+    .into_bytes()
+}
+
+/// A statement that replaces a key, unsigned.
+pub fn statement(sequence: u64, from: u8, to: u8, reason: Reason, effective: u64) -> Rotation {
+    Rotation {
+        schema: rotation::Schema,
+        vault_id: vault_id(),
+        sequence,
+        from: key(from).public(),
+        to: key(to).public(),
+        reason,
+        effective_release: effective,
+        issued_at: now(),
+        recovery_key: (reason != Reason::Rotation).then(|| key(RECOVERY).public()),
+        new_recovery_key_sha256: (reason == Reason::Recovery)
+            .then(|| key(RECOVERY + 1).public().key_id()),
+    }
+}
+
+/// A statement, signed by whichever keys are given, those that must or others.
+pub fn stated(statement: &Rotation, signers: &[u8]) -> Envelope {
+    let keys: Vec<SecretKey> = signers.iter().map(|number| key(*number)).collect();
+    let payload = vault_skill::json::to_bytes(statement);
+    Envelope::sign(
+        rotation::PAYLOAD_TYPE,
+        &payload,
+        &keys.iter().collect::<Vec<_>>(),
+    )
+}
+
+/// Plain rotations from key 0 to key `steps`, each from this release on.
+pub fn chain(steps: u8, effective: u64) -> Vec<Envelope> {
+    (0..steps)
+        .map(|from| {
+            let step = statement(
+                u64::from(from) + 1,
+                from,
+                from + 1,
+                Reason::Rotation,
+                effective,
+            );
+            stated(&step, &[from, from + 1])
+        })
+        .collect()
+}
