@@ -1,1 +1,276 @@
-//! Soon.
+//! What a host can do while a machine links: show another key, another vault, or things that paint the terminal.
+
+use serde_json::json;
+use vault_skill::name::VaultId;
+use vault_tests::home::Home;
+use vault_tests::host::{Answer, Host, Namespace, Owner, entry, key, now, sign, skill};
+
+use crate::support::{FAILED, FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused, word};
+
+#[test]
+fn an_expected_key_keeps_out_every_other() {
+    let scene = Scene::new();
+    let expected = key(0).public().fingerprint();
+    let shown = key(9).public().fingerprint();
+    let theirs = skill("alpha", 9, &[]);
+    let mut catalog = scene.owner.catalog(FIRST, 9, &[entry("alpha", 9, &theirs)]);
+    catalog.recovery_key_sha256 = None;
+    let hostile = Namespace::new(sign(&catalog, &[], 9), &[&theirs]);
+    let machine = Home::new();
+    let address = scene.host.address();
+    scene.host.serve(hostile.clone());
+    let link = ["link", &address, "--expect-key", &expected, "--json"];
+    let ran = machine.run(&link);
+    assert_eq!(
+        (ran.code, word(&ran).as_str()),
+        (INTEGRITY, "fingerprint_mismatch")
+    );
+    for fingerprint in [&expected, &shown] {
+        assert!(ran.stdout.contains(fingerprint.as_str()), "{}", ran.stdout);
+    }
+    // The machine is enrolled, nothing is pinned: again, and at a pull, the key is asked for.
+    refused(&machine, "again", &link, INTEGRITY, "fingerprint_mismatch");
+    refused(
+        &machine,
+        "pull",
+        &["cloud", "pull", "--expect-key", &expected, "--json"],
+        INTEGRITY,
+        "fingerprint_mismatch",
+    );
+    for nonsense in ["", "AAAA", &expected[..38], &format!("{expected}A")] {
+        refused(
+            &machine,
+            nonsense,
+            &["link", &address, "--expect-key", nonsense, "--json"],
+            INTEGRITY,
+            "fingerprint_mismatch",
+        );
+    }
+    scene.host.serve(scene.first.clone());
+    let ran = machine.run(&link).ok();
+    assert_eq!(ran.json()["data"]["vault_fingerprint"], expected.as_str());
+
+    // Pinned now: another key needs a word of its own.
+    scene.host.serve(hostile.clone());
+    refused(
+        &machine,
+        "pinned",
+        &["link", &address, "--json"],
+        INTEGRITY,
+        "catalog_key",
+    );
+    refused(
+        &machine,
+        "pinned, the other key expected",
+        &["link", &address, "--expect-key", &shown, "--json"],
+        INTEGRITY,
+        "catalog_key",
+    );
+    refused(
+        &machine,
+        "repin without a terminal",
+        &["link", &address, "--repin", "--json"],
+        2,
+        "no_tty",
+    );
+    refused(
+        &machine,
+        "repin with the old key expected",
+        &[
+            "link",
+            &address,
+            "--repin",
+            "--expect-key",
+            &expected,
+            "--json",
+        ],
+        INTEGRITY,
+        "fingerprint_mismatch",
+    );
+    machine
+        .run(&["link", &address, "--repin", "--expect-key", &shown])
+        .ok();
+}
+
+#[test]
+fn the_key_that_is_shown_is_the_key_that_is_pinned() {
+    let scene = Scene::new();
+    let mut catalog = scene.owner.catalog(FIRST, 9, &[]);
+    catalog.recovery_key_sha256 = None;
+    scene
+        .host
+        .serve(Namespace::new(sign(&catalog, &[], 9), &[]));
+    let machine = Home::new();
+    let ran = machine.run(&["link", &scene.host.address()]).ok();
+    assert!(
+        ran.stdout.contains(&key(9).public().fingerprint()),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("this machine's key"), "{}", ran.stdout);
+    // The honest vault comes too late: whoever compares fingerprints sees why.
+    scene.host.serve(scene.first.clone());
+    refused(
+        &machine,
+        "late",
+        &["cloud", "pull", "--json"],
+        INTEGRITY,
+        "catalog_key",
+    );
+}
+
+#[test]
+fn a_first_catalog_is_held_to_address_and_clock_too() {
+    let host = Host::start();
+    let owner = Owner::at(&host);
+    for (name, change, code) in [
+        (
+            "another slug",
+            (|c| c.slug = "other".parse().unwrap()) as fn(&mut vault_skill::catalog::Catalog),
+            "catalog_slug",
+        ),
+        (
+            "another address",
+            |c| c.audience = vec!["https://vault.example/v/acme/".into()],
+            "catalog_audience",
+        ),
+        (
+            "expired",
+            |c| {
+                c.issued_at = now().plus_days(-9);
+                c.expires_at = now().plus_days(-1);
+            },
+            "catalog_clock",
+        ),
+    ] {
+        let mut catalog = owner.catalog(FIRST, 0, &[]);
+        change(&mut catalog);
+        host.serve(Namespace::new(sign(&catalog, &[], 0), &[]));
+        let machine = Home::new();
+        let ran = machine.run(&["link", &host.address(), "--json"]);
+        assert_eq!((ran.code, word(&ran).as_str()), (INTEGRITY, code), "{name}");
+        // Nothing was pinned: the good one is the first.
+        host.serve(Namespace::new(owner.signed(1, 0, &[]), &[]));
+        let ran = machine.run(&["link", &host.address(), "--json"]).ok();
+        assert_eq!(ran.json()["data"]["release"], 1, "{name}");
+    }
+}
+
+#[test]
+fn two_vaults_do_not_become_one() {
+    let scene = Scene::new();
+    // The same key, another vault: a vault's id never changes.
+    let mut catalog = scene.owner.catalog(FIRST + 1, 0, &[]);
+    catalog.vault_id = VaultId::from_parts(1, 1);
+    let namespace = scene.with_catalog(sign(&catalog, &[], 0));
+    scene.refused("another vault", namespace, INTEGRITY, "catalog_vault_id");
+    // What is good at one address is not at another.
+    let elsewhere = Host::start();
+    elsewhere.serve(scene.next.clone());
+    let machine = Home::new();
+    let ran = machine.run(&["link", &elsewhere.address(), "--json"]);
+    assert_eq!(
+        (ran.code, word(&ran).as_str()),
+        (INTEGRITY, "catalog_audience")
+    );
+    // Nor does one device key serve two addresses.
+    let device = |host: &Host| {
+        host.requests()[0]
+            .header("x-vault-device")
+            .map(str::to_owned)
+    };
+    let other = Host::start();
+    other.serve(Namespace::new(Owner::at(&other).signed(1, 0, &[]), &[]));
+    machine.run(&["link", &other.address()]).ok();
+    assert_ne!(device(&elsewhere), device(&other));
+    scene.arrives();
+}
+
+#[test]
+fn enrolments_that_are_refused_pin_nothing() {
+    let host = Host::start();
+    let owner = Owner::at(&host);
+    for (answer, exit, code) in [
+        (
+            Answer::problem(404, "vault_not_found"),
+            FAILED,
+            "vault_not_found",
+        ),
+        (
+            Answer::problem(409, "pending_queue_full"),
+            FAILED,
+            "pending_queue_full",
+        ),
+        (
+            Answer::problem(403, "vault_suspended"),
+            NOT_ALLOWED,
+            "vault_suspended",
+        ),
+        (
+            Answer::problem(429, "rate_limited"),
+            NETWORK,
+            "rate_limited",
+        ),
+        (Answer::new(201, "{}"), NETWORK, "answer_unreadable"),
+        (Answer::new(200, "<html>"), NETWORK, "answer_unreadable"),
+        (
+            Answer::new(307, "").with("Location", "/elsewhere"),
+            NETWORK,
+            "redirect_refused",
+        ),
+        (
+            Answer::new(
+                201,
+                json!({"device_id": "d", "status": "revoked"}).to_string(),
+            ),
+            NOT_ALLOWED,
+            "device_revoked",
+        ),
+    ] {
+        host.serve(Namespace::new(owner.signed(1, 0, &[]), &[]));
+        host.attack(move |request| request.is_for("POST", "devices").then(|| answer.clone()));
+        let machine = Home::new();
+        let ran = machine.run(&["link", &host.address(), "--json"]);
+        assert_eq!(
+            (ran.code, word(&ran).as_str()),
+            (exit, code),
+            "{}",
+            ran.stdout
+        );
+        assert!(
+            host.requests()
+                .iter()
+                .all(|request| request.method == "POST"),
+            "{code}"
+        );
+        host.relent();
+        machine.run(&["link", &host.address()]).ok();
+    }
+}
+
+#[test]
+fn what_a_host_says_cannot_paint_the_terminal() {
+    let host = Host::start();
+    let owner = Owner::at(&host);
+    let paint = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}\r\n";
+    for (status, body) in [
+        (201, json!({"device_id": paint, "status": "pending"})),
+        (201, json!({"device_id": "d", "status": paint})),
+        (403, json!({"code": "vault_suspended", "detail": paint})),
+        (403, json!({"code": paint, "title": paint})),
+        (500, json!({"code": "internal", "request_id": paint})),
+    ] {
+        host.serve(Namespace::new(owner.signed(1, 0, &[]), &[]));
+        host.attack(move |request| {
+            request
+                .is_for("POST", "devices")
+                .then(|| Answer::new(status, body.to_string()).with("Retry-After", "1\t2"))
+        });
+        let ran = Home::new().run(&["link", &host.address()]);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(
+            !said.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'),
+            "{said:?}"
+        );
+    }
+}

@@ -9,7 +9,6 @@ use vault_tests::tree::{self, Entry};
 
 /// The exit codes that attacks end with.
 pub const FAILED: i32 = 1;
-pub const DIFFERENCES: i32 = 3;
 pub const NOT_ALLOWED: i32 = 4;
 pub const INTEGRITY: i32 = 6;
 pub const NETWORK: i32 = 7;

@@ -1,1 +1,256 @@
-//! Soon.
+//! A host that shows less, or older things, than there is.
+
+use serde_json::json;
+use vault_skill::hash::Digest;
+use vault_tests::home::Home;
+use vault_tests::host::{Answer, Namespace, entry, now, sign, skill};
+
+use crate::support::{FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused};
+
+const NEXT: u64 = FIRST + 1;
+
+#[test]
+fn a_catalog_that_is_gone_is_a_rollback_for_those_who_saw_it() {
+    let scene = Scene::new();
+    let ran = scene.refused(
+        "gone",
+        Namespace::default(),
+        INTEGRITY,
+        "service_rolled_back",
+    );
+    assert!(ran.stdout.contains("release 5 is pinned"), "{}", ran.stdout);
+    let address = scene.host.address();
+    refused(
+        &scene.machine,
+        "at another link",
+        &["link", &address, "--json"],
+        INTEGRITY,
+        "service_rolled_back",
+    );
+    // For a machine that saw none it is a vault without a release.
+    let other = Home::new();
+    other.run(&["link", &address]).ok();
+    let ran = other.run(&["cloud", "pull", "--json"]).ok();
+    assert_eq!(ran.json()["data"]["release"], json!(null));
+    scene.arrives();
+}
+
+#[test]
+fn a_release_without_a_skill_is_an_older_one_or_the_owner_s_own() {
+    let scene = Scene::new();
+    scene.arrives();
+    scene.refused(
+        "the release before",
+        scene.first.clone(),
+        INTEGRITY,
+        "catalog_release",
+    );
+    let mut catalog = scene
+        .owner
+        .catalog(NEXT, 0, &[entry("alpha", 2, &scene.bundles[0])]);
+    catalog.issued_at = now().plus_seconds(-60);
+    let namespace = scene.with_catalog(sign(&catalog, &[], 0));
+    scene.refused(
+        "the same without one skill",
+        namespace,
+        INTEGRITY,
+        "catalog_release",
+    );
+    // Cut out of the signed list, the signature no longer holds.
+    let good = String::from_utf8(scene.next.catalog.clone().unwrap()).unwrap();
+    let payload = good
+        .split("\"payload\":\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let namespace = scene.with_catalog(good.replace(payload, "e30="));
+    scene.refused(
+        "an empty payload",
+        namespace,
+        INTEGRITY,
+        "catalog_signature",
+    );
+}
+
+#[test]
+fn a_host_that_says_nothing_changed_freezes_and_nothing_worse() {
+    let scene = Scene::new();
+    let stored = scene.first.catalog.clone().unwrap();
+    scene.host.serve(scene.next.clone());
+    scene.host.attack(move |request| {
+        request.is_for("GET", "devices/current").then(|| {
+            Answer::json(&json!({
+                "device_id": "dev_a", "status": "active",
+                "catalog": { "sha256": Digest::of(&stored), "size": stored.len(), "release": FIRST },
+            }))
+        })
+    });
+    let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
+    assert_eq!(ran.json()["data"]["release"], FIRST);
+    assert!(
+        scene
+            .host
+            .requests()
+            .iter()
+            .all(|request| !request.path.contains("catalog"))
+    );
+    for status in [204, 304] {
+        scene.host.attack(move |request| {
+            request
+                .is_for("GET", "devices/current")
+                .then(|| Answer::new(status, ""))
+        });
+        let code = if status == 204 {
+            "answer_unreadable"
+        } else {
+            "redirect_refused"
+        };
+        refused(
+            &scene.machine,
+            "no news",
+            &["cloud", "pull", "--json"],
+            NETWORK,
+            code,
+        );
+    }
+    scene.arrives();
+}
+
+#[test]
+fn a_release_that_is_shown_for_ever_is_stale_when_it_expires() {
+    let scene = Scene::new();
+    // Good for two more days at its pull; then the machine has seen later times.
+    let link = std::fs::read_dir(scene.machine.vault().join("links"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let pin = std::fs::canonicalize(link.join("pin.json")).unwrap();
+    let mut value: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&pin).unwrap()).unwrap();
+    value["latest_seen_at"] = json!(now().plus_days(91));
+    std::fs::write(&pin, value.to_string()).unwrap();
+
+    let ran = scene.refused("frozen", scene.first.clone(), INTEGRITY, "catalog_clock");
+    assert!(ran.stdout.contains("--renew"), "{}", ran.stdout);
+    let status = scene.machine.run(&["status", "--cloud"]);
+    let said = format!("{}{}", status.stdout, status.stderr);
+    assert!(said.contains("stale since"), "{said}");
+    // What is installed goes on working.
+    let list = scene.machine.run(&["skill", "list"]).ok();
+    assert!(list.stdout.contains("alpha"));
+    // A renewed release ends it.
+    let mut catalog = scene
+        .owner
+        .catalog(NEXT, 0, &[entry("alpha", 2, &scene.bundles[0])]);
+    catalog.expires_at = now().plus_days(180);
+    scene.host.serve(scene.with_catalog(sign(&catalog, &[], 0)));
+    scene.machine.run(&["cloud", "pull"]).ok();
+}
+
+#[test]
+fn the_host_s_clock_decides_about_nothing() {
+    let scene = Scene::new();
+    let next = scene.next.catalog.clone().unwrap();
+    for date in [
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        "soon",
+    ] {
+        scene.host.serve(scene.next.clone());
+        let answer = Answer::new(200, next.clone()).with("Date", date);
+        scene
+            .host
+            .attack(crate::support::instead_of_catalog(answer));
+        scene.machine.run(&["cloud", "pull"]).ok();
+    }
+    let mut catalog = scene
+        .owner
+        .catalog(NEXT + 1, 0, &[entry("alpha", 2, &scene.bundles[0])]);
+    catalog.issued_at = now().plus_days(-91);
+    catalog.expires_at = now().plus_days(-1);
+    let expired = sign(&catalog, &[], 0);
+    scene.host.serve(scene.with_catalog(expired.clone()));
+    let answer = Answer::new(200, expired).with("Date", "Thu, 01 Jan 1970 00:00:00 GMT");
+    scene
+        .host
+        .attack(crate::support::instead_of_catalog(answer));
+    refused(
+        &scene.machine,
+        "expired",
+        &["cloud", "pull", "--json"],
+        INTEGRITY,
+        "catalog_clock",
+    );
+    scene.arrives();
+}
+
+#[test]
+fn what_a_host_says_of_a_device_opens_nothing() {
+    let scene = Scene::new();
+    // Pending: the catalog is pinned, nothing is installed or removed.
+    let mut pending = scene.next.clone();
+    pending.status = Some("pending".to_owned());
+    scene.host.serve(pending);
+    let ran = scene.machine.run(&["cloud", "pull", "--json"]);
+    assert_eq!(
+        (ran.code, crate::support::word(&ran).as_str()),
+        (NOT_ALLOWED, "device_pending")
+    );
+    let list = scene.machine.run(&["skill", "list"]).ok().stdout;
+    assert!(list.contains("alpha") && !list.contains("beta"), "{list}");
+    scene.arrives();
+    // Active for a machine that the vault does not know: it still has to be signed bytes.
+    let stranger = Home::new();
+    let theirs = skill("gamma", 1, &[]);
+    let mut catalog = scene.owner.catalog(NEXT, 9, &[entry("gamma", 1, &theirs)]);
+    catalog.recovery_key_sha256 = None;
+    scene
+        .host
+        .serve(Namespace::new(sign(&catalog, &[], 9), &[&theirs]));
+    stranger.run(&["link", &scene.host.address()]).ok();
+    // The first look makes the index, which can be deleted at any time.
+    stranger.run(&["cloud", "pull"]);
+    refused(
+        &stranger,
+        "another key's skill",
+        &["cloud", "pull", "--json"],
+        INTEGRITY,
+        "bundle_refused",
+    );
+    // A machine that is linked to nothing asks nobody.
+    let unlinked = Home::new();
+    scene.host.serve(scene.next.clone());
+    refused(
+        &unlinked,
+        "not linked",
+        &["cloud", "pull", "--json"],
+        2,
+        "not_linked",
+    );
+    assert_eq!(scene.host.requests().len(), 0);
+}
+
+#[test]
+fn every_request_is_for_the_pinned_slug_and_carries_nothing_else() {
+    let scene = Scene::new();
+    scene.arrives();
+    for request in scene.host.requests() {
+        assert!(request.path.starts_with("/v/acme/"), "{}", request.path);
+        assert_eq!(request.method, "GET");
+        assert!(request.body.is_empty());
+        for header in [
+            "cookie",
+            "authorization",
+            "referer",
+            "range",
+            "if-none-match",
+        ] {
+            assert_eq!(request.header(header), None, "{header}");
+        }
+        assert!(request.header("x-vault-signature").is_some());
+    }
+}

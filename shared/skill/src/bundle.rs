@@ -15,7 +15,10 @@ use crate::dsse::{decode_base64, decoded_length};
 use crate::hash::Digest;
 use crate::json::{self, JsonError};
 use crate::keys::PublicKey;
-use crate::manifest::{Manifest, ManifestError, ManifestExpectation, Mode, SignedManifest};
+use crate::manifest::{
+    MAX_FILE_BYTES, MAX_SKILL_BYTES, Manifest, ManifestError, ManifestExpectation, Mode,
+    SignedManifest,
+};
 use crate::path::FilePath;
 
 /// The value of the member `schema`.
@@ -365,7 +368,8 @@ impl Bundle {
             .files
             .into_iter()
             .map(FileWire::open)
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        check_parts(&files)?;
         Ok(Self { signed, files })
     }
 
@@ -425,6 +429,31 @@ impl Bundle {
             files,
         })
     }
+}
+
+/// What a reader fetches before the manifest is believed stays within what any skill may hold.
+fn check_parts(files: &[StoredFile]) -> Result<(), BundleError> {
+    const FRAME: u64 = 64; // the JSON around a part's content, generously
+    let most = MAX_FILE_BYTES.div_ceil(PART_BYTES as u64);
+    let mut left = MAX_SKILL_BYTES.div_ceil(3) * 4;
+    for file in files {
+        let Content::Parts(parts) = &file.content else {
+            continue;
+        };
+        let wrong = || BundleError::Parts(file.path.clone());
+        if parts.is_empty() || parts.len() as u64 > most {
+            return Err(wrong());
+        }
+        for part in parts {
+            if part.size > MAX_OBJECT_BYTES as u64 {
+                return Err(wrong());
+            }
+            left = left
+                .checked_sub(part.size.saturating_sub(FRAME))
+                .ok_or_else(wrong)?;
+        }
+    }
+    Ok(())
 }
 
 impl Content {

@@ -84,7 +84,8 @@ enum Pulled {
 
 /// Pulls one linked vault, or each of them.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let vault = super::super::open_vault(context)?;
+    // A machine without a vault is linked to none: nothing is made to find that out.
+    let vault = super::super::existing_vault(context)?.ok_or_else(not_linked)?;
     let chosen = which_links(&vault, arguments)?;
     let mut data = Vec::new();
     let mut lines = Vec::new();
@@ -101,13 +102,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::new(data, lines.join("\n")))
 }
 
+fn not_linked() -> Failure {
+    Failure::usage("not_linked", "this machine is not linked to a vault")
+        .hint("vault link <url>/v/<slug>")
+}
+
 fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
     let all = links::all(vault)?;
     if all.is_empty() {
-        return Err(
-            Failure::usage("not_linked", "this machine is not linked to a vault")
-                .hint("vault link <url>/v/<slug>"),
-        );
+        return Err(not_linked());
     }
     let ids = || {
         all.iter()
@@ -265,7 +268,9 @@ async fn fetch(
                 let bytes = client.bundle(&skill.bundle_hash, skill.size).await?;
                 let mut parts = HashMap::new();
                 for (hash, size) in Staged::parts(&skill, &bytes)? {
-                    parts.insert(hash, client.bundle(&hash, size).await?);
+                    if !parts.contains_key(&hash) {
+                        parts.insert(hash, client.bundle(&hash, size).await?);
+                    }
                 }
                 Ok((skill, bytes, parts))
             }
