@@ -61,6 +61,15 @@ impl Caller {
         }
     }
 
+    /// Passes while the namespace is not suspended; operators pass always.
+    pub fn require_in_service(&self) -> Result<(), Refusal> {
+        if self.namespace.status == Status::Suspended && !self.operator {
+            Err(Code::VaultSuspended.into())
+        } else {
+            Ok(())
+        }
+    }
+
     /// Passes an account that operates the service.
     pub fn require_operator(&self) -> Result<(), Refusal> {
         if self.operator {
@@ -114,9 +123,16 @@ pub fn challenge(public: &PublicUrl, error: Option<&str>) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Bearer"))
 }
 
-/// Who sent a request with these headers. Fails with 401 and a challenge when there is no good token, with 403 when the namespace is
-/// suspended (operators excepted), with 503 when the store is down.
+/// Who sent a request with these headers. Fails as [`identify`] does, and with 403 when the namespace is suspended.
 pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    let caller = identify(app, headers).await?;
+    caller.require_in_service()?;
+    Ok(caller)
+}
+
+/// Who sent a request with these headers, whatever became of the namespace meanwhile. Fails with 401 and a challenge when there is no good
+/// token, with 503 when the store is down.
+pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let public = &app.config.public_url;
     let refused = |code: Code| {
         let error = (code == Code::TokenInvalid).then_some("invalid_token");
@@ -131,9 +147,6 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Refu
         .await?
         .ok_or_else(|| refused(Code::TokenInvalid))?;
     let (caller, user) = found;
-    if caller.namespace.status == Status::Suspended && !caller.operator {
-        return Err(Code::VaultSuspended.into());
-    }
     note_seen(app, user).await;
     Ok(caller)
 }

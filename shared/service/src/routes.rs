@@ -1,7 +1,7 @@
 //! The routes as data: what the router is assembled from, and what documents and infrastructure read.
 //!
 //! A row that the router serves carries the function that serves it, so table and router cannot disagree. The rows under `/v/` are served
-//! by one entrance over the raw path ; a test asks for each of them.
+//! by one entrance over the raw path; a test asks for each of them.
 
 use axum::Router;
 use axum::routing::MethodRouter;
@@ -21,6 +21,8 @@ pub enum Auth {
     OwnerWrite,
     /// A good access token of an account that operates the service.
     Operator,
+    /// The same, with the scope `write`.
+    OperatorWrite,
     /// A device's signature.
     Device,
     /// A signed-in browser.

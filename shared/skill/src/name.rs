@@ -128,7 +128,7 @@ const fn is_name_byte(byte: u8) -> bool {
 impl Slug {
     /// Whether the slug is kept for routes and well-known hosts and must not be given to a tenant.
     pub fn is_reserved(&self) -> bool {
-        const RESERVED: [&str; 40] = [
+        const RESERVED: [&str; 41] = [
             "about",
             "account",
             "accounts",
@@ -140,6 +140,7 @@ impl Slug {
             "billing",
             "blog",
             "console",
+            "default",
             "docs",
             "download",
             "healthz",
@@ -281,6 +282,7 @@ mod tests {
             assert_eq!(bad.parse::<Slug>(), Err(BadName::Slug), "{bad:?}");
         }
         assert!("admin".parse::<Slug>().unwrap().is_reserved());
+        assert!("default".parse::<Slug>().unwrap().is_reserved());
         assert!(!"acme".parse::<Slug>().unwrap().is_reserved());
     }
 

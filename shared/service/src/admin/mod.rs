@@ -27,7 +27,7 @@ use serde::de::DeserializeOwned;
 use vault_store::records::Record;
 
 use crate::App;
-use crate::bearer::{Caller, authenticate};
+use crate::bearer::{Caller, identify};
 use crate::error::{Code, Refusal, is_safe};
 use crate::http::{MAX_JSON_BYTES, Seen, client_address, read_json};
 use crate::model::audit::{self, Actor, Change};
@@ -70,7 +70,7 @@ rows! {
     "device.revoke" POST "/admin/vaults/{slug}/devices/{id}/revoke" OwnerWrite devices::revoke;
     "device.forget" POST "/admin/vaults/{slug}/devices/{id}/forget" OwnerWrite devices::forget;
     "namespace.list" GET "/admin/operator/namespaces" Operator operator::list;
-    "namespace.create" POST "/admin/operator/namespaces" Operator operator::create;
+    "namespace.create" POST "/admin/operator/namespaces" OperatorWrite operator::create;
     "namespace.show" GET "/admin/operator/namespaces/{slug}" Operator operator::show;
 }
 
@@ -109,7 +109,7 @@ async fn serve(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let caller = match authenticate(&app, &parts.headers).await {
+    let caller = match identify(&app, &parts.headers).await {
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
     };
@@ -163,8 +163,13 @@ async fn serve(
 
 /// 403 for a good token that this route is not for.
 fn may_call(app: &App, caller: &Caller, auth: Auth) -> Result<(), Refusal> {
+    caller.require_in_service()?;
     match auth {
         Auth::Operator => caller.require_operator(),
+        Auth::OperatorWrite => {
+            caller.require_operator()?;
+            caller.require(Scope::Write, &app.config.public_url)
+        }
         Auth::Owner => caller.require_owner(),
         Auth::OwnerWrite => {
             caller.require_owner()?;

@@ -6,6 +6,7 @@
     reason = "a test that cannot go on stops; `word` and `world` are different words"
 )]
 
+mod admin;
 #[path = "../common/mod.rs"]
 mod common;
 mod healthz;

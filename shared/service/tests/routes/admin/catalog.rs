@@ -1,0 +1,393 @@
+//! `…/catalog`: reading the current catalog, and pushing the next.
+
+use serde_json::{Value, json};
+use vault_service::model::namespace::{Kind, Subscription};
+use vault_skill::catalog::{Catalog, Stored};
+use vault_skill::hash::Digest;
+use vault_store::objects::Class;
+
+use super::{Desk, desk, desk_of, empty_desk};
+use crate::support::{Answer, resigned, vector};
+
+const PATH: &str = "/admin/vaults/acme/catalog";
+const OCTETS: &str = "application/octet-stream";
+
+impl Desk {
+    async fn push(&self, headers: &[(&str, &str)], bytes: Vec<u8>) -> Answer {
+        self.send(&self.owner, "PUT", PATH, Some((OCTETS, bytes)), headers)
+            .await
+    }
+
+    /// Pushes after what is current.
+    async fn push_next(&self, bytes: Vec<u8>) -> Answer {
+        match self.world.read_namespace("acme").await.current {
+            Some(current) => {
+                self.push(&[("if-match", &format!("\"{}\"", current.sha256))], bytes)
+                    .await
+            }
+            None => self.push(&[("if-none-match", "*")], bytes).await,
+        }
+    }
+
+    /// A catalog that follows release 42, with changes.
+    async fn next(&self, change: impl FnOnce(&mut Catalog)) -> Vec<u8> {
+        let current = self.world.read_namespace("acme").await.current.unwrap();
+        let now = self.world.now();
+        resigned("catalog-42.json", |catalog| {
+            catalog.release = 43;
+            catalog.previous = Some(Stored {
+                release: 42,
+                payload_sha256: current.payload_sha256,
+            });
+            catalog.issued_at = now;
+            change(catalog);
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_first_is_201_the_next_200_and_the_bytes_are_read_back() {
+    let desk = empty_desk().await;
+    desk.world.put_vectors(&desk.acme).await;
+    assert_eq!(desk.get(PATH).await.short(), "404 catalog_not_published");
+    let first = vector("catalog-42.json");
+    let answer = desk.push_next(first.clone()).await;
+    assert_eq!(answer.status, 201);
+    let by = answer.json()["by"].as_str().unwrap().to_owned();
+    assert!(by.starts_with("usr_"), "{by}");
+    assert_eq!(
+        answer.json(),
+        json!({
+            "release": 42, "sha256": Digest::of(&first), "payload_sha256": answer.json()["payload_sha256"],
+            "published_at": "2026-11-21T02:00:10Z", "by": by, "added": 1, "changed": 0, "removed": 0,
+        })
+    );
+    let read = desk.get(PATH).await;
+    assert_eq!(
+        (&read.body[..], read.header("content-type")),
+        (&first[..], "application/json")
+    );
+    let tag = format!("\"{}\"", Digest::of(&first));
+    assert_eq!(read.header("etag"), tag);
+
+    desk.world.clock.advance(3600);
+    desk.commits.clear();
+    let next = vector("catalog-43-rotated.json");
+    let answer = desk.push(&[("if-match", &tag)], next.clone()).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.json()["release"]),
+        (200, &json!(43))
+    );
+    assert!(
+        desk.commits
+            .partitions()
+            .contains(&vec!["audit".to_owned(), "ns".into(), "rel".into()]),
+        "release, namespace and audit entry in one commit: {:?}",
+        desk.commits.partitions()
+    );
+    assert_eq!(desk.get(PATH).await.body, next);
+    let entries = desk.entries(&desk.acme).await;
+    let last = entries.last().unwrap();
+    assert_eq!(
+        (last.action.as_str(), last.actor.as_str()),
+        ("catalog.publish", by.as_str())
+    );
+    assert_eq!(last.target.as_deref(), Some("release 43"));
+}
+
+/// 428, 413, 415, 402, 412, then what the catalog says: each refusal with everything after it wrong too, and nothing is changed.
+#[tokio::test]
+async fn refusals_in_the_order_of_the_table() {
+    let desk = desk().await;
+    let before = desk.world.read_namespace("acme").await;
+    let tag = format!("\"{}\"", before.current.as_ref().unwrap().sha256);
+    let stale = format!("\"{}\"", Digest::of(b"stale"));
+    let junk = || b"junk".to_vec();
+    let too_large = || vec![b' '; 4 * 1024 * 1024 + 1];
+    desk.world
+        .change("acme", |namespace| {
+            namespace.subscription = Subscription::Lapsed
+        })
+        .await;
+    let held = desk.world.read_namespace("acme").await;
+    for (headers, media, bytes, wanted) in [
+        (
+            &[][..],
+            "text/plain",
+            too_large(),
+            "428 precondition_required",
+        ),
+        (
+            &[("if-match", stale.as_str())],
+            "text/plain",
+            too_large(),
+            "413 body_too_large",
+        ),
+        (
+            &[("if-match", &stale)],
+            "text/plain",
+            junk(),
+            "415 media_type",
+        ),
+        (&[("if-match", &stale)], "", junk(), "415 media_type"),
+        (
+            &[("if-match", &stale)],
+            OCTETS,
+            junk(),
+            "402 subscription_lapsed",
+        ),
+    ] {
+        let answer = desk
+            .send(&desk.owner, "PUT", PATH, Some((media, bytes)), headers)
+            .await;
+        assert_eq!(answer.short(), wanted);
+        assert_eq!(desk.world.read_namespace("acme").await, held);
+    }
+    desk.world
+        .change("acme", |namespace| {
+            namespace.subscription = Subscription::Active
+        })
+        .await;
+    let weak = format!("W/{tag}");
+    let bare = before.current.as_ref().unwrap().sha256.to_string();
+    let both = format!("{tag}, {tag}");
+    for headers in [
+        &[("if-match", stale.as_str())][..],
+        &[("if-match", "*")],
+        &[("if-match", &weak)],
+        &[("if-match", &bare)],
+        &[("if-match", &both)],
+        &[("if-match", "")],
+        &[("if-match", &tag), ("if-match", &tag)],
+        &[("if-none-match", "*")],
+        &[("if-none-match", &tag)],
+        &[("if-match", &tag), ("if-none-match", "*")],
+    ] {
+        let answer = desk.push(headers, junk()).await;
+        assert_eq!(answer.short(), "412 release_conflict", "{headers:?}");
+        let current = before.current.as_ref().unwrap();
+        assert_eq!(
+            answer.json()["current"],
+            json!({"release": 42, "sha256": current.sha256, "payload_sha256": current.payload_sha256}),
+            "{headers:?}"
+        );
+    }
+    assert_eq!(
+        desk.push(&[("if-match", &tag)], junk()).await.short(),
+        "422 catalog_schema"
+    );
+    let now = desk.world.read_namespace("acme").await;
+    assert_eq!((now.pin, now.current), (before.pin, before.current));
+    assert_eq!(desk.count("catalog.publish release_conflict").await, 10);
+    assert_eq!(desk.count("catalog.publish done").await, 1);
+}
+
+/// Each word of `formats.md` 2.10 by one catalog that is right but for one thing.
+#[tokio::test]
+async fn what_a_catalog_may_not_say() {
+    let desk = desk().await;
+    let at = desk.world.now();
+    let other = Digest::of(b"nobody has this");
+    let flipped = {
+        let mut bytes = desk.next(|_| {}).await;
+        let mut envelope: Value = serde_json::from_slice(&bytes).unwrap();
+        let signature = envelope["signatures"][0]["sig"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let swapped = if signature.starts_with('A') { "B" } else { "A" };
+        envelope["signatures"][0]["sig"] = json!(format!("{swapped}{}", &signature[1..]));
+        bytes.clear();
+        serde_json::to_writer(&mut bytes, &envelope).unwrap();
+        bytes
+    };
+    let foreign = {
+        let key = crate::support::vector_key("stranger");
+        let mut catalog = vault_skill::catalog::SignedCatalog::parse(&desk.next(|_| {}).await)
+            .unwrap()
+            .verify()
+            .unwrap();
+        catalog.public_key = key.public();
+        vault_skill::catalog::SignedCatalog::sign(&catalog, &[], &key).unwrap()
+    };
+    let cases = [
+        (flipped, "422 catalog_signature"),
+        (foreign, "422 catalog_key"),
+        (
+            desk.next(|c| c.vault_id = "01BX5ZZKBKACTAV9WEVGEMMVRZ".parse().unwrap())
+                .await,
+            "422 catalog_vault_id",
+        ),
+        (
+            desk.next(|c| c.slug = "other".parse().unwrap()).await,
+            "422 catalog_slug",
+        ),
+        (
+            desk.next(|c| c.audience = vec!["https://elsewhere.example/v/acme/".into()])
+                .await,
+            "422 catalog_audience",
+        ),
+        (
+            desk.next(|c| c.issued_at = at.plus_days(1)).await,
+            "422 catalog_clock",
+        ),
+        (desk.next(|c| c.release = 42).await, "422 catalog_release"),
+        (desk.next(|c| c.release = 41).await, "422 catalog_release"),
+        (
+            desk.next(|c| c.previous = None).await,
+            "422 catalog_previous",
+        ),
+        (
+            desk.next(|c| {
+                c.previous = Some(Stored {
+                    release: 42,
+                    payload_sha256: other,
+                })
+            })
+            .await,
+            "422 catalog_previous",
+        ),
+        (
+            desk.next(|c| c.index[0].bundle_hash = other).await,
+            "409 objects_missing",
+        ),
+    ];
+    let before = desk.world.read_namespace("acme").await;
+    for (bytes, wanted) in cases {
+        let answer = desk.push_next(bytes).await;
+        assert_eq!(answer.short(), wanted);
+        if answer.status == 409 {
+            assert_eq!(answer.json()["missing"], json!([other]));
+        }
+        assert_eq!(desk.world.read_namespace("acme").await, before, "{wanted}");
+    }
+    desk.world
+        .change("acme", |namespace| namespace.quota_bytes = Some(10))
+        .await;
+    let good = desk.next(|_| {}).await;
+    assert_eq!(
+        desk.push_next(good.clone()).await.short(),
+        "413 quota_exceeded"
+    );
+    desk.world
+        .change("acme", |namespace| namespace.quota_bytes = None)
+        .await;
+    assert_eq!(
+        desk.push_next(good).await.short(),
+        "200",
+        "the same catalog without anything wrong"
+    );
+}
+
+/// Whoever lost an answer sends again, and is told that its own catalog is current.
+#[tokio::test]
+async fn a_push_sent_twice_is_one_release() {
+    let desk = desk().await;
+    let next = desk.next(|_| {}).await;
+    let tag = format!(
+        "\"{}\"",
+        desk.world
+            .read_namespace("acme")
+            .await
+            .current
+            .unwrap()
+            .sha256
+    );
+    assert_eq!(
+        desk.push(&[("if-match", &tag)], next.clone()).await.short(),
+        "200"
+    );
+    let again = desk.push(&[("if-match", &tag)], next.clone()).await;
+    assert_eq!(again.short(), "412 release_conflict");
+    assert_eq!(again.json()["current"]["sha256"], json!(Digest::of(&next)));
+    assert_eq!(desk.count("catalog.publish done").await, 2, "42 and 43");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_pushes_at_once_one_is_current() {
+    let desk = desk().await;
+    let at = desk.world.now();
+    let tag = format!(
+        "\"{}\"",
+        desk.world
+            .read_namespace("acme")
+            .await
+            .current
+            .unwrap()
+            .sha256
+    );
+    let mut catalogs = Vec::new();
+    for days in 80..88 {
+        catalogs.push(
+            desk.next(|catalog| catalog.expires_at = at.plus_days(days))
+                .await,
+        );
+    }
+    let headers = [("if-match", tag.as_str())];
+    let (a, b, c, d) = tokio::join!(
+        desk.push(&headers, catalogs[0].clone()),
+        desk.push(&headers, catalogs[1].clone()),
+        desk.push(&headers, catalogs[2].clone()),
+        desk.push(&headers, catalogs[3].clone()),
+    );
+    let mut all = [a, b, c, d].map(|answer| answer.short());
+    all.sort();
+    assert_eq!(
+        all,
+        [
+            "200",
+            "412 release_conflict",
+            "412 release_conflict",
+            "412 release_conflict"
+        ]
+    );
+    assert_eq!(desk.count("catalog.publish done").await, 2);
+}
+
+#[tokio::test]
+async fn a_self_signed_vault_takes_no_catalog() {
+    let desk = desk_of(Kind::SelfSigned, |_| {}).await;
+    let answer = desk.push(&[], b"junk".to_vec()).await;
+    assert_eq!(answer.short(), "409 namespace_self_signed");
+}
+
+/// Our loss never reads as "nothing was published".
+#[tokio::test]
+async fn a_lost_catalog_is_503() {
+    let desk = desk().await;
+    let sha256 = desk
+        .world
+        .read_namespace("acme")
+        .await
+        .current
+        .unwrap()
+        .sha256;
+    desk.world
+        .app
+        .objects
+        .delete(&desk.acme.object(Class::Catalogs, sha256))
+        .await
+        .unwrap();
+    // A fresh process, which remembers no object.
+    let world = crate::support::World {
+        app: desk.world.app.clone(),
+        clock: desk.world.clock.clone(),
+        memory: desk.world.memory.clone(),
+        router: desk.world.router.clone(),
+    };
+    let app = vault_service::App::new(
+        world.app.records.clone(),
+        world.app.objects.clone(),
+        world.app.clock.clone(),
+        world.app.random.clone(),
+        (*world.app.config).clone(),
+    );
+    let fresh = Desk {
+        world: crate::support::World {
+            router: vault_service::router(app),
+            ..world
+        },
+        ..desk
+    };
+    assert_eq!(fresh.get(PATH).await.short(), "503 unavailable");
+}

@@ -1,0 +1,409 @@
+//! `…/devices`: the owner's decisions.
+
+use serde_json::{Value, json};
+use vault_service::model::device;
+use vault_service::model::namespace::{self, Queue, Subscription};
+use vault_skill::keys::SecretKey;
+
+use super::{Desk, desk};
+use crate::support::key;
+
+fn id(key: &SecretKey) -> String {
+    vault_skill::request::device_id(&"acme".parse().unwrap(), &key.public())
+}
+
+impl Desk {
+    async fn decide(&self, key: &SecretKey, decision: &str) -> crate::support::Answer {
+        let path = format!("/admin/vaults/acme/devices/{}/{decision}", id(key));
+        self.post(&path, &Value::Null).await
+    }
+
+    /// The counter, and the records that say who waits.
+    async fn waiting(&self) -> (i64, usize) {
+        let slug = "acme".parse().unwrap();
+        let records = &self.world.app.records;
+        let queue = records.get(&namespace::queue_key(&slug)).await.unwrap();
+        let queue: Queue = queue.map_or_else(Queue::default, |record| record.read().unwrap());
+        let partition = device::pending_partition(&slug);
+        let listed = records.list(&partition, "", None, 100).await.unwrap();
+        (queue.pending, listed.len())
+    }
+
+    /// Enrols a device and brings it into this state by the owner's decisions.
+    async fn device_in(&self, n: u8, status: &str) -> SecretKey {
+        let key = key(n);
+        let enrolled = self
+            .world
+            .enrol(&key, "acme", &format!("machine {n}"))
+            .await;
+        assert_eq!(enrolled.status, 201);
+        for decision in match status {
+            "pending" => &[][..],
+            "active" => &["admit"],
+            "revoked" => &["deny"],
+            _ => &["deny", "forget"],
+        } {
+            assert_eq!(self.decide(&key, decision).await.short(), "200");
+        }
+        key
+    }
+}
+
+#[tokio::test]
+async fn a_device_is_shown_with_the_fingerprint_that_the_machine_prints() {
+    let desk = desk().await;
+    desk.world.enrol(&key(1), "acme", "laptop").await;
+    let listed = desk.get("/admin/vaults/acme/devices").await;
+    insta::assert_json_snapshot!(listed.json(), @r#"
+    {
+      "items": [
+        {
+          "decided_at": null,
+          "device_id": "dev_h6gu4wwjvta4a46wtephq336xx",
+          "enrolled_at": "2026-11-21T02:00:10Z",
+          "fingerprint": "gr2q-7gf5-lh6p-zfdn-urnk-vput-hpqv-jjfv",
+          "hostname": "laptop",
+          "public_key": "iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w",
+          "status": "pending"
+        }
+      ],
+      "next": null
+    }
+    "#);
+    assert_eq!(
+        listed.json()["items"][0]["fingerprint"],
+        json!(key(1).public().fingerprint())
+    );
+}
+
+/// Every decision in every state: answer, state after it, who waits.
+#[tokio::test]
+async fn decisions_lead_where_the_table_says() {
+    let table = [
+        ("pending", "admit", "200", "active"),
+        ("pending", "deny", "200", "revoked"),
+        ("pending", "revoke", "409 device_state", "pending"),
+        ("pending", "forget", "409 device_state", "pending"),
+        ("active", "admit", "200", "active"),
+        ("active", "deny", "409 device_state", "active"),
+        ("active", "revoke", "200", "revoked"),
+        ("active", "forget", "409 device_state", "active"),
+        ("revoked", "admit", "409 device_state", "revoked"),
+        ("revoked", "deny", "200", "revoked"),
+        ("revoked", "revoke", "200", "revoked"),
+        ("revoked", "forget", "200", "unknown"),
+        ("forgotten", "admit", "404 not_found", "unknown"),
+        ("forgotten", "deny", "404 not_found", "unknown"),
+        ("forgotten", "revoke", "404 not_found", "unknown"),
+        ("forgotten", "forget", "200", "unknown"),
+    ];
+    let desk = desk().await;
+    for (n, (from, decision, wanted, after)) in (1..).zip(table) {
+        let device = desk.device_in(n, from).await;
+        let answer = desk.decide(&device, decision).await;
+        assert_eq!(answer.short(), wanted, "{from} {decision}");
+        let current = desk
+            .world
+            .ask(&device, "GET", "/v/acme/devices/current")
+            .await;
+        let state = match current.status.as_u16() {
+            200 => current.json()["status"].as_str().unwrap().to_owned(),
+            _ => "unknown".to_owned(),
+        };
+        assert_eq!(state, after, "{from} {decision}");
+        if answer.status == 200 && after != "unknown" {
+            assert_eq!(answer.json()["status"], after, "{from} {decision}");
+        }
+        let waits = i64::from(after == "pending");
+        assert_eq!(
+            desk.waiting().await,
+            (waits, usize::try_from(waits).unwrap()),
+            "{from} {decision}"
+        );
+        if after == "pending" {
+            assert_eq!(desk.decide(&device, "deny").await.short(), "200");
+        }
+    }
+}
+
+/// A repeated decision answers as the first and changes nothing: no second entry, no counter.
+#[tokio::test]
+async fn repeats_are_answered_alike() {
+    let desk = desk().await;
+    let device = desk.device_in(1, "pending").await;
+    for (decision, action) in [
+        ("admit", "device.admit"),
+        ("revoke", "device.revoke"),
+        ("forget", "device.forget"),
+    ] {
+        desk.world.clock.advance(60);
+        let first = desk.decide(&device, decision).await;
+        desk.world.clock.advance(60);
+        desk.commits.clear();
+        let again = desk.decide(&device, decision).await;
+        assert_eq!(
+            (first.short(), first.json()),
+            (again.short(), again.json()),
+            "{decision}"
+        );
+        assert_eq!(desk.count(&format!("{action} done")).await, 1);
+        assert!(desk.commits.partitions().is_empty(), "{decision}");
+    }
+    assert_eq!(desk.waiting().await, (0, 0));
+    let again = desk.world.enrol(&device, "acme", "another name").await;
+    assert_eq!(
+        (again.status.as_u16(), &again.json()["hostname"]),
+        (201, &json!("another name"))
+    );
+    assert_eq!(
+        desk.decide(&device, "forget").await.short(),
+        "409 device_state"
+    );
+}
+
+/// Device, index, counter and audit entry change together or not at all.
+#[tokio::test]
+async fn each_change_is_one_commit_with_its_audit_entry() {
+    let desk = desk().await;
+    let device = desk.device_in(1, "pending").await;
+    for (decision, partitions) in [
+        ("admit", &["audit", "dev", "ns", "pend"][..]),
+        ("revoke", &["audit", "dev"]),
+        ("forget", &["audit", "dev", "devid"]),
+    ] {
+        desk.commits.clear();
+        assert_eq!(desk.decide(&device, decision).await.short(), "200");
+        assert_eq!(desk.commits.partitions(), [partitions], "{decision}");
+    }
+    desk.device_in(2, "pending").await;
+    desk.commits.clear();
+    desk.post("/admin/vaults/acme/devices/deny-pending", &Value::Null)
+        .await;
+    assert_eq!(desk.commits.partitions(), [["audit", "dev", "ns", "pend"]]);
+    let entries = desk.entries(&desk.acme).await;
+    let admitted = entries
+        .iter()
+        .find(|entry| entry.action == "device.admit")
+        .unwrap();
+    assert_eq!(admitted.target.as_deref(), Some(id(&device).as_str()));
+    assert_eq!(admitted.before, Some(json!({"status": "pending"})));
+    assert_eq!(admitted.after, Some(json!({"status": "active"})));
+    let text = format!("{entries:?}");
+    assert!(!text.contains(&desk.owner), "an entry names no token");
+}
+
+/// Admitting needs a live subscription; shutting out never does.
+#[tokio::test]
+async fn a_lapsed_subscription_stops_admission_alone() {
+    let desk = desk().await;
+    let (waiting, denied) = (
+        desk.device_in(1, "pending").await,
+        desk.device_in(2, "pending").await,
+    );
+    let active = desk.device_in(3, "active").await;
+    desk.world
+        .change("acme", |namespace| {
+            namespace.subscription = Subscription::Lapsed
+        })
+        .await;
+    assert_eq!(
+        desk.decide(&waiting, "admit").await.short(),
+        "402 subscription_lapsed"
+    );
+    assert_eq!(desk.decide(&denied, "deny").await.short(), "200");
+    assert_eq!(desk.decide(&active, "revoke").await.short(), "200");
+    assert_eq!(desk.decide(&active, "forget").await.short(), "200");
+    assert_eq!(desk.waiting().await, (1, 1));
+    assert_eq!(desk.count("device.admit subscription_lapsed").await, 1);
+}
+
+#[tokio::test]
+async fn ids_of_nobody_and_of_others_are_404() {
+    let desk = desk().await;
+    desk.world.enrol(&key(1), "other", "theirs").await;
+    let theirs = vault_skill::request::device_id(&"other".parse().unwrap(), &key(1).public());
+    let ours = desk.device_in(2, "pending").await;
+    for odd in [
+        theirs,
+        id(&ours).to_uppercase(),
+        id(&ours)[..29].to_owned(),
+        format!("{}a", id(&ours)),
+        id(&ours).replace("dev_", "dev-"),
+        "dev_".into(),
+        "%00".into(),
+        "dev_%FF".into(),
+        "..".into(),
+        ours.public().to_string(),
+    ] {
+        for decision in ["admit", "deny", "revoke", "forget"] {
+            let path = format!("/admin/vaults/acme/devices/{odd}/{decision}");
+            assert_eq!(
+                desk.post(&path, &Value::Null).await.short(),
+                "404 not_found",
+                "{path}"
+            );
+        }
+    }
+    assert_eq!(desk.waiting().await, (1, 1));
+}
+
+#[tokio::test]
+async fn lists_are_cut_into_pages() {
+    let desk = desk().await;
+    for n in 1..=7 {
+        desk.device_in(n, if n <= 3 { "pending" } else { "active" })
+            .await;
+    }
+    for (query, count, limit) in [
+        ("", 7usize, 3usize),
+        ("status=pending&", 3, 2),
+        ("", 7, 7),
+        ("", 7, 1),
+        ("", 7, 100),
+    ] {
+        let (mut ids, mut after, mut pages) = (Vec::new(), String::new(), 0);
+        loop {
+            let path = format!("/admin/vaults/acme/devices?{query}limit={limit}&after={after}");
+            let page = desk.get(&path).await.json();
+            let items = page["items"].as_array().unwrap().clone();
+            assert!(items.len() <= limit);
+            ids.extend(
+                items
+                    .iter()
+                    .map(|item| item["device_id"].as_str().unwrap().to_owned()),
+            );
+            pages += 1;
+            match page["next"].as_str() {
+                Some(next) => next.clone_into(&mut after),
+                None => break,
+            }
+        }
+        assert_eq!(
+            (ids.len(), pages),
+            (count, count.div_ceil(limit)),
+            "{query} {limit}"
+        );
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    }
+    for (query, wanted) in [
+        ("limit=0", "422 parameter_invalid"),
+        ("limit=101", "422 parameter_invalid"),
+        ("limit=-1", "422 parameter_invalid"),
+        ("limit=ten", "422 parameter_invalid"),
+        ("limit=", "422 parameter_invalid"),
+        ("after=%00", "422 parameter_invalid"),
+        ("status=active", "422 parameter_invalid"),
+        ("limit=100", "200"),
+        ("after=", "200"),
+        ("after=%F0%9F%98%80", "200"),
+        ("unknown=1", "200"),
+    ] {
+        let answer = desk
+            .get(&format!("/admin/vaults/acme/devices?{query}"))
+            .await;
+        assert_eq!(answer.short(), wanted, "{query}");
+    }
+    let long = "a".repeat(129);
+    let answer = desk
+        .get(&format!("/admin/vaults/acme/devices?after={long}"))
+        .await;
+    assert_eq!(answer.short(), "422 parameter_invalid");
+}
+
+#[tokio::test]
+async fn all_that_wait_are_denied_at_once() {
+    let desk = desk().await;
+    for n in 1..=20 {
+        desk.device_in(n, "pending").await;
+    }
+    let admitted = key(1);
+    assert_eq!(desk.decide(&admitted, "admit").await.short(), "200");
+    assert_eq!(desk.waiting().await, (19, 19));
+    let denied = desk
+        .post("/admin/vaults/acme/devices/deny-pending", &Value::Null)
+        .await;
+    assert_eq!(denied.short(), "200");
+    let items = denied.json()["items"].as_array().unwrap().clone();
+    assert_eq!(items.len(), 19);
+    assert!(items.iter().all(|item| item["status"] == "revoked"));
+    assert_eq!(desk.waiting().await, (0, 0));
+    let again = desk
+        .post("/admin/vaults/acme/devices/deny-pending", &Value::Null)
+        .await;
+    assert_eq!(again.json(), json!({"items": [], "next": null}));
+    assert_eq!(desk.count("device.deny-pending done").await, 1);
+    let current = desk
+        .world
+        .ask(&admitted, "GET", "/v/acme/devices/current")
+        .await;
+    assert_eq!(current.json()["status"], "active");
+    assert_eq!(
+        desk.world.enrol(&key(40), "acme", "next").await.status,
+        201,
+        "the slots are free"
+    );
+}
+
+/// Owners who decide about one device at once: one decision holds, the counter stays right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_decisions_leave_one() {
+    let desk = desk().await;
+    for n in 1..=12 {
+        let device = desk.device_in(n, "pending").await;
+        let (admitted, denied, all, same) = tokio::join!(
+            desk.decide(&device, "admit"),
+            desk.decide(&device, "deny"),
+            desk.post("/admin/vaults/acme/devices/deny-pending", &Value::Null),
+            desk.decide(&device, "admit"),
+        );
+        let state = desk
+            .world
+            .ask(&device, "GET", "/v/acme/devices/current")
+            .await
+            .json();
+        let (won, lost) = if state["status"] == "active" {
+            (&admitted, &denied)
+        } else {
+            (&denied, &admitted)
+        };
+        assert_eq!(won.short(), "200");
+        assert_eq!(lost.short(), "409 device_state");
+        assert_eq!(admitted.short(), same.short());
+        assert_eq!(all.short(), "200");
+        assert_eq!(desk.waiting().await, (0, 0));
+    }
+}
+
+/// What an owner decides acts on the device's next request.
+#[tokio::test]
+async fn a_decision_acts_at_once() {
+    let desk = desk().await;
+    let device = desk.device_in(1, "pending").await;
+    let bundle =
+        "/v/acme/bundles/f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555.json";
+    for (decision, bundles, catalog) in [
+        ("", "403 device_pending", "200"),
+        ("admit", "200", "200"),
+        ("revoke", "403 device_revoked", "403 device_revoked"),
+        ("forget", "401 device_unknown", "401 device_unknown"),
+    ] {
+        if !decision.is_empty() {
+            desk.decide(&device, decision).await;
+        }
+        assert_eq!(
+            desk.world.ask(&device, "GET", bundle).await.short(),
+            bundles,
+            "{decision}"
+        );
+        assert_eq!(
+            desk.world
+                .ask(&device, "GET", "/v/acme/catalog.json")
+                .await
+                .short(),
+            catalog,
+            "{decision}"
+        );
+    }
+}

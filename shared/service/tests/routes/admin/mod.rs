@@ -1,0 +1,251 @@
+//! `/admin/…`: who may what, and what each route does, over the namespace `acme` with release 42 of the vectors.
+
+mod catalog;
+mod devices;
+mod matrix;
+mod objects;
+mod operator;
+mod pin;
+mod releases;
+mod vaults;
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::http::{Request, header};
+use serde_json::Value;
+use vault_service::http::Peer;
+use vault_service::model::audit::{self, Entry};
+use vault_service::model::namespace::{Kind, Namespace};
+use vault_service::model::user::{NamespaceRef, Role, Scopes};
+use vault_store::StoreError;
+use vault_store::memory::Memory;
+use vault_store::records::{Commit, Record, RecordKey, Records, Write};
+
+use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD};
+use crate::support::{Answer, World, world_with};
+
+/// The owner of `acme`.
+pub const ADA: &str = "ada@example.org";
+/// A member of `acme` with both scopes.
+pub const BOB: &str = "bob@example.org";
+/// The owner of `other`.
+pub const EVE: &str = "eve@example.org";
+/// Where requests of these tests come from.
+pub const SOURCE: &str = "192.0.2.7";
+
+/// A service with two tenants and the people of both.
+pub struct Desk {
+    pub world: World,
+    pub acme: Namespace,
+    pub other: Namespace,
+    pub commits: Arc<Commits>,
+    /// ADA's token with both scopes.
+    pub owner: String,
+}
+
+/// A desk whose namespace `acme` has the vectors' objects and release 42.
+pub async fn desk() -> Desk {
+    let desk = empty_desk().await;
+    desk.world.put_vectors(&desk.acme).await;
+    let bytes = crate::support::vector("catalog-42.json");
+    desk.world.publish("acme", bytes).await.unwrap();
+    desk
+}
+
+/// A desk whose namespace `acme` holds nothing.
+pub async fn empty_desk() -> Desk {
+    desk_of(Kind::Hosted, |_| {}).await
+}
+
+pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config::Config)) -> Desk {
+    let mut world = world_with(|config| {
+        config.token_ttl_seconds = 24 * 3600;
+        change(config);
+    });
+    let commits = Arc::new(Commits {
+        inner: Arc::clone(&world.memory),
+        seen: Mutex::default(),
+    });
+    world.app.records = commits.clone();
+    world.router = vault_service::router(world.app.clone());
+    common::bootstrap(&world.app).await;
+    let acme = world.namespace("acme", kind).await;
+    let other = world.namespace("other", Kind::Hosted).await;
+    common::member(&world.app, ADA, &reference(&acme), Role::Owner, Scopes::ALL).await;
+    let owner = token(&world, ADA, "acme", Scopes::ALL).await;
+    Desk {
+        world,
+        acme,
+        other,
+        commits,
+        owner,
+    }
+}
+
+pub fn reference(namespace: &Namespace) -> NamespaceRef {
+    NamespaceRef {
+        slug: namespace.slug.clone(),
+        id: namespace.id,
+    }
+}
+
+/// A token by the whole walk through sign-in and consent.
+pub async fn token(world: &World, email: &str, slug: &str, scopes: Scopes) -> String {
+    let password = if email == OWNER {
+        OWNER_PASSWORD
+    } else {
+        PASSWORD
+    };
+    common::tokens(&world.app, (email, password), slug, scopes)
+        .await
+        .access
+}
+
+impl Desk {
+    /// A token of the operator, who owns `default` and nothing else.
+    pub async fn operator(&self) -> String {
+        token(&self.world, OWNER, "default", Scopes::ALL).await
+    }
+
+    /// A token of the owner of `other`.
+    pub async fn stranger(&self) -> String {
+        let app = &self.world.app;
+        common::member(app, EVE, &reference(&self.other), Role::Owner, Scopes::ALL).await;
+        token(&self.world, EVE, "other", Scopes::ALL).await
+    }
+
+    /// A request of ADA without a body.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.ask(&self.owner, "GET", path, None).await
+    }
+
+    /// A request of ADA with a JSON body.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask(&self.owner, "POST", path, Some(body)).await
+    }
+
+    pub async fn ask(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let body = body.map(|body| ("application/json", body.to_string().into_bytes()));
+        self.send(token, method, path, body, &[]).await
+    }
+
+    /// Any request; `token` may be empty.
+    pub async fn send(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<(&str, Vec<u8>)>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if !token.is_empty() {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = match body {
+            Some((media, bytes)) => {
+                if !media.is_empty() {
+                    request = request.header(header::CONTENT_TYPE, media);
+                }
+                Body::from(bytes)
+            }
+            None => Body::empty(),
+        };
+        let mut request = request.body(body).unwrap();
+        let peer = format!("{SOURCE}:4711").parse().unwrap();
+        request.extensions_mut().insert(Peer(peer));
+        self.world.send(request).await
+    }
+
+    /// The audit entries of a namespace, oldest first.
+    pub async fn entries(&self, namespace: &Namespace) -> Vec<Entry> {
+        let partition = audit::partition(Some(&namespace.id));
+        let records = &self.world.app.records;
+        let listed = records.list(&partition, "", None, 1000).await.unwrap();
+        let mut entries: Vec<Entry> = listed.iter().map(|entry| entry.read().unwrap()).collect();
+        // Ids of one millisecond sort by chance, and the clock of these tests stands still.
+        entries.sort_by_key(|entry| entry.at);
+        entries
+    }
+
+    /// Action and outcome of all entries of `acme`, sorted.
+    pub async fn outcomes(&self) -> Vec<String> {
+        let entries = self.entries(&self.acme).await;
+        let mut short: Vec<_> = entries
+            .iter()
+            .map(|entry| format!("{} {}", entry.action, entry.outcome))
+            .collect();
+        short.sort();
+        short
+    }
+
+    /// How many entries of `acme` say this.
+    pub async fn count(&self, outcome: &str) -> usize {
+        let all = self.outcomes().await;
+        all.iter().filter(|entry| *entry == outcome).count()
+    }
+}
+
+/// Memory that remembers which keys each commit wrote together.
+pub struct Commits {
+    inner: Arc<Memory>,
+    seen: Mutex<Vec<Vec<RecordKey>>>,
+}
+
+impl Commits {
+    /// Forgets what was seen.
+    pub fn clear(&self) {
+        self.seen.lock().unwrap().clear();
+    }
+
+    /// The partitions that successful commits wrote since, without ids, one sorted list a commit; notes of when a user was seen left out.
+    pub fn partitions(&self) -> Vec<Vec<String>> {
+        let seen = self.seen.lock().unwrap();
+        let short = |key: &RecordKey| key.partition.split('/').next().unwrap().to_owned();
+        let mut all = Vec::new();
+        for commit in seen.iter() {
+            let mut names: Vec<_> = commit.iter().map(short).collect();
+            names.sort();
+            names.dedup();
+            if names != ["user"] {
+                all.push(names);
+            }
+        }
+        all
+    }
+}
+
+#[async_trait]
+impl Records for Commits {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.inner.get_many(keys).await
+    }
+    async fn list(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        Records::list(&*self.inner, partition, prefix, after, limit).await
+    }
+    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        let keys = writes.iter().map(|write| write.key().clone()).collect();
+        let done = self.inner.commit(writes).await?;
+        if done.is_done() {
+            self.seen.lock().unwrap().push(keys);
+        }
+        Ok(done)
+    }
+    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+        self.inner.sweep(limit).await
+    }
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.inner.ping().await
+    }
+}

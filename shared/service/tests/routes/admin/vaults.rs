@@ -1,0 +1,171 @@
+//! `GET /admin/vaults` and `GET /admin/vaults/{slug}`.
+
+use serde_json::{Value, json};
+use vault_service::model::namespace::{Kind, Status, Subscription};
+use vault_service::model::user::{Role, Scopes};
+
+use super::{ADA, BOB, desk, empty_desk, reference, token};
+use crate::common;
+use crate::support::key;
+
+#[tokio::test]
+async fn an_account_sees_all_its_namespaces_whichever_its_token_carries() {
+    let desk = desk().await;
+    let (world, app) = (&desk.world, &desk.world.app);
+    common::member(
+        app,
+        ADA,
+        &reference(&desk.other),
+        Role::Member,
+        Scopes::READ,
+    )
+    .await;
+    let own = world.namespace("own", Kind::SelfSigned).await;
+    common::member(app, ADA, &reference(&own), Role::Owner, Scopes::ALL).await;
+    world
+        .change("own", |namespace| {
+            namespace.subscription = Subscription::Lapsed
+        })
+        .await;
+    let wanted = json!({
+        "items": [
+            {"slug": "acme", "role": "role:owner", "kind": "hosted", "release": 42, "subscription": "none"},
+            {"slug": "other", "role": "role:member", "kind": "hosted", "release": null, "subscription": "none"},
+            {"slug": "own", "role": "role:owner", "kind": "self_signed", "release": null, "subscription": "lapsed"},
+        ],
+        "next": null,
+    });
+    let elsewhere = token(world, ADA, "other", Scopes::READ).await;
+    for token in [&desk.owner, &elsewhere] {
+        assert_eq!(
+            desk.ask(token, "GET", "/admin/vaults", None).await.json(),
+            wanted
+        );
+    }
+    let page = desk.get("/admin/vaults?limit=2").await.json();
+    assert_eq!(
+        (page["items"].as_array().unwrap().len(), &page["next"]),
+        (2, &json!("other"))
+    );
+    let page = desk.get("/admin/vaults?limit=2&after=other").await.json();
+    assert_eq!(
+        (&page["items"][0]["slug"], &page["next"]),
+        (&json!("own"), &Value::Null)
+    );
+    assert_eq!(
+        desk.get("/admin/vaults?limit=1000").await.short(),
+        "422 parameter_invalid"
+    );
+    world
+        .change("own", |namespace| namespace.status = Status::Deleted)
+        .await;
+    let left = desk.get("/admin/vaults").await.json();
+    assert_eq!(
+        left["items"].as_array().unwrap().len(),
+        2,
+        "a deleted one is gone"
+    );
+}
+
+#[tokio::test]
+async fn a_vault_is_shown_with_pin_counts_and_last_push() {
+    let desk = desk().await;
+    desk.world.enrol(&key(1), "acme", "laptop").await;
+    let mut shown = desk.get("/admin/vaults/acme").await.json();
+    shown["namespace_id"] = "[id]".into();
+    insta::assert_json_snapshot!(shown, @r#"
+    {
+      "counts": {
+        "devices_pending": 1,
+        "releases": 1,
+        "skills": 1
+      },
+      "created_at": "2026-11-21T02:00:10Z",
+      "kind": "hosted",
+      "last_push": "2026-11-21T02:00:10Z",
+      "namespace_id": "[id]",
+      "owner": "owner@example.org",
+      "pin": {
+        "fingerprint": "ww3x-6ejf-ea4c-npqw-ykvn-jvuu-nur6-gx5m",
+        "public_key": "M5Q2NvrUj3C9PXiQTLw8WThVCw_XXT8GuQLkpY9RF2k",
+        "recovery_key_sha256": "3a0545085f6b7f55fa2389988ec6c8e1718fe1909942d849e31079bdf5820832",
+        "vault_id": "01JD5VXQ3N8W2K7R4T6Y9ZB1CM"
+      },
+      "provisioning": [],
+      "quota": {
+        "bytes": null
+      },
+      "release": {
+        "payload_sha256": "68313d2958c5fdf7678953545a25fcb9027b74d27c76d857324a2cf2d195a77d",
+        "published_at": "2026-11-21T02:00:10Z",
+        "release": 42,
+        "sha256": "9571231d9ae98ffb02e958410a76b83300e2ee6a744ac9d5b74bad894647225a",
+        "size": 1964
+      },
+      "slug": "acme",
+      "status": "active",
+      "subscription": "none"
+    }
+    "#);
+    let empty = empty_desk().await.get("/admin/vaults/acme").await.json();
+    for member in ["pin", "release", "last_push"] {
+        assert_eq!(empty[member], Value::Null, "{member}");
+    }
+    assert_eq!(
+        empty["counts"],
+        json!({"devices_pending": 0, "releases": 0, "skills": 0})
+    );
+}
+
+/// Role and scopes are read live: a change acts on the next request.
+#[tokio::test]
+async fn a_role_taken_away_acts_at_once() {
+    let desk = desk().await;
+    let (world, app) = (&desk.world, &desk.world.app);
+    let bob = common::member(app, BOB, &reference(&desk.acme), Role::Owner, Scopes::ALL).await;
+    let token = token(world, BOB, "acme", Scopes::ALL).await;
+    assert_eq!(
+        desk.ask(&token, "GET", "/admin/vaults/acme", None)
+            .await
+            .short(),
+        "200"
+    );
+    for (role, scopes, show, change) in [
+        (Role::Owner, Scopes::READ, "200", "403 insufficient_scope"),
+        (
+            Role::Member,
+            Scopes::ALL,
+            "403 owner_required",
+            "403 owner_required",
+        ),
+        (Role::Owner, Scopes::ALL, "200", "200"),
+    ] {
+        let changed = vault_service::model::user::User {
+            role,
+            scopes,
+            ..bob.clone()
+        };
+        let document = vault_store::records::Document::of(&changed).unwrap();
+        let write = vault_store::records::Write::put(
+            changed.key(),
+            document,
+            vault_store::records::When::Any,
+        );
+        assert!(app.records.commit(vec![write]).await.unwrap().is_done());
+        assert_eq!(
+            desk.ask(&token, "GET", "/admin/vaults/acme", None)
+                .await
+                .short(),
+            show
+        );
+        let deny = desk
+            .ask(
+                &token,
+                "POST",
+                "/admin/vaults/acme/devices/deny-pending",
+                None,
+            )
+            .await;
+        assert_eq!(deny.short(), change);
+    }
+}
