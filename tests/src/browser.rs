@@ -84,6 +84,18 @@ impl Browser {
 
     /// Walks an authorize address as a person would: signs in, ticks every scope, approves. Returns the redirect address with the code.
     pub async fn approve(&mut self, authorize: &str, email: &str, password: &str) -> String {
+        self.approve_scopes(authorize, email, password, &["read", "write"])
+            .await
+    }
+
+    /// Walks an authorize address as [`Browser::approve`] does, and ticks these scopes only.
+    pub async fn approve_scopes(
+        &mut self,
+        authorize: &str,
+        email: &str,
+        password: &str,
+        scopes: &[&str],
+    ) -> String {
         let base = url::Url::parse(authorize).expect("an absolute address");
         let mut response = self.get(authorize).await;
         for _ in 0..6 {
@@ -97,7 +109,7 @@ impl Browser {
                 }
                 StatusCode::OK => {
                     let page = response.text().await.expect("a page");
-                    response = self.answer(&base, &page, email, password).await;
+                    response = self.answer(&base, &page, (email, password), scopes).await;
                 }
                 status => panic!(
                     "{status} while signing in: {}",
@@ -112,8 +124,8 @@ impl Browser {
         &mut self,
         base: &url::Url,
         page: &str,
-        email: &str,
-        password: &str,
+        (email, password): (&str, &str),
+        scopes: &[&str],
     ) -> Response {
         let login = page.contains("name=\"password\"");
         let wanted = if login {
@@ -130,14 +142,14 @@ impl Browser {
             fields.push(("email".into(), email.into()));
             fields.push(("password".into(), password.into()));
         } else {
-            for scope in ["read", "write"] {
+            for scope in scopes {
                 if page.contains(&format!("value=\"{scope}\"")) {
-                    fields.push(("scope".into(), scope.into()));
+                    fields.push(("scope".into(), (*scope).into()));
                 }
             }
-            // Where the request fixed the namespace it is a hidden field already.
-            let fixed = fields.iter().any(|(name, _)| name == "namespace");
-            if let Some(namespace) = chosen_namespace(page).filter(|_| !fixed) {
+            // Where there is one vault only, the page names it in a hidden field.
+            let is_named = fields.iter().any(|(name, _)| name == "namespace");
+            if !is_named && let Some(namespace) = chosen_namespace(page) {
                 fields.push(("namespace".into(), namespace));
             }
             fields.push(("decision".into(), "approve".into()));

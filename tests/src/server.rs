@@ -22,6 +22,7 @@ pub struct Server {
     pub url: String,
     port: u16,
     database: String,
+    settings: Vec<(String, String)>,
 }
 
 /// Which database a server keeps.
@@ -36,18 +37,36 @@ pub enum Database {
 impl Server {
     /// Starts a server and waits for the line that says it listens.
     pub fn start(database: &Database) -> Self {
+        Self::start_with(database, &[])
+    }
+
+    /// Starts a server with further variables, such as `VAULT_LIMIT_CATALOG`; one of them may be `VAULT_PUBLIC_URL`, where
+    /// the tests stand between.
+    pub fn start_with(database: &Database, settings: &[(&str, &str)]) -> Self {
         let home = Home::new();
         let database = match database {
             Database::Sqlite => home.path().join("vault.db").to_string_lossy().into_owned(),
             Database::Postgres(url) => url.clone(),
         };
         let port = free_port();
+        let settings: Vec<(String, String)> = settings
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let url = settings
+            .iter()
+            .find(|(name, _)| name == "VAULT_PUBLIC_URL")
+            .map_or_else(
+                || format!("http://127.0.0.1:{port}"),
+                |(_, url)| url.clone(),
+            );
         let mut server = Self {
             child: None,
             home,
-            url: format!("http://127.0.0.1:{port}"),
+            url,
             port,
             database,
+            settings,
         };
         server.resume();
         server
@@ -55,8 +74,27 @@ impl Server {
 
     /// Starts the process again over the same data, after `stop` or `kill`.
     pub fn resume(&mut self) {
+        assert!(
+            self.launch(Command::new(vault_binary())),
+            "the server never said that it listens:\n{}",
+            self.log_text()
+        );
+    }
+
+    /// Starts it again under strace with these options. False when it ended before it listened, as a fault may want.
+    pub fn resume_traced(&mut self, options: &[String]) -> bool {
+        let mut command = Command::new("strace");
+        // The tracer stands aside, so that the child is the server itself.
+        command
+            .arg("-D")
+            .args(options)
+            .arg("--")
+            .arg(vault_binary());
+        self.launch(command)
+    }
+
+    fn launch(&mut self, mut command: Command) -> bool {
         assert!(self.child.is_none(), "the server runs already");
-        let mut command = Command::new(vault_binary());
         self.home.environment(&mut command);
         command
             .arg("serve")
@@ -66,6 +104,7 @@ impl Server {
             .env("VAULT_ADMIN_EMAIL", OWNER_EMAIL)
             .env("VAULT_ADMIN_PASSWORD", OWNER_PASSWORD)
             .env("VAULT_DATABASE_URL", &self.database)
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .current_dir(self.home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -89,11 +128,19 @@ impl Server {
             }
         });
         self.child = Some(child);
-        assert!(
-            wait.recv_timeout(Duration::from_secs(30)).is_ok(),
-            "the server never said that it listens:\n{}",
-            self.log_text()
-        );
+        // The sender is gone once the pipe is closed: the process ended.
+        wait.recv_timeout(Duration::from_secs(60)).is_ok()
+    }
+
+    /// The port that the process listens on, on loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Waits until a server that was struck down is gone.
+    pub fn wait(&mut self) {
+        let mut child = self.child.take().expect("a started server");
+        let _ = child.wait();
     }
 
     /// Asks the server to stop and returns what it left.
@@ -110,6 +157,18 @@ impl Server {
         let mut child = self.child.take().expect("a running server");
         let _ = child.kill();
         let _ = child.wait();
+    }
+
+    /// Starts a second process over the same database: the same public address, another port, a home of its own.
+    pub fn replica(&self) -> Self {
+        let same = [("VAULT_PUBLIC_URL", self.url.as_str())];
+        // Any address of a database will do.
+        Self::start_with(&Database::Postgres(self.database.clone()), &same)
+    }
+
+    /// Where this very process listens, whatever its public address is.
+    pub fn listens_at(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// The server's process id.

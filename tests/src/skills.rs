@@ -41,7 +41,7 @@ pub fn awkward_files() -> Vec<(&'static str, Vec<u8>)> {
         ("notes/crlf.txt", b"one\r\ntwo\r\n".to_vec()),
         ("notes/bom.txt", b"\xef\xbb\xbfafter the mark\n".to_vec()),
         ("notes/no-newline.txt", b"ends here".to_vec()),
-        ("notes/nul.txt", b"a\0b\n".to_vec()),
+        ("notes/zero-byte.txt", b"a\0b\n".to_vec()),
         (
             "notes/wide.txt",
             "naïve – 漢字 – 🦀 – \u{2028}\n".as_bytes().to_vec(),

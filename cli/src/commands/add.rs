@@ -138,7 +138,10 @@ fn report(
                 if single {
                     return Err(failure);
                 }
-                failed.push(json!({ "source": request.source, "code": failure.code, "message": failure.message }));
+                failed.push(json!({
+                    "source": request.source, "code": failure.code, "message": failure.message, "hint": failure.hint,
+                    "findings": failure.data.as_ref().map(|data| &data["findings"]),
+                }));
                 context.ui.note_failure(&failure);
                 first.get_or_insert(failure);
             }
@@ -154,9 +157,10 @@ fn report(
             first.exit,
             first.code.clone(),
             format!(
-                "{} of {} were not added",
+                "{} of {} {} not added",
                 failed.len(),
-                count(requests.len() as u64, "skill")
+                count(requests.len() as u64, "skill"),
+                if failed.len() == 1 { "was" } else { "were" },
             ),
         )
         .data(data)),

@@ -1,0 +1,260 @@
+//! What a person does at a terminal: reads results and refusals, signs in on the pages of a service.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::browser::{Browser, client};
+use crate::home::{Home, Ran};
+use crate::server::{OWNER_EMAIL, OWNER_PASSWORD};
+
+/// How long anything that a test waits for may take.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How the answer of the sign-in pages reaches the command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Answer {
+    /// `--no-browser`: the printed address is followed elsewhere, the last address pasted.
+    Pasted,
+    /// `--no-browser`: the browser runs on the same machine and reaches the loopback address.
+    Loopback,
+    /// The command opens the desktop's browser by itself.
+    Opened,
+}
+
+/// Who signs in, and what they allow.
+#[derive(Clone, Copy, Debug)]
+pub struct Person<'a> {
+    /// The account.
+    pub email: &'a str,
+    /// Its password.
+    pub password: &'a str,
+    /// The boxes that are ticked on the consent page.
+    pub scopes: &'a [&'a str],
+}
+
+/// The bootstrap owner, who allows everything.
+pub const OWNER: Person<'static> = Person {
+    email: OWNER_EMAIL,
+    password: OWNER_PASSWORD,
+    scopes: &["read", "write"],
+};
+
+/// A failure as `--json` tells it.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The stable word.
+    pub code: String,
+    /// The sentence.
+    pub message: String,
+    /// What to do, where something is said.
+    pub hint: Option<String>,
+    /// What the member `data` holds.
+    pub data: Value,
+}
+
+/// Takes the envelope apart: its shape is the same on success and on failure.
+#[track_caller]
+fn envelope(ran: &Ran) -> (bool, Value, Value) {
+    assert_eq!(
+        ran.stdout.lines().count(),
+        1,
+        "one line on standard output\n{}",
+        ran.stdout
+    );
+    let value = ran.json();
+    let mut names: Vec<&str> = value
+        .as_object()
+        .expect("an envelope")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["data", "error", "ok", "schema", "warnings"]);
+    assert_eq!(value["schema"], 1);
+    assert!(value["warnings"].is_array());
+    let ok = value["ok"].as_bool().expect("ok is a boolean");
+    (ok, value["data"].clone(), value["error"].clone())
+}
+
+impl Ran {
+    /// The member `data` of a command that succeeded with `--json`.
+    #[track_caller]
+    pub fn data(self) -> Value {
+        let ran = self.ok();
+        let (ok, data, error) = envelope(&ran);
+        assert!(ok && error.is_null(), "{}", ran.stdout);
+        data
+    }
+
+    /// The failure of a command that ended with `code` and `--json`.
+    #[track_caller]
+    pub fn refused(self, code: i32) -> Refused {
+        let ran = self.expect_code(code);
+        let (ok, data, error) = envelope(&ran);
+        assert!(!ok, "{}", ran.stdout);
+        let text = |name: &str| error[name].as_str().map(str::to_owned);
+        let refused = Refused {
+            code: text("code").expect("a word"),
+            message: text("message").expect("a sentence"),
+            hint: text("hint"),
+            data,
+        };
+        assert!(
+            refused
+                .code
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'),
+            "{refused:?}"
+        );
+        refused
+    }
+}
+
+impl Home {
+    /// Runs `vault … --json` to its good end and returns the member `data`.
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        self.run(&with_json(arguments)).data()
+    }
+
+    /// Runs `vault … --json`, which must end with `code`, and returns what it said.
+    #[track_caller]
+    pub fn refused(&self, arguments: &[&str], code: i32) -> Refused {
+        self.run(&with_json(arguments)).refused(code)
+    }
+
+    /// Runs a command that signs in, and walks the pages for it. Ends as the command ends, be it before the pages.
+    #[track_caller]
+    pub fn sign_in(&self, arguments: &[&str], person: Person<'_>, answer: Answer) -> Ran {
+        let mut command = self.command(arguments);
+        let opened = self.path().join("opened");
+        if answer == Answer::Opened {
+            let _ = std::fs::remove_file(&opened);
+            let bin = self.fake_opener();
+            command
+                .env("DISPLAY", ":7")
+                .env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+        } else {
+            command.arg("--no-browser");
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the built binary");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let mut stdout = child.stdout.take().expect("a pipe");
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let (found, address) = mpsc::channel();
+        let reading = std::thread::spawn(move || {
+            let mut said = String::new();
+            for line in stderr.lines().map_while(Result::ok) {
+                if line.contains("/oauth/authorize?") {
+                    let _ = found.send(line.trim().to_owned());
+                }
+                said.push_str(&line);
+                said.push('\n');
+            }
+            said
+        });
+        let written = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stdout.read_to_string(&mut text);
+            text
+        });
+        let page = if answer == Answer::Opened {
+            Some(wait_for(|| std::fs::read_to_string(&opened).ok()))
+        } else {
+            match address.recv_timeout(PATIENCE) {
+                Ok(page) => Some(page),
+                // It ended before the pages.
+                Err(mpsc::RecvTimeoutError::Disconnected) => None,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let _ = child.kill();
+                    panic!("no address to sign in at was printed");
+                }
+            }
+        };
+        if let Some(page) = page {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("an event loop");
+            runtime.block_on(async {
+                let back = Browser::new()
+                    .approve_scopes(&page, person.email, person.password, person.scopes)
+                    .await;
+                if answer == Answer::Pasted {
+                    writeln!(stdin, "{back}").expect("a command that reads its input");
+                } else {
+                    let page = client().get(&back).send().await.expect("a loopback answer");
+                    assert!(page.status().is_success());
+                }
+            });
+        }
+        let status = wait_for(|| child.try_wait().expect("a child"));
+        // Held open until here: the command must not wait for the end of its input.
+        drop(stdin);
+        Ran {
+            code: status.code().unwrap_or(-1),
+            stdout: written.join().expect("standard output"),
+            stderr: reading.join().expect("standard error"),
+        }
+    }
+
+    /// A folder with an `xdg-open` that notes the address in `opened`.
+    fn fake_opener(&self) -> PathBuf {
+        let bin = self.path().join("desktop-bin");
+        std::fs::create_dir_all(&bin).expect("a folder");
+        let script = bin.join("xdg-open");
+        std::fs::write(
+            &script,
+            "#!/bin/sh\nprintf '%s' \"$1\" >\"$HOME/opened.new\" && mv \"$HOME/opened.new\" \"$HOME/opened\"\n",
+        )
+        .expect("a script");
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        bin
+    }
+
+    /// The file of the tokens for a vault's owner.
+    pub fn token_file(&self, base: &str, slug: &str) -> PathBuf {
+        let service = base.replace("://", "_").replace([':', '/'], "_");
+        self.config()
+            .join("tokens")
+            .join(service)
+            .join(format!("{slug}.json"))
+    }
+
+    /// The access token for a vault's owner, for requests of the test's own.
+    pub fn access_token(&self, base: &str, slug: &str) -> String {
+        let bytes = std::fs::read(self.token_file(base, slug)).expect("somebody signed in here");
+        let tokens: Value = serde_json::from_slice(&bytes).expect("a file of tokens");
+        tokens["access_token"].as_str().expect("a token").to_owned()
+    }
+}
+
+fn with_json<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let mut all = arguments.to_vec();
+    all.push("--json");
+    all
+}
+
+/// Asks again and again until there is an answer; panics after [`PATIENCE`].
+#[track_caller]
+pub fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "it never came");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,6 @@
+//! The product end to end: the built binary, real servers on loopback, homes of their own, on SQLite and on PostgreSQL.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+mod support;
+mod walk;
