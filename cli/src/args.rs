@@ -84,8 +84,12 @@ pub struct Global {
     /// Refuse to use the network
     #[arg(long, global = true)]
     pub offline: bool,
-    /// The vault's folder [default: ~/.vault, or `VAULT_STORAGE_PATH`]
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(
+        help = "The vault's folder [default: ~/.vault, or VAULT_STORAGE_PATH]",
+        long,
+        global = true,
+        value_name = "PATH"
+    )]
     pub vault: Option<PathBuf>,
     /// Read settings from this file
     #[arg(long, global = true, value_name = "FILE")]

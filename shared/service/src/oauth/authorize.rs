@@ -1,6 +1,6 @@
 //! An authorize request and what it comes to: a page, a redirect with an error, or a code.
 //!
-//! Pure: the walk through sign-in and consent is in [`super::walk`]. An unknown client or redirect URI is never redirected to
+//! Pure: the walk through sign-in and consent is in `walk`. An unknown client or redirect URI is never redirected to
 //! (OAuth 2.1 section 4.1.2.1); every later error goes back to the client, with `state` and `iss`.
 
 use vault_skill::name::Slug;

@@ -1,7 +1,7 @@
 //! OAuth 2.1 for people, apps and agents: discovery, registration, sign-in and consent, tokens, revocation.
 //!
 //! What decides is pure ([`authorize`], [`register`], [`token`], [`revoke`]): requests and records in, an answer and conditional writes out.
-//! [`endpoints`] and [`walk`] read, ask, write and answer. Every secret is random, shown once, and stored by its SHA-256.
+//! `endpoints` and `walk` read, ask, write and answer. Every secret is random, shown once, and stored by its SHA-256.
 
 pub mod authorize;
 pub mod bootstrap;
