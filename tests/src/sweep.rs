@@ -1,9 +1,9 @@
-//! `kill -9` at every state-changing system call of a command, one after the other, by strace.
+//! A fault at every state-changing system call of a command, one after the other, by strace: `kill -9`, or an error.
 //!
-//! strace delivers the signal before the chosen call takes effect, so each run leaves the state of just before it. The
-//! points come from a first traced run: the ordinal of each call among the calls of its name in its thread, since that is
-//! how strace counts. A thread may do its calls in another order next time; then the run ends unharmed, which is a
-//! point like any other.
+//! strace strikes before the chosen call takes effect, so each run leaves the state of just before it. The points come
+//! from a first traced run: the ordinal of each call among the calls of its name in its thread, since that is how
+//! strace counts. A thread may do its calls in another order next time; then the run ends unharmed, which is a point
+//! like any other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -44,7 +44,7 @@ const CHANGING: &[&str] = &[
     "copy_file_range",
 ];
 
-/// A place to kill at: the `when`-th call named `call` of a thread.
+/// A place to strike at: the `when`-th call named `call` of a thread.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Point {
     /// The system call.
@@ -53,8 +53,44 @@ pub struct Point {
     pub when: usize,
 }
 
-/// Whether strace is here and may trace; the reason when not.
-pub fn available() -> Result<(), String> {
+/// What happens at a point instead of the call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// The process ends at once, as by `kill -9`.
+    Kill,
+    /// The call fails with this error, such as `ENOSPC`; the process goes on.
+    Error(&'static str),
+}
+
+impl Point {
+    /// Renames, flushes and removals are what atomicity is made of: a sample never leaves them out.
+    fn is_essential(&self) -> bool {
+        ["rename", "sync", "unlink", "rmdir", "link"]
+            .iter()
+            .any(|part| self.call.contains(part))
+    }
+}
+
+/// Whether strace is here and may trace. Says what is left out when not; panics then with `CI=true`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing is left out where CI is set"
+)]
+#[expect(clippy::print_stderr, reason = "says what a test leaves out")]
+pub fn is_ready() -> bool {
+    match available() {
+        Ok(()) => true,
+        Err(reason) if std::env::var("CI").is_ok_and(|value| value == "true") => {
+            panic!("kill sweeps need strace: {reason}")
+        }
+        Err(reason) => {
+            eprintln!("left out: kill sweeps ({reason})");
+            false
+        }
+    }
+}
+
+fn available() -> Result<(), String> {
     let probe = Command::new("strace")
         .args(["-o", "/dev/null", "true"])
         .stdin(Stdio::null())
@@ -67,34 +103,36 @@ pub fn available() -> Result<(), String> {
     }
 }
 
-/// Runs `vault` with `arguments` once in `home` under strace and returns the points at which it changed something.
+/// Runs `vault` with `arguments` once in `home` under strace, to its good end, and returns the points at which it
+/// changed something, in their order.
 #[track_caller]
 pub fn points(home: &Home, arguments: &[&str]) -> Vec<Point> {
-    let trace = home.path().join("strace.out");
+    let trace = tempfile::NamedTempFile::new().expect("a temporary file");
+    let file = trace.path().to_string_lossy().into_owned();
+    let options = trace_options(&file);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    strace(home, &options, arguments).ok();
+    read_points(trace.path(), "")
+}
+
+/// The options of strace that write every state-changing call to `file`, for [`read_points`].
+pub fn trace_options(file: &str) -> Vec<String> {
     let set = format!("trace={}", known(CHANGING).join(","));
-    let ran = strace(
-        home,
-        &[
-            "-f",
-            "-qq",
-            "-s",
-            "0",
-            "-e",
-            &set,
-            "-o",
-            &trace.to_string_lossy(),
-        ],
-        arguments,
-    );
-    assert_eq!(
-        ran.code, 0,
-        "the traced run failed: {}\n{}",
-        ran.stdout, ran.stderr
-    );
-    let text = std::fs::read_to_string(&trace).expect("a trace");
+    ["-f", "-qq", "-s", "0", "-e", &set, "-o", file]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The points of a trace, each once, in their order: those from the first line on that holds `from`, though all calls
+/// count.
+pub fn read_points(trace: &Path, from: &str) -> Vec<Point> {
+    let text = std::fs::read_to_string(trace).expect("a trace");
     let mut ordinals: BTreeMap<(String, String), usize> = BTreeMap::new();
-    let mut points = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let mut points = Vec::new();
+    let mut begun = false;
     for line in text.lines() {
+        begun |= line.contains(from);
         let Some((thread, rest)) = line.split_once(' ') else {
             continue;
         };
@@ -109,37 +147,60 @@ pub fn points(home: &Home, arguments: &[&str]) -> Vec<Point> {
             .entry((thread.to_owned(), call.to_owned()))
             .or_default();
         *count += 1;
-        if changes_something(call, tail) {
-            points.insert(Point {
-                call: call.to_owned(),
-                when: *count,
-            });
+        let point = Point {
+            call: call.to_owned(),
+            when: *count,
+        };
+        if begun && changes_something(call, tail) && seen.insert(point.clone()) {
+            points.push(point);
         }
     }
-    points.into_iter().collect()
+    points
 }
 
-/// Runs `vault` in `home` and kills it at `point`. True when it was killed, false when it ended by itself.
-pub fn kill_at(home: &Home, arguments: &[&str], point: &Point) -> bool {
-    let inject = format!("inject={}:signal=SIGKILL:when={}", point.call, point.when);
-    let ran = strace(
-        home,
-        &["-f", "-qq", "-o", "/dev/null", "-e", &inject],
-        arguments,
-    );
-    ran.code != 0
+/// Runs `vault` in `home` with a fault at `point`. `None` when it was killed there; what it left when it ended by itself.
+pub fn strike(home: &Home, arguments: &[&str], point: &Point, fault: Fault) -> Option<Ran> {
+    let [trace, inject] = fault_options(point, fault);
+    let options = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+    let ran = strace(home, &options, arguments);
+    // strace ends by the same signal as what it traced.
+    (ran.code != -1).then_some(ran)
 }
 
-/// At most `most` points, spread evenly; all of them where there are no more.
+/// The two expressions that make strace strike at a point.
+pub fn fault_options(point: &Point, fault: Fault) -> [String; 2] {
+    let what = match fault {
+        Fault::Kill => "signal=SIGKILL".to_owned(),
+        Fault::Error(name) => format!("error={name}"),
+    };
+    [
+        format!("trace={}", point.call),
+        format!("inject={}:{what}:when={}", point.call, point.when),
+    ]
+}
+
+/// The first, the last and every rename, flush, link and removal; of the others as many as fit in `most`, spread evenly.
 pub fn spread(points: Vec<Point>, most: usize) -> Vec<Point> {
-    if points.len() <= most {
-        return points;
-    }
     let total = points.len();
+    let kept = |at: usize, point: &Point| point.is_essential() || at == 0 || at + 1 == total;
+    let essential = points
+        .iter()
+        .enumerate()
+        .filter(|(at, point)| kept(*at, point))
+        .count();
+    let others = total - essential;
+    let room = most.saturating_sub(essential).min(others);
+    let mut other = 0;
     points
         .into_iter()
         .enumerate()
-        .filter(|(at, _)| at * most / total != (at + 1) * most / total)
+        .filter(|(at, point)| {
+            if kept(*at, point) {
+                return true;
+            }
+            other += 1;
+            (other - 1) * room / others != other * room / others
+        })
         .map(|(_, point)| point)
         .collect()
 }
@@ -193,7 +254,61 @@ fn strace(home: &Home, options: &[&str], arguments: &[&str]) -> Ran {
     command.output().expect("strace").into()
 }
 
-/// Whether `path` is there, links not followed.
-pub fn is_there(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_keeps_what_matters_and_is_spread_evenly() {
+        let point = |call: &str, when| Point {
+            call: call.into(),
+            when,
+        };
+        let mut all: Vec<Point> = (1..=40).map(|when| point("write", when)).collect();
+        all.insert(20, point("rename", 1));
+        all.insert(30, point("fsync", 1));
+        let sample = spread(all.clone(), 14);
+        assert_eq!(sample.len(), 14);
+        assert!(sample.contains(&all[0]) && sample.contains(&all[41]));
+        assert!(sample.contains(&point("rename", 1)) && sample.contains(&point("fsync", 1)));
+        let writes: Vec<usize> = sample
+            .iter()
+            .filter(|point| point.call == "write")
+            .map(|point| point.when)
+            .collect();
+        assert!(
+            writes.windows(2).all(|pair| pair[1] - pair[0] <= 5),
+            "{writes:?}"
+        );
+        assert_eq!(spread(all.clone(), 100), all);
+        // What matters is kept even where it does not fit.
+        assert_eq!(spread(all, 1).len(), 4);
+    }
+
+    #[test]
+    fn points_count_by_thread_and_name_and_come_once_each() {
+        let trace = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(
+            trace.path(),
+            "7 openat(AT_FDCWD, \"\", O_RDONLY) = 3\n\
+             7 openat(AT_FDCWD, \"\"..., O_WRONLY|O_CREAT, 0600) = 3\n\
+             7 write(2, \"\"..., 9) = 9\n\
+             7 write(3, \"\"..., 9 <unfinished ...>\n\
+             8 write(3, \"\"..., 9) = 9\n\
+             7 <... write resumed>) = 9\n\
+             8 write(4, \"\"..., 9) = 9\n\
+             7 rename(\"\"..., \"\"...) = 0\n\
+             7 +++ exited with 0 +++\n",
+        )
+        .unwrap();
+        let found: Vec<String> = read_points(trace.path(), "")
+            .into_iter()
+            .map(|point| format!("{} {}", point.call, point.when))
+            .collect();
+        assert_eq!(
+            found,
+            ["openat 2", "write 2", "write 1", "rename 1"].map(str::to_owned)
+        );
+        assert_eq!(read_points(trace.path(), "rename").len(), 1);
+    }
 }

@@ -84,9 +84,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if arguments.dry_run {
         return check(context, &requests);
     }
-    // A folder that is not there must not leave a new vault behind.
+    // A folder that is not there, or that is refused, must not leave a new vault behind.
     if let [only] = &requests[..] {
-        add::check_folder(only).map_err(|error| refused(context, &only.source, error))?;
+        let checked = add::check_folder(only).and_then(|verdict| match verdict.package {
+            Some(_) => Ok(()),
+            None => Err(AddError::Blocked {
+                findings: verdict.findings,
+            }),
+        });
+        checked.map_err(|error| refused(context, &only.source, error))?;
     }
     let is_new = super::existing_vault(context)?.is_none();
     let vault = super::open_vault(context)?;

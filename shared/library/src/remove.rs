@@ -96,11 +96,10 @@ pub fn remove_skills(vault: &Vault, request: &RemoveSkills) -> Result<RemoveRepo
             None => report.unknown.push(typed.clone()),
         }
     }
-    if !report.removed.is_empty() {
-        collect_names(vault, &change, |name| {
-            report.removed.iter().any(|removed| removed.name == *name)
-        })?;
-    }
+    // Also for names that are not installed: the removal before may have been cut short after its switch.
+    collect_names(vault, &change, |name| {
+        done.iter().any(|typed| *typed == name.as_str())
+    })?;
     Ok(report)
 }
 

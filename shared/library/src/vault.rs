@@ -96,6 +96,8 @@ struct Format {
 }
 
 const SCHEMA: &str = "vault.library/1";
+/// Holds the id of a vault while it is being made.
+const CREATING: &str = "creating";
 const MAX_RECORD: u64 = 16 * 1024 * 1024;
 /// How long a writer waits for another one, unless told otherwise.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
@@ -229,6 +231,8 @@ impl Vault {
         let root = &self.paths.root;
         let lock = lock::take(&root.join("lock"), self.wait)?;
         scratch::sweep(&self.tmp())?;
+        // Making the vault may have been cut short after its last step but one.
+        files::remove_file(&root.join(CREATING))?;
         let found = self.generation()?;
         let mut change = Change {
             vault: self,
@@ -350,7 +354,7 @@ fn create(
     let tmp = root.join("tmp");
     scratch::sweep(&tmp)?;
     // The id is noted before its keys are made: a creation that was cut short goes on with the same ones.
-    let noted = root.join("creating");
+    let noted = root.join(CREATING);
     let earlier = files::read(&noted, 64)?
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .and_then(|text| text.parse().ok());
