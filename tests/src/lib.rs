@@ -8,4 +8,5 @@ pub mod person;
 pub mod server;
 pub mod skills;
 pub mod sweep;
+pub mod team;
 pub mod tree;

@@ -3,4 +3,7 @@
 //! succeeds.
 
 mod local;
+mod proxy;
+mod remote;
+mod server;
 mod state;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use vault_library::{Vault, VaultPaths, integrity};
+use vault_library::{Vault, VaultPaths, integrity, links};
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 use vault_tests::home::Home;
@@ -82,6 +82,15 @@ pub fn open(home: &Home) -> Vault {
     .expect("a vault")
 }
 
+/// The release that the home's one link is pinned to; 0 for none.
+pub fn pinned(home: &Home) -> u64 {
+    let links = links::all(&open(home)).expect("readable links");
+    links
+        .first()
+        .and_then(|link| link.pin().release)
+        .unwrap_or(0)
+}
+
 /// Every installed skill is verified from its bytes, and nothing foreign lies beside them. Returns how many stored
 /// bundles nothing refers to.
 #[track_caller]
@@ -105,7 +114,10 @@ pub fn swept(home: &Home) {
         for (path, entry) in tree::snapshot(&root, &["store/"]) {
             let name = path.rsplit('/').next().unwrap_or(&path);
             assert!(
-                !name.starts_with('.') && !name.ends_with(".next") && name != "creating",
+                !name.starts_with('.')
+                    && !name.ends_with(".next")
+                    && !name.ends_with(".new")
+                    && name != "creating",
                 "left in {}: {path}",
                 root.display()
             );

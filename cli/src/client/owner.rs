@@ -175,7 +175,7 @@ impl OwnerClient {
             }
         }
         let next = self.refresh(&tokens).await?;
-        self.file.write(&next)?;
+        self.file.write(&next, &lock)?;
         *tokens = next;
         drop(lock);
         Ok(tokens.access_token.clone())

@@ -93,21 +93,28 @@ impl TokenFile {
         Ok(serde_json::from_reader(std::io::BufReader::new(file)).ok())
     }
 
-    /// Puts the tokens in place, in one step.
-    pub fn write(&self, tokens: &Tokens) -> Result<(), Failure> {
-        let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
+    /// Puts the tokens in place, in one step. With the lock in hand the file written aside has one name: what a killed
+    /// process left of it is removed when the lock is next taken.
+    pub fn write(&self, tokens: &Tokens, _lock: &File) -> Result<(), Failure> {
         let fail = |error: &std::io::Error| Failure::io("writing", &self.path, error);
-        private_folder(folder).map_err(|error| fail(&error))?;
         let mut text = serde_json::to_vec(tokens).map_err(|error| fail(&error.into()))?;
-        // tempfile makes files with mode 0600.
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| fail(&error))?;
-        file.write_all(&text)
-            .and_then(|()| file.as_file().sync_all())
-            .map_err(|error| fail(&error))?;
+        let aside = self.aside();
+        let written = OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&aside)
+            .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
+            .and_then(|()| std::fs::rename(&aside, &self.path));
         text.zeroize();
-        file.persist(&self.path)
-            .map_err(|error| fail(&error.error))?;
-        Ok(())
+        written.map_err(|error| {
+            let _ = std::fs::remove_file(&aside);
+            fail(&error)
+        })
+    }
+
+    fn aside(&self) -> PathBuf {
+        self.path.with_extension("new")
     }
 
     /// Holds off other processes that would exchange the same refresh token; ends with the returned file.
@@ -125,7 +132,10 @@ impl TokenFile {
             .open(&path)
             .map_err(fail)?;
         file.lock().map_err(fail)?;
-        Ok(file)
+        match std::fs::remove_file(self.aside()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(fail(error)),
+            _ => Ok(file),
+        }
     }
 }
 

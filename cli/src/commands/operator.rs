@@ -132,7 +132,7 @@ async fn operator(
         },
     )
     .await?;
-    file.write(&tokens)?;
+    file.write(&tokens, &file.lock()?)?;
     OwnerClient::with(context, base, file, tokens)
 }
 

@@ -151,7 +151,7 @@ impl SecretFolder {
         check_private(&self.path)
     }
 
-    /// Removes what dead writers left. Only under the vault's writer lock.
+    /// Removes what dead writers left.
     pub(crate) fn sweep(&self) -> Result<(), KeyError> {
         Ok(files::sweep_asides(&self.path)?)
     }

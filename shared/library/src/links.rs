@@ -301,6 +301,7 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
         return Ok(link);
     }
     let mut change = vault.change()?;
+    devices(vault).sweep()?;
     let device_key = match devices(vault).read_key(id.as_str(), KeyKind::Device)? {
         Some(key) => key, // an earlier try got this far
         None => {
@@ -940,9 +941,8 @@ fn commit(
     }
     report.shadowed = shadowed(vault, &link.id, &skills)?;
     withdraw(vault, &mut change, &link, &offer, &withdrawn, &mut report)?;
-    if !same_set {
-        remove::collect_foreign(vault, &change)?;
-    }
+    // Also where nothing changed now: the pull before may have been cut short after its switch.
+    remove::collect_foreign(vault, &change)?;
     Ok(report)
 }
 

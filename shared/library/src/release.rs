@@ -253,6 +253,10 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     let mut state = cloud::state(vault, request.base, request.slug)?
         .unwrap_or_else(|| CloudState::new(request.base, request.slug));
     settle_pending(vault, &mut change, &mut state, current.as_ref())?;
+    if state.pending.is_none() {
+        // Acknowledging the last release may have been cut short after its last step but one.
+        state.drop_pending(vault)?;
+    }
     let mut skills = own_skills(vault)?;
     let stranger = stranger(&state, current.as_ref(), &skills)?;
     if let (Some(current), true) = (&current, stranger) {

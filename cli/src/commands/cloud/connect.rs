@@ -82,7 +82,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         )
         .await?;
         let (tokens, membership, others) = find_vault(context, base, named, tokens).await?;
-        TokenFile::of(context, base, membership.slug.as_str())?.write(&tokens)?;
+        let file = TokenFile::of(context, base, membership.slug.as_str())?;
+        file.write(&tokens, &file.lock()?)?;
         let connection = Connection {
             base: base.clone(),
             slug: membership.slug.clone(),

@@ -353,15 +353,28 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
 }
 
 /// Removes what dead writers left behind in a folder of small files: the temporaries of [`replace`] and [`create`].
-/// Only under the writer lock.
+/// Those of live processes stay: several vaults may keep their keys in one folder, each under a lock of its own.
 pub(crate) fn sweep_asides(folder: &Path) -> Result<(), FileError> {
     for (name, kind) in list(folder)? {
-        let text = name.to_string_lossy();
-        if kind != Kind::Dir && (text.starts_with(".new-") || text.starts_with(".link-")) {
+        let writer = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(".new-"))
+            .and_then(|rest| rest.split_once('-')?.0.parse::<i32>().ok());
+        if let Some(writer) = writer
+            && kind != Kind::Dir
+            && !is_alive(writer)
+        {
             remove_file(&folder.join(&name))?;
         }
     }
     Ok(())
+}
+
+/// Whether a process of this number is there, whoever it belongs to.
+fn is_alive(process: i32) -> bool {
+    rustix::process::Pid::from_raw(process).is_some_and(|process| {
+        rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
+    })
 }
 
 /// Many new files and folders that are flushed together, before one rename shows them.
