@@ -129,7 +129,7 @@ impl Server {
         });
         self.child = Some(child);
         // The sender is gone once the pipe is closed: the process ended.
-        wait.recv_timeout(Duration::from_secs(60)).is_ok()
+        wait.recv_timeout(Duration::from_mins(1)).is_ok()
     }
 
     /// The port that the process listens on, on loopback.

@@ -110,17 +110,14 @@ pub fn points(home: &Home, arguments: &[&str]) -> Vec<Point> {
     let trace = tempfile::NamedTempFile::new().expect("a temporary file");
     let file = trace.path().to_string_lossy().into_owned();
     let options = trace_options(&file);
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    strace(home, &options, arguments).ok();
+    strace(home, &options.each_ref().map(String::as_str), arguments).ok();
     read_points(trace.path(), "")
 }
 
 /// The options of strace that write every state-changing call to `file`, for [`read_points`].
-pub fn trace_options(file: &str) -> Vec<String> {
+pub fn trace_options(file: &str) -> [String; 8] {
     let set = format!("trace={}", known(CHANGING).join(","));
-    ["-f", "-qq", "-s", "0", "-e", &set, "-o", file]
-        .map(str::to_owned)
-        .to_vec()
+    ["-f", "-qq", "-s", "0", "-e", &set, "-o", file].map(str::to_owned)
 }
 
 /// The points of a trace, each once, in their order: those from the first line on that holds `from`, though all calls

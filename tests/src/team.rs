@@ -98,7 +98,7 @@ pub fn sign_in(home: &Home, arguments: &[&str]) -> Ran {
         all
     });
     // The sender goes away with the child: then it failed, and its output says why.
-    if let Ok(address) = address.recv_timeout(Duration::from_secs(60)) {
+    if let Ok(address) = address.recv_timeout(Duration::from_mins(1)) {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

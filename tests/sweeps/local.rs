@@ -141,7 +141,7 @@ fn the_first_add_makes_the_vault_and_its_keys_once() {
         &start,
         &["add", "work/subject"],
         Between::OldOrNew,
-        90,
+        70,
         |home, _| {
             let keys = tree::snapshot(&home.config().join("keys"), &[]);
             assert_eq!(keys.len(), 4, "two keys and their public halves: {keys:?}");
@@ -157,7 +157,7 @@ fn an_added_skill_is_there_whole_or_not_at_all() {
         &start,
         &["add", "work/subject"],
         Between::OldOrNew,
-        90,
+        70,
         |_, _| {},
     );
 }

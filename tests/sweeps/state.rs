@@ -65,11 +65,7 @@ pub fn content(folder: &Path) -> String {
         hash.update(format!("{path}\0{executable}\0{}\0", bytes.len()));
         hash.update(bytes);
     }
-    hash.finalize()
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    vault_skill::hash::Digest::of(&hash.finalize()).to_string()
 }
 
 /// The home's vault, opened by the library itself.
@@ -113,17 +109,16 @@ pub fn swept(home: &Home) {
     for root in [home.vault(), home.config()] {
         for (path, entry) in tree::snapshot(&root, &["store/"]) {
             let name = path.rsplit('/').next().unwrap_or(&path);
+            let ending = name.rsplit('.').next();
             assert!(
                 !name.starts_with('.')
-                    && !name.ends_with(".next")
-                    && !name.ends_with(".new")
+                    && !["next", "new"].map(Some).contains(&ending)
                     && name != "creating",
                 "left in {}: {path}",
                 root.display()
             );
-            if path.ends_with(".json") && matches!(entry, Entry::File(_, 0, _)) {
-                panic!("empty: {path}");
-            }
+            let empty = ending == Some("json") && matches!(entry, Entry::File(_, 0, _));
+            assert!(!empty, "{path} is empty");
         }
     }
     private(home);
