@@ -106,7 +106,7 @@ async fn refusals_in_the_order_of_the_table() {
     let too_large = || vec![b' '; 4 * 1024 * 1024 + 1];
     desk.world
         .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed
+            namespace.subscription = Subscription::Lapsed;
         })
         .await;
     let held = desk.world.read_namespace("acme").await;
@@ -145,7 +145,7 @@ async fn refusals_in_the_order_of_the_table() {
     }
     desk.world
         .change("acme", |namespace| {
-            namespace.subscription = Subscription::Active
+            namespace.subscription = Subscription::Active;
         })
         .await;
     let weak = format!("W/{tag}");
@@ -242,7 +242,7 @@ async fn what_a_catalog_may_not_say() {
                 c.previous = Some(Stored {
                     release: 42,
                     payload_sha256: other,
-                })
+                });
             })
             .await,
             "422 catalog_previous",

@@ -203,7 +203,7 @@ async fn a_lapsed_subscription_stops_admission_alone() {
     let active = desk.device_in(3, "active").await;
     desk.world
         .change("acme", |namespace| {
-            namespace.subscription = Subscription::Lapsed
+            namespace.subscription = Subscription::Lapsed;
         })
         .await;
     assert_eq!(

@@ -236,14 +236,16 @@ fn wanted(who: Who, row: &Row) -> &'static str {
     match (who, row.allowed) {
         (Who::Nobody, _) => "401 token_required",
         (Who::BadToken, _) => "401 token_invalid",
-        (_, For::Anybody) => row.answer,
-        (Who::Operator, For::Operator | For::OperatorWrite) => row.answer,
-        (Who::ReadingOperator, For::Operator) => row.answer,
-        (Who::ReadingOperator, For::OperatorWrite) => "403 insufficient_scope",
+        (_, For::Anybody)
+        | (Who::Operator, For::Operator | For::OperatorWrite)
+        | (Who::ReadingOperator, For::Operator)
+        | (Who::Owner, For::Owner | For::OwnerWrite)
+        | (Who::ReadingOwner, For::Owner) => row.answer,
+        (Who::ReadingOperator, For::OperatorWrite) | (Who::ReadingOwner, For::OwnerWrite) => {
+            "403 insufficient_scope"
+        }
         (_, For::Operator | For::OperatorWrite) => "403 operator_required",
         (Who::Member, _) => "403 owner_required",
-        (Who::ReadingOwner | Who::ReadingOperator, For::OwnerWrite) => "403 insufficient_scope",
-        (Who::Owner | Who::ReadingOwner, _) => row.answer,
         // A good token of an owner, but not of this vault: another slug is not there.
         (Who::OwnerOfAnother | Who::Operator | Who::ReadingOperator, _) => "404 not_found",
     }

@@ -71,7 +71,7 @@ fn packed(objects: &[&[u8]]) -> Vec<u8> {
 async fn an_object_is_stored_once_under_its_hash_and_read_back_to_the_byte() {
     let desk = empty_desk().await;
     for class in ["bundles", "policies"] {
-        for bytes in [&b"{}"[..], b"", b"\r\n\t\0 \xff\xfe", &[0x80; 70_000]] {
+        for bytes in [&b"{}"[..], b"", b"\r\n\t\0 \xff\xfe", &vec![0x80; 70_000]] {
             let hash = Digest::of(bytes);
             let first = desk
                 .put(class, &hash.to_string(), OCTETS, bytes.to_vec())

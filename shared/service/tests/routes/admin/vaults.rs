@@ -24,7 +24,7 @@ async fn an_account_sees_all_its_namespaces_whichever_its_token_carries() {
     common::member(app, ADA, &reference(&own), Role::Owner, Scopes::ALL).await;
     world
         .change("own", |namespace| {
-            namespace.subscription = Subscription::Lapsed
+            namespace.subscription = Subscription::Lapsed;
         })
         .await;
     let wanted = json!({
