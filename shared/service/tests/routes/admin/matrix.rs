@@ -241,9 +241,8 @@ fn wanted(who: Who, row: &Row) -> &'static str {
         | (Who::ReadingOperator, For::Operator)
         | (Who::Owner, For::Owner | For::OwnerWrite)
         | (Who::ReadingOwner, For::Owner) => row.answer,
-        (Who::ReadingOperator, For::OperatorWrite) | (Who::ReadingOwner, For::OwnerWrite) => {
-            "403 insufficient_scope"
-        }
+        (Who::ReadingOperator, For::OperatorWrite | For::OwnerWrite)
+        | (Who::ReadingOwner, For::OwnerWrite) => "403 insufficient_scope",
         (_, For::Operator | For::OperatorWrite) => "403 operator_required",
         (Who::Member, _) => "403 owner_required",
         // A good token of an owner, but not of this vault: another slug is not there.
