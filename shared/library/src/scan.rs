@@ -113,7 +113,8 @@ pub(crate) fn read_links(
 pub(crate) fn scan(vault: &Vault) -> Result<Vec<Seen>, VaultError> {
     let mut index = Index::open(&vault.paths().index());
     let rows = index.rows();
-    let mut tries = 3;
+    // Each try but the first follows a switch that somebody made meanwhile, so this ends by itself; the bound is for safety.
+    let mut tries = 100;
     loop {
         let (seen, fresh) = scan_once(vault, &rows)?;
         note(vault, &mut index, &fresh);

@@ -358,11 +358,16 @@ fn sweep(word: &str, deed: Deed) {
     let calls = points(&log, &home);
     assert!(calls.len() > 5, "{word}: {calls:?}");
     let mut outcomes = (0, 0);
+    let mut unharmed = 0;
     for (call, number) in &calls {
         copy(&start, &home);
         let inject = format!("inject={call}:signal=SIGKILL:when={number}");
         let killed = traced(&inject, &log, word, &home).status().unwrap();
-        assert!(!killed.success(), "{word}: not killed at {call} {number}");
+        // How often the index is written depends on the clock: a call may not come again, then nothing was cut short.
+        if killed.success() {
+            unharmed += 1;
+            assert_eq!(seen(&home), after, "{word} {call} {number}");
+        }
         let now = seen(&home);
         if deed == Deed::AddMany {
             // Each skill is a switch of its own.
@@ -409,8 +414,9 @@ fn sweep(word: &str, deed: Deed) {
             .collect();
         assert!(strays.is_empty(), "{word} {call} {number}: {strays:?}");
     }
+    assert!(unharmed * 4 < calls.len(), "{word}: {unharmed} unharmed");
     say(&format!(
-        "{word}: {} points, old {}, new {}",
+        "{word}: {} points, old {}, new {}, unharmed {unharmed}",
         calls.len(),
         outcomes.0,
         outcomes.1
