@@ -109,35 +109,42 @@ pub(crate) fn read_links(
     Ok(places)
 }
 
+/// How often a reader starts anew. Each time a writer made a whole switch meanwhile, so this ends by itself; the bound is
+/// for safety.
+pub(crate) const TRIES: u32 = 100;
+
 /// Looks at everything installed. Damaged skills are in the result; only a vault that can't be listed is an error.
 pub(crate) fn scan(vault: &Vault) -> Result<Vec<Seen>, VaultError> {
     let mut index = Index::open(&vault.paths().index());
     let rows = index.rows();
-    // Each try but the first follows a switch that somebody made meanwhile, so this ends by itself; the bound is for safety.
-    let mut tries = 100;
+    let mut tries = TRIES;
     loop {
         let (seen, fresh) = scan_once(vault, &rows)?;
         note(vault, &mut index, &fresh);
         let damaged: Vec<_> = seen
             .iter()
             .filter(|seen| seen.state.is_err())
-            .map(|seen| &seen.place)
+            .map(|seen| seen.place.clone())
             .collect();
         tries -= 1;
         // A writer may have switched between our reading of a link and of the store: then the link is another now.
-        if damaged.is_empty() || tries == 0 || still_linked(vault, &damaged)? {
+        if tries == 0 || still_linked(vault, &damaged)? {
             return Ok(seen);
         }
     }
 }
 
-fn still_linked(vault: &Vault, damaged: &[&Place]) -> Result<bool, VaultError> {
+/// Whether what was found damaged is still what is installed.
+pub(crate) fn still_linked(vault: &Vault, damaged: &[Place]) -> Result<bool, VaultError> {
+    if damaged.is_empty() {
+        return Ok(true);
+    }
     let now: std::collections::HashSet<_> = places(vault)?
         .groups
         .into_iter()
         .flat_map(|group| group.places)
         .collect();
-    Ok(damaged.iter().all(|place| now.contains(*place)))
+    Ok(damaged.iter().all(|place| now.contains(place)))
 }
 
 fn scan_once(vault: &Vault, rows: &Rows) -> Result<(Vec<Seen>, Vec<NewRow>), VaultError> {

@@ -33,10 +33,23 @@ pub struct Listing {
     pub skills: Vec<Listed>,
     /// Damaged ones with the reason.
     pub damaged: Vec<(SkillName, Origin, Damage)>,
+    /// Those among the damaged that the scan found good and whose text could not be read afterwards.
+    unread: Vec<scan::Place>,
 }
 
 /// Lists what is installed, own and linked.
 pub fn list(vault: &Vault) -> Result<Listing, VaultError> {
+    for _ in 1..scan::TRIES {
+        let listing = list_once(vault)?;
+        // A writer may have switched between the scan and the reading of a text: then what was scanned is gone.
+        if scan::still_linked(vault, &listing.unread)? {
+            return Ok(listing);
+        }
+    }
+    list_once(vault)
+}
+
+fn list_once(vault: &Vault) -> Result<Listing, VaultError> {
     let seen = scan::scan(vault)?;
     let known = Index::open(&vault.paths().index()).texts();
     let mut listing = Listing::default();
@@ -57,6 +70,7 @@ pub fn list(vault: &Vault) -> Result<Listing, VaultError> {
             None => match scan::read_texts(vault, &place, &mut buffer) {
                 Ok(texts) => texts,
                 Err(damage) => {
+                    listing.unread.push(place.clone());
                     listing.damaged.push((place.name, place.origin, damage));
                     continue;
                 }
