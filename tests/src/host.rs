@@ -574,21 +574,73 @@ pub fn skill(name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle 
     skill_by(0, name, version, more)
 }
 
-/// A bundle written by hand: the manifest and the files as given, signed by the vault's first key whatever they say.
+/// A bundle written by hand, as vaults write them: the manifest and the files as given, signed by the vault's first key
+/// whatever they say.
 pub fn bundle_of(manifest: &Value, files: &Value) -> EncodedBundle {
-    let envelope = Envelope::sign(
-        manifest::PAYLOAD_TYPE,
-        manifest.to_string().as_bytes(),
-        &[&key(0)],
-    );
-    let envelope: Value = serde_json::from_slice(&envelope.to_bytes()).expect("an envelope");
-    let bytes = json!({ "schema": "vault.bundle/1", "manifest": envelope, "files": files })
-        .to_string()
+    let payload = canonical(manifest);
+    let envelope = Envelope::sign(manifest::PAYLOAD_TYPE, payload.as_bytes(), &[&key(0)]);
+    let envelope = String::from_utf8(envelope.to_bytes()).expect("an envelope is JSON");
+    let files = canonical(files);
+    let bytes = format!(r#"{{"schema":"vault.bundle/1","manifest":{envelope},"files":{files}}}"#)
         .into_bytes();
     EncodedBundle {
         hash: Digest::of(&bytes),
         bytes,
         parts: Vec::new(),
+    }
+}
+
+/// Compact JSON with members in the order of manifests and bundles; a [`Value`] keeps them by the alphabet.
+fn canonical(value: &Value) -> String {
+    const ORDER: &[&str] = &[
+        "schema",
+        "vault_id",
+        "name",
+        "frontmatter_name",
+        "version",
+        "signed_at",
+        "path",
+        "encoding",
+        "content",
+        "parts",
+        "bundle_hash",
+        "size",
+        "sha256",
+        "mode",
+        "files",
+        "actions",
+        "command",
+        "args",
+        "cwd",
+        "agents",
+        "rendered_from",
+        "provenance",
+        "identifier",
+        "kind",
+        "revision",
+        "fetched_at",
+        "gate",
+        "strict",
+        "rules",
+        "flags",
+        "waivers",
+    ];
+    match value {
+        Value::Object(members) => {
+            let rank = |name: &str| ORDER.iter().position(|known| *known == name);
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| rank(name).unwrap_or(ORDER.len()));
+            let members: Vec<String> = members
+                .into_iter()
+                .map(|(name, value)| format!("{}:{}", json!(name), canonical(value)))
+                .collect();
+            format!("{{{}}}", members.join(","))
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(canonical).collect();
+            format!("[{}]", items.join(","))
+        }
+        other => other.to_string(),
     }
 }
 

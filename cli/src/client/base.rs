@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use url::{Host, Url};
-use vault_skill::name::Slug;
+use vault_skill::{hash::Digest, name::Slug};
 
 /// A service's base address in canonical text: scheme, host, port where it is not the usual one, path prefix; no slash at the end.
 ///
@@ -56,16 +56,29 @@ impl Base {
         format!("{}{path}", self.text)
     }
 
-    /// A name for files about this service: the address with everything but letters, digits, dots and minus as `_`.
+    /// Whether an address lies on this very scheme, host and port.
+    pub fn is_origin_of(&self, address: &str) -> bool {
+        Url::parse(address).is_ok_and(|url| url.origin().ascii_serialization() == self.origin())
+    }
+
+    /// A name for files about this service, and about no other: what a host name and port leave unsaid is said by a hash.
     pub fn file_name(&self) -> String {
-        self.text
-            .replace("://", "_")
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+        let host = self.text.replacen("://", "_", 1);
+        let name: String = host
             .chars()
-            .map(|c| match c {
-                'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' => c,
-                _ => '_',
-            })
-            .collect()
+            .map(|c| if plain(c) { c } else { '_' })
+            .collect();
+        let (scheme, rest) = self.text.split_once("://").unwrap_or_default();
+        let (host, port) = rest.split_once(':').unwrap_or((rest, "0"));
+        let says_all = !scheme.is_empty()
+            && host.chars().all(plain)
+            && port.bytes().all(|byte| byte.is_ascii_digit());
+        if says_all {
+            return name;
+        }
+        let hash = Digest::of(self.text.as_bytes()).to_string();
+        format!("{}_{}", &name[..name.len().min(100)], &hash[..20])
     }
 }
 
@@ -193,6 +206,51 @@ mod tests {
         let address: Address = "https://vault.example/skills/v/a".parse().unwrap();
         assert_eq!(address.base.origin(), "https://vault.example");
         assert_eq!(address.base.prefix(), "/skills");
-        assert_eq!(address.base.file_name(), "https_vault.example_skills");
+    }
+
+    #[test]
+    fn two_services_never_share_a_file() {
+        let texts = [
+            "https://vault.example",
+            "https://vault.example:8443",
+            "https://vault.example/8443",
+            "https://vault.example_8443",
+            "http://vault.localhost",
+            "http://localhost",
+            "https://localhost",
+            "https://vault.example/a/b",
+            "https://vault.example/a_b",
+            "https://vault.example/A_b",
+            "https://vault.example/a~b",
+            "http://[::1]:80",
+            "http://[::1]:8080",
+        ];
+        let bases: Vec<Base> = texts
+            .iter()
+            .filter_map(|text| Some(text.parse::<Address>().ok()?.base))
+            .collect();
+        let names: std::collections::BTreeSet<_> = bases.iter().map(Base::file_name).collect();
+        assert_eq!(names.len(), bases.len(), "{names:?}");
+        assert!(names.contains("https_vault.example_8443"));
+        for name in names {
+            assert!(!name.contains('/') && name.len() < 130, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_the_whole_of_it() {
+        let address: Address = "https://vault.example/skills".parse().unwrap();
+        for (endpoint, same) in [
+            ("https://vault.example/oauth/token", true),
+            ("https://vault.example:443/oauth/token", true),
+            ("https://vault.example.evil.example/oauth/token", false),
+            ("https://vault.example@evil.example/oauth/token", false),
+            ("https://vault.example:8443/oauth/token", false),
+            ("http://vault.example/oauth/token", false),
+            ("/oauth/token", false),
+            ("", false),
+        ] {
+            assert_eq!(address.base.is_origin_of(endpoint), same, "{endpoint}");
+        }
     }
 }

@@ -182,7 +182,7 @@ impl OwnerClient {
     }
 
     async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, Failure> {
-        if !tokens.token_endpoint.starts_with(self.base.origin()) {
+        if !self.base.is_origin_of(&tokens.token_endpoint) {
             return Err(signed_out(&self.base));
         }
         let form = form(&[

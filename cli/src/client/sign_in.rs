@@ -150,9 +150,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
     .into_iter()
     .chain(&metadata.revocation_endpoint)
     {
-        let same = Url::parse(endpoint)
-            .is_ok_and(|url| url.origin().ascii_serialization() == base.origin());
-        if !same {
+        if !base.is_origin_of(endpoint) {
             return wrong(format!(
                 "{base} sends sign-in to another place: {}",
                 clean(endpoint, 120)

@@ -10,9 +10,10 @@ use vault_skill::catalog::{CatalogError, SignedCatalog, SkillEntry};
 use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{Manifest, ManifestExpectation};
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, Slug};
 
 use crate::add::{self, AddError, AddReport, Candidate};
+use crate::cloud;
 use crate::files::{self, Batch, FileError};
 use crate::keys::KeyError;
 use crate::remove::{self, RemoveReport, RemoveSkills};
@@ -30,6 +31,14 @@ pub enum AdoptError {
     /// The release's catalog is not one of this vault.
     #[error("the catalog is not this vault's: {0}")]
     NotOurs(&'static str),
+    /// Another release than the one that was asked for.
+    #[error("the service shows release {shown} where release {asked} was asked for")]
+    OtherRelease {
+        /// What was asked for.
+        asked: u64,
+        /// What came.
+        shown: u64,
+    },
     /// The release's catalog can't be read.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
@@ -192,18 +201,50 @@ pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
     Ok(files::kind(&store::folder(&vault.store(), bundle))?.is_some())
 }
 
-/// Compares this library with an earlier release, given its catalog's exact bytes.
-pub fn plan_rollback(vault: &Vault, catalog: &[u8]) -> Result<Rollback, AdoptError> {
+/// Compares this library with an earlier release of a namespace, given its catalog's exact bytes. What is gone back to
+/// is signed again: so the bytes must be the very release that was asked for, not merely something of ours.
+pub fn plan_rollback(
+    vault: &Vault,
+    base: &str,
+    slug: &Slug,
+    release: u64,
+    catalog: &[u8],
+) -> Result<Rollback, AdoptError> {
     let file = SignedCatalog::parse(catalog)?;
     let catalog = file.verify()?;
     if catalog.vault_id != *vault.id() {
         return Err(AdoptError::NotOurs("it has another vault id"));
     }
-    let keys = Chain::read(vault)?.all_keys(vault.keys().public()?);
-    if !keys.contains(file.public_key()) {
+    let chain = Chain::read(vault)?;
+    if !chain
+        .all_keys(vault.keys().public()?)
+        .contains(file.public_key())
+    {
         return Err(AdoptError::NotOurs(
             "it is signed by a key that is not ours",
         ));
+    }
+    if catalog.slug != *slug {
+        return Err(AdoptError::NotOurs("it is for another namespace"));
+    }
+    if catalog.release != release {
+        return Err(AdoptError::OtherRelease {
+            asked: release,
+            shown: catalog.release,
+        });
+    }
+    let known = cloud::state(vault, base, slug)?.and_then(|state| state.payload_of(release));
+    match known {
+        Some(known) if known != file.payload_sha256() => {
+            return Err(CatalogError::TwoCatalogs(release).into());
+        }
+        // A thief can sign any number: only a release that this library saw is the owner's.
+        None if chain.is_voided(file.public_key()) => {
+            return Err(AdoptError::NotOurs(
+                "it is signed by a key that was stolen or lost, and this library does not know the release",
+            ));
+        }
+        _ => {}
     }
     let mut strange = Vec::new();
     let installed = scan::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;

@@ -259,8 +259,16 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     }
     let mut skills = own_skills(vault)?;
     let stranger = stranger(&state, current.as_ref(), &skills)?;
+    let chain = Chain::read(vault)?;
     if let (Some(current), true) = (&current, stranger) {
+        // What a stolen or lost key signed can be dropped, but nothing of it is taken in, and its versions mean nothing.
+        let voided = chain.is_voided(&current.key);
         match request.strangers {
+            Strangers::Adopt if voided => {
+                return Err(PlanError::NotOurs(
+                    "it is signed by a key that was stolen or lost",
+                ));
+            }
             Strangers::Stop => {
                 return Err(PlanError::Diverged(difference(&skills, &current.catalog)));
             }
@@ -272,7 +280,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
             }
             Strangers::Replace => {}
         }
-        if raise_versions(vault, &mut change, &skills, &current.catalog)? {
+        if !voided && raise_versions(vault, &mut change, &skills, &current.catalog)? {
             skills = own_skills(vault)?;
         }
     } else if current.is_none() && state.published.is_some() && request.strangers == Strangers::Stop
@@ -287,7 +295,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         request,
         current: current.as_ref(),
         skills: &skills,
-        chain: Chain::read(vault)?,
+        chain,
         key: vault.keys().public()?,
         policy: read_text(vault, "policy.toml")?,
         profiles: read_text(vault, "profiles.toml")?,

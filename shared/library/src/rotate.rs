@@ -165,6 +165,13 @@ impl Chain {
         self.statements.last().map(|(_, statement)| statement)
     }
 
+    /// Whether a key was stolen or lost: what it signs may be somebody else's.
+    pub(crate) fn is_voided(&self, key: &PublicKey) -> bool {
+        self.statements
+            .iter()
+            .any(|(_, statement)| statement.reason.voids_old_key() && statement.from == *key)
+    }
+
     /// All keys that ever signed releases of this vault, as far as the chain reaches.
     pub(crate) fn all_keys(&self, current: PublicKey) -> Vec<PublicKey> {
         let mut keys = vec![current];

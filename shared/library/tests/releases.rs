@@ -10,7 +10,7 @@ mod support;
 use support::Home;
 use support::host::{BASE, Host, read};
 use vault_library::add::{AddSkill, Admission, add_skill};
-use vault_library::adopt;
+use vault_library::adopt::{self, AdoptError};
 use vault_library::cloud;
 use vault_library::release::{self, Plan, PlanError, PlanRequest, Strangers};
 use vault_library::remove::{self, RemoveSkills, remove_skills};
@@ -472,7 +472,13 @@ fn a_rollback_is_new_versions_over_old_bytes() {
     host.sync(&home.vault, home.now()).unwrap();
     remove::collect(&home.vault).unwrap();
 
-    let rollback = adopt::plan_rollback(&home.vault, &old).unwrap();
+    let plan = |release| adopt::plan_rollback(&home.vault, BASE, &host.slug, release, &old);
+    // Whatever the service calls it: only the release that was asked for is gone back to.
+    assert!(matches!(
+        plan(2),
+        Err(AdoptError::OtherRelease { asked: 2, shown: 1 })
+    ));
+    let rollback = plan(1).unwrap();
     assert_eq!(
         rollback
             .readmit

@@ -52,7 +52,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             .await?
             .good()
     })?;
-    let rollback = adopt::plan_rollback(&vault, &catalog.body)?;
+    let rollback = adopt::plan_rollback(
+        &vault,
+        connection.base.as_str(),
+        &connection.slug,
+        arguments.release,
+        &catalog.body,
+    )?;
     let mut lines: Vec<String> = rollback
         .readmit
         .iter()
@@ -120,6 +126,9 @@ impl From<AdoptError> for Failure {
             AdoptError::Vault(error) => error.into(),
             AdoptError::Catalog(error) => error.into(),
             AdoptError::NotOurs(_) => Self::new(Exit::Integrity, "catalog_not_ours", message),
+            AdoptError::OtherRelease { .. } => {
+                Self::new(Exit::Integrity, "catalog_release", message).hint("nothing was changed")
+            }
             AdoptError::Bundle { .. } => Self::new(Exit::Integrity, "bundle_refused", message),
             AdoptError::Refused {
                 reason: AddError::Blocked { findings },
