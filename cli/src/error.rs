@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::{borrow::Cow, fmt, path::PathBuf};
 
 use serde::Serialize;
-use vault_library::{Damage, VaultError, keys::KeyError, links::LinkError, run::RunError};
+use vault_library::{Damage, LockError, VaultError, keys::KeyError, links::LinkError, run::RunError};
 use vault_skill::catalog::CatalogError;
 
 /// The exit codes of `vault`, the whole table.
@@ -202,10 +202,12 @@ impl From<VaultError> for Failure {
             VaultError::Damaged { .. } => Self::new(Exit::Integrity, "vault_damaged", message),
             VaultError::KeysInside(_) => Self::usage("keys_inside_vault", message)
                 .hint("set XDG_CONFIG_HOME, or --vault, to a folder outside the other"),
-            VaultError::Lock(_) => Self::failed("vault_busy", message)
+            VaultError::Lock(LockError::Busy { .. }) => Self::failed("vault_busy", message)
                 .hint("another vault command is at work; try again"),
             VaultError::Key(error) => error.into(),
-            VaultError::File(_) => Self::failed("io", message),
+            VaultError::Lock(LockError::File(_)) | VaultError::File(_) => {
+                Self::failed("io", message)
+            }
         }
     }
 }

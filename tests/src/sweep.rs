@@ -51,6 +51,8 @@ pub struct Point {
     pub call: String,
     /// Its ordinal, from 1.
     pub when: usize,
+    /// Whether it is about a file, as against a socket or a signal between threads.
+    pub on_disk: bool,
 }
 
 /// What happens at a point instead of the call.
@@ -115,9 +117,9 @@ pub fn points(home: &Home, arguments: &[&str]) -> Vec<Point> {
 }
 
 /// The options of strace that write every state-changing call to `file`, for [`read_points`].
-pub fn trace_options(file: &str) -> [String; 8] {
+pub fn trace_options(file: &str) -> [String; 9] {
     let set = format!("trace={}", known(CHANGING).join(","));
-    ["-f", "-qq", "-s", "0", "-e", &set, "-o", file].map(str::to_owned)
+    ["-f", "-y", "-qq", "-s", "0", "-e", &set, "-o", file].map(str::to_owned)
 }
 
 /// The points of a trace, each once, in their order: those from the first line on that holds `from`, though all calls
@@ -147,6 +149,10 @@ pub fn read_points(trace: &Path, from: &str) -> Vec<Point> {
         let point = Point {
             call: call.to_owned(),
             when: *count,
+            // With -y a descriptor shows what it is: `5</a/path>`, `6<socket:[1]>`, `7<anon_inode:[eventfd]>`.
+            on_disk: !["<socket:", "<anon_inode:", "<pipe:", "<TCP:"]
+                .iter()
+                .any(|other| tail.split(',').next().unwrap_or(tail).contains(other)),
         };
         if begun && changes_something(call, tail) && seen.insert(point.clone()) {
             points.push(point);
@@ -218,7 +224,7 @@ pub fn copy_home(from: &Home) -> Home {
 fn changes_something(call: &str, tail: &str) -> bool {
     match call {
         "open" | "openat" => tail.contains("O_CREAT") || tail.contains("O_TRUNC"),
-        "write" | "writev" => !tail.starts_with("1,") && !tail.starts_with("2,"),
+        "write" | "writev" => !tail.starts_with("1<") && !tail.starts_with("2<"),
         _ => true,
     }
 }
@@ -260,6 +266,7 @@ mod tests {
         let point = |call: &str, when| Point {
             call: call.into(),
             when,
+            on_disk: true,
         };
         let mut all: Vec<Point> = (1..=40).map(|when| point("write", when)).collect();
         all.insert(20, point("rename", 1));
@@ -289,22 +296,27 @@ mod tests {
             trace.path(),
             "7 openat(AT_FDCWD, \"\", O_RDONLY) = 3\n\
              7 openat(AT_FDCWD, \"\"..., O_WRONLY|O_CREAT, 0600) = 3\n\
-             7 write(2, \"\"..., 9) = 9\n\
-             7 write(3, \"\"..., 9 <unfinished ...>\n\
-             8 write(3, \"\"..., 9) = 9\n\
+             7 write(2</dev/null>, \"\"..., 9) = 9\n\
+             7 write(3</a>, \"\"..., 9 <unfinished ...>\n\
+             8 write(4<anon_inode:[eventfd]>, \"\"..., 9) = 9\n\
              7 <... write resumed>) = 9\n\
-             8 write(4, \"\"..., 9) = 9\n\
+             8 write(3</a>, \"\"..., 9) = 9\n\
              7 rename(\"\"..., \"\"...) = 0\n\
              7 +++ exited with 0 +++\n",
         )
         .unwrap();
         let found: Vec<String> = read_points(trace.path(), "")
             .into_iter()
-            .map(|point| format!("{} {}", point.call, point.when))
+            .map(|point| format!("{} {} {}", point.call, point.when, point.on_disk))
             .collect();
         assert_eq!(
             found,
-            ["openat 2", "write 2", "write 1", "rename 1"].map(str::to_owned)
+            [
+                "openat 2 true",
+                "write 2 true",
+                "write 1 false",
+                "rename 1 true"
+            ]
         );
         assert_eq!(read_points(trace.path(), "rename").len(), 1);
     }

@@ -7,6 +7,7 @@
     reason = "test support: what is not as expected ends the test, and each sweep says how many points it tried"
 )]
 
+mod full;
 mod local;
 mod proxy;
 mod remote;
