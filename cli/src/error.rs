@@ -6,7 +6,9 @@ use std::ops::{Deref, DerefMut};
 use std::{borrow::Cow, fmt, path::PathBuf};
 
 use serde::Serialize;
-use vault_library::{Damage, LockError, VaultError, keys::KeyError, links::LinkError, run::RunError};
+use vault_library::{
+    Damage, LockError, VaultError, keys::KeyError, links::LinkError, run::RunError,
+};
 use vault_skill::catalog::CatalogError;
 
 /// The exit codes of `vault`, the whole table.

@@ -55,7 +55,7 @@ fn sweep(label: &str, start: &Home, arguments: &[&str], most: usize) {
     let end = state::seen(&model);
     let step = all.len().div_ceil(most).max(1);
     let (mut failed, mut went_on) = (0, 0);
-    for point in all.iter().step_by(step).chain(all.last()) {
+    for point in all.iter().step_by(step) {
         let home = sweep::copy_home(start);
         let fault = Fault::Error(error_of(point));
         let ran = sweep::strike(&home, arguments, point, fault).expect("no signal was sent");
@@ -63,6 +63,8 @@ fn sweep(label: &str, start: &Home, arguments: &[&str], most: usize) {
         if ran.code == 0 {
             // What only saves work may fail: the index, the name in the lock.
             assert_eq!(now, end, "{label}: {point:?} said done");
+            let matters = point.call.contains("sync") || point.call.contains("rename");
+            assert!(!matters, "{label}: {point:?} failed and nobody said so");
             went_on += 1;
         } else {
             says_why(&ran, &["No space left on device", "Input/output error"]);
@@ -149,10 +151,6 @@ fn a_limit_on_file_sizes_is_said_and_the_next_try_succeeds() {
         let before = state::seen(&home);
         for kib in [0, 1, 16, 64] {
             let ran = run_limited(&home, kib, arguments);
-            if kib == 0 && ran.stdout.is_empty() {
-                // Not even the answer may be written where standard output is a file; here it is a pipe.
-                panic!("{ran:?}");
-            }
             says_why(&ran, &["File too large"]);
             assert_eq!(state::seen(&home), before, "{kib} KiB");
             state::whole(&home);
