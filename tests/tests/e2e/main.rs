@@ -2,5 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+mod service;
 mod support;
 mod walk;
