@@ -261,3 +261,13 @@ fn key(home: &Home) -> String {
     let shown = home.run(&["--json", "key", "show"]).ok().json();
     shown["data"]["fingerprint"].as_str().unwrap().to_owned()
 }
+
+#[test]
+fn a_refused_first_skill_leaves_no_vault_behind() {
+    let home = Home::new();
+    home.skill("bad", &[("SKILL.md", b"no frontmatter\n")]);
+    home.run(&["add", "work/bad"]).expect_code(5);
+    for made in [home.vault(), home.config()] {
+        assert!(!made.exists(), "{} was made", made.display());
+    }
+}

@@ -457,3 +457,28 @@ fn flush_all(_within: &Path, folders: &[(PathBuf, u32)]) -> Result<(), FileError
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_dead_writers_left_goes_and_the_rest_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let dead = ended.id();
+        ended.wait().unwrap();
+        let ours = std::process::id();
+        for (name, stays) in [
+            (format!(".new-{dead}-0"), false),
+            (format!(".new-{ours}-0"), true),
+            (".new-x-0".to_owned(), true),
+            ("a-key".to_owned(), true),
+        ] {
+            let path = folder.path().join(name);
+            fs::write(&path, "x").unwrap();
+            sweep_asides(folder.path()).unwrap();
+            assert_eq!(path.exists(), stays, "{}", path.display());
+        }
+    }
+}
