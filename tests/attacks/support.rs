@@ -1,6 +1,9 @@
 //! A linked machine, and what "refused" means for it.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Stdio;
 
 use vault_skill::bundle::EncodedBundle;
 use vault_tests::home::{Home, Ran};
@@ -9,6 +12,7 @@ use vault_tests::tree::{self, Entry};
 
 /// The exit codes that attacks end with.
 pub const FAILED: i32 = 1;
+pub const DIFFERENCES: i32 = 3;
 pub const NOT_ALLOWED: i32 = 4;
 pub const INTEGRITY: i32 = 6;
 pub const NETWORK: i32 = 7;
@@ -101,7 +105,24 @@ impl Scene {
 /// Runs a command that must end with this exit code and word and leave the whole home as it was.
 #[track_caller]
 pub fn refused(machine: &Home, name: &str, command: &[&str], exit: i32, code: &str) -> Ran {
-    let before = tree::snapshot(machine.path(), &[]);
+    refused_but_for(machine, name, command, exit, code, &[])
+}
+
+/// What a command that takes the writer's lock and looks at every file may touch: who holds the lock, and the index,
+/// which can be deleted at any time.
+pub const WRITERS: &[&str] = &[".vault/index.db", ".vault/lock"];
+
+/// [`refused`], with places that may change.
+#[track_caller]
+pub fn refused_but_for(
+    machine: &Home,
+    name: &str,
+    command: &[&str],
+    exit: i32,
+    code: &str,
+    may_change: &[&str],
+) -> Ran {
+    let before = tree::snapshot(machine.path(), may_change);
     let ran = machine.run(command);
     assert_eq!(
         (ran.code, word(&ran).as_str()),
@@ -110,8 +131,73 @@ pub fn refused(machine: &Home, name: &str, command: &[&str], exit: i32, code: &s
         ran.stdout,
         ran.stderr
     );
-    unchanged(machine, name, &before);
+    unchanged_but_for(machine, name, &before, may_change);
     ran
+}
+
+/// `vault cloud connect` with a browser that is sent to the address and comes back as `answer` says: it is given the
+/// callback that would be right.
+pub fn connect(
+    machine: &Home,
+    address: &str,
+    answer: impl FnOnce(String) -> Option<String>,
+) -> Ran {
+    let mut child = machine
+        .command(&["cloud", "connect", address, "--no-browser", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the built binary");
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut said = String::new();
+    let mut answer = Some(answer);
+    // Ends with the process at the latest: then the stream does.
+    while stderr.read_line(&mut said).expect("text") > 0 {
+        let line = said.lines().next_back().unwrap_or_default().trim();
+        if line.contains("/oauth/authorize?")
+            && let Some(answer) = answer.take()
+            && let Some(callback) = answer(right_callback(line))
+        {
+            visit(&callback);
+        }
+    }
+    let output = child.wait_with_output().expect("a process that ended");
+    Ran {
+        stderr: said,
+        ..output.into()
+    }
+}
+
+/// Where a service sends the browser after sign-in and consent.
+fn right_callback(authorize: &str) -> String {
+    let authorize = url::Url::parse(authorize).expect("an address");
+    let member = |name: &str| {
+        let found = authorize.query_pairs().find(|(member, _)| member == name);
+        found.expect("a member of the query").1.into_owned()
+    };
+    let issuer = authorize.origin().ascii_serialization();
+    let query = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("code", "vac_test")
+        .append_pair("state", &member("state"))
+        .append_pair("iss", &issuer)
+        .finish();
+    format!("{}?{query}", member("redirect_uri"))
+}
+
+/// `GET` of a loopback address.
+fn visit(address: &str) {
+    let address = url::Url::parse(address).expect("an address");
+    let port = address.port().expect("a port");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the callback's listener");
+    let target = &address[url::Position::BeforePath..];
+    write!(
+        stream,
+        "GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
+    )
+    .expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("a page");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 /// The word of a failure in the envelope.
@@ -125,7 +211,18 @@ pub fn word(ran: &Ran) -> String {
 /// Nothing in the home came, went or changed.
 #[track_caller]
 pub fn unchanged(machine: &Home, name: &str, before: &BTreeMap<String, Entry>) {
-    let after = tree::snapshot(machine.path(), &[]);
+    unchanged_but_for(machine, name, before, &[]);
+}
+
+/// [`unchanged`], with places that `before` left out too.
+#[track_caller]
+pub fn unchanged_but_for(
+    machine: &Home,
+    name: &str,
+    before: &BTreeMap<String, Entry>,
+    may_change: &[&str],
+) {
+    let after = tree::snapshot(machine.path(), may_change);
     let differing: Vec<_> = before
         .keys()
         .chain(after.keys())

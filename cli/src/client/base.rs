@@ -98,6 +98,13 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
         let refuse = |why: &str| BadAddress(why.to_owned());
+        // The parser would tidy these away; an address that has to be mended is not taken.
+        let untidy = |segment| matches!(segment, "." | "..");
+        if text.contains(['%', '\\']) || text.split(['/', '?', '#']).any(untidy) {
+            return Err(refuse(
+                "it has escapes, backslashes, or segments that only have dots",
+            ));
+        }
         let url = Url::parse(text).map_err(|error| refuse(&error.to_string()))?;
         let loopback = match url.host() {
             Some(Host::Domain(name)) => name == "localhost",
@@ -193,6 +200,10 @@ mod tests {
             "https://vault.example/v/UPPER",
             "https://vault.example/v/a%2Fb",
             "https://vault.example/a%20b",
+            "https://vault.example/v/../team",
+            "https://vault.example/./v/team",
+            "https://vault.example/v/%2e%2e/team",
+            "https://vault.example\\v\\team",
             "https://vault.example//x",
             "file:///etc/passwd",
             "",

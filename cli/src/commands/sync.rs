@@ -517,7 +517,8 @@ impl From<PlanError> for Failure {
             PlanError::Diverged(difference) => diverged(&difference, message),
             PlanError::RolledBack { .. } => Self::new(Exit::Integrity, "service_rolled_back", message)
                 .hint("nothing was published; if the service was restored on purpose: vault sync --cloud --replace"),
-            PlanError::TwoCatalogs(_) => Self::new(Exit::Integrity, "two_catalogs", message),
+            PlanError::TwoCatalogs(_) => Self::new(Exit::Integrity, "two_catalogs", message)
+                .hint("nothing was published; if this library is the right one: vault sync --cloud --replace"),
             PlanError::NotOurs(_) => Self::new(Exit::Integrity, "catalog_not_ours", message)
                 .hint("is this the right vault? vault key show prints its id"),
             PlanError::Damaged(skills) => Self::new(Exit::Integrity, "skill_damaged", message)

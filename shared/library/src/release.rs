@@ -258,7 +258,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         state.drop_pending(vault)?;
     }
     let mut skills = own_skills(vault)?;
-    let stranger = stranger(&state, current.as_ref(), &skills)?;
+    let stranger = stranger(&state, current.as_ref(), &skills, request.strangers)?;
     let chain = Chain::read(vault)?;
     if let (Some(current), true) = (&current, stranger) {
         // What a stolen or lost key signed can be dropped, but nothing of it is taken in, and its versions mean nothing.
@@ -378,11 +378,13 @@ fn settle_pending(
     Ok(state.drop_pending(vault)?)
 }
 
-/// Whether the current catalog is one that this library neither published nor took.
+/// Whether the current catalog is one that this library neither published nor took. Fails when it is behind, or a
+/// second one with a published number, unless it is to be replaced.
 fn stranger(
     state: &CloudState,
     current: Option<&Current>,
     skills: &[Skill],
+    strangers: Strangers,
 ) -> Result<bool, PlanError> {
     let Some(current) = current else {
         return Ok(false);
@@ -399,6 +401,10 @@ fn stranger(
         return Ok(false);
     }
     match current.stored.release.cmp(&published.release) {
+        // A service that was restored on purpose: the owner says so, and goes on above every number that was used.
+        std::cmp::Ordering::Less | std::cmp::Ordering::Equal if strangers == Strangers::Replace => {
+            Ok(true)
+        }
         std::cmp::Ordering::Less => Err(PlanError::RolledBack {
             current: current.stored.release,
             published: published.release,

@@ -9,8 +9,10 @@ mod support;
 
 use support::host::{BASE, Host};
 use support::{Home, name};
+use vault_library::adopt::{self, AdoptError};
 use vault_library::keys::{self, KeyKind};
 use vault_library::links::{self, LinkError, Selection};
+use vault_library::release::{self, PlanError, PlanRequest, Strangers};
 use vault_library::rotate::{self, RotateError};
 use vault_library::{VaultError, integrity, run};
 use vault_skill::keys::{PublicKey, SecretKey};
@@ -190,12 +192,23 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
         refused.is_err(),
         "the thief's release is not this library's"
     );
+    // Nothing of what the stolen key signed is taken in or gone back to, not even under a number of the owner's.
+    let taking = PlanRequest {
+        strangers: Strangers::Adopt,
+        ..host.request()
+    };
+    let refused = release::plan(&home.vault, &taking);
+    assert!(matches!(refused, Err(PlanError::NotOurs(_))), "{refused:?}");
+    let theirs = host.current.clone().unwrap();
+    let refused = adopt::plan_rollback(&home.vault, BASE, &host.slug, 4, &theirs);
+    assert!(
+        matches!(refused, Err(AdoptError::NotOurs(_))),
+        "{refused:?}"
+    );
+    let own = &host.releases[&1];
+    adopt::plan_rollback(&home.vault, BASE, &host.slug, 1, own).unwrap();
     let plan = host
-        .sync_as(
-            &home.vault,
-            home.now(),
-            vault_library::release::Strangers::Replace,
-        )
+        .sync_as(&home.vault, home.now(), Strangers::Replace)
         .unwrap();
     assert_eq!(plan.release, 2, "the count goes on from before the theft");
     let report = host
@@ -215,11 +228,7 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
     thief.add("tool", "evil again");
     let mut theirs = Host::new("acme");
     theirs
-        .sync_as(
-            &thief.vault,
-            thief.now(),
-            vault_library::release::Strangers::Replace,
-        )
+        .sync_as(&thief.vault, thief.now(), Strangers::Replace)
         .unwrap();
     let before = support::durable(&device.vault);
     let refused = theirs.pull(&device.vault, &link, &Selection::default());
