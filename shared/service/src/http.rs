@@ -21,6 +21,7 @@ use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
+use vault_store::objects::MAX_OBJECT_BYTES;
 
 use crate::config::Config;
 use crate::error::{Code, Fault, Refusal};
@@ -223,6 +224,30 @@ fn chain(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
 /// Reads a body of at most `limit` bytes within [`BODY_TIME`]; 413, 408, or 400 when the sender breaks off.
 pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     read_within(body, limit, BODY_TIME).await
+}
+
+/// Reads and drops what is left of a body, up to the largest that any route takes, so that its sender gets to read a refusal instead of a
+/// reset. Who waits to be told to go on has sent nothing, and is told nothing.
+pub(crate) async fn drop_body(headers: &HeaderMap, mut body: Body) {
+    if headers.contains_key(header::EXPECT) {
+        return;
+    }
+    let mut left = MAX_OBJECT_BYTES + DRAIN_BYTES;
+    if HttpBody::size_hint(&body).lower() > left as u64 {
+        return;
+    }
+    let dropping = async {
+        while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+        {
+            let size = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(size) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    // Whoever takes longer has had the time to read.
+    let _ = timeout(BODY_TIME, dropping).await;
 }
 
 async fn read_within(body: Body, limit: usize, time: Duration) -> Result<Bytes, Refusal> {

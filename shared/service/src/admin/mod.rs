@@ -12,7 +12,7 @@ mod releases;
 mod vaults;
 
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
@@ -29,7 +29,7 @@ use vault_store::records::Record;
 use crate::App;
 use crate::bearer::{Caller, identify};
 use crate::error::{Code, Refusal, is_safe};
-use crate::http::{MAX_JSON_BYTES, Seen, client_address, read_json};
+use crate::http::{MAX_JSON_BYTES, Seen, client_address, drop_body, read_json};
 use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::{Kind, Namespace};
 use crate::model::user::Scope;
@@ -82,7 +82,7 @@ struct Call {
     parts: Parts,
     params: Vec<(String, String)>,
     /// In a lock, since a body can be moved between threads but not shared, and a handler holds its call across waits.
-    body: Mutex<Body>,
+    body: Arc<Mutex<Body>>,
 }
 
 /// A method router that lets through whom the route is for, and audits what it refuses them.
@@ -111,8 +111,13 @@ async fn serve(
     let (parts, body) = request.into_parts();
     let caller = match identify(&app, &parts.headers).await {
         Ok(caller) => caller,
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => {
+            drop_body(&parts.headers, body).await;
+            return refusal.into_response();
+        }
     };
+    let body = Arc::new(Mutex::new(body));
+    let headers = parts.headers.clone();
     let seen = Seen {
         slug: Some(caller.namespace.slug.to_string()),
         caller: Some(caller.user_id.clone()),
@@ -140,7 +145,7 @@ async fn serve(
                     actor: actor.clone(),
                     parts,
                     params,
-                    body: Mutex::new(body),
+                    body: Arc::clone(&body),
                 };
                 handler(call).await
             }
@@ -154,11 +159,17 @@ async fn serve(
                 let code = refusal.code().row().code;
                 audit_refusal(&app, &namespace_id, &actor, name, code).await;
             }
+            let unread = take(&body);
+            drop_body(&headers, unread).await;
             refusal.into_response()
         }
     };
     response.extensions_mut().insert(seen);
     response
+}
+
+fn take(body: &Mutex<Body>) -> Body {
+    std::mem::take(&mut body.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// 403 for a good token that this route is not for.
@@ -272,7 +283,7 @@ impl Call {
     }
 
     fn take_body(&self) -> Body {
-        std::mem::take(&mut self.body.lock().unwrap_or_else(PoisonError::into_inner))
+        take(&self.body)
     }
 
     /// The body as JSON; 413, 415, 400.

@@ -1853,3 +1853,57 @@ impl io::Write for Lines {
         Ok(())
     }
 }
+
+/// Whoever sends a whole pack with a token that ran out reads the refusal, not a reset connection: else nobody could tell it to refresh.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_reaches_who_is_still_sending() {
+    let served = busy().await;
+    common::bootstrap(&served.world.app).await;
+    let token = common::sign_in(
+        &served.world.app,
+        common::OWNER,
+        common::OWNER_PASSWORD,
+        Scopes::ALL,
+    )
+    .await;
+    let body = "x".repeat(4 * 1024 * 1024);
+    let good = format!("Bearer {token}");
+    for (authorization, path, wanted) in [
+        (
+            "Bearer vat_old",
+            "/admin/vaults/default/objects/bundles",
+            "401 token_invalid",
+        ),
+        (
+            good.as_str(),
+            "/admin/vaults/acme/objects/bundles",
+            "404 not_found",
+        ),
+        (
+            good.as_str(),
+            "/admin/vaults/default/catalog",
+            "428 precondition_required",
+        ),
+    ] {
+        let method = if path.ends_with("catalog") {
+            "PUT"
+        } else {
+            "POST"
+        };
+        // Written to its end, and then read: a server that closed with bytes unread would make the writing fail.
+        for _ in 0..10 {
+            let headers = own(&[("Authorization", authorization)]);
+            let mut stream = served.connect().await;
+            stream
+                .write_all(&bytes_of(method, path, &headers, &body))
+                .await
+                .expect("the server takes it all");
+            let reply = Reply::parse(&read_all(&mut stream).await).unwrap();
+            assert_problem(&reply, wanted, path);
+        }
+    }
+    // Who asks first is not told to go on.
+    let headers = own(&[("Content-Length", "1000"), ("Expect", "100-continue")]);
+    let asked = bytes_of("POST", "/admin/vaults/acme/objects/bundles", &headers, "");
+    assert_problem(&served.reply(&asked).await, "401 token_required", "expect");
+}
