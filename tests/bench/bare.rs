@@ -1,12 +1,11 @@
 //! The baseline of the catalog: an axum handler that does nothing but `verify_strict` and answers the same bytes.
 //!
-//! A process of its own with the same runtime as `vault serve`. It holds the one key parsed and the bytes in memory: no
-//! look-up, no limits, no clock, no log.
+//! A process of its own with the same runtime as `vault serve`. It takes key, time and signature from the headers of the
+//! request and holds the bytes in memory: no check of the key, no look-up, no limits, no clock, no log.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -22,11 +21,6 @@ use ed25519_dalek::{Signature, VerifyingKey};
 /// The first argument that turns this program into the baseline.
 pub const WORD: &str = "bare-server";
 
-struct Held {
-    key: VerifyingKey,
-    catalog: Bytes,
-}
-
 /// A running baseline; ends with this value.
 pub struct Bare {
     child: Child,
@@ -35,12 +29,11 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Starts one that answers this file to requests signed with this key.
-    pub fn start(catalog: &std::path::Path, key: &str) -> Self {
+    /// Starts one that answers this file to signed requests.
+    pub fn start(catalog: &std::path::Path) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .arg(WORD)
             .arg(catalog)
-            .arg(key)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -69,16 +62,8 @@ impl Drop for Bare {
 }
 
 /// The child's side: serves until it is killed.
-pub fn serve(catalog: &str, key: &str) {
-    let bytes: [u8; 32] = URL_SAFE_NO_PAD
-        .decode(key)
-        .expect("a key")
-        .try_into()
-        .expect("a key");
-    let held = Arc::new(Held {
-        key: VerifyingKey::from_bytes(&bytes).expect("a key"),
-        catalog: std::fs::read(catalog).expect("a catalog").into(),
-    });
+pub fn serve(catalog: &str) {
+    let catalog = Bytes::from(std::fs::read(catalog).expect("a catalog"));
     // As in cli/src/serve.rs.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -96,32 +81,38 @@ pub fn serve(catalog: &str, key: &str) {
         });
         let router = Router::new()
             .route("/v/{slug}/catalog.json", get(answer))
-            .with_state(held);
+            .with_state(catalog);
         axum::serve(listener, router).await.expect("a server");
     });
 }
 
 async fn answer(
-    State(held): State<Arc<Held>>,
+    State(catalog): State<Bytes>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    if verified(&held.key, &method, uri.path(), &headers).is_none() {
+    if verified(&method, uri.path(), &headers).is_none() {
         return StatusCode::UNAUTHORIZED.into_response();
     }
-    (
-        [(header::CONTENT_TYPE, "application/json")],
-        held.catalog.clone(),
-    )
-        .into_response()
+    ([(header::CONTENT_TYPE, "application/json")], catalog).into_response()
 }
 
-fn verified(key: &VerifyingKey, method: &Method, path: &str, headers: &HeaderMap) -> Option<()> {
-    let seconds = headers.get("x-vault-timestamp")?.to_str().ok()?;
-    let signature = headers.get("x-vault-signature")?.to_str().ok()?;
-    let signature: [u8; 64] = URL_SAFE_NO_PAD.decode(signature).ok()?.try_into().ok()?;
-    let signed = format!("{method}\n{path}\n{seconds}");
-    key.verify_strict(signed.as_bytes(), &Signature::from_bytes(&signature))
+fn verified(method: &Method, path: &str, headers: &HeaderMap) -> Option<()> {
+    let text = |name| headers.get(name)?.to_str().ok();
+    let key: [u8; 32] = URL_SAFE_NO_PAD
+        .decode(text("x-vault-device")?)
+        .ok()?
+        .try_into()
+        .ok()?;
+    let signature: [u8; 64] = URL_SAFE_NO_PAD
+        .decode(text("x-vault-signature")?)
+        .ok()?
+        .try_into()
+        .ok()?;
+    let signed = format!("{method}\n{path}\n{}", text("x-vault-timestamp")?);
+    VerifyingKey::from_bytes(&key)
+        .ok()?
+        .verify_strict(signed.as_bytes(), &Signature::from_bytes(&signature))
         .ok()
 }

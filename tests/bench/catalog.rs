@@ -49,7 +49,7 @@ pub fn measure(table: &mut Table) {
     }
     let after_requests = resident(service.pid());
 
-    let bare = Bare::start(&file, &key.public().to_string());
+    let bare = Bare::start(&file);
     let (_, same) = load::ask(bare.address, &asked);
     assert!(same == catalog, "the baseline answers other bytes");
     let mut loads: [Vec<Load>; 2] = [Vec::new(), Vec::new()];

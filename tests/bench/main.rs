@@ -21,10 +21,10 @@ const PARTS: [&str; 3] = ["catalog", "library", "command"];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, catalog, key] = &words[..]
+    if let [first, catalog] = &words[..]
         && first == bare::WORD
     {
-        bare::serve(catalog, key);
+        bare::serve(catalog);
         return ExitCode::SUCCESS;
     }
     if let Some(unknown) = words.iter().find(|word| !PARTS.contains(&word.as_str())) {

@@ -87,7 +87,7 @@ pub fn highest_while(child: &mut Child, look: impl Fn() -> usize) -> usize {
     let mut highest = 0;
     while child.try_wait().expect("a child").is_none() {
         highest = highest.max(look());
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(10));
     }
     highest
 }

@@ -97,7 +97,10 @@ pub struct Table(Vec<Row>);
 impl Table {
     /// Adds a line.
     pub fn row(&mut self, row: Row) {
-        say(&format!("  {}", row.cells()[..2].join(": ")));
+        let [figure, measured, baseline, ratio, ..] = row.cells();
+        say(&format!(
+            "  {figure}: {measured}, baseline {baseline}, ratio {ratio}"
+        ));
         self.0.push(row);
     }
 

@@ -22,7 +22,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Browser origins that may call `/mcp`, compared byte for byte.
     pub allowed_origins: Vec<String>,
-    /// Most bytes of immutable objects that one process keeps in memory.
+    /// Most bytes of immutable objects that one process keeps in memory. Half of it must hold the largest object (4 MiB); more would not
+    /// pay, since what is read most is the catalog, and a database keeps its own pages in memory.
     pub cache_bytes: usize,
 }
 
@@ -35,7 +36,7 @@ impl Config {
             token_ttl_seconds: 900,
             trusted_proxies: Vec::new(),
             allowed_origins: Vec::new(),
-            cache_bytes: 64 * 1024 * 1024,
+            cache_bytes: 10 * 1024 * 1024,
         }
     }
 

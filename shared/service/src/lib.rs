@@ -93,8 +93,9 @@ pub fn router(app: App) -> Router {
         .fallback(|| async { Refusal::from(Code::NotFound) })
         .method_not_allowed_fallback(|| async { Refusal::from(Code::MethodNotAllowed) })
         .with_state(app.clone());
+    let held = Arc::new((app, routes));
     Router::new().fallback(move |request: Request| {
-        let (app, routes) = (app.clone(), routes.clone());
-        async move { http::answer(&app, &routes, request).await }
+        let held = Arc::clone(&held);
+        async move { http::answer(&held.0, &held.1, request).await }
     })
 }

@@ -15,7 +15,7 @@ use vault_skill::catalog::{
     self, Accepted, Catalog, CatalogError, Expectation, MAX_OBJECT_BYTES, Side, SignedCatalog,
 };
 use vault_skill::hash::Digest;
-use vault_skill::name::Slug;
+use vault_skill::name::{NamespaceId, Slug};
 use vault_skill::profile::Profile;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_ASKED, ObjectKey};
@@ -132,7 +132,7 @@ struct Checked {
 async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checked, Refusal> {
     let accepted = accept(app, namespace, bytes).await?;
     let previous = match &namespace.current {
-        Some(current) => Some(current_catalog(app, namespace, current).await?),
+        Some(current) => Some(current_catalog(app, namespace.id, current).await?),
         None => None,
     };
     let closure = close(app, namespace, &accepted.catalog).await?;
@@ -261,7 +261,7 @@ fn refused(error: &CatalogError) -> Refusal {
 /// Collects every object that the catalog names, directly or through others; 409 with the hashes of those that are not there.
 async fn close(app: &App, namespace: &Namespace, catalog: &Catalog) -> Result<Closure, Refusal> {
     let older = match &namespace.current {
-        Some(current) => current_closure(app, namespace, current).await?,
+        Some(current) => current_closure(app, namespace.id, current).await?,
         None => Closure::default(),
     };
     let mut walk = Walk {
@@ -520,10 +520,10 @@ async fn mark_withdrawn(
 /// The current catalog as it was accepted once; its bytes are named by their hash, so they are the same.
 pub async fn current_catalog(
     app: &App,
-    namespace: &Namespace,
+    namespace: NamespaceId,
     current: &Current,
 ) -> Result<Catalog, Refusal> {
-    let key = namespace.object(Class::Catalogs, current.sha256);
+    let key = ObjectKey::new(namespace, Class::Catalogs, current.sha256);
     let object = app
         .cache
         .get(&*app.objects, &key)
@@ -538,10 +538,10 @@ pub async fn current_catalog(
 
 async fn current_closure(
     app: &App,
-    namespace: &Namespace,
+    namespace: NamespaceId,
     current: &Current,
 ) -> Result<Closure, Refusal> {
-    let key = namespace.object(Class::Closures, current.closure);
+    let key = ObjectKey::new(namespace, Class::Closures, current.closure);
     let object = app
         .cache
         .get(&*app.objects, &key)
@@ -586,7 +586,7 @@ impl Sets {
 /// Whether the current release withdraws a bundle.
 pub(crate) async fn withdraws(
     app: &App,
-    namespace: &Namespace,
+    namespace: NamespaceId,
     current: &Current,
     hash: &Digest,
 ) -> Result<bool, Refusal> {
@@ -602,7 +602,7 @@ pub(crate) async fn withdraws(
 /// Whether the current release names a bundle, directly or through another object.
 pub(crate) async fn names_bundle(
     app: &App,
-    namespace: &Namespace,
+    namespace: NamespaceId,
     current: &Current,
     hash: &Digest,
 ) -> Result<bool, Refusal> {

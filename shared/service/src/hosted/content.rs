@@ -49,7 +49,7 @@ pub(super) async fn bundle(
     if let (Some(mark), Some(current)) = (&enrolled.extra, &namespace.current) {
         let mark: WithdrawnMark = mark.read()?;
         if mark.namespace_id == namespace.id
-            && publish::withdraws(app, namespace, current, hash).await?
+            && publish::withdraws(app, namespace.id, current, hash).await?
         {
             return Err(Code::BundleNotFound.into());
         }
@@ -59,7 +59,7 @@ pub(super) async fn bundle(
         return Ok(exact(object));
     }
     match &namespace.current {
-        Some(current) if publish::names_bundle(app, namespace, current, hash).await? => Err(
+        Some(current) if publish::names_bundle(app, namespace.id, current, hash).await? => Err(
             Refusal::new(Code::BundleUnavailable).cause(std::io::Error::other(format!(
                 "the object {key} is missing from the object store"
             ))),

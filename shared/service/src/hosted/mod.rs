@@ -24,8 +24,8 @@ pub use signed::KnownKeys;
 use crate::App;
 use crate::error::{Code, Refusal, method_not_allowed};
 use crate::http::{Seen, client_address, raw_path};
-use crate::model::device::{self, Device, DeviceStatus};
-use crate::model::namespace::{self, Namespace, Status};
+use crate::model::device::{self, DeviceStatus, Standing};
+use crate::model::namespace::{self, Served, Status};
 
 use signed::Signer;
 
@@ -75,8 +75,8 @@ async fn serve(app: &App, request: Request, seen: &mut Seen) -> Result<Response,
 
 /// A device and the namespace that knows it, as of one moment.
 struct Enrolled {
-    device: Device,
-    namespace: Namespace,
+    device: Standing,
+    namespace: Served,
     /// What stood under the key that was asked for besides.
     extra: Option<Record>,
 }
@@ -97,8 +97,8 @@ impl Enrolled {
         let (Some(device), Some(namespace)) = (device, namespace) else {
             return Err(unknown());
         };
-        let namespace: Namespace = namespace.read()?;
-        let device: Device = device.read()?;
+        let namespace: Served = namespace.read()?;
+        let device: Standing = device.read()?;
         if namespace.status == Status::Deleted || device.namespace_id != namespace.id {
             return Err(unknown());
         }

@@ -69,6 +69,22 @@ pub struct Device {
     pub decided_at: Option<Timestamp>,
 }
 
+/// What a request needs of the [`Device`] that signed it: its record without the key, which the request has brought and under which the
+/// record was found. Parsing it again would cost more than all else of the request, its signature included.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Standing {
+    /// As in [`Device`].
+    pub device_id: String,
+    /// The allocation that it enrolled in.
+    pub namespace_id: NamespaceId,
+    /// What the machine calls itself.
+    pub hostname: String,
+    /// What it may do.
+    pub status: DeviceStatus,
+    /// When it enrolled.
+    pub enrolled_at: Timestamp,
+}
+
 /// From a device's id to its key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Named {

@@ -109,6 +109,27 @@ pub struct Namespace {
     pub created_at: Timestamp,
 }
 
+/// What the request of a device needs of a [`Namespace`]: its record without the keys of its pin, since parsing one key costs more than
+/// all else of the request, its signature included.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Served {
+    /// The allocation.
+    pub id: NamespaceId,
+    /// Whether it serves.
+    pub status: Status,
+    /// What was paid for.
+    pub subscription: Subscription,
+    /// The current release, if there ever was one.
+    pub current: Option<Current>,
+}
+
+impl Served {
+    /// The place of one of its objects.
+    pub fn object(&self, class: Class, digest: Digest) -> ObjectKey {
+        ObjectKey::new(self.id, class, digest)
+    }
+}
+
 /// A namespace in the operator's list.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Listed {

@@ -1,6 +1,7 @@
 //! Passwords: argon2id on a blocking thread, and the same work whether or not there is an account.
 
-use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version};
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use tokio::sync::Semaphore;
 use vault_store::random::{Random, bytes};
 use zeroize::Zeroizing;
@@ -52,13 +53,7 @@ pub async fn hash(
     random: &dyn Random,
 ) -> Result<String, HashingFailed> {
     let salt = bytes::<16>(random);
-    blocking(move || {
-        let hash = argon2()?
-            .hash_password_with_salt(password.as_bytes(), &salt)
-            .map_err(failed)?;
-        Ok(hash.to_string())
-    })
-    .await
+    blocking(move || Ok(hashed(&params()?, password.as_bytes(), &salt)?.to_string())).await
 }
 
 /// Whether the password is the one that was hashed. Without a hash the same work is done, and the answer is no.
@@ -69,17 +64,10 @@ pub async fn verify(
     blocking(move || {
         let Some(hash) = hash else {
             // No account, or none that can sign in: hashing costs what verifying costs.
-            std::hint::black_box(
-                argon2()?
-                    .hash_password_with_salt(password.as_bytes(), &[0; 16])
-                    .map_err(failed)?,
-            );
+            std::hint::black_box(hashed(&params()?, password.as_bytes(), &[0; 16])?);
             return Ok(false);
         };
-        Ok(password.len() <= MOST_BYTES
-            && argon2()?
-                .verify_password(password.as_bytes(), hash.as_str())
-                .is_ok())
+        Ok(password.len() <= MOST_BYTES && is_hash_of(&hash, password.as_bytes()))
     })
     .await
 }
@@ -100,14 +88,52 @@ async fn blocking<T: Send + 'static>(
     .map_err(|error| HashingFailed(error.to_string()))?
 }
 
-fn argon2() -> Result<Argon2<'static>, HashingFailed> {
+fn params() -> Result<Params, HashingFailed> {
     let (memory, passes, lanes) = COST;
-    let params = Params::new(memory, passes, lanes, None)
-        .map_err(|error| HashingFailed(error.to_string()))?;
-    Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
+    Params::new(memory, passes, lanes, None).map_err(failed)
 }
 
-fn failed(error: argon2::password_hash::Error) -> HashingFailed {
+/// Whether `hash` is a PHC string of argon2id in its present version, and of this password. The comparison takes constant time.
+fn is_hash_of(hash: &str, password: &[u8]) -> bool {
+    let Ok(parsed) = PasswordHash::new(hash) else {
+        return false;
+    };
+    let ours = parsed.algorithm == Algorithm::Argon2id.ident()
+        && parsed.version == Some(Version::V0x13.into());
+    let (true, Ok(params), Some(salt), Some(output)) =
+        (ours, Params::try_from(&parsed), &parsed.salt, &parsed.hash)
+    else {
+        return false;
+    };
+    hashed(&params, password, salt).is_ok_and(|computed| computed.hash.as_ref() == Some(output))
+}
+
+/// Room for this many blocks of 1 KiB is asked for, whatever is used of it: 33 MiB. An allocation of more than 32 MiB always goes back to
+/// the system at once; one of 19 MiB teaches the allocator of glibc to keep that much of every freed heap for ever.
+const ROOM: usize = 33 * 1024;
+
+fn hashed(params: &Params, password: &[u8], salt: &[u8]) -> Result<PasswordHash, HashingFailed> {
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
+    let count = params.block_count();
+    let mut blocks = Vec::with_capacity(count.max(ROOM));
+    blocks.resize(count, Block::default());
+    let mut output = [0; Params::DEFAULT_OUTPUT_LEN];
+    let output = output
+        .get_mut(..params.output_len().unwrap_or(Params::DEFAULT_OUTPUT_LEN))
+        .ok_or_else(|| failed("the hash is too long"))?;
+    argon2
+        .hash_password_into_with_memory(password, salt, output, &mut blocks[..])
+        .map_err(failed)?;
+    Ok(PasswordHash {
+        algorithm: Algorithm::Argon2id.ident(),
+        version: Some(Version::V0x13.into()),
+        params: ParamsString::try_from(params).map_err(failed)?,
+        salt: Some(Salt::new(salt).map_err(failed)?),
+        hash: Some(Output::new(output).map_err(failed)?),
+    })
+}
+
+fn failed(error: impl std::fmt::Display) -> HashingFailed {
     HashingFailed(error.to_string())
 }
 
@@ -150,6 +176,38 @@ mod tests {
                 .await
                 .unwrap()
         );
+    }
+
+    #[tokio::test]
+    async fn a_hash_is_that_of_the_crate_s_own_way() {
+        use argon2::{PasswordHasher as _, PasswordVerifier as _};
+        let random = SeededRandom::new(2);
+        let ours = hash(secret("correct horse battery staple"), &random)
+            .await
+            .unwrap();
+        let crates = Argon2::new(Algorithm::Argon2id, Version::V0x13, params().unwrap());
+        crates
+            .verify_password(b"correct horse battery staple", ours.as_str())
+            .unwrap();
+        let theirs = crates
+            .hash_password_with_salt(b"correct horse battery staple", &[7; 16])
+            .unwrap()
+            .to_string();
+        for (password, good) in [("correct horse battery staple", true), ("another", false)] {
+            let verified = verify(secret(password), Some(theirs.clone())).await;
+            assert_eq!(verified.unwrap(), good, "{password}");
+        }
+        // Another kind, another version, parts that are missing: no hash of ours.
+        for other in [
+            theirs.replace("argon2id", "argon2i"),
+            theirs.replace("v=19", "v=16"),
+            theirs.replace("v=19$", ""),
+            theirs[..theirs.rfind('$').unwrap()].to_owned(),
+            String::new(),
+        ] {
+            let verified = verify(secret("correct horse battery staple"), Some(other.clone()));
+            assert!(!verified.await.unwrap(), "{other}");
+        }
     }
 
     #[test]

@@ -16,8 +16,11 @@ pub fn records(
     keys: &[RecordKey],
     now: Timestamp,
 ) -> rusqlite::Result<Vec<Option<Record>>> {
-    if let [key] = keys {
-        return Ok(vec![record(connection, key, now)?]);
+    match keys {
+        [key] => return Ok(vec![record(connection, key, now)?]),
+        [_, _] => return side_by_side(connection, TWO, keys, now),
+        [_, _, _] => return side_by_side(connection, THREE, keys, now),
+        _ => {}
     }
     // One transaction is one snapshot. It only reads, so leaving it can be no loss.
     connection.prepare_cached("begin")?.execute(())?;
@@ -27,6 +30,57 @@ pub fn records(
         .collect();
     connection.prepare_cached("rollback")?.execute(())?;
     read
+}
+
+macro_rules! point {
+    ($slot:literal, $partition:literal, $key:literal) => {
+        concat!(
+            "select ",
+            $slot,
+            ", revision, expires_at, document from records where partition = ?",
+            $partition,
+            " and key = ?",
+            $key,
+            " and (expires_at is null or expires_at > ?1)"
+        )
+    };
+}
+
+/// What a device's request reads, as one statement: half the cost of a transaction around two or three.
+const TWO: &str = concat!(point!(0, 2, 3), " union all ", point!(1, 4, 5));
+const THREE: &str = concat!(
+    point!(0, 2, 3),
+    " union all ",
+    point!(1, 4, 5),
+    " union all ",
+    point!(2, 6, 7)
+);
+
+/// As [`records`]; one statement reads one snapshot too.
+fn side_by_side(
+    connection: &Connection,
+    statement: &str,
+    keys: &[RecordKey],
+    now: Timestamp,
+) -> rusqlite::Result<Vec<Option<Record>>> {
+    let mut statement = connection.prepare_cached(statement)?;
+    statement.raw_bind_parameter(1, now.unix())?;
+    for (at, key) in keys.iter().enumerate() {
+        statement.raw_bind_parameter(2 + 2 * at, &key.partition)?;
+        statement.raw_bind_parameter(3 + 2 * at, &key.key)?;
+    }
+    let mut found: Vec<Option<Record>> = keys.iter().map(|_| None).collect();
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        let slot = usize::from(row.get::<_, u8>(0)?);
+        found[slot] = Some(Record {
+            key: keys[slot].clone(),
+            revision: revision(row, 1)?,
+            expires_at: expiry(row, 2)?,
+            document: document(row, 3)?,
+        });
+    }
+    Ok(found)
 }
 
 /// The record under this key, if it is alive at `now`.
