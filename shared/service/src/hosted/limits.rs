@@ -50,7 +50,7 @@ pub(super) async fn enrolment(
             seconds: MINUTE,
         },
     ];
-    count(&*app.records, &windows, app.clock.now()).await
+    count(&*app.records, &windows, app.clock.now(), &*app.random).await
 }
 
 /// Counts a read of a device; 429 with `Retry-After`.

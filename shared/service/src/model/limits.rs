@@ -7,9 +7,12 @@
 //! A window is fixed, not sliding: at its edge twice the limit may pass, which is all right for what these limits keep out.
 
 use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::random::Random;
 use vault_store::records::{Commit, RecordKey, Records, Write};
 
 use crate::error::{Code, Refusal};
+use crate::retry::Retry;
 
 /// One limit that a request counts against.
 #[derive(Clone, Debug)]
@@ -51,21 +54,28 @@ impl Window<'_> {
 }
 
 /// Counts one request against all windows together; 429 with `Retry-After` when one of them is full, and then none is changed.
+/// Many who count at once get in each other's way: that is tried again, and is 503 in the end, never a refusal.
 pub async fn count(
     records: &dyn Records,
     windows: &[Window<'_>],
     now: Timestamp,
+    random: &dyn Random,
 ) -> Result<(), Refusal> {
     let counted: Vec<_> = windows.iter().filter(|window| window.limit > 0).collect();
     if counted.is_empty() {
         return Ok(());
     }
-    let writes = counted.iter().map(|window| window.write(now)).collect();
-    match records.commit(writes).await? {
-        Commit::Done(_) => Ok(()),
-        Commit::Failed { index, .. } => {
-            let left = counted.get(index).map_or(1, |window| window.left(now));
-            Err(Refusal::new(Code::RateLimited).retry_after(left))
+    let mut retry = Retry::default();
+    loop {
+        let writes = counted.iter().map(|window| window.write(now)).collect();
+        match records.commit(writes).await {
+            Ok(Commit::Done(_)) => return Ok(()),
+            Ok(Commit::Failed { index, .. }) => {
+                let left = counted.get(index).map_or(1, |window| window.left(now));
+                return Err(Refusal::new(Code::RateLimited).retry_after(left));
+            }
+            Err(StoreError::Conflict) if retry.again(random).await => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -76,6 +86,7 @@ mod tests {
 
     use vault_store::clock::{Clock as _, TestClock};
     use vault_store::memory::Memory;
+    use vault_store::random::SeededRandom;
 
     use super::*;
 
@@ -83,6 +94,7 @@ mod tests {
     async fn a_full_window_refuses_until_the_next_begins() {
         let clock = Arc::new(TestClock::default());
         let records = Memory::new(clock.clone());
+        let random = SeededRandom::new(1);
         clock.advance(10);
         let window = |limit| Window {
             name: "test",
@@ -91,18 +103,28 @@ mod tests {
             seconds: 60,
         };
         for _ in 0..3 {
-            assert!(count(&records, &[window(3)], clock.now()).await.is_ok());
+            assert!(
+                count(&records, &[window(3)], clock.now(), &random)
+                    .await
+                    .is_ok()
+            );
         }
-        let refused = count(&records, &[window(3)], clock.now())
+        let refused = count(&records, &[window(3)], clock.now(), &random)
             .await
             .unwrap_err();
         assert_eq!(refused.code(), Code::RateLimited);
         assert_eq!(window(3).left(clock.now()), 50);
         assert!(
-            count(&records, &[window(0)], clock.now()).await.is_ok(),
+            count(&records, &[window(0)], clock.now(), &random)
+                .await
+                .is_ok(),
             "0 switches a limit off"
         );
         clock.advance(50);
-        assert!(count(&records, &[window(3)], clock.now()).await.is_ok());
+        assert!(
+            count(&records, &[window(3)], clock.now(), &random)
+                .await
+                .is_ok()
+        );
     }
 }

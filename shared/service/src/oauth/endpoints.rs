@@ -72,7 +72,7 @@ async fn registered(app: &App, request: Request) -> Result<Response, Failure> {
         seconds: 3600,
     };
     let now = app.clock.now();
-    count(&*app.records, &[window], now).await?;
+    count(&*app.records, &[window], now, &*app.random).await?;
     let metadata: Metadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
         .await
         .map_err(|refusal| {
@@ -124,6 +124,7 @@ async fn tokens(app: &App, request: Request) -> Result<Response, Failure> {
                     seconds: 60,
                 }],
                 now,
+                &*app.random,
             )
             .await?;
             counted = true;

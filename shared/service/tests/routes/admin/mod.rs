@@ -1,6 +1,7 @@
 //! `/admin/…`: who may what, and what each route does, over the namespace `acme` with release 42 of the vectors.
 
 mod catalog;
+mod conflicts;
 mod devices;
 mod matrix;
 mod objects;
@@ -9,6 +10,7 @@ mod pin;
 mod releases;
 mod vaults;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -67,6 +69,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
     let commits = Arc::new(Commits {
         inner: Arc::clone(&world.memory),
         seen: Mutex::default(),
+        interfered: AtomicUsize::new(0),
     });
     world.app.records = commits.clone();
     world.router = vault_service::router(world.app.clone());
@@ -195,9 +198,15 @@ impl Desk {
 pub struct Commits {
     inner: Arc<Memory>,
     seen: Mutex<Vec<Vec<RecordKey>>>,
+    interfered: AtomicUsize,
 }
 
 impl Commits {
+    /// Lets the next commits fail as those do that other writers get in the way of.
+    pub fn interfere(&self, times: usize) {
+        self.interfered.store(times, Ordering::SeqCst);
+    }
+
     /// Forgets what was seen.
     pub fn clear(&self) {
         self.seen.lock().unwrap().clear();
@@ -235,6 +244,14 @@ impl Records for Commits {
         Records::list(&*self.inner, partition, prefix, after, limit).await
     }
     async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        let less = |left: usize| left.checked_sub(1);
+        let interfered = &self.interfered;
+        if interfered
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
+            .is_ok()
+        {
+            return Err(StoreError::Conflict);
+        }
         let keys = writes.iter().map(|write| write.key().clone()).collect();
         let done = self.inner.commit(writes).await?;
         if done.is_done() {
