@@ -235,19 +235,20 @@ const PART: &[u8] = br#"{"schema":"vault.part/1","content":"QQo="}"#;
 type Change = fn(&mut Value, &mut Value);
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn bundles_that_no_vault_would_make_are_refused_even_by_the_right_key() {
     let scene = Scene::new();
     let good = skill("alpha", 3, &[("notes/a.md", b"A\n"), ("z.bin", b"\0\xff")]);
     let (manifest, files) = taken_apart(&good);
     let cases: Vec<(&str, Change)> = vec![
         ("a size that is not true", |m, _| {
-            m["files"][0]["size"] = json!(3)
+            m["files"][0]["size"] = json!(3);
         }),
         ("a hash that is not true", |m, _| {
-            m["files"][0]["sha256"] = json!("0".repeat(64))
+            m["files"][0]["sha256"] = json!("0".repeat(64));
         }),
         ("a size over 4 MiB", |m, _| {
-            m["files"][1]["size"] = json!((4 << 20) + 1)
+            m["files"][1]["size"] = json!((4 << 20) + 1);
         }),
         ("sizes over 16 MiB", |m, _| {
             for at in 0..3 {
@@ -255,10 +256,10 @@ fn bundles_that_no_vault_would_make_are_refused_even_by_the_right_key() {
             }
         }),
         ("a mode with set-user-id", |m, _| {
-            m["files"][0]["mode"] = json!("4755")
+            m["files"][0]["mode"] = json!("4755");
         }),
         ("a mode that nobody can read", |m, _| {
-            m["files"][0]["mode"] = json!("0000")
+            m["files"][0]["mode"] = json!("0000");
         }),
         ("a file that the manifest lacks", |m, _| {
             m["files"].as_array_mut().unwrap().remove(1);
@@ -293,13 +294,13 @@ fn bundles_that_no_vault_would_make_are_refused_even_by_the_right_key() {
             f[2]["content"] = json!("\0");
         }),
         ("base64 with bits at its end", |_, f| {
-            f[2]["content"] = json!("AP9=")
+            f[2]["content"] = json!("AP9=");
         }),
         ("base64 of another alphabet", |_, f| {
-            f[2]["content"] = json!("AP_=")
+            f[2]["content"] = json!("AP_=");
         }),
         ("an encoding that nobody knows", |_, f| {
-            f[1]["encoding"] = json!("gzip")
+            f[1]["encoding"] = json!("gzip");
         }),
         (
             "parts where none belong",
@@ -310,18 +311,15 @@ fn bundles_that_no_vault_would_make_are_refused_even_by_the_right_key() {
             |_, f| f[1] = json!({"path": "notes/a.md", "encoding": "parts", "parts": []}),
         ),
         ("another schema", |m, _| {
-            m["schema"] = json!("vault.skill-manifest/2")
+            m["schema"] = json!("vault.skill-manifest/2");
         }),
         ("version 0", |m, _| m["version"] = json!(0)),
         ("a name that climbs", |m, _| {
-            m["name"] = json!("../../alpha")
+            m["name"] = json!("../../alpha");
         }),
-        (
-            "an action outside",
-            |m, _| {
-                m["actions"] = json!({"go": {"command": "../../bin/sh", "args": [], "cwd": "."}})
-            },
-        ),
+        ("an action outside", |m, _| {
+            m["actions"] = json!({"go": {"command": "../../bin/sh", "args": [], "cwd": "."}});
+        }),
         (
             "an action called list",
             |m, _| m["actions"] = json!({"list": {"command": "sh", "args": [], "cwd": "."}}),
@@ -331,7 +329,7 @@ fn bundles_that_no_vault_would_make_are_refused_even_by_the_right_key() {
             |m, _| m["actions"] = json!({"go": {"command": "sh", "args": [], "cwd": "../.."}}),
         ),
         ("secrets in the provenance", |m, _| {
-            m["provenance"]["identifier"] = json!("git:https://user:secret@example.com/x")
+            m["provenance"]["identifier"] = json!("git:https://user:secret@example.com/x");
         }),
     ];
     for (name, change) in cases {
@@ -365,11 +363,14 @@ fn bundles_that_no_vault_would_make_are_refused_even_by_the_right_key() {
     scene.machine.run(&["cloud", "pull"]).ok();
 }
 
+/// A change to the parts of a file, before the owner's key signs.
+type ChangeParts = fn(&mut Value);
+
 #[test]
 fn parts_are_held_to_their_hashes_and_sizes() {
     let scene = Scene::new();
     let mut dice = Dice::new(5);
-    let large: Vec<u8> = (0..3_400_000).map(|_| dice.below(256) as u8).collect();
+    let large: Vec<u8> = (0..3_400_000).map(|_| dice.byte()).collect();
     let bundle = skill("alpha", 3, &[("large.bin", &large)]);
     assert_eq!(bundle.parts.len(), 2);
     let namespace = scene.with_bundle("alpha", 3, &bundle);
@@ -406,9 +407,9 @@ fn parts_are_held_to_their_hashes_and_sizes() {
         .iter()
         .position(|file| file["path"] == "large.bin")
         .unwrap();
-    let cases: Vec<(&str, fn(&mut Value))> = vec![
+    let cases: Vec<(&str, ChangeParts)> = vec![
         ("the order of the parts", |parts| {
-            parts.as_array_mut().unwrap().reverse()
+            parts.as_array_mut().unwrap().reverse();
         }),
         ("a part twice", |parts| {
             let one = parts[0].clone();
@@ -418,10 +419,10 @@ fn parts_are_held_to_their_hashes_and_sizes() {
             parts.as_array_mut().unwrap().pop();
         }),
         ("a size", |parts| {
-            parts[1]["size"] = json!(parts[1]["size"].as_u64().unwrap() + 1)
+            parts[1]["size"] = json!(parts[1]["size"].as_u64().unwrap() + 1);
         }),
         ("a size over 4 MiB", |parts| {
-            parts[0]["size"] = json!(5 << 20)
+            parts[0]["size"] = json!(5 << 20);
         }),
         ("ten thousand parts", |parts| {
             let one = parts[0].clone();

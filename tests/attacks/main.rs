@@ -3,6 +3,11 @@
 //! Every attack is served to the built binary. Refused means: the right exit code and word, and not one byte of the
 //! machine's home changed; the next honest pull succeeds.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 mod bundles;
 mod catalogs;
 mod connect;

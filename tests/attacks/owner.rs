@@ -23,7 +23,7 @@ fn publisher() -> (Host, Home) {
     let host = Host::start();
     let home = Home::new();
     add(&home, "alpha", "one");
-    connect(&home, &host.address(), |callback| Some(callback)).ok();
+    connect(&home, &host.address(), Some).ok();
     assert_eq!(sync(&home)["release"], 1);
     (host, home)
 }
@@ -76,7 +76,7 @@ fn a_current_catalog_that_is_not_ours_stops_the_sync() {
         host.serve(Namespace {
             catalog,
             ..good.clone()
-        })
+        });
     };
 
     serve(None);

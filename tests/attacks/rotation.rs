@@ -82,7 +82,9 @@ fn the_thirty_third_step_is_refused() {
 type Change = fn(&mut Rotation);
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn statements_that_do_not_hold_are_refused() {
+    use Reason::{Compromise, Loss, Recovery, Rotation as Plain};
     let scene = Scene::new();
     let good = chain(5, NEXT);
     let plain: Change = |_| {};
@@ -91,7 +93,6 @@ fn statements_that_do_not_hold_are_refused() {
         change(&mut statement);
         stated(&statement, signers)
     };
-    use Reason::{Compromise, Loss, Recovery, Rotation as Plain};
     let cases: Vec<(&str, Vec<Envelope>, u8)> = vec![
         (
             "a step missing in the middle",
@@ -324,7 +325,7 @@ fn a_stolen_key_ends_with_a_word_of_the_recovery_key() {
         let theirs = stated(&statement(1, 0, 9, Reason::Rotation, 901), &[0, 9]);
         scene.followed(
             "the thief's own key",
-            scene.rotated(&[theirs.clone()], 9, 901),
+            scene.rotated(std::slice::from_ref(&theirs), 9, 901),
         );
         // The owner speaks with the recovery key, and goes on where the theft began.
         let word = stated(&statement(1, 0, 1, reason, NEXT), &[RECOVERY, 1]);

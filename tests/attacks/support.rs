@@ -255,6 +255,11 @@ impl Dice {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % end as u64) as usize
+        usize::try_from((z ^ (z >> 31)) % end as u64).expect("below a usize")
+    }
+
+    /// Any byte.
+    pub fn byte(&mut self) -> u8 {
+        u8::try_from(self.below(256)).expect("below 256")
     }
 }

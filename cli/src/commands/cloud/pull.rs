@@ -2,7 +2,10 @@
 //!
 //! Everything is fetched and verified first; then one switch. A refusal, a kill or a full disk leaves what was there.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -268,8 +271,8 @@ async fn fetch(
                 let bytes = client.bundle(&skill.bundle_hash, skill.size).await?;
                 let mut parts = HashMap::new();
                 for (hash, size) in Staged::parts(&skill, &bytes)? {
-                    if !parts.contains_key(&hash) {
-                        parts.insert(hash, client.bundle(&hash, size).await?);
+                    if let Entry::Vacant(part) = parts.entry(hash) {
+                        part.insert(client.bundle(&hash, size).await?);
                     }
                 }
                 Ok((skill, bytes, parts))
