@@ -528,3 +528,34 @@ fn a_bearer_goes_to_its_own_service_and_is_refreshed_once() {
     );
     assert_eq!(elsewhere.requests().len(), 0);
 }
+
+#[test]
+fn what_a_host_tells_an_owner_cannot_paint_the_terminal() {
+    let (host, home) = publisher();
+    let paint = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{202e}\r\n";
+    let device = json!({
+        "device_id": paint, "status": "pending", "hostname": paint, "public_key": paint,
+        "enrolled_at": paint, "last_seen_at": paint,
+    });
+    let vault =
+        json!({ "slug": paint, "role": paint, paint: paint, "pin": { "key": paint, paint: 1 } });
+    host.attack(move |request| {
+        if request.path.contains("/devices") {
+            return Some(Answer::json(&json!({ "items": [device], "next": null })));
+        }
+        (request.path == "/admin/vaults/acme").then(|| Answer::json(&vault))
+    });
+    for command in [
+        &["devices", "list"][..],
+        &["status", "--cloud"],
+        &["devices", "admit", "nobody"],
+        &["sync", "--cloud"],
+    ] {
+        let ran = home.run(command);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(
+            !said.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'),
+            "{command:?}: {said:?}"
+        );
+    }
+}
