@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+mod corpus;
+mod library;
+mod races;
+mod refusals;
 mod service;
 mod support;
 mod walk;

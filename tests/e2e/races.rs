@@ -1,0 +1,414 @@
+//! Two of everything at once: pushes, enrolments at two servers over one database, adds, pulls, a pull during a push.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use vault_skill::keys::SecretKey;
+use vault_skill::request;
+use vault_store::clock::{Clock as _, SystemClock};
+use vault_tests::home::{Home, Ran};
+use vault_tests::person::{Answer, OWNER};
+use vault_tests::server::{Database, Server};
+use vault_tests::{browser, skills, sweep};
+
+use crate::support::{self, SLUG, address, block_on, names, pulled, text};
+
+/// Starts all commands, then waits for each.
+fn at_once(commands: Vec<Command>) -> Vec<Ran> {
+    let started: Vec<_> = commands
+        .into_iter()
+        .map(|mut command| {
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let waiting: Vec<_> = started
+        .into_iter()
+        .map(|child| std::thread::spawn(move || Ran::from(child.wait_with_output().unwrap())))
+        .collect();
+    waiting
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect()
+}
+
+/// Adds a small skill to a home's vault.
+#[track_caller]
+fn add(home: &Home, name: &str, body: &str) {
+    let folder = home.skill(name, &[("SKILL.md", &skills::skill_md(name, body))]);
+    home.json(&["add", folder.to_str().unwrap()]);
+}
+
+const SYNC: [&str; 3] = ["sync", "--cloud", "--json"];
+const PULL: [&str; 3] = ["cloud", "pull", "--json"];
+
+#[test]
+fn of_two_homes_that_push_at_once_one_wins_on_sqlite() {
+    two_homes_push(&Database::Sqlite);
+}
+
+#[test]
+fn of_two_homes_that_push_at_once_one_wins_on_postgresql() {
+    support::on_postgres(two_homes_push);
+}
+
+/// The owner works on two machines with the same vault and the same key, and pushes from both at the same moment.
+fn two_homes_push(database: &Database) {
+    let server = Server::start(database);
+    let desk = Home::new();
+    add(&desk, "base", "There from the beginning.");
+    support::connect(&server, &desk, SLUG);
+    desk.json(&["sync", "--cloud"]);
+    let other = sweep::copy_home(&desk);
+    // Tokens are not shared between machines.
+    let vault = address(&server, SLUG);
+    other
+        .sign_in(
+            &["cloud", "connect", &vault, "--json"],
+            OWNER,
+            Answer::Pasted,
+        )
+        .data();
+
+    let mut expected = vec!["base".to_owned()];
+    for round in 0..4 {
+        for (home, name) in [(&desk, "desk"), (&other, "other")] {
+            let name = format!("{name}-{round}");
+            add(home, &name, "New on one machine.");
+            expected.push(name);
+        }
+        let ran = at_once(vec![desk.command(&SYNC), other.command(&SYNC)]);
+        let won = ran.iter().filter(|ran| ran.code == 0).count();
+        assert_eq!(won, 1, "{ran:#?}");
+        let (winner, loser) = if ran[0].code == 0 {
+            (&desk, &other)
+        } else {
+            (&other, &desk)
+        };
+        let lost = ran
+            .into_iter()
+            .find(|ran| ran.code != 0)
+            .unwrap()
+            .refused(3);
+        assert_eq!(lost.code, "release_diverged", "{lost:?}");
+        assert!(lost.hint.unwrap().contains("--adopt"));
+        assert_eq!(names(&lost.data["theirs"]).len(), 1);
+        // Trying again without deciding changes nothing; taking the others' skills in succeeds.
+        assert_eq!(
+            loser.refused(&["sync", "--cloud"], 3).code,
+            "release_diverged"
+        );
+        let synced = loser.json(&["sync", "--cloud", "--adopt"]);
+        assert_eq!(synced["changed"], true, "{synced}");
+        assert_eq!(names(&synced["adopted"]).len(), 1);
+        let synced = winner.json(&["sync", "--cloud", "--adopt"]);
+        assert_eq!(synced["changed"], false, "{synced}");
+        assert_eq!(names(&synced["adopted"]).len(), 1);
+    }
+    expected.sort();
+    let history = block_on(support::history(&server, &desk, SLUG));
+    support::is_linear(&history);
+    assert_eq!(history.len(), 9, "one release from each push that won");
+    let last: Vec<String> = history
+        .last()
+        .unwrap()
+        .1
+        .skills
+        .iter()
+        .map(|skill| skill.name.to_string())
+        .collect();
+    assert_eq!(last, expected);
+}
+
+#[test]
+fn two_syncs_of_one_home_publish_one_release() {
+    let server = Server::start(&Database::Sqlite);
+    let home = Home::new();
+    add(&home, "base", "There from the beginning.");
+    support::connect(&server, &home, SLUG);
+    home.json(&["sync", "--cloud"]);
+    for round in 2..=5_u64 {
+        add(&home, "base", &format!("Round {round}."));
+        let ran = at_once((0..3).map(|_| home.command(&SYNC)).collect());
+        let releases: Vec<Value> = ran
+            .into_iter()
+            .map(Ran::data)
+            .map(|data| data["release"].clone())
+            .collect();
+        assert!(
+            releases.iter().all(|release| *release == json!(round)),
+            "{releases:?}"
+        );
+        assert_eq!(home.json(&["sync", "--cloud"])["changed"], false);
+    }
+    let history = block_on(support::history(&server, &home, SLUG));
+    support::is_linear(&history);
+    assert_eq!(history.len(), 5);
+}
+
+#[test]
+fn fifty_enrolments_at_two_servers_fill_twenty_slots_on_sqlite() {
+    fifty_enrolments(&Database::Sqlite);
+}
+
+#[test]
+fn fifty_enrolments_at_two_servers_fill_twenty_slots_on_postgresql() {
+    support::on_postgres(fifty_enrolments);
+}
+
+/// One enrolment: the status, and the code of the refusal or the status of the device.
+async fn enrol(
+    client: &reqwest::Client,
+    server: &str,
+    slug: &str,
+    key: &SecretKey,
+) -> (StatusCode, String, Value) {
+    let path = format!("/v/{slug}/devices");
+    let signed = request::sign(key, "POST", &path, SystemClock.now());
+    let answer = client
+        .post(format!("{server}{path}"))
+        .header("X-Vault-Device", signed.device)
+        .header("X-Vault-Timestamp", signed.timestamp)
+        .header("X-Vault-Signature", signed.signature)
+        .json(&json!({ "public_key": key.public().to_string(), "hostname": "one of fifty" }))
+        .send()
+        .await
+        .unwrap();
+    let status = answer.status();
+    let body: Value = answer.json().await.unwrap();
+    let word = [&body["code"], &body["status"]]
+        .iter()
+        .find_map(|value| value.as_str())
+        .unwrap_or_default()
+        .to_owned();
+    (status, word, body)
+}
+
+fn fifty_enrolments(database: &Database) {
+    let first = Server::start(database);
+    let second = first.replica();
+    assert_eq!(first.url, second.url);
+    assert_ne!(first.listens_at(), second.listens_at());
+    let owner = Home::new();
+    support::connect(&first, &owner, SLUG);
+
+    let keys: Vec<SecretKey> = (1..=50_u8)
+        .map(|seed| SecretKey::from_seed([seed; 32]))
+        .collect();
+    let servers = [first.listens_at(), second.listens_at()];
+    let outcomes = block_on(async {
+        let client = browser::client();
+        let mut running = tokio::task::JoinSet::new();
+        for (at, key) in keys.iter().cloned().enumerate() {
+            let client = client.clone();
+            let server = servers[at % 2].clone();
+            running.spawn(async move {
+                // Giving up under load is 503, never a refusal: then the machine asks again.
+                for _ in 0..20 {
+                    let outcome = enrol(&client, &server, SLUG, &key).await;
+                    if outcome.0 != StatusCode::SERVICE_UNAVAILABLE {
+                        return (at, outcome);
+                    }
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+                panic!("busy for ever");
+            });
+        }
+        let mut outcomes = running.join_all().await;
+        outcomes.sort_by_key(|(at, _)| *at);
+        outcomes
+    });
+    let mut counted: BTreeMap<(u16, String), usize> = BTreeMap::new();
+    for (_, (status, word, body)) in &outcomes {
+        *counted.entry((status.as_u16(), word.clone())).or_default() += 1;
+        if *status == StatusCode::CONFLICT {
+            assert_eq!(body["status"], 409);
+            assert!(body["request_id"].is_string(), "{body}");
+        } else {
+            assert!(text(&body["device_id"]).starts_with("dev_"), "{body}");
+        }
+    }
+    assert_eq!(
+        counted,
+        BTreeMap::from([
+            ((201, "pending".to_owned()), 20),
+            ((409, "pending_queue_full".to_owned()), 30),
+        ])
+    );
+    let devices = owner.json(&["devices", "list"]);
+    assert_eq!(devices.as_array().unwrap().len(), 20);
+
+    // Those who are in are never locked out by the full queue; a freed slot goes to one more, whichever server is asked.
+    let (inside, outside): (Vec<_>, Vec<_>) = outcomes
+        .iter()
+        .partition(|(_, (status, ..))| *status == StatusCode::CREATED);
+    block_on(async {
+        let client = browser::client();
+        for (at, (_, _, before)) in &inside {
+            let (status, _, after) = enrol(&client, &servers[(at + 1) % 2], SLUG, &keys[*at]).await;
+            assert_eq!((status, &after), (StatusCode::OK, before));
+        }
+        let full = enrol(&client, &servers[0], SLUG, &keys[outside[0].0]).await;
+        assert_eq!(full.0, StatusCode::CONFLICT);
+    });
+    owner.json(&["devices", "admit", &text(&inside[0].1.2["device_id"])]);
+    owner.json(&["devices", "deny", &text(&inside[1].1.2["device_id"])]);
+    block_on(async {
+        let client = browser::client();
+        for (turn, expected) in [201, 201, 409].into_iter().enumerate() {
+            let key = &keys[outside[turn].0];
+            let (status, ..) = enrol(&client, &servers[turn % 2], SLUG, key).await;
+            assert_eq!(status.as_u16(), expected);
+        }
+    });
+    // A machine that meets the full queue is told so in a sentence.
+    let late = Home::new().refused(&["link", &address(&first, SLUG)], 1);
+    assert_eq!(late.code, "pending_queue_full");
+    assert!(late.hint.unwrap().contains("admits or denies"));
+}
+
+#[test]
+fn adds_at_once_on_a_new_home_make_one_vault_with_every_skill() {
+    let home = Home::new();
+    let folders: Vec<_> = (0..6)
+        .map(|at| {
+            let name = format!("skill-{at}");
+            home.skill(
+                &name,
+                &[("SKILL.md", &skills::skill_md(&name, "Added beside others."))],
+            )
+        })
+        .collect();
+    let ran = at_once(
+        folders
+            .iter()
+            .map(|folder| home.command(&["add", folder.to_str().unwrap(), "--json"]))
+            .collect(),
+    );
+    for ran in ran {
+        assert_eq!(ran.data()["admission"], "added");
+    }
+    let list = home.run(&["skill", "list"]).ok().json();
+    assert_eq!(list.as_array().unwrap().len(), 6, "{list}");
+    // One key signed them all.
+    let keys = std::fs::read_dir(home.config().join("keys"))
+        .unwrap()
+        .count();
+    assert_eq!(keys, 2, "one release key, one recovery key");
+
+    // The same folder twice at once: one version, not two.
+    let folder = home.skill(
+        "skill-0",
+        &[("SKILL.md", &skills::skill_md("skill-0", "Changed."))],
+    );
+    let again = ["add", folder.to_str().unwrap(), "--json"];
+    let ran = at_once((0..3).map(|_| home.command(&again)).collect());
+    let mut words: Vec<String> = ran
+        .into_iter()
+        .map(|ran| {
+            let data = ran.data();
+            assert_eq!(data["version"], 2);
+            text(&data["admission"])
+        })
+        .collect();
+    words.sort();
+    assert_eq!(words, ["unchanged", "unchanged", "updated"]);
+}
+
+#[test]
+fn pulls_at_once_leave_what_one_pull_leaves() {
+    let server = Server::start(&Database::Sqlite);
+    let owner = Home::new();
+    for at in 0..8 {
+        add(&owner, &format!("skill-{at}"), "First.");
+    }
+    support::connect(&server, &owner, SLUG);
+    owner.json(&["sync", "--cloud"]);
+    let machine = Home::new();
+    support::link(&server, &owner, &machine, SLUG);
+    let alone = sweep::copy_home(&machine);
+    for round in 0..3 {
+        let ran = at_once((0..3).map(|_| machine.command(&PULL)).collect());
+        for ran in ran {
+            assert_eq!(ran.data()["release"], round + 1);
+        }
+        alone.json(&["cloud", "pull"]);
+        assert_eq!(pulled(&machine), pulled(&alone));
+        // Nothing is left over in the store but what is linked.
+        let stored = |home: &Home| {
+            std::fs::read_dir(home.vault().join("store"))
+                .unwrap()
+                .count()
+        };
+        assert_eq!(stored(&machine), stored(&alone));
+        owner.json(&["remove", &format!("skill-{round}")]);
+        add(&owner, "skill-7", &format!("Round {round}."));
+        owner.json(&["sync", "--cloud"]);
+    }
+}
+
+#[test]
+fn a_pull_during_pushes_gets_one_release_or_another_and_never_a_mixture() {
+    const SKILLS: usize = 4;
+    const RELEASES: u64 = 8;
+    // The machine asks far more often than a machine does.
+    let server = Server::start_with(&Database::Sqlite, &[("VAULT_LIMIT_CATALOG", "0")]);
+    let owner = Home::new();
+    let write = |release: u64| {
+        let mut arguments = vec!["add".to_owned()];
+        for at in 0..SKILLS {
+            let name = format!("skill-{at}");
+            let body = format!("This is release {release}.");
+            let folder = owner.skill(&name, &[("SKILL.md", &skills::skill_md(&name, &body))]);
+            arguments.push(folder.to_str().unwrap().to_owned());
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        owner.json(&arguments);
+    };
+    write(1);
+    support::connect(&server, &owner, SLUG);
+    owner.json(&["sync", "--cloud"]);
+    let machine = Home::new();
+    support::link(&server, &owner, &machine, SLUG);
+
+    let done = AtomicBool::new(false);
+    let pulls = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for release in 2..=RELEASES {
+                write(release);
+                assert_eq!(owner.json(&["sync", "--cloud"])["release"], release);
+            }
+            done.store(true, Ordering::Release);
+        });
+        let mut pulls = 0;
+        let mut last = 0;
+        loop {
+            let finished = done.load(Ordering::Acquire);
+            let pull = machine.json(&["cloud", "pull"]);
+            pulls += 1;
+            let release = pull["release"].as_u64().unwrap();
+            assert!(release >= last, "a release never goes back");
+            last = release;
+            let body = format!("This is release {release}.\n");
+            let there = pulled(&machine);
+            assert_eq!(there.len(), SKILLS);
+            for (name, files) in there {
+                let text = String::from_utf8(files["SKILL.md"].1.clone()).unwrap();
+                assert!(text.ends_with(&body), "{name} of release {release}: {text}");
+            }
+            if finished {
+                assert_eq!(release, RELEASES);
+                return pulls;
+            }
+            assert!(pulls < 2000, "the pushes never end");
+        }
+    });
+    assert!(pulls > 1);
+}
