@@ -271,7 +271,8 @@ impl From<LinkError> for Failure {
                 Self::new(Exit::Integrity, "fingerprint_mismatch", message)
                     .hint("nothing was pinned; ask the owner for the fingerprint (vault key show)")
             }
-            LinkError::NotInCatalog(_) => Self::failed("skill_not_in_catalog", message),
+            LinkError::NotInCatalog(_) => Self::failed("skill_not_in_catalog", message)
+                .hint("vault cloud pull without --skill installs everything that is published"),
             LinkError::OneNameOnly => {
                 Self::usage("as_needs_one_skill", message).hint("--skill <name> --as <other-name>")
             }

@@ -85,7 +85,8 @@ impl Options {
                 format!(
                     "VAULT_ADMIN_PASSWORD must have at least {ADMIN_PASSWORD_CHARACTERS} characters"
                 ),
-            ));
+            )
+            .hint("openssl rand -base64 24 makes one"));
         }
         let config = config(settings)?;
         let (port, port_origin) = port(settings)?;
@@ -123,8 +124,10 @@ fn missing_settings(names: &str) -> Failure {
 }
 
 fn config(settings: &Settings) -> Result<Config, Failure> {
-    let invalid =
-        |name: &str, why: String| Failure::usage("setting_invalid", format!("{name}: {why}"));
+    let invalid = |name: &str, why: String| {
+        Failure::usage("setting_invalid", format!("{name}: {why}"))
+            .hint("vault serve --help shows how")
+    };
     let url = settings.text("VAULT_PUBLIC_URL").unwrap_or_default();
     let url = url
         .parse()

@@ -18,7 +18,7 @@ use crate::support::{self, SLUG, names, pulled, text};
 
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpora");
 /// Folders named in one command.
-const AT_ONCE: usize = 400;
+const AT_ONCE: usize = 1500;
 
 /// The ids of the benign skills in the archive: each is the name of a top folder.
 fn benign() -> BTreeSet<String> {
@@ -149,7 +149,7 @@ fn admit(
         for failure in data["failed"].as_array().unwrap() {
             failed.insert(text(&failure["source"]));
             match text(&failure["code"]).as_str() {
-                "name_taken" => taken.push(text(&failure["source"])),
+                "name_taken" | "name_twice" => taken.push(text(&failure["source"])),
                 "gate_blocked" => {
                     let finding = &failure["findings"].as_array().unwrap()[0];
                     *refused.entry(text(&finding["rule"])).or_default() += 1;

@@ -14,7 +14,10 @@ use std::time::Duration;
 
 use reqwest::{
     RequestBuilder,
-    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, DATE, HeaderMap, RETRY_AFTER},
+    header::{
+        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap,
+        RETRY_AFTER,
+    },
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -73,7 +76,8 @@ impl Http {
                 Exit::Network,
                 "offline",
                 "this needs the network, and --offline forbids it",
-            ));
+            )
+            .hint("leave out --offline"));
         }
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("vault/", env!("CARGO_PKG_VERSION")))
@@ -270,6 +274,19 @@ where
     }
 }
 
+/// What a service says, as the commands say things: no capital at the beginning, no full stop.
+fn sentence(text: &str) -> String {
+    let text = text.trim_end().trim_end_matches('.');
+    let mut letters = text.chars();
+    match (letters.next(), letters.clone().next()) {
+        // An abbreviation keeps its capitals.
+        (Some(first), second) if !second.is_some_and(char::is_uppercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// The last link of a chain of errors says what the system said.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
@@ -353,12 +370,21 @@ impl Answer {
     pub fn json<T: DeserializeOwned>(self) -> Result<T, Failure> {
         let answer = self.good()?;
         serde_json::from_slice(&answer.body).map_err(|error| {
-            Failure::new(
-                Exit::Network,
-                "answer_unreadable",
-                format!("the service answered with something unexpected: {error}"),
-            )
+            let words = if answer.is_page() {
+                "the answer is a page for browsers, not a vault service's".to_owned()
+            } else {
+                format!("the service answered with something unexpected: {error}")
+            };
+            Failure::new(Exit::Network, "answer_unreadable", words)
+                .hint("is this the address of a vault service?")
         })
+    }
+
+    fn is_page(&self) -> bool {
+        self.headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|kind| kind.starts_with("text/html"))
     }
 
     /// The failure that a refusal stands for: exit code by status, the service's word and sentence, a hint where we know one.
@@ -376,7 +402,7 @@ impl Answer {
             .find(|text| !text.is_empty())
             .map_or_else(
                 || format!("the service answered {}", self.status),
-                |text| clean(&text, 300),
+                |text| sentence(&clean(&text, 300)),
             );
         let failure = Failure::new(exit, code.clone(), said);
         match self.hint(&code, &problem.request_id) {
@@ -409,6 +435,21 @@ impl Answer {
             "namespace_self_signed" => {
                 "the server signs this vault itself: add skills where the server runs".to_owned()
             }
+            "insufficient_scope" => {
+                "sign in again and allow writing on the page: vault cloud connect <url>".to_owned()
+            }
+            "owner_required" => "ask an owner of this vault".to_owned(),
+            "operator_required" | "vault_suspended" => {
+                "ask whoever operates the service".to_owned()
+            }
+            "slug_taken" | "slug_reserved" => "choose another name".to_owned(),
+            "email_invalid" => "write it like ann@example.com".to_owned(),
+            "device_state" => {
+                "vault devices list shows it; a forgotten machine may enrol afresh".to_owned()
+            }
+            "quota_exceeded" => {
+                "remove skills, or ask whoever operates the service for more room".to_owned()
+            }
             _ => match self.status {
                 429 | 503 => match self.headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok()) {
                     Some(seconds) if seconds.bytes().all(|b| b.is_ascii_digit()) => {
@@ -418,6 +459,13 @@ impl Answer {
                 },
                 500..=599 if !request_id.is_empty() => {
                     format!("the service's log has more under {}", clean(request_id, 64))
+                }
+                400..=499 if code.starts_with("http_") => {
+                    // Every refusal of ours has a word: what has none comes from a stranger.
+                    "is this the address of a vault service?".to_owned()
+                }
+                500..=599 => {
+                    "try again in a moment, or ask whoever operates the service".to_owned()
                 }
                 _ => return None,
             },
@@ -494,5 +542,21 @@ mod tests {
     fn what_a_service_says_cannot_paint_the_terminal() {
         let failure = answer(400, r#"{"code":"bad","detail":"\u001b[2Jgone"}"#).failure();
         assert_eq!(failure.message, "\u{fffd}[2Jgone");
+    }
+
+    #[test]
+    fn a_service_speaks_as_the_commands_do() {
+        for (said, shown) in [
+            (
+                "There is no vault with this name.",
+                "there is no vault with this name",
+            ),
+            ("OK is no JSON.", "OK is no JSON"),
+            ("A parameter is wrong", "a parameter is wrong"),
+            ("", ""),
+            ("...", ""),
+        ] {
+            assert_eq!(sentence(said), shown);
+        }
     }
 }

@@ -118,12 +118,10 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
         .send(http.request(Method::GET, &address), ceiling::SMALL)
         .await?;
     if answer.status == 404 {
-        return Err(Failure::new(
-            Exit::Network,
-            "not_a_service",
-            format!("{base} is not a vault service"),
-        )
-        .hint("give the service's public address"));
+        return Err(no_service(base));
+    }
+    if answer.is_good() && serde_json::from_slice::<serde_json::Value>(&answer.body).is_err() {
+        return Err(no_service(base));
     }
     let metadata: Metadata = answer.json()?;
     let wrong = |what: String| Err(Failure::new(Exit::Network, "issuer_mismatch", what));
@@ -165,6 +163,15 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
         return wrong(format!("{base} does not offer PKCE with S256"));
     }
     Ok(metadata)
+}
+
+fn no_service(base: &Base) -> Failure {
+    Failure::new(
+        Exit::Network,
+        "not_a_service",
+        format!("{base} is not a vault service"),
+    )
+    .hint("give the service's public address")
 }
 
 async fn register(

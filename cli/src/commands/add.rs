@@ -296,7 +296,9 @@ fn refused(_context: &Context, source: &str, error: AddError) -> Failure {
             Failure::failed("source_unreadable", message).hint_if(below_hint(source))
         }
         AddError::Provenance(_) => Failure::usage("provenance_invalid", message),
-        AddError::Unsignable(_) | AddError::Twice(_) => Failure::failed("not_signed", message),
+        AddError::Unsignable(_) => Failure::failed("not_signed", message),
+        AddError::Twice(_) => Failure::failed("name_twice", message)
+            .hint("add one of them by itself: vault add <folder> --name <other>"),
         AddError::Vault(error) => error.into(),
     }
 }

@@ -77,7 +77,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             if is_new
                 && matches!(
                     &*failure.code,
-                    "vault_not_found" | "unreachable" | "tls_unavailable"
+                    "vault_not_found"
+                        | "unreachable"
+                        | "tls_unavailable"
+                        | "redirect_refused"
+                        | "http_404"
                 )
             {
                 links::remove(&vault, &id)?;

@@ -180,7 +180,15 @@ async fn list(client: &OwnerClient) -> Result<Report, Failure> {
 async fn show(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
     let found: Value = client
         .get(&format!("/admin/operator/namespaces/{slug}"))
-        .await?;
+        .await
+        .map_err(|failure: Failure| match &*failure.code {
+            "not_found" => Failure::failed(
+                "vault_not_found",
+                format!("no namespace is called `{slug}`"),
+            )
+            .hint("vault operator namespace list shows them all"),
+            _ => failure,
+        })?;
     let text = found.as_object().map_or_else(String::new, |members| {
         let mut table = Table::default();
         for (name, value) in members {

@@ -158,6 +158,7 @@ pub async fn sync(
     let root = format!("/admin/vaults/{}", connection.slug);
     let mut adopted = Vec::new();
     let mut conflicts = 0;
+    let mut looked_again = false;
     loop {
         let spinner = context.ui.spinner("planning the release");
         let current = current(vault, connection, client, &root).await?;
@@ -172,9 +173,20 @@ pub async fn sync(
                 current.as_deref(),
             )
         };
-        let planned =
-            release::plan(vault, &request).map_err(|error| not_planned(error, connection));
+        let planned = release::plan(vault, &request);
         spinner.finish_and_clear();
+        let planned = match planned {
+            // Another process of this vault may have published between the question and the plan.
+            Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if !looked_again => {
+                looked_again = true;
+                continue;
+            }
+            Err(error @ PlanError::NotOurs(_)) => {
+                self_signed(client, &root).await?;
+                return Err(not_planned(error, connection));
+            }
+            planned => planned.map_err(|error| not_planned(error, connection)),
+        };
         match planned? {
             Plan::Unchanged(known) => {
                 return Ok(Synced::Unchanged {
@@ -211,6 +223,19 @@ pub async fn sync(
             }
         }
     }
+}
+
+/// Fails where the server signs this vault itself: its catalog is another library's, and nothing can be pushed.
+async fn self_signed(client: &OwnerClient, root: &str) -> Result<(), Failure> {
+    let shown: Value = client.get(root).await?;
+    if shown["kind"] != "self_signed" {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        "namespace_self_signed",
+        "this vault signs its releases itself; nothing can be pushed into it",
+    )
+    .hint("the server signs this vault itself: add skills where the server runs"))
 }
 
 /// The current catalog's exact bytes; those that we keep where the service says that they are current.

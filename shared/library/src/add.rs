@@ -184,8 +184,8 @@ pub fn add_skill(vault: &Vault, request: &AddSkill) -> Result<AddReport, AddErro
 /// is refused keeps no other back. Of two for the same name the later is refused.
 pub fn add_skills(vault: &Vault, requests: &[AddSkill]) -> Vec<Result<AddReport, AddError>> {
     let mut answers = Vec::with_capacity(requests.len());
+    let mut names = std::collections::BTreeSet::new();
     for requests in requests.chunks(256) {
-        let mut names = std::collections::BTreeSet::new();
         let mut candidates = Vec::new();
         let mut slots = Vec::new();
         for request in requests {

@@ -47,10 +47,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .unwrap_or(true);
     let catalog = context.block_on(async {
         let path = format!("{root}/releases/{}/catalog", arguments.release);
-        client
+        let answer = client
             .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
-            .await?
-            .good()
+            .await?;
+        if answer.status == 404 && answer.code() == "not_found" {
+            return Err(Failure::failed(
+                "release_not_found",
+                format!("there is no release {} to go back to", arguments.release),
+            )
+            .hint(
+                "vault status --cloud shows the current one; old releases are not kept for ever",
+            ));
+        }
+        answer.good()
     })?;
     let rollback = adopt::plan_rollback(
         &vault,
