@@ -49,10 +49,6 @@ fn unpack(into: &Path) {
     assert!(tar.success() && zstd.wait().unwrap().success());
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "says what a test leaves out, and its figures"
-)]
 #[test]
 fn real_skills_arrive_as_they_are() {
     let tools = ["zstd", "tar"].map(|tool| Command::new(tool).arg("--version").output().is_ok());
@@ -62,12 +58,14 @@ fn real_skills_arrive_as_they_are() {
     }
     let owner = Home::new();
     let machine = Home::new();
+    let begun = now();
     let source = owner.path().join("corpus");
     fs::create_dir(&source).unwrap();
     unpack(&source);
     let skills = benign();
     assert!(skills.len() > 1000, "{} benign skills", skills.len());
 
+    let unpacking = now() - begun;
     let began = now();
     let (installed, refused) = admit(&owner, &source, &skills);
     let adding = now() - began;
@@ -113,10 +111,13 @@ fn real_skills_arrive_as_they_are() {
             .sum::<usize>();
     }
     let comparing = now() - began;
+    let began = now();
     let again = owner.json(&["sync", "--cloud"]);
     assert_eq!(again["changed"], false);
+    let nothing = now() - began;
+    let whole = now() - begun;
     eprintln!(
-        "{} of {} skills, {files} files, {bytes} bytes: add {adding} ms, sync {syncing} ms, pull {pulling} ms, compare {comparing} ms; refused {refused:?}",
+        "{} of {} skills, {files} files, {bytes} bytes: unpack {unpacking} ms, add {adding} ms, sync {syncing} ms, pull {pulling} ms, compare {comparing} ms, sync of nothing {nothing} ms, all {whole} ms; refused {refused:?}",
         installed.len(),
         skills.len(),
     );

@@ -1,6 +1,9 @@
 //! The product end to end: the built binary, real servers on loopback, homes of their own, on SQLite and on PostgreSQL.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test ends at the first surprise, in helpers too"
+)]
 
 mod corpus;
 mod library;

@@ -214,6 +214,10 @@ fn signing_in_is_asked_for_where_it_is_missing_and_only_there() {
     assert_eq!(status["warnings"][0]["code"], "signed_out");
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "three accounts at one server, each with what it may not do"
+)]
 #[test]
 fn what_an_account_may_not_do_is_said_with_the_way_out() {
     let server = Server::start(&Database::Sqlite);

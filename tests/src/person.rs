@@ -14,7 +14,7 @@ use crate::home::{Home, Ran};
 use crate::server::{OWNER_EMAIL, OWNER_PASSWORD};
 
 /// How long anything that a test waits for may take.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How the answer of the sign-in pages reaches the command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -160,6 +160,7 @@ impl Server {
     }
 
     /// Starts a second process over the same database: the same public address, another port, a home of its own.
+    #[must_use]
     pub fn replica(&self) -> Self {
         let same = [("VAULT_PUBLIC_URL", self.url.as_str())];
         // Any address of a database will do.
