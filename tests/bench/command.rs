@@ -22,8 +22,5 @@ pub fn measure(table: &mut Table) {
         .expect("the built binary")
         .len();
     let bytes = usize::try_from(length).expect("a size");
-    table.row(
-        Row::new("release binary", float(bytes) / 1024.0 / 1024.0, "MiB")
-            .target(Target::Below(20.0)),
-    );
+    table.row(Row::new("release binary", float(bytes) / 1e6, "MB").target(Target::Below(20.0)));
 }

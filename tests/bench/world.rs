@@ -17,7 +17,7 @@ use crate::meter::{now, timed};
 /// `vault serve` on SQLite, its log in a file.
 pub struct Service {
     child: Child,
-    _home: Home,
+    home: Home,
     /// Where it listens.
     pub address: SocketAddr,
     /// Its public URL.
@@ -30,41 +30,19 @@ impl Service {
         let home = Home::new();
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}");
-        let log = home.path().join("serve.log");
-        let mut command = Command::new(vault_binary());
-        home.environment(&mut command);
-        let mut child = command
-            .arg("serve")
-            .env("VAULT_PUBLIC_URL", &url)
-            .env("VAULT_PORT", port.to_string())
-            .env("VAULT_ADMIN_EMAIL", OWNER_EMAIL)
-            .env("VAULT_ADMIN_PASSWORD", OWNER_PASSWORD)
-            .env("VAULT_DATABASE_URL", home.path().join("vault.db"))
-            .env("VAULT_LIMIT_CATALOG", "0")
-            .current_dir(home.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log).expect("a log"))
-            .spawn()
-            .expect("the built binary");
-        let begun = now();
-        let listens =
-            || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"listening\""));
-        while !listens() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(30)
-                    && child.try_wait().expect("a child").is_none(),
-                "the service did not start:\n{}",
-                std::fs::read_to_string(&log).unwrap_or_default()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
         Self {
-            child,
-            _home: home,
+            child: launch(&home, port, &url),
+            home,
             address: SocketAddr::from(([127, 0, 0, 1], port)),
             url,
         }
+    }
+
+    /// Ends the process and starts another one over the same data.
+    pub fn restart(&mut self) {
+        self.child.kill().expect("a child");
+        self.child.wait().expect("a child");
+        self.child = launch(&self.home, self.address.port(), &self.url);
     }
 
     /// Its process id.
@@ -103,6 +81,38 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn launch(home: &Home, port: u16, url: &str) -> Child {
+    let log = home.path().join("serve.log");
+    let mut command = Command::new(vault_binary());
+    home.environment(&mut command);
+    let mut child = command
+        .arg("serve")
+        .env("VAULT_PUBLIC_URL", url)
+        .env("VAULT_PORT", port.to_string())
+        .env("VAULT_ADMIN_EMAIL", OWNER_EMAIL)
+        .env("VAULT_ADMIN_PASSWORD", OWNER_PASSWORD)
+        .env("VAULT_DATABASE_URL", home.path().join("vault.db"))
+        .env("VAULT_LIMIT_CATALOG", "0")
+        .current_dir(home.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&log).expect("a log"))
+        .spawn()
+        .expect("the built binary");
+    let begun = now();
+    let listens = || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"listening\""));
+    while !listens() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30)
+                && child.try_wait().expect("a child").is_none(),
+            "the service did not start:\n{}",
+            std::fs::read_to_string(&log).unwrap_or_default()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
 }
 
 /// Runs a command that must succeed; its `data`, and how long it took.
