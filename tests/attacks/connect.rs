@@ -136,12 +136,7 @@ fn metadata_that_is_none_is_refused() {
     let location = format!("{}{METADATA}", elsewhere.url);
     for (name, answer, exit, code) in [
         ("404", Answer::new(404, "no"), NETWORK, "not_a_service"),
-        (
-            "HTML",
-            Answer::new(200, "<html>"),
-            NETWORK,
-            "answer_unreadable",
-        ),
+        ("HTML", Answer::new(200, "<html>"), NETWORK, "not_a_service"),
         (
             "a member missing",
             Answer::json(&partial),
