@@ -250,8 +250,10 @@ async fn ask_person(
     } else {
         ui.must_see(shown);
     }
+    // Without a browser here the answer can only be carried over by hand.
+    let paste = no_browser || (!opened && context.process.stdin_is_terminal);
     let pasted = async {
-        if !no_browser || context.global.no_input {
+        if !paste || context.global.no_input {
             std::future::pending::<()>().await;
         }
         ui.must_see(

@@ -6,12 +6,12 @@ use vault_library::{Vault, cloud, links, shelf};
 use vault_skill::catalog::SignedCatalog;
 use vault_store::clock::{Clock, SystemClock};
 
-use super::{connection::Connection, link::device_client, operator::plain};
+use super::{connection::Connection, link::device_client};
 use crate::{
     Context,
     client::tokens::TokenFile,
     error::{Exit, Failure},
-    ui::{BOLD, DIM, GOOD, HINT, Report, Table, WARN, Warning, clean, count, paint},
+    ui::{BOLD, DIM, GOOD, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
 };
 
 /// Since 0.5.0 (beta).
@@ -131,25 +131,8 @@ fn published(
         }
         None => row("last push", "never  (vault sync --cloud)".to_owned()),
     }
-    if let Some(service) = service.as_object() {
-        for (name, value) in service {
-            match value {
-                Value::Object(members) => {
-                    let inner: Vec<String> = members
-                        .iter()
-                        .filter(|(_, value)| {
-                            !value.is_null() && !value.is_object() && !value.is_array()
-                        })
-                        .map(|(name, value)| {
-                            format!("{} {}", clean(name, 40).replace('_', " "), plain(value))
-                        })
-                        .collect();
-                    row(&clean(name, 40).replace('_', " "), inner.join(", "));
-                }
-                Value::Array(_) => {}
-                other => row(&clean(name, 40).replace('_', " "), plain(other)),
-            }
-        }
+    if service.is_object() {
+        service_rows(&service, known.map(|known| known.release), &mut row);
     }
     Ok((
         json!({
@@ -166,6 +149,57 @@ fn published(
         }),
         table.text(),
     ))
+}
+
+/// How the namespace stands on the service, in words; `--json` has every member.
+fn service_rows(service: &Value, published: Option<u64>, row: &mut impl FnMut(&str, String)) {
+    let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
+    let word = |pointer: &str| {
+        let text = service.pointer(pointer).and_then(Value::as_str);
+        clean(text.unwrap_or("unknown"), 100)
+    };
+    row(
+        "the service",
+        match number("/release/release") {
+            Some(release) if Some(release) == published => {
+                format!(
+                    "shows release {release}, {} releases kept",
+                    number("/counts/releases").unwrap_or(1)
+                )
+            }
+            Some(release) => paint(
+                WARN,
+                format_args!("shows release {release}, which was not published from here"),
+            ),
+            None => "has no release yet".to_owned(),
+        },
+    );
+    let waiting = number("/counts/devices_pending").unwrap_or(0);
+    row(
+        "machines",
+        if waiting == 0 {
+            "none waits".to_owned()
+        } else {
+            format!(
+                "{} {}  (vault devices list)",
+                count(waiting, "machine"),
+                if waiting == 1 { "waits" } else { "wait" }
+            )
+        },
+    );
+    if let Some(fingerprint) = service.pointer("/pin/fingerprint").and_then(Value::as_str) {
+        row("pinned key", paint(BOLD, clean(fingerprint, 60)));
+    }
+    row("owner", word("/owner"));
+    if let Some(bytes) = number("/quota/bytes") {
+        row("quota", size(bytes));
+    }
+    if word("/status") != "active" {
+        row("status", paint(WARN, word("/status")));
+    }
+    if word("/subscription") != "none" {
+        row("subscription", word("/subscription"));
+    }
 }
 
 fn linked_vault(

@@ -175,13 +175,11 @@ fn connected(
 ) -> Report {
     let hosted = membership.kind != "self_signed";
     let owner = membership.role == "role:owner";
+    let role = clean(membership.role.trim_start_matches("role:"), 40);
     if !owner {
         context.ui.warn(Warning::new(
             "not_owner",
-            format!(
-                "your role here is {}: publishing needs an owner",
-                clean(&membership.role, 40)
-            ),
+            format!("your role here is {role}: publishing needs an owner"),
         ));
     }
     let next = match (hosted, owner) {
@@ -196,7 +194,7 @@ fn connected(
         "{} connected to {}  ({}, {})\n{next}",
         paint(GOOD, "✓"),
         paint(HINT, connection.address()),
-        clean(&membership.role, 40),
+        role,
         match membership.release {
             Some(release) if release > 0 => format!("release {release}"),
             _ => "nothing published yet".to_owned(),
