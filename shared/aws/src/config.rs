@@ -1,0 +1,40 @@
+//! The one SDK configuration: rustls with ring, no retries of the SDK's own.
+
+use aws_config::retry::RetryConfig;
+use aws_config::{BehaviorVersion, ConfigLoader, Region, SdkConfig};
+use aws_sdk_dynamodb::config::{Credentials, StalledStreamProtectionConfig};
+use aws_smithy_http_client::Builder;
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+
+use crate::Settings;
+
+/// The configuration for `settings`, with the credentials that the SDK finds (in a function: its variables). Make it
+/// once, before the first request: it reads the system's root certificates.
+pub async fn sdk_config(settings: &Settings) -> SdkConfig {
+    loader(settings).load().await
+}
+
+/// Does what [`sdk_config`] does, with these credentials instead.
+pub async fn sdk_config_with(settings: &Settings, credentials: Credentials) -> SdkConfig {
+    loader(settings)
+        .credentials_provider(credentials)
+        .load()
+        .await
+}
+
+fn loader(settings: &Settings) -> ConfigLoader {
+    let https = Builder::new()
+        .tls_provider(Provider::Rustls(CryptoMode::Ring))
+        .build_https();
+    let loader = aws_config::defaults(BehaviorVersion::latest())
+        .region(Region::new(settings.region.clone()))
+        .http_client(https)
+        // Every retry is counted and bounded in `retry`: the SDK's own would hide behind one call.
+        .retry_config(RetryConfig::disabled())
+        // A body is read within a time of ours.
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+    match &settings.endpoint {
+        Some(endpoint) => loader.endpoint_url(endpoint),
+        None => loader,
+    }
+}

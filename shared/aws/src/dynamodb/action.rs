@@ -1,0 +1,229 @@
+//! One write of a commit as one action of a DynamoDB transaction.
+//!
+//! Each action carries the port's condition, and one of our own: the revision that it gives must be above the one that
+//! is there, whatever the clock shows. A `Count` has two forms, since DynamoDB knows no "create or add" with bounds: it
+//! is tried on a living record first, and creates one when there was none.
+
+use aws_sdk_dynamodb::error::BuildError;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, ConditionCheck, Put, ReturnValuesOnConditionCheckFailure as OnFailure,
+    TransactWriteItem, Update,
+};
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, RecordKey, When, Write};
+
+use super::item::{self, DOCUMENT, EXPIRES, Held, Item, NOT_COUNTERS, PARTITION_KEY, REVISION};
+
+const IS_ALIVE: &str = "attribute_exists(#d) AND (attribute_not_exists(#e) OR #e > :now)";
+const IS_DEAD: &str = "(attribute_not_exists(#d) OR #e <= :now)";
+
+/// Table and time of a commit: the time decides what is expired, and where revisions begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment<'a> {
+    pub(super) table: &'a str,
+    pub(super) now: Timestamp,
+    pub(super) first_revision: u64,
+}
+
+/// What is known of the place that a write goes to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// The new revision must be at least this.
+    floor: u64,
+    /// A `Count` found no living record there.
+    dead: bool,
+}
+
+impl Known {
+    /// What an item that was found there teaches.
+    pub(super) fn learn(&mut self, held: Option<&Held>) {
+        self.floor = held.map_or(0, |held| held.revision.saturating_add(1));
+        self.dead = held.is_none_or(|held| held.record.is_none());
+    }
+}
+
+/// An action and the revision that a `Put` gives.
+#[derive(Debug)]
+pub(super) struct Action {
+    pub(super) item: TransactWriteItem,
+    pub(super) revision: Option<u64>,
+}
+
+/// The action for `write`; `None` when it changes nothing and always holds. Fails with `Invalid` for an odd document.
+pub(super) fn action(
+    write: &Write,
+    known: Known,
+    moment: Moment<'_>,
+) -> Result<Option<Action>, StoreError> {
+    let floor = known.floor.max(moment.first_revision);
+    let action = match write {
+        Write::Check {
+            when: When::Any, ..
+        } => return Ok(None),
+        Write::Check { key, when } => Action {
+            item: check(key, *when, moment)?,
+            revision: None,
+        },
+        Write::Put {
+            key,
+            document,
+            expires_at,
+            when,
+        } => {
+            let revision = new_revision(*when, floor);
+            let item = item::record(key, revision, document, *expires_at, moment.now)?;
+            Action {
+                item: put(item, *when, revision, moment)?,
+                revision: Some(revision),
+            }
+        }
+        Write::Delete { key, when } => {
+            let revision = new_revision(*when, floor);
+            let item = item::tombstone(key, revision, moment.now);
+            Action {
+                item: put(item, *when, revision, moment)?,
+                revision: None,
+            }
+        }
+        Write::Count {
+            key,
+            field,
+            by,
+            expires_at,
+            ..
+        } if known.dead => {
+            let document = Document::of(&serde_json::json!({ field.as_str(): by }))?;
+            let item = item::record(key, floor, &document, *expires_at, moment.now)?;
+            Action {
+                item: put(item, When::Absent, floor, moment)?,
+                revision: None,
+            }
+        }
+        Write::Count {
+            key,
+            field,
+            by,
+            min,
+            max,
+            ..
+        } => Action {
+            item: count(key, field, *by, (*min, *max), moment)?,
+            revision: None,
+        },
+    };
+    Ok(Some(action))
+}
+
+/// The revision of what is written: above the one that the condition names, if it names one.
+fn new_revision(when: When, floor: u64) -> u64 {
+    match when {
+        When::At(revision) => floor.max(revision.saturating_add(1)),
+        When::Absent | When::Any => floor,
+    }
+}
+
+fn put(
+    item: Item,
+    when: When,
+    revision: u64,
+    moment: Moment<'_>,
+) -> Result<TransactWriteItem, StoreError> {
+    let put = Put::builder()
+        .set_item(Some(item))
+        .expression_attribute_names("#r", REVISION);
+    let condition = match when {
+        When::Any => "attribute_not_exists(#r) OR #r < :new".to_owned(),
+        When::Absent => format!("attribute_not_exists(#r) OR (#r < :new AND {IS_DEAD})"),
+        When::At(_) => format!("#r = :held AND {IS_ALIVE}"),
+    };
+    let put = match when {
+        When::At(held) => put.expression_attribute_values(":held", item::number(held)),
+        _ => put.expression_attribute_values(":new", item::number(revision)),
+    };
+    let put = match when {
+        // DynamoDB refuses a name or a value that no expression uses.
+        When::Any => put,
+        _ => put
+            .expression_attribute_names("#d", DOCUMENT)
+            .expression_attribute_names("#e", EXPIRES)
+            .expression_attribute_values(":now", item::number(moment.now.unix())),
+    };
+    let put = put
+        .condition_expression(condition)
+        .return_values_on_condition_check_failure(OnFailure::AllOld);
+    Ok(TransactWriteItem::builder()
+        .put(put.table_name(moment.table).build().map_err(incomplete)?)
+        .build())
+}
+
+fn check(key: &RecordKey, when: When, moment: Moment<'_>) -> Result<TransactWriteItem, StoreError> {
+    let check = ConditionCheck::builder()
+        .set_key(Some(item::place(key)))
+        .expression_attribute_names("#d", DOCUMENT)
+        .expression_attribute_names("#e", EXPIRES)
+        .expression_attribute_values(":now", item::number(moment.now.unix()))
+        .return_values_on_condition_check_failure(OnFailure::AllOld);
+    let check = match when {
+        When::At(held) => check
+            .condition_expression(format!("#r = :held AND {IS_ALIVE}"))
+            .expression_attribute_names("#r", REVISION)
+            .expression_attribute_values(":held", item::number(held)),
+        When::Absent | When::Any => check
+            .condition_expression(format!("attribute_not_exists(#pk) OR {IS_DEAD}"))
+            .expression_attribute_names("#pk", PARTITION_KEY),
+    };
+    Ok(TransactWriteItem::builder()
+        .condition_check(check.table_name(moment.table).build().map_err(incomplete)?)
+        .build())
+}
+
+/// Adds to the counter of a living record, if the sum stays within the bounds.
+fn count(
+    key: &RecordKey,
+    field: &str,
+    by: i64,
+    (min, max): (i64, i64),
+    moment: Moment<'_>,
+) -> Result<TransactWriteItem, StoreError> {
+    // All within 2^53, so the difference fits.
+    let (low, high) = (min - by, max - by);
+    let mut within = "#n BETWEEN :low AND :high".to_owned();
+    let mut update = Update::builder();
+    if (low..=high).contains(&0) {
+        // A member of that name that holds no integer stands in the list of the others.
+        within.push_str(" OR (attribute_not_exists(#n) AND NOT contains(#x, :name))");
+        update = update
+            .expression_attribute_names("#x", NOT_COUNTERS)
+            .expression_attribute_values(":name", AttributeValue::S(format!(" {field} ")));
+    }
+    let update = update
+        .set_key(Some(item::place(key)))
+        .update_expression(
+            "SET #n = if_not_exists(#n, :zero) + :by, #r = if_not_exists(#r, :zero) + :one",
+        )
+        .condition_expression(format!("{IS_ALIVE} AND ({within})"))
+        .expression_attribute_names("#n", item::counter(field))
+        .expression_attribute_names("#r", REVISION)
+        .expression_attribute_names("#d", DOCUMENT)
+        .expression_attribute_names("#e", EXPIRES)
+        .expression_attribute_values(":zero", item::number(0))
+        .expression_attribute_values(":one", item::number(1))
+        .expression_attribute_values(":by", item::number(by))
+        .expression_attribute_values(":low", item::number(low))
+        .expression_attribute_values(":high", item::number(high))
+        .expression_attribute_values(":now", item::number(moment.now.unix()))
+        .return_values_on_condition_check_failure(OnFailure::AllOld);
+    Ok(TransactWriteItem::builder()
+        .update(
+            update
+                .table_name(moment.table)
+                .build()
+                .map_err(incomplete)?,
+        )
+        .build())
+}
+
+fn incomplete(error: BuildError) -> StoreError {
+    StoreError::unavailable(error)
+}

@@ -1,0 +1,335 @@
+//! A record as a DynamoDB item, and back.
+//!
+//! | attribute | holds |
+//! |---|---|
+//! | `pk`, `sk` | partition and key |
+//! | `r` | the revision |
+//! | `d` | the document's text without its counters; an item without `d` is the tombstone of a deleted record |
+//! | `n_<name>` | a counter: an integer member of the document with a counter's name, so that a `Count` adds to it |
+//! | `x` | the names, between spaces, of members that have a counter's name and hold no integer |
+//! | `e` | the second from which on the record is absent |
+//! | `ttl` | the second from which on DynamoDB may collect the item |
+//!
+//! A document is text, not a DynamoDB map: a map changes numbers (`1.0`, `1e300`) and knows no empty names.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde_json::{Map, Value};
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, MAX_FIELD_BYTES, Record, RecordKey};
+
+/// The attribute that holds a record's partition.
+pub const PARTITION_KEY: &str = "pk";
+/// The attribute that holds a record's key.
+pub const SORT_KEY: &str = "sk";
+/// The attribute after which DynamoDB collects what expired, in seconds since 1970.
+pub const TTL_ATTRIBUTE: &str = "ttl";
+
+pub(super) const REVISION: &str = "r";
+pub(super) const DOCUMENT: &str = "d";
+pub(super) const EXPIRES: &str = "e";
+pub(super) const NOT_COUNTERS: &str = "x";
+const COUNTER: &str = "n_";
+
+/// Seconds that an item stays after it expired or was deleted. A new record of the key begins at a revision made of the
+/// time, so it must not begin while a clock that runs ahead could still have given the old one a higher revision.
+const KEPT_SECONDS: i64 = 86_400;
+
+/// One item, as the SDK has it.
+pub(super) type Item = HashMap<String, AttributeValue>;
+
+/// The attribute of the counter `field`.
+pub(super) fn counter(field: &str) -> String {
+    format!("{COUNTER}{field}")
+}
+
+/// An integer as DynamoDB takes it.
+pub(super) fn number(value: impl ToString) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+/// The two attributes that name an item.
+pub(super) fn place(key: &RecordKey) -> Item {
+    HashMap::from([
+        (PARTITION_KEY.to_owned(), text(&key.partition)),
+        (SORT_KEY.to_owned(), text(&key.key)),
+    ])
+}
+
+pub(super) fn text(value: &str) -> AttributeValue {
+    AttributeValue::S(value.to_owned())
+}
+
+/// The item that holds this document. Fails with `Invalid` when the document is no JSON object.
+pub(super) fn record(
+    key: &RecordKey,
+    revision: u64,
+    document: &Document,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Item, StoreError> {
+    let mut members: Map<String, Value> = serde_json::from_str(document.as_str())
+        .map_err(|error| StoreError::invalid(format!("not a document: {error}")))?;
+    let mut item = place(key);
+    let mut others = String::from(" ");
+    members.retain(|name, value| {
+        if !is_counter(name) {
+            return true;
+        }
+        match value.as_i64() {
+            Some(count) => {
+                item.insert(counter(name), number(count));
+                false
+            }
+            None => {
+                others.push_str(name);
+                others.push(' ');
+                true
+            }
+        }
+    });
+    item.insert(
+        DOCUMENT.to_owned(),
+        text(&Value::Object(members).to_string()),
+    );
+    item.insert(NOT_COUNTERS.to_owned(), AttributeValue::S(others));
+    item.insert(REVISION.to_owned(), number(revision));
+    if let Some(end) = expires_at {
+        let collected = end.unix().max(now.unix()).saturating_add(KEPT_SECONDS);
+        item.insert(EXPIRES.to_owned(), number(end.unix()));
+        item.insert(TTL_ATTRIBUTE.to_owned(), number(collected));
+    }
+    Ok(item)
+}
+
+/// The item that remembers a deleted record's revision for a while.
+pub(super) fn tombstone(key: &RecordKey, revision: u64, now: Timestamp) -> Item {
+    // A revision from a clock that runs ahead is kept until that clock's day is over.
+    let of_revision = i64::try_from((revision >> super::REVISION_BITS) / 1000).unwrap_or(i64::MAX);
+    let collected = now.unix().max(of_revision).saturating_add(KEPT_SECONDS);
+    let mut item = place(key);
+    item.insert(REVISION.to_owned(), number(revision));
+    item.insert(TTL_ATTRIBUTE.to_owned(), number(collected));
+    item
+}
+
+/// What an item holds.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    /// Its revision, also where the record is gone.
+    pub(super) revision: u64,
+    /// The record that is alive there.
+    pub(super) record: Option<Record>,
+}
+
+impl Held {
+    /// Reads an item that stands under `key`. Fails with `Corrupt` when it was not written here.
+    pub(super) fn read(key: RecordKey, item: &Item, now: Timestamp) -> Result<Self, StoreError> {
+        let damaged = |what: &str| StoreError::Corrupt(format!("the item {key} has {what}"));
+        let integer = |name: &str| match item.get(name) {
+            None => Ok(None),
+            Some(value) => match value.as_n().ok().and_then(|n| n.parse::<i64>().ok()) {
+                Some(value) => Ok(Some(value)),
+                None => Err(damaged("a number that does not read")),
+            },
+        };
+        let revision = integer(REVISION)?
+            .and_then(|revision| u64::try_from(revision).ok())
+            .ok_or_else(|| damaged("no revision"))?;
+        let expires_at = integer(EXPIRES)?.map(Timestamp::from_unix);
+        let document = match item.get(DOCUMENT) {
+            None => None,
+            Some(value) => Some(
+                value
+                    .as_s()
+                    .map_err(|_| damaged("a document that is no text"))?,
+            ),
+        };
+        let Some(document) = document.filter(|_| expires_at.is_none_or(|end| end > now)) else {
+            return Ok(Self {
+                revision,
+                record: None,
+            });
+        };
+        let document = with_counters(document, item).ok_or_else(|| damaged("an odd document"))?;
+        Ok(Self {
+            revision,
+            record: Some(Record {
+                key,
+                revision,
+                expires_at,
+                document,
+            }),
+        })
+    }
+}
+
+/// The key of an item that a list found. Fails with `Corrupt` when it has none.
+pub(super) fn key_of(item: &Item) -> Result<RecordKey, StoreError> {
+    let part = |name: &str| item.get(name).and_then(|value| value.as_s().ok());
+    match (part(PARTITION_KEY), part(SORT_KEY)) {
+        (Some(partition), Some(key)) => Ok(RecordKey::new(partition, key)),
+        _ => Err(StoreError::Corrupt("an item without its key".to_owned())),
+    }
+}
+
+/// The document's text with the counters in front; their names need no escaping.
+fn with_counters(text: &str, item: &Item) -> Option<Document> {
+    let rest = text.strip_prefix('{')?;
+    let mut whole = String::with_capacity(text.len() + 16);
+    whole.push('{');
+    for (name, value) in item {
+        let Some(field) = name.strip_prefix(COUNTER) else {
+            continue;
+        };
+        let value = value.as_n().ok()?.parse::<i64>().ok()?;
+        if whole.len() > 1 {
+            whole.push(',');
+        }
+        whole.push_str(&format!("\"{field}\":{value}"));
+    }
+    if whole.len() > 1 && rest != "}" {
+        whole.push(',');
+    }
+    whole.push_str(rest);
+    Some(Document::stored(whole))
+}
+
+/// Whether a `Count` may name this member.
+fn is_counter(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    (1..=MAX_FIELD_BYTES).contains(&name.len()) && name.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_unix(1_795_219_200);
+
+    fn round(value: &Value) -> Value {
+        let key = RecordKey::new("p", "k");
+        let document = Document::of(value).unwrap();
+        let item = record(&key, 7, &document, None, NOW).unwrap();
+        let held = Held::read(key, &item, NOW).unwrap();
+        held.record.unwrap().read().unwrap()
+    }
+
+    #[test]
+    fn a_document_survives_being_an_item() {
+        for value in [
+            json!({}),
+            json!({"n": 1}),
+            json!({"a": "1", "n": 1, "m": -2}),
+            json!({"": 1, "Big": 2, "ok": i64::MIN, "no": u64::MAX, "half": 1.5, "one": 1.0}),
+            json!({"deep": {"n": 1}, "list": [1, 2], "null": null}),
+        ] {
+            assert_eq!(round(&value), value);
+        }
+    }
+
+    #[test]
+    fn integers_with_a_counter_s_name_become_counters() {
+        let key = RecordKey::new("p", "k");
+        let document = Document::of(&json!({"n": 1, "N": 2, "text": "3", "x": {}})).unwrap();
+        let item = record(&key, 7, &document, None, NOW).unwrap();
+        assert_eq!(item.get("n_n"), Some(&number(1)));
+        let others = item[NOT_COUNTERS].as_s().unwrap();
+        let mut names: Vec<&str> = others.split_whitespace().collect();
+        names.sort_unstable();
+        assert_eq!(names, ["text", "x"]);
+        assert!(others.starts_with(' ') && others.ends_with(' '));
+    }
+
+    #[test]
+    fn collection_comes_a_day_after_the_end() {
+        let key = RecordKey::new("p", "k");
+        let document = Document::of(&json!({})).unwrap();
+        let ttl = |item: &Item| item.get(TTL_ATTRIBUTE).map(|n| n.as_n().unwrap().clone());
+        let day = |from: i64| Some((from + KEPT_SECONDS).to_string());
+        let now = NOW.unix();
+        for (end, expected) in [
+            (None, None),
+            (Some(now + 60), day(now + 60)),
+            (Some(now - 60), day(now)),
+        ] {
+            let end = end.map(Timestamp::from_unix);
+            let item = record(&key, 7, &document, end, NOW).unwrap();
+            assert_eq!(ttl(&item), expected, "{end:?}");
+        }
+        assert_eq!(ttl(&tombstone(&key, 7, NOW)), day(now));
+        let ahead = u64::try_from(now + 500).unwrap() * 1000 << super::super::REVISION_BITS;
+        assert_eq!(ttl(&tombstone(&key, ahead, NOW)), day(now + 500));
+    }
+
+    #[test]
+    fn the_worst_document_fits_an_item() {
+        // Members whose names are counters' names but hold no integer cost most: each name is kept twice.
+        let letters = "abcdefghijklmnopqrstuvwxyz0123456789_";
+        let names = letters.chars().flat_map(|a| {
+            letters
+                .chars()
+                .flat_map(move |b| letters.chars().map(move |c| format!("{a}{b}{c}")))
+        });
+        for member in ["[]", "0"] {
+            let mut document = String::from("{");
+            for name in names.clone() {
+                let next = format!("\"{name}\":{member},");
+                if document.len() + next.len() > vault_store::records::MAX_DOCUMENT_BYTES {
+                    break;
+                }
+                document.push_str(&next);
+            }
+            document.pop();
+            document.push('}');
+            let key = RecordKey::new("p".repeat(512), "k".repeat(512));
+            let document = Document::stored(document);
+            let item = record(&key, 7, &document, Some(NOW), NOW).unwrap();
+            let bytes: usize = item
+                .iter()
+                .map(|(name, value)| {
+                    // DynamoDB counts a number as half its digits and some more.
+                    name.len() + value.as_s().map_or_else(|_| 21, String::len)
+                })
+                .sum();
+            let worst_number = if member == "0" {
+                18 * (item.len() - 8)
+            } else {
+                0
+            };
+            assert!(bytes - worst_number < 400 * 1024, "{member}: {bytes}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_written_here_is_damage() {
+        let key = RecordKey::new("p", "k");
+        let document = Document::of(&json!({"n": 1})).unwrap();
+        let good = record(&key, 7, &document, Some(NOW.plus_seconds(1)), NOW).unwrap();
+        for (name, value) in [
+            (REVISION, None),
+            (REVISION, Some(text("7"))),
+            (REVISION, Some(number(-7))),
+            (DOCUMENT, Some(number(1))),
+            (DOCUMENT, Some(text("[]"))),
+            (EXPIRES, Some(text("soon"))),
+            ("n_n", Some(text("1"))),
+            ("n_n", Some(number("1.5"))),
+        ] {
+            let mut item = good.clone();
+            match value {
+                Some(value) => item.insert(name.to_owned(), value),
+                None => item.remove(name),
+            };
+            let read = Held::read(key.clone(), &item, NOW);
+            assert!(
+                matches!(read, Err(StoreError::Corrupt(_))),
+                "{name}: {read:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! `Records` in one DynamoDB table with the keys `pk` and `sk`.
+//!
+//! A commit is one `TransactWriteItems`, also where it is one write: the idempotency token makes a repetition after a
+//! lost answer safe. Several keys are read by one `TransactGetItems`, since `BatchGetItem` may see half a commit.
+//! Expiry is compared here with the port's clock, in conditions and after reading; TTL only collects.
+//!
+//! A revision begins at the time in 2^-12 ms and rises by one with a count. A put whose clock is behind learns the
+//! revision that is there and goes above it; a deleted record leaves a tombstone for a day, so that a revision never
+//! names two states.
+
+mod action;
+mod item;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use aws_config::SdkConfig;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::config::http::HttpResponse;
+use aws_sdk_dynamodb::config::interceptors::AfterDeserializationInterceptorContextRef;
+use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_dynamodb::error::{BoxError, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::transact_get_items::TransactGetItemsError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::{CancellationReason, Get, TransactGetItem, TransactWriteItem};
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::random::{self, Random};
+use vault_store::records::{self, Commit, Record, RecordKey, Records, Write};
+
+use self::action::{Known, Moment, action};
+use self::item::{Held, Item};
+use crate::Settings;
+use crate::calls::{Counters, Kind};
+use crate::retry::{Failed, Patience, Tries};
+
+pub use self::item::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
+
+/// How far a time in milliseconds is shifted to make a revision.
+const REVISION_BITS: u32 = 12;
+/// Keys that are read at once where all together may be over DynamoDB's 4 MB: ten of the largest items are below it.
+const LARGE_AT_ONCE: usize = 10;
+/// Rounds of a commit in which only our own condition failed (a clock behind, a counter to be created).
+const MAX_ROUNDS: u32 = 40;
+
+/// One table.
+#[derive(Clone)]
+pub(crate) struct Table {
+    client: Client,
+    name: Arc<str>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    patience: Patience,
+    calls: Arc<Counters>,
+}
+
+/// How one transaction ended.
+enum Ended {
+    Written,
+    Cancelled(Vec<CancellationReason>),
+}
+
+/// How one reading of many ended.
+enum Read {
+    Items(Vec<Option<Item>>),
+    TooLarge,
+}
+
+impl Table {
+    pub(crate) fn new(
+        config: &SdkConfig,
+        settings: &Settings,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        patience: Patience,
+        calls: Arc<Counters>,
+    ) -> Self {
+        let config = aws_sdk_dynamodb::config::Builder::from(config)
+            .timeout_config(patience.timeouts())
+            .interceptor(NotEmpty)
+            .build();
+        Self {
+            client: Client::from_conf(config),
+            name: settings.table.as_str().into(),
+            clock,
+            random,
+            patience,
+            calls,
+        }
+    }
+
+    async fn repeat<T, F>(&self, call: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Failed>>,
+    {
+        let mut tries = Tries::new(&self.patience, &*self.random);
+        loop {
+            match call().await {
+                Ok(answer) => return Ok(answer),
+                Err(Failed::Passing(error)) => {
+                    tracing::debug!(%error, "the record store is asked again");
+                    if !tries.again().await {
+                        return Err(error);
+                    }
+                }
+                Err(Failed::Lasting(error)) => return Err(error),
+            }
+        }
+    }
+
+    async fn read_one(&self, key: &RecordKey) -> Result<Option<Item>, StoreError> {
+        self.repeat(|| async {
+            self.calls.count(Kind::RecordRead);
+            let request = self.client.get_item().table_name(&*self.name);
+            let request = request
+                .set_key(Some(item::place(key)))
+                .consistent_read(true);
+            let answer = request.send().await.map_err(Failed::of)?;
+            Ok(answer.item)
+        })
+        .await
+    }
+
+    /// The items under these different keys, at one moment.
+    async fn read_many(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
+        match keys {
+            [] => Ok(Vec::new()),
+            [key] => Ok(vec![self.read_one(key).await?]),
+            keys => match self.read_together(keys).await? {
+                Read::Items(items) => Ok(items),
+                Read::TooLarge => self.read_in_parts(keys).await,
+            },
+        }
+    }
+
+    async fn read_together(&self, keys: &[&RecordKey]) -> Result<Read, StoreError> {
+        let gets = keys.iter().map(|key| {
+            let get = Get::builder()
+                .table_name(&*self.name)
+                .set_key(Some(item::place(key)));
+            let get = get.build().map_err(StoreError::unavailable)?;
+            Ok(TransactGetItem::builder().get(get).build())
+        });
+        let gets: Vec<TransactGetItem> = gets.collect::<Result<_, StoreError>>()?;
+        let mut tries = Tries::new(&self.patience, &*self.random);
+        loop {
+            self.calls.count(Kind::RecordRead);
+            let request = self.client.transact_get_items();
+            let sent = request.set_transact_items(Some(gets.clone())).send().await;
+            let failed = match sent {
+                Ok(answer) => {
+                    let items: Vec<Option<Item>> = answer
+                        .responses
+                        .unwrap_or_default()
+                        .into_iter()
+                        .map(|answer| answer.item)
+                        .collect();
+                    if items.len() == keys.len() {
+                        return Ok(Read::Items(items));
+                    }
+                    // Too few answers must not read as "absent".
+                    Failed::Passing(StoreError::unavailable("an answer for other keys"))
+                }
+                Err(error) => match get_cancelled(&error) {
+                    Some(codes) if codes.iter().any(|code| *code == "ValidationError") => {
+                        return Ok(Read::TooLarge);
+                    }
+                    Some(codes) if codes.contains(&"TransactionConflict") => {
+                        Failed::Passing(StoreError::Conflict)
+                    }
+                    Some(_) => Failed::Passing(Failed::of(error).into_error()),
+                    None if keys.len() > LARGE_AT_ONCE
+                        && error.code() == Some("ValidationException") =>
+                    {
+                        return Ok(Read::TooLarge);
+                    }
+                    None => Failed::of(error),
+                },
+            };
+            match failed {
+                Failed::Passing(error) if !tries.again().await => return Err(error),
+                Failed::Passing(_) => {}
+                Failed::Lasting(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads what is too large for one transaction in parts, twice: where no revision moved in between, all stood
+    /// together at one moment, between the end of the first reading and the beginning of the second.
+    async fn read_in_parts(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
+        let mut before = self.read_parts(keys).await?;
+        let mut tries = Tries::new(&self.patience, &*self.random);
+        loop {
+            let after = self.read_parts(keys).await?;
+            let revision =
+                |item: &Option<Item>| item.as_ref().map(|i| i.get(item::REVISION).cloned());
+            if before.iter().map(revision).eq(after.iter().map(revision)) {
+                return Ok(after);
+            }
+            if !tries.again().await {
+                return Err(StoreError::Conflict);
+            }
+            before = after;
+        }
+    }
+
+    async fn read_parts(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
+        let mut items = Vec::with_capacity(keys.len());
+        for part in keys.chunks(LARGE_AT_ONCE) {
+            match self.read_together(part).await? {
+                Read::Items(read) => items.extend(read),
+                Read::TooLarge => {
+                    return Err(StoreError::unavailable("the table refuses to be read"));
+                }
+            }
+        }
+        Ok(items)
+    }
+
+    async fn get_all(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        let mut different: Vec<&RecordKey> = keys.iter().collect();
+        different.sort_unstable();
+        different.dedup();
+        let items = self.read_many(&different).await?;
+        let now = self.clock.now();
+        let mut found = HashMap::with_capacity(different.len());
+        for (key, item) in different.into_iter().zip(items) {
+            let record = match item {
+                Some(item) => Held::read(key.clone(), &item, now)?.record,
+                None => None,
+            };
+            found.insert(key, record);
+        }
+        Ok(keys
+            .iter()
+            .map(|key| found.get(key).cloned().flatten())
+            .collect())
+    }
+
+    async fn list_all(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        // DynamoDB refuses a start outside of the range: before it is no start at all, behind it is the end.
+        let after = match after {
+            Some(after) if after.starts_with(prefix) => Some(after),
+            Some(after) if after > prefix => return Ok(Vec::new()),
+            _ => None,
+        };
+        let mut start = after.map(|after| item::place(&RecordKey::new(partition, after)));
+        let mut listed = Vec::new();
+        loop {
+            let from = start.take();
+            let left = limit - listed.len();
+            let answer = self
+                .repeat(|| async {
+                    self.calls.count(Kind::RecordList);
+                    let condition = match prefix {
+                        "" => "#pk = :pk",
+                        _ => "#pk = :pk AND begins_with(#sk, :prefix)",
+                    };
+                    let request = self.client.query().table_name(&*self.name);
+                    let mut request = request
+                        .consistent_read(true)
+                        .key_condition_expression(condition)
+                        .expression_attribute_names("#pk", PARTITION_KEY)
+                        .expression_attribute_values(":pk", item::text(partition))
+                        .set_exclusive_start_key(from.clone())
+                        .limit(i32::try_from(left).unwrap_or(i32::MAX));
+                    if !prefix.is_empty() {
+                        request = request
+                            .expression_attribute_names("#sk", SORT_KEY)
+                            .expression_attribute_values(":prefix", item::text(prefix));
+                    }
+                    request.send().await.map_err(Failed::of)
+                })
+                .await?;
+            let Some(items) = answer.items else {
+                // An answer without the list is none: it must not read as an empty partition.
+                return Err(StoreError::unavailable("an answer without items"));
+            };
+            let now = self.clock.now();
+            for found in &items {
+                listed.extend(Held::read(item::key_of(found)?, found, now)?.record);
+            }
+            start = answer.last_evaluated_key.filter(|key| !key.is_empty());
+            if start.is_none() || listed.len() >= limit {
+                return Ok(listed);
+            }
+        }
+    }
+
+    async fn commit_all(&self, writes: &[Write]) -> Result<Commit, StoreError> {
+        let now = self.clock.now();
+        let moment = Moment {
+            table: &self.name,
+            now,
+            first_revision: self.clock.now_millis().saturating_mul(1 << REVISION_BITS),
+        };
+        let mut known = vec![Known::default(); writes.len()];
+        let mut tries = Tries::new(&self.patience, &*self.random);
+        for _ in 0..MAX_ROUNDS {
+            let mut revisions = vec![None; writes.len()];
+            let (mut items, mut places) = (Vec::new(), Vec::new());
+            for (index, (write, known)) in writes.iter().zip(&known).enumerate() {
+                if let Some(action) = action(write, *known, moment)? {
+                    revisions[index] = action.revision;
+                    items.push(action.item);
+                    places.push(index);
+                }
+            }
+            if items.is_empty() {
+                return Ok(Commit::Done(revisions));
+            }
+            let reasons = match self.transact(items, &mut tries).await? {
+                Ended::Written => return Ok(Commit::Done(revisions)),
+                Ended::Cancelled(reasons) => reasons,
+            };
+            if reasons.len() != places.len() {
+                return Err(StoreError::unavailable("reasons for other writes"));
+            }
+            let mut learned = false;
+            for (&index, reason) in places.iter().zip(&reasons) {
+                if reason.code() != Some("ConditionalCheckFailed") {
+                    continue;
+                }
+                let key = writes[index].key();
+                let held = match reason.item() {
+                    Some(item) if !item.is_empty() => Some(Held::read(key.clone(), item, now)?),
+                    _ => None,
+                };
+                let found = held.as_ref().and_then(|held| held.record.as_ref());
+                if writes[index].applied_to(found).is_none() {
+                    return Ok(Commit::Failed {
+                        index,
+                        found: found.cloned(),
+                    });
+                }
+                known[index].learn(held.as_ref());
+                learned = true;
+            }
+            if let Some(error) = self.hindrance(&reasons, learned) {
+                match error {
+                    Failed::Passing(error) if !tries.again().await => return Err(error),
+                    Failed::Passing(_) => {}
+                    Failed::Lasting(error) => return Err(error),
+                }
+            }
+        }
+        Err(StoreError::Conflict)
+    }
+
+    /// What kept a transaction from being written, other than conditions.
+    fn hindrance(&self, reasons: &[CancellationReason], learned: bool) -> Option<Failed> {
+        let has = |code: &str| reasons.iter().any(|reason| reason.code() == Some(code));
+        if has("TransactionConflict") {
+            return Some(Failed::Passing(StoreError::Conflict));
+        }
+        if has("ThrottlingError") || has("ProvisionedThroughputExceeded") {
+            let busy = StoreError::unavailable("the table is asked for too much at once");
+            return Some(Failed::Passing(busy));
+        }
+        let other = reasons.iter().find(|reason| {
+            !matches!(
+                reason.code(),
+                None | Some("None" | "ConditionalCheckFailed")
+            )
+        });
+        match other {
+            Some(reason) => {
+                let (code, message) = (
+                    reason.code().unwrap_or_default(),
+                    reason.message().unwrap_or_default(),
+                );
+                let told = format!("table {}: {code}: {message}", self.name);
+                Some(Failed::Lasting(StoreError::unavailable(told)))
+            }
+            None if learned => None,
+            None => Some(Failed::Lasting(StoreError::unavailable(
+                "a transaction was cancelled without a reason",
+            ))),
+        }
+    }
+
+    /// Sends one transaction until there is an answer. It keeps its token, so that a repetition after a lost answer
+    /// finds what was written instead of writing again.
+    async fn transact(
+        &self,
+        items: Vec<TransactWriteItem>,
+        tries: &mut Tries<'_>,
+    ) -> Result<Ended, StoreError> {
+        let token = random::ulid(&*self.clock, &*self.random);
+        loop {
+            self.calls.count(Kind::RecordWrite);
+            let request = self.client.transact_write_items();
+            let request = request
+                .set_transact_items(Some(items.clone()))
+                .client_request_token(&token);
+            let error = match request.send().await {
+                Ok(_) => return Ok(Ended::Written),
+                Err(error) => error,
+            };
+            if let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) =
+                error.as_service_error()
+                && !cancelled.cancellation_reasons().is_empty()
+            {
+                let reasons = cancelled.cancellation_reasons().to_vec();
+                return Ok(Ended::Cancelled(reasons));
+            }
+            match Failed::of(error) {
+                Failed::Passing(error) => {
+                    tracing::debug!(%error, "a transaction is sent again");
+                    if !tries.again().await {
+                        return Err(error);
+                    }
+                }
+                Failed::Lasting(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Records for Table {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        records::check_get_many(keys)?;
+        self.patience.within(self.get_all(keys)).await
+    }
+
+    async fn list(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        records::check_list(partition, prefix, after, limit)?;
+        let list = self.list_all(partition, prefix, after, limit);
+        self.patience.within(list).await
+    }
+
+    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        records::check_commit(&writes)?;
+        self.patience.within(self.commit_all(&writes)).await
+    }
+
+    /// Nothing: DynamoDB collects by the attribute `ttl`.
+    async fn sweep(&self, _limit: usize) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let key = RecordKey::new("ping", "ping");
+        self.patience.within(self.read_one(&key)).await.map(drop)
+    }
+}
+
+/// The codes of a cancelled reading.
+fn get_cancelled(error: &SdkError<TransactGetItemsError, HttpResponse>) -> Option<Vec<&str>> {
+    match error.as_service_error()? {
+        TransactGetItemsError::TransactionCanceledException(cancelled) => {
+            let reasons = cancelled.cancellation_reasons().iter();
+            Some(reasons.filter_map(CancellationReason::code).collect())
+        }
+        _ => None,
+    }
+}
+
+/// Refuses an answer without a body: the SDK reads it as an empty object, and that means "absent".
+#[derive(Debug)]
+struct NotEmpty;
+
+impl Intercept for NotEmpty {
+    fn name(&self) -> &'static str {
+        "NotEmpty"
+    }
+
+    fn read_after_deserialization(
+        &self,
+        context: &AfterDeserializationInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        _config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let body = context.response().body().bytes();
+        if context.response().status().is_success() && body.is_some_and(<[u8]>::is_empty) {
+            return Err("an answer without a body".into());
+        }
+        Ok(())
+    }
+}

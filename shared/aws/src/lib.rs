@@ -1,0 +1,113 @@
+//! S3 and DynamoDB behind the data ports of `vault-store`: objects in one bucket, records in one table.
+//!
+//! Both clients come from one SDK configuration ([`sdk_config`]), made once before a function begins to serve. The
+//! crate reads no variable and no clock of its own; the SDK alone looks for credentials. Every retry is made here, with
+//! jitter and within bounds, so that the calls of a route can be counted ([`Aws::calls`]) and a write that may have
+//! happened is repeated under the same idempotency token. What cannot be answered is `StoreError::Unavailable`: a
+//! missing table or bucket, a right that is not there, a cut answer. It never reads as "not found".
+//!
+//! The role of a reader of objects needs `s3:ListBucket` too: without it S3 tells a missing key as a refusal.
+
+mod calls;
+mod config;
+mod dynamodb;
+mod retry;
+mod s3;
+pub mod scratch;
+
+use std::sync::Arc;
+
+use aws_sdk_dynamodb::config::Credentials;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::objects::Objects;
+use vault_store::random::Random;
+use vault_store::records::Records;
+
+pub use aws_config::SdkConfig;
+pub use calls::Calls;
+pub use config::{sdk_config, sdk_config_with};
+pub use dynamodb::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
+pub use retry::Patience;
+
+/// Where the table and the bucket are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// The table's name.
+    pub table: String,
+    /// The bucket's name.
+    pub bucket: String,
+    /// The address of an emulator, which is then asked for both with the bucket in the path; `None` means AWS.
+    pub endpoint: Option<String>,
+    /// The region, such as `eu-central-1`.
+    pub region: String,
+}
+
+/// Access key and secret key, for an emulator that takes any.
+pub fn fixed_credentials(access_key: &str, secret_key: &str) -> Credentials {
+    Credentials::new(access_key, secret_key, None, None, "fixed")
+}
+
+/// The open stores: two clients on one connection pool.
+#[derive(Clone)]
+pub struct Aws {
+    objects: Arc<s3::Bucket>,
+    records: Arc<dynamodb::Table>,
+    calls: Arc<calls::Counters>,
+}
+
+impl Aws {
+    /// Both stores as `settings` names them, with this SDK configuration. `clock` decides what is expired, `random`
+    /// spreads retries. Asks nothing yet: see [`Aws::ping`].
+    pub fn new(
+        config: &SdkConfig,
+        settings: &Settings,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Self {
+        Self::with_patience(config, settings, clock, random, Patience::default())
+    }
+
+    /// Does what [`Aws::new`] does, with other bounds for waiting.
+    pub fn with_patience(
+        config: &SdkConfig,
+        settings: &Settings,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        patience: Patience,
+    ) -> Self {
+        let calls = Arc::new(calls::Counters::default());
+        let bucket = s3::Bucket::new(config, settings, random.clone(), patience, calls.clone());
+        let table = dynamodb::Table::new(config, settings, clock, random, patience, calls.clone());
+        Self {
+            objects: Arc::new(bucket),
+            records: Arc::new(table),
+            calls,
+        }
+    }
+
+    /// The object store.
+    pub fn objects(&self) -> Arc<dyn Objects> {
+        self.objects.clone()
+    }
+
+    /// The record store.
+    pub fn records(&self) -> Arc<dyn Records> {
+        self.records.clone()
+    }
+
+    /// Asks the table for a sign of life. Fails when it is missing, has other keys, or may not be read.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.records.ping().await
+    }
+
+    /// Asks the bucket for a sign of life. Fails when it is missing or may not be listed.
+    pub async fn ping_bucket(&self) -> Result<(), StoreError> {
+        self.objects.ping().await
+    }
+
+    /// How many requests went out so far, retries included.
+    pub fn calls(&self) -> Calls {
+        self.calls.read()
+    }
+}

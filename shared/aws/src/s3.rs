@@ -1,0 +1,451 @@
+//! `Objects` in one S3 bucket: the key's text is the object's name.
+//!
+//! Bytes are hashed before they are sent and after they are read; S3 is told their SHA-256, so that a body changed on
+//! the way makes no object. A write says `If-None-Match: *`: 412 means that somebody was first, 409 that somebody is
+//! writing this moment and it is worth another try.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use aws_config::SdkConfig;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::{RequestChecksumCalculation, ResponseChecksumValidation};
+use aws_sdk_s3::error::ProvideErrorMetadata;
+use aws_sdk_s3::operation::get_object::GetObjectOutput;
+use aws_sdk_s3::primitives::ByteStream;
+use aws_sdk_s3::types::ChecksumMode;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use tokio::task::JoinSet;
+use vault_skill::hash::Digest;
+use vault_skill::name::NamespaceId;
+use vault_store::StoreError;
+use vault_store::objects::{self, Class, MAX_OBJECT_BYTES, MAX_PAGE, ObjectKey, Objects, Stored};
+use vault_store::random::Random;
+
+use crate::Settings;
+use crate::calls::{Counters, Kind};
+use crate::retry::{Failed, Patience, Tries};
+
+/// Above this many keys, asking for each costs more than listing where they stand.
+const ASKED_ONE_BY_ONE: usize = 500;
+/// Requests of one call that are under way at the same time.
+const AT_ONCE: usize = 16;
+
+/// One bucket.
+#[derive(Clone)]
+pub(crate) struct Bucket {
+    client: Client,
+    name: Arc<str>,
+    random: Arc<dyn Random>,
+    patience: Patience,
+    calls: Arc<Counters>,
+}
+
+/// What stands under a key, as a HEAD tells.
+struct Head {
+    size: u64,
+    /// The base64 SHA-256 that S3 checked when the object was written.
+    sha256: Option<String>,
+}
+
+impl Bucket {
+    pub(crate) fn new(
+        config: &SdkConfig,
+        settings: &Settings,
+        random: Arc<dyn Random>,
+        patience: Patience,
+        calls: Arc<Counters>,
+    ) -> Self {
+        let config = aws_sdk_s3::config::Builder::from(config)
+            // An emulator has no host name for each bucket.
+            .force_path_style(settings.endpoint.is_some())
+            .timeout_config(patience.timeouts())
+            // The SHA-256 that is sent and compared here says more than the SDK's CRC.
+            .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
+            .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
+            .build();
+        Self {
+            client: Client::from_conf(config),
+            name: settings.bucket.as_str().into(),
+            random,
+            patience,
+            calls,
+        }
+    }
+
+    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
+        self.patience.within(self.is_there()).await
+    }
+
+    /// Fails when there is no such bucket, or it may not be listed.
+    async fn is_there(&self) -> Result<(), StoreError> {
+        self.repeat(|| async {
+            self.calls.count(Kind::ObjectHead);
+            let asked = self.client.head_bucket().bucket(&*self.name).send().await;
+            asked.map(drop).map_err(Failed::of)
+        })
+        .await
+    }
+
+    async fn repeat<T, F>(&self, call: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Failed>>,
+    {
+        let mut tries = Tries::new(&self.patience, &*self.random);
+        loop {
+            match call().await {
+                Ok(answer) => return Ok(answer),
+                Err(Failed::Passing(error)) => {
+                    tracing::debug!(%error, "the object store is asked again");
+                    if !tries.again().await {
+                        return Err(error);
+                    }
+                }
+                Err(Failed::Lasting(error)) => return Err(error),
+            }
+        }
+    }
+
+    async fn read(&self, key: &ObjectKey) -> Result<Option<Bytes>, Failed> {
+        self.calls.count(Kind::ObjectRead);
+        let request = self.client.get_object().bucket(&*self.name);
+        let answer = match request.key(key.to_string()).send().await {
+            Ok(answer) => answer,
+            // Only this code means that the key is not there: a missing bucket is 404 too.
+            Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
+            Err(error) => return Err(Failed::of(error)),
+        };
+        let body = tokio::time::timeout(self.patience.attempt, body(answer)).await;
+        let bytes = body.map_err(|_| {
+            Failed::Passing(StoreError::unavailable(
+                "the object's bytes came too slowly",
+            ))
+        })??;
+        if key.check(&bytes).is_err() {
+            return Err(Failed::Lasting(StoreError::Corrupt(format!(
+                "the bytes under {key} are not those that the key names"
+            ))));
+        }
+        Ok(Some(bytes))
+    }
+
+    async fn write(&self, key: &ObjectKey, bytes: &Bytes, over: bool) -> Result<Stored, Failed> {
+        self.calls.count(Kind::ObjectWrite);
+        let request = self.client.put_object().bucket(&*self.name);
+        let request = request
+            .key(key.to_string())
+            .set_if_none_match((!over).then(|| "*".to_owned()))
+            .checksum_sha256(checksum(&key.digest))
+            .content_length(i64::try_from(bytes.len()).unwrap_or(i64::MAX))
+            .content_type("application/octet-stream")
+            .body(ByteStream::from(bytes.clone()));
+        match request.send().await {
+            Ok(_) => Ok(Stored::New),
+            Err(error) if error.code() == Some("PreconditionFailed") && !over => {
+                Ok(Stored::Present)
+            }
+            Err(error) => Err(Failed::of(error)),
+        }
+    }
+
+    async fn put_one(&self, key: &ObjectKey, bytes: &Bytes) -> Result<Stored, StoreError> {
+        let stored = self.repeat(|| self.write(key, bytes, false)).await?;
+        if stored == Stored::Present && !self.holds(key, bytes).await? {
+            // Damaged from outside: every writer of this key has the same bytes, so writing over it is right.
+            tracing::warn!(%key, "an object that was not its hash is written again");
+            self.repeat(|| self.write(key, bytes, true)).await?;
+        }
+        Ok(stored)
+    }
+
+    /// Whether these very bytes stand under the key, which exists.
+    async fn holds(&self, key: &ObjectKey, bytes: &Bytes) -> Result<bool, StoreError> {
+        match self.head(key).await? {
+            Some(head) if head.size != bytes.len() as u64 => Ok(false),
+            Some(Head {
+                sha256: Some(sha256),
+                ..
+            }) => Ok(sha256 == checksum(&key.digest)),
+            // No checksum: not written here. Only the bytes can tell.
+            Some(_) => match self.repeat(|| self.read(key)).await {
+                Ok(read) => Ok(read.is_some()),
+                Err(StoreError::Corrupt(_)) => Ok(false),
+                Err(error) => Err(error),
+            },
+            // Deleted since.
+            None => Ok(false),
+        }
+    }
+
+    /// What stands under the key; `None` for 404, which a HEAD answers for a missing bucket as well.
+    async fn head(&self, key: &ObjectKey) -> Result<Option<Head>, StoreError> {
+        self.repeat(|| async {
+            self.calls.count(Kind::ObjectHead);
+            let request = self.client.head_object().bucket(&*self.name);
+            let request = request
+                .key(key.to_string())
+                .checksum_mode(ChecksumMode::Enabled);
+            match request.send().await {
+                Ok(answer) => Ok(Some(Head {
+                    size: size(answer.content_length()),
+                    sha256: answer.checksum_sha256().map(str::to_owned),
+                })),
+                Err(error)
+                    if error
+                        .raw_response()
+                        .is_some_and(|raw| raw.status().as_u16() == 404) =>
+                {
+                    Ok(None)
+                }
+                Err(error) => Err(Failed::of(error)),
+            }
+        })
+        .await
+    }
+
+    /// The sizes of those of the keys that exist, by asking for each.
+    async fn sizes_asked(
+        &self,
+        wanted: &[(ObjectKey, u64)],
+    ) -> Result<HashMap<ObjectKey, u64>, StoreError> {
+        let mut keys: Vec<ObjectKey> = wanted.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let heads = at_once(keys, |key| {
+            let bucket = self.clone();
+            async move { Ok((key, bucket.head(&key).await?)) }
+        });
+        let heads = heads.await?;
+        if heads.iter().any(|(_, head)| head.is_none()) {
+            self.is_there().await?;
+        }
+        let there = heads.into_iter();
+        Ok(there
+            .filter_map(|(key, head)| Some((key, head?.size)))
+            .collect())
+    }
+
+    /// The sizes of those of the keys that exist, by listing where they stand, from the first of them to the last.
+    async fn sizes_listed(
+        &self,
+        wanted: &[(ObjectKey, u64)],
+    ) -> Result<HashMap<ObjectKey, u64>, StoreError> {
+        let mut places: BTreeMap<(NamespaceId, Class), Vec<Digest>> = BTreeMap::new();
+        for (key, _) in wanted {
+            let place = places.entry((key.namespace, key.class)).or_default();
+            place.push(key.digest);
+        }
+        let mut sizes = HashMap::new();
+        for ((namespace, class), mut digests) in places {
+            digests.sort_unstable();
+            let Some(last) = digests.last().copied() else {
+                continue;
+            };
+            // The page begins at the first hash, not behind it.
+            let mut after: Option<Digest> = None;
+            loop {
+                let page = match after {
+                    Some(after) => self.page(&namespace, class, Some(&after), MAX_PAGE).await?,
+                    None => self.page(&namespace, class, None, MAX_PAGE).await?,
+                };
+                after = page.last().map(|(digest, _)| *digest);
+                let full = page.len() == MAX_PAGE;
+                for (digest, size) in page {
+                    if digests.binary_search(&digest).is_ok() {
+                        sizes.insert(ObjectKey::new(namespace, class, digest), size);
+                    }
+                }
+                if !full || after.is_some_and(|after| after >= last) {
+                    break;
+                }
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// One page of a class, ascending by hash. What stands there under another name is passed over.
+    async fn page(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<(Digest, u64)>, StoreError> {
+        let prefix = format!("ns/{namespace}/{class}/");
+        let mut behind = after.map(|digest| format!("{prefix}{digest}"));
+        let mut listed = Vec::new();
+        loop {
+            let (start, left) = (behind.clone(), limit - listed.len());
+            let answer = self
+                .repeat(|| async {
+                    self.calls.count(Kind::ObjectList);
+                    let request = self.client.list_objects_v2().bucket(&*self.name);
+                    let request = request
+                        .prefix(&prefix)
+                        .set_start_after(start.clone())
+                        .max_keys(i32::try_from(left).unwrap_or(i32::MAX));
+                    request.send().await.map_err(Failed::of)
+                })
+                .await?;
+            for object in answer.contents() {
+                let name = object.key().and_then(|key| key.strip_prefix(&prefix));
+                if let Some(digest) = name.and_then(|name| name.parse::<Digest>().ok()) {
+                    listed.push((digest, size(object.size())));
+                }
+            }
+            let last = answer.contents().last().and_then(|object| object.key());
+            match last {
+                Some(last) if answer.is_truncated() == Some(true) && listed.len() < limit => {
+                    behind = Some(last.to_owned());
+                }
+                _ => return Ok(listed),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Objects for Bucket {
+    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        let read = self.repeat(|| self.read(key));
+        self.patience.within(read).await
+    }
+
+    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        key.check(&bytes)?;
+        self.patience.within(self.put_one(key, &bytes)).await
+    }
+
+    async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
+        objects::check_put_many(&objects)?;
+        let keys: Vec<ObjectKey> = objects.iter().map(|(key, _)| *key).collect();
+        let different: HashMap<ObjectKey, Bytes> = objects.into_iter().collect();
+        let written = at_once(different, |(key, bytes)| {
+            let bucket = self.clone();
+            async move { Ok((key, bucket.put(&key, bytes).await?)) }
+        });
+        let mut written: HashMap<ObjectKey, Stored> = written.await?.into_iter().collect();
+        // The first time that a key is named tells what happened; by the second it was there.
+        let answers = keys.iter().map(|key| {
+            written
+                .insert(*key, Stored::Present)
+                .unwrap_or(Stored::Present)
+        });
+        Ok(answers.collect())
+    }
+
+    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+        objects::check_missing(wanted)?;
+        let sizes = if wanted.len() > ASKED_ONE_BY_ONE {
+            self.sizes_listed(wanted).await?
+        } else {
+            self.sizes_asked(wanted).await?
+        };
+        let absent = wanted
+            .iter()
+            .filter(|(key, size)| sizes.get(key) != Some(size));
+        Ok(absent.map(|(key, _)| *key).collect())
+    }
+
+    async fn list(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<(Digest, u64)>, StoreError> {
+        objects::check_list(limit)?;
+        let page = self.page(namespace, class, after, limit);
+        self.patience.within(page).await
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        let delete = self.repeat(|| async {
+            self.calls.count(Kind::ObjectDelete);
+            let request = self.client.delete_object().bucket(&*self.name);
+            match request.key(key.to_string()).send().await {
+                Ok(_) => Ok(()),
+                Err(error) if error.code() == Some("NoSuchKey") => Ok(()),
+                Err(error) => Err(Failed::of(error)),
+            }
+        });
+        self.patience.within(delete).await
+    }
+}
+
+/// The body, whole and not over 4 MiB.
+async fn body(answer: GetObjectOutput) -> Result<Bytes, Failed> {
+    let told = answer.content_length().map(|length| size(Some(length)));
+    let too_large = || {
+        Failed::Lasting(StoreError::Corrupt(
+            "an object has more than 4 MiB".to_owned(),
+        ))
+    };
+    if told.is_some_and(|length| length > MAX_OBJECT_BYTES as u64) {
+        return Err(too_large());
+    }
+    let mut stream = answer.body;
+    let mut whole = BytesMut::with_capacity(told.map_or(0, |length| {
+        usize::try_from(length).unwrap_or(MAX_OBJECT_BYTES)
+    }));
+    while let Some(part) = stream.next().await {
+        let part = part.map_err(|error| Failed::Passing(StoreError::unavailable(error)))?;
+        if whole.len() + part.len() > MAX_OBJECT_BYTES {
+            return Err(too_large());
+        }
+        whole.extend_from_slice(&part);
+    }
+    if told.is_some_and(|length| length != whole.len() as u64) {
+        return Err(Failed::Passing(StoreError::unavailable(
+            "the object's bytes were cut off",
+        )));
+    }
+    Ok(whole.freeze())
+}
+
+/// Does `work` for each item, some at a time; the first failure ends all.
+async fn at_once<I, T, F>(
+    items: impl IntoIterator<Item = I>,
+    work: impl Fn(I) -> F,
+) -> Result<Vec<T>, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    T: Send + 'static,
+{
+    let mut running = JoinSet::new();
+    let mut done = Vec::new();
+    for item in items {
+        if running.len() == AT_ONCE {
+            done.extend(next(&mut running).await?);
+        }
+        running.spawn(work(item));
+    }
+    while let Some(answer) = next(&mut running).await? {
+        done.push(answer);
+    }
+    Ok(done)
+}
+
+async fn next<T: 'static>(
+    running: &mut JoinSet<Result<T, StoreError>>,
+) -> Result<Option<T>, StoreError> {
+    match running.join_next().await {
+        Some(Ok(answer)) => answer.map(Some),
+        Some(Err(stopped)) => Err(StoreError::unavailable(stopped)),
+        None => Ok(None),
+    }
+}
+
+/// A SHA-256 as S3 writes it.
+fn checksum(digest: &Digest) -> String {
+    STANDARD.encode(digest.as_bytes())
+}
+
+/// A length that S3 tells; it is never negative.
+fn size(told: Option<i64>) -> u64 {
+    told.and_then(|length| u64::try_from(length).ok())
+        .unwrap_or_default()
+}

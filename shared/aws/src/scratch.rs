@@ -1,0 +1,1 @@
+//! Test support: an emulator of S3 and DynamoDB.
