@@ -44,6 +44,18 @@ pub enum Group {
     Catalog,
 }
 
+impl Group {
+    /// The name of its function: binary, folder of its zip, key in `infra/routes.json`.
+    pub const fn function(self) -> &'static str {
+        match self {
+            Self::OAuth => "oauth",
+            Self::Admin => "admin",
+            Self::Devices => "devices",
+            Self::Catalog => "catalog",
+        }
+    }
+}
+
 /// How much a caller may rely on a route.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Stability {
@@ -189,4 +201,78 @@ fn root_path(path: &str, prefix: &str) -> String {
         .map_or(path.len(), |(at, _)| at);
     let (name, rest) = path.split_at(name_end);
     format!("{name}{prefix}{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    /// What a gateway is told beyond the table: an unsigned request to any path under `/v/` gets our 401, and any other path our 404.
+    const REST: [&str; 2] = ["ANY /v/{proxy+}", "$default"];
+
+    /// The key of a path at the gateway. A variable there fills a whole segment, and a method is not named: the function itself answers HEAD,
+    /// and 405 with `Allow`.
+    fn route_key(path: &str) -> String {
+        let segments: Vec<String> = path
+            .split('/')
+            .map(|segment| match (segment.find('{'), segment.find('}')) {
+                (Some(start), Some(end)) => match segment[start + 1..end].strip_prefix('*') {
+                    Some(rest) => format!("{{{rest}+}}"),
+                    None => segment[start..=end].to_owned(),
+                },
+                _ => segment.to_owned(),
+            })
+            .collect();
+        format!("ANY {}", segments.join("/"))
+    }
+
+    /// `infra/routes.json`: each function's route keys.
+    fn page() -> String {
+        let mut functions = BTreeMap::new();
+        for row in all() {
+            let function = row.group.function();
+            let before = functions.insert(route_key(row.path), function);
+            assert!(
+                before.is_none_or(|before| before == function),
+                "{} belongs to two functions: a gateway sends a path to one",
+                row.path
+            );
+        }
+        functions.extend(REST.map(|key| (key.to_owned(), Group::Devices.function())));
+        let mut keys: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (key, function) in functions {
+            keys.entry(function).or_default().push(key);
+        }
+        let mut page = serde_json::to_string_pretty(&keys).unwrap();
+        let _ = writeln!(page);
+        page
+    }
+
+    #[test]
+    fn the_gateway_has_the_routes_of_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../infra/routes.json");
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        let fresh = page();
+        if kept != fresh {
+            std::fs::write(format!("{path}.new"), fresh).unwrap();
+            panic!("infra/routes.json is out of date: {path}.new is what it should be");
+        }
+    }
+
+    #[test]
+    fn a_variable_fills_its_segment_at_the_gateway() {
+        for (path, key) in [
+            ("/healthz", "ANY /healthz"),
+            (
+                "/v/{slug}/bundles/{bundle_hash}.json",
+                "ANY /v/{slug}/bundles/{bundle_hash}",
+            ),
+            ("/console/{*rest}", "ANY /console/{rest+}"),
+        ] {
+            assert_eq!(route_key(path), key);
+        }
+    }
 }

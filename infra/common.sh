@@ -1,0 +1,110 @@
+# What the scripts of `infra/` and `localstack/` share. Sourced; bash 3.2 (macOS) is enough.
+
+state_home="${XDG_STATE_HOME:-$HOME/.local/state}/vault"
+tool_home="${XDG_CACHE_HOME:-$HOME/.cache}/vault-tools"
+functions="oauth mcp admin devices catalog"
+
+# Exit codes: 1 something failed, 2 wrong use, 3 a tool or the provider is missing.
+fail() { printf '%s: %s\n' "${0##*/}" "$2" >&2; exit "$1"; }
+say() { printf '== %s\n' "$*" >&2; }
+
+need() {
+    command -v "$1" >/dev/null || fail 3 "$1 is missing: $2"
+}
+
+# tool NAME PACKAGE COMMAND: a Python package in a virtual environment of its own; prints the folder of its commands.
+tool() {
+    local home="$tool_home/$1"
+    if [ ! -e "$home/.$2" ]; then
+        need python3 "install Python 3.10 or newer"
+        say "installing $2 below $home"
+        rm -rf "$home"
+        python3 -m venv "$home" >&2 && "$home/bin/pip" install --quiet --disable-pip-version-check "$2" >&2 ||
+            fail 3 "$2 could not be installed from PyPI"
+        touch "$home/.$2"
+    fi
+    printf '%s\n' "$home/bin"
+}
+
+# Builds the zips of all functions for arm64 or x86_64; prints their folder.
+build_functions() {
+    local flag=--arm64 target="${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/vault-target}"
+    [ "$1" = x86_64 ] && flag=--x86-64
+    need cargo "install Rust 1.95 or newer"
+    if ! cargo lambda --version >/dev/null 2>&1; then
+        PATH="$(tool cargo-lambda cargo-lambda==1.9.2):$PATH" || exit
+        export PATH
+    fi
+    if command -v rustup >/dev/null; then
+        case "$1" in arm64) rustup target add aarch64-unknown-linux-gnu ;; *) rustup target add x86_64-unknown-linux-gnu ;; esac >/dev/null 2>&1 ||
+            fail 3 "the Rust standard library for $1 could not be installed"
+    fi
+    say "building the functions for $1"
+    (cd "$root" && CARGO_TARGET_DIR="$target" cargo lambda build --release "$flag" --output-format zip -p vault-functions) >&2 ||
+        fail 1 "the functions were not built"
+    printf '%s\n' "$target/lambda"
+}
+
+check_zips() {
+    local function
+    for function in $functions; do
+        [ -f "$1/$function/bootstrap.zip" ] || fail 2 "$1 has no $function/bootstrap.zip"
+    done
+}
+
+# Prints the folder of a mirror that holds the provider for this machine; fails where there is none.
+provider_mirror() {
+    local platform folder found
+    platform=$(terraform version | sed -n 's/^on //p')
+    for folder in "$HOME/.terraform.d/plugins" "${XDG_DATA_HOME:-$HOME/.local/share}/terraform/plugins" \
+        /usr/local/share/terraform/plugins /usr/share/terraform/plugins /usr/local/lib/* /opt/* /opt/*/* /srv/*; do
+        for found in "$folder"/registry.terraform.io/hashicorp/aws/5.*/"$platform"/terraform-provider-aws* \
+            "$folder"/registry.terraform.io/hashicorp/aws/terraform-provider-aws_5.*_"$platform".zip; do
+            [ -e "$found" ] && { printf '%s\n' "$folder"; return 0; }
+        done
+    done
+    return 1
+}
+
+# Makes the work folder of a deployment: copies of the Terraform files, their state, the provider. The checkout stays as it is.
+prepare_terraform() {
+    local mirror log="$work/init.log"
+    need terraform "install Terraform 1.11 or newer"
+    mkdir -p "$work"
+    chmod 700 "$work"
+    cp "$root"/infra/*.tf "$root/infra/routes.json" "$work/"
+    # A configuration of the operator's own is kept; without one, a mirror on this machine comes before the registry.
+    if [ ! -e "${TF_CLI_CONFIG_FILE:-$HOME/.terraformrc}" ]; then
+        unset TF_CLI_CONFIG_FILE
+        if mirror=$(provider_mirror); then
+            printf 'provider_installation {\n  filesystem_mirror {\n    path = "%s"\n  }\n}\n' "$mirror" >"$work/mirror.tfrc"
+            export TF_CLI_CONFIG_FILE="$work/mirror.tfrc"
+        fi
+    fi
+    export TF_IN_AUTOMATION=1 TF_INPUT=0 CHECKPOINT_DISABLE=1
+    if ! terraform -chdir="$work" init -input=false -no-color >"$log" 2>&1; then
+        grep -qE 'Failed to query available provider|Failed to install provider|could not connect to registry' "$log" &&
+            fail 3 "the Terraform provider hashicorp/aws 5 is neither at the registry (no connection?) nor in a mirror below ~/.terraform.d/plugins, /usr/local/share/terraform/plugins, /opt or /srv"
+        cat "$log" >&2
+        fail 1 "terraform init failed"
+    fi
+}
+
+# What a deployment was given is kept beside its state, the password never.
+given_variables() {
+    compgen -v TF_VAR_ | grep -vxE 'TF_VAR_(name|zips|admin_password)' || true
+}
+
+remember() {
+    local variable
+    for variable in $(given_variables); do
+        printf 'export %s=%q\n' "$variable" "${!variable}"
+    done >"$work/parameters"
+}
+
+recall() {
+    local variable
+    for variable in $(given_variables); do unset "$variable"; done
+    # shellcheck disable=SC1091
+    [ ! -f "$work/parameters" ] || . "$work/parameters"
+}

@@ -1,0 +1,189 @@
+# What a deployment keeps: one table, one bucket, one secret.
+
+terraform {
+  required_version = ">= 1.11" # write-only arguments
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 5.90, < 6.0"
+    }
+  }
+}
+
+locals {
+  emulated = var.endpoint != ""
+  at       = local.emulated ? [var.endpoint] : []
+}
+
+provider "aws" {
+  region = var.region
+
+  # An emulator takes any key, but asks for one.
+  access_key                  = local.emulated ? "test" : null
+  secret_key                  = local.emulated ? "test" : null
+  skip_credentials_validation = local.emulated
+  skip_metadata_api_check     = local.emulated ? "true" : null
+  skip_requesting_account_id  = local.emulated
+  s3_use_path_style           = local.emulated
+
+  dynamic "endpoints" {
+    for_each = local.at
+    content {
+      apigatewayv2 = endpoints.value
+      dynamodb     = endpoints.value
+      events       = endpoints.value
+      iam          = endpoints.value
+      lambda       = endpoints.value
+      logs         = endpoints.value
+      s3           = endpoints.value
+      ssm          = endpoints.value
+      sts          = endpoints.value
+    }
+  }
+
+  default_tags {
+    tags = merge({ vault = var.name }, var.tags)
+  }
+}
+
+data "aws_caller_identity" "current" {}
+data "aws_region" "current" {}
+
+locals {
+  account = data.aws_caller_identity.current.account_id
+  region  = data.aws_region.current.name
+  bucket  = var.bucket != "" ? var.bucket : "${var.name}-objects-${local.account}-${local.region}"
+}
+
+# --- records ------------------------------------------------------------------------------------
+
+resource "aws_dynamodb_table" "records" {
+  name                        = "${var.name}-records"
+  billing_mode                = "PAY_PER_REQUEST"
+  hash_key                    = "pk"
+  range_key                   = "sk"
+  deletion_protection_enabled = var.protect_data
+
+  attribute {
+    name = "pk"
+    type = "S"
+  }
+
+  attribute {
+    name = "sk"
+    type = "S"
+  }
+
+  # Collects rows only: the service compares the time itself, since a row may stay for days after it.
+  ttl {
+    attribute_name = "ttl"
+    enabled        = true
+  }
+
+  point_in_time_recovery {
+    enabled = true
+  }
+}
+
+# --- objects ------------------------------------------------------------------------------------
+
+resource "aws_s3_bucket" "objects" {
+  bucket        = local.bucket
+  force_destroy = !var.protect_data
+}
+
+resource "aws_s3_bucket_public_access_block" "objects" {
+  bucket                  = aws_s3_bucket.objects.id
+  block_public_acls       = true
+  block_public_policy     = true
+  ignore_public_acls      = true
+  restrict_public_buckets = true
+}
+
+resource "aws_s3_bucket_ownership_controls" "objects" {
+  bucket = aws_s3_bucket.objects.id
+
+  rule {
+    object_ownership = "BucketOwnerEnforced"
+  }
+}
+
+resource "aws_s3_bucket_versioning" "objects" {
+  bucket = aws_s3_bucket.objects.id
+
+  versioning_configuration {
+    status = "Enabled"
+  }
+}
+
+resource "aws_s3_bucket_server_side_encryption_configuration" "objects" {
+  bucket = aws_s3_bucket.objects.id
+
+  rule {
+    apply_server_side_encryption_by_default {
+      sse_algorithm = "AES256"
+    }
+  }
+}
+
+resource "aws_s3_bucket_lifecycle_configuration" "objects" {
+  bucket     = aws_s3_bucket.objects.id
+  depends_on = [aws_s3_bucket_versioning.objects]
+
+  # What the service collected stays for a while as an older version, then goes for good.
+  rule {
+    id     = "collected"
+    status = "Enabled"
+
+    filter {}
+
+    noncurrent_version_expiration {
+      noncurrent_days = var.noncurrent_days
+    }
+
+    expiration {
+      expired_object_delete_marker = true
+    }
+
+    abort_incomplete_multipart_upload {
+      days_after_initiation = 1
+    }
+  }
+}
+
+data "aws_iam_policy_document" "tls_only" {
+  statement {
+    sid       = "TlsOnly"
+    effect    = "Deny"
+    actions   = ["s3:*"]
+    resources = [aws_s3_bucket.objects.arn, "${aws_s3_bucket.objects.arn}/*"]
+
+    principals {
+      type        = "*"
+      identifiers = ["*"]
+    }
+
+    condition {
+      test     = "Bool"
+      variable = "aws:SecureTransport"
+      values   = ["false"]
+    }
+  }
+}
+
+resource "aws_s3_bucket_policy" "objects" {
+  bucket     = aws_s3_bucket.objects.id
+  policy     = data.aws_iam_policy_document.tls_only.json
+  depends_on = [aws_s3_bucket_public_access_block.objects]
+}
+
+# --- the first owner's password -----------------------------------------------------------------
+
+resource "aws_ssm_parameter" "admin_password" {
+  name             = "/${var.name}/admin-password"
+  description      = "Password of the first owner; read once, by the function that makes the account."
+  type             = "SecureString"
+  value_wo         = var.admin_password == null ? "not given" : var.admin_password # refused by the service; written only with the version
+  value_wo_version = 1
+}
