@@ -316,12 +316,17 @@ impl Server {
     /// Serves until `stop` becomes true.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let publishing = tokio::spawn(self.publisher.watch(stop.clone()));
+        let mut stop_work = stop.clone();
+        let working = tokio::spawn(vault_service::work::every(self.app.clone(), async move {
+            let _ = stop_work.wait_for(|stop| *stop).await;
+        }));
         vault_service::serve::serve(self.listener, self.app, async move {
             // A sender that is gone means stop as well.
             let _ = stop.wait_for(|stop| *stop).await;
         })
         .await;
         let _ = publishing.await;
+        let _ = working.await;
     }
 }
 

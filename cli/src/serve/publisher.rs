@@ -22,6 +22,7 @@ use vault_service::{
     },
     oauth::bootstrap::FIRST_NAMESPACE,
     publish::{self, Precondition},
+    uploads,
 };
 use vault_skill::name::Slug;
 use vault_store::{
@@ -235,9 +236,7 @@ impl Publisher {
         let mut missing = std::collections::HashSet::new();
         for some in keys.chunks(vault_store::objects::MAX_ASKED) {
             missing.extend(
-                self.app
-                    .objects
-                    .missing(some)
+                uploads::missing(&self.app, namespace.id, some)
                     .await?
                     .into_iter()
                     .map(|key| key.digest),
@@ -256,15 +255,12 @@ impl Publisher {
                 Bytes::from(bytes),
             ));
             if held >= BATCH_BYTES || batch.len() >= 100 {
-                self.app
-                    .objects
-                    .put_many(std::mem::take(&mut batch))
-                    .await?;
+                uploads::put(&self.app, namespace.id, std::mem::take(&mut batch)).await?;
                 held = 0;
             }
         }
         if !batch.is_empty() {
-            self.app.objects.put_many(batch).await?;
+            uploads::put(&self.app, namespace.id, batch).await?;
         }
         Ok(())
     }

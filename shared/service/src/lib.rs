@@ -17,6 +17,8 @@ pub mod publish;
 mod retry;
 pub mod routes;
 pub mod serve;
+pub mod uploads;
+pub mod work;
 
 use std::sync::Arc;
 

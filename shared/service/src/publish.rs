@@ -24,9 +24,11 @@ use vault_store::records::{Commit, Document, When, Write};
 use crate::App;
 use crate::error::{Code, Refusal};
 use crate::model::audit::{self, Actor, Change};
+use crate::model::kept::{self, FORMER_SECONDS, ObjectName, Why};
 use crate::model::namespace::{self, Current, Namespace};
 use crate::model::release::{self, Closure, Node, Release, WithdrawnMark, withdrawn_key};
 use crate::retry::Retry;
+use crate::uploads;
 
 /// What the publisher believes is current.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -124,6 +126,8 @@ struct Checked {
     size: u64,
     closure: Digest,
     marks: Vec<Digest>,
+    /// What the release before named and this one does not.
+    former: Vec<ObjectName>,
     added: u64,
     changed: u64,
     removed: u64,
@@ -135,23 +139,26 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
         Some(current) => Some(current_catalog(app, namespace.id, current).await?),
         None => None,
     };
-    let closure = close(app, namespace, &accepted.catalog).await?;
+    let (closure, older) = close(app, namespace, &accepted.catalog).await?;
     if namespace
         .quota_bytes
         .is_some_and(|quota| closure.total_size() > quota)
     {
         return Err(Code::QuotaExceeded.into());
     }
+    let mut former = older.dropped_by(&closure);
     let closure_bytes = Bytes::from(closure.to_bytes());
     let closure_key = ObjectKey::of(namespace.id, Class::Closures, &closure_bytes);
     let closure = closure_key.digest;
     let catalog_key = namespace.object(Class::Catalogs, accepted.file_sha256);
-    app.objects
-        .put_many(vec![
-            (catalog_key, bytes.clone()),
-            (closure_key, closure_bytes),
-        ])
-        .await?;
+    if let Some(current) = &namespace.current {
+        former.push(ObjectName::new(Class::Catalogs, current.sha256));
+        if current.closure != closure {
+            former.push(ObjectName::new(Class::Closures, current.closure));
+        }
+    }
+    let objects = vec![(catalog_key, bytes.clone()), (closure_key, closure_bytes)];
+    uploads::put(app, namespace.id, objects).await?;
 
     let before: HashMap<_, _> = skills(previous.as_ref()).collect();
     let after: HashMap<_, _> = skills(Some(&accepted.catalog)).collect();
@@ -171,6 +178,7 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
         size: bytes.len() as u64,
         closure,
         marks,
+        former,
         added: (after.len() - kept) as u64,
         changed: changed as u64,
         removed: (before.len() - kept) as u64,
@@ -258,8 +266,13 @@ fn refused(error: &CatalogError) -> Refusal {
     Refusal::new(code)
 }
 
-/// Collects every object that the catalog names, directly or through others; 409 with the hashes of those that are not there.
-async fn close(app: &App, namespace: &Namespace, catalog: &Catalog) -> Result<Closure, Refusal> {
+/// Collects every object that the catalog names, directly or through others, and what the current release names; 409 with the hashes of
+/// those that are not there.
+async fn close(
+    app: &App,
+    namespace: &Namespace,
+    catalog: &Catalog,
+) -> Result<(Closure, Closure), Refusal> {
     let older = match &namespace.current {
         Some(current) => current_closure(app, namespace.id, current).await?,
         None => Closure::default(),
@@ -300,7 +313,7 @@ async fn close(app: &App, namespace: &Namespace, catalog: &Catalog) -> Result<Cl
         named = walk.add(Class::Bundles, named).await?;
     }
     if walk.missing.is_empty() {
-        return Ok(walk.closure);
+        return Ok((walk.closure, walk.older));
     }
     walk.missing.sort_unstable();
     walk.missing.dedup();
@@ -356,7 +369,8 @@ impl Walk<'_> {
             .map(|(hash, (_, size))| (self.namespace.object(class, *hash), *size))
             .collect();
         for some in wanted.chunks(MAX_ASKED) {
-            for key in self.app.objects.missing(some).await? {
+            // What is marked for collection may be gone tomorrow: it counts as missing, and comes up again.
+            for key in uploads::missing(self.app, self.namespace.id, some).await? {
                 fresh.remove(&key.digest);
                 self.missing.push(key.digest);
             }
@@ -479,11 +493,19 @@ async fn commit(
         &*app.clock,
         &*app.random,
     )?;
-    let writes = vec![
+    let mut writes = vec![
         after.update(revision)?,
         release.write(&namespace.id)?,
         entry,
     ];
+    writes.extend(kept::keep(
+        &namespace.id,
+        Why::FormerRelease,
+        &ready.former,
+        FORMER_SECONDS,
+        &*app.clock,
+        &*app.random,
+    )?);
     match app.records.commit(writes).await? {
         Commit::Done(_) => Ok(Some(release)),
         Commit::Failed { .. } => Ok(None),
@@ -536,7 +558,8 @@ pub async fn current_catalog(
         .map_err(|_| damaged())
 }
 
-async fn current_closure(
+/// Everything that the current release names.
+pub(crate) async fn current_closure(
     app: &App,
     namespace: NamespaceId,
     current: &Current,

@@ -9,6 +9,7 @@ use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored
 use super::{Answer, Call, exact};
 use crate::error::{Code, Refusal};
 use crate::http::{json_answer, parse_json, read_body, require_media_type};
+use crate::uploads;
 
 /// Most bytes of the question which objects are missing: ten thousand hashes with their sizes.
 const MAX_QUESTION_BYTES: usize = 1024 * 1024;
@@ -46,7 +47,7 @@ pub(super) async fn missing(call: Call) -> Answer {
         .iter()
         .map(|asked| (namespace.object(class, asked.sha256), asked.size))
         .collect();
-    let missing = call.app.objects.missing(&wanted).await?;
+    let missing = uploads::missing(&call.app, namespace.id, &wanted).await?;
     let missing = missing.into_iter().map(|key| key.digest).collect();
     Ok(json_answer(StatusCode::OK, &Missing { missing }))
 }
@@ -68,14 +69,11 @@ pub(super) async fn put(call: Call) -> Answer {
         return Err(Code::ObjectHash.into());
     }
     let size = bytes.len() as u64;
-    let stored = call
-        .app
-        .objects
-        .put(&namespace.object(class, sha256), bytes)
-        .await?;
-    let status = match stored {
-        Stored::New => StatusCode::CREATED,
-        Stored::Present => StatusCode::OK,
+    let object = (namespace.object(class, sha256), bytes);
+    let stored = uploads::put(&call.app, namespace.id, vec![object]).await?;
+    let status = match stored.first() {
+        Some(Stored::Present) => StatusCode::OK,
+        _ => StatusCode::CREATED,
     };
     Ok(json_answer(status, &PutAnswer { sha256, size }))
 }
@@ -105,7 +103,7 @@ pub(super) async fn pack(call: Call) -> Answer {
         .collect();
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(one, _), (other, _)| one == other);
-    call.app.objects.put_many(keyed).await?;
+    uploads::put(&call.app, namespace.id, keyed).await?;
     Ok(json_answer(StatusCode::OK, &PackAnswer { stored }))
 }
 

@@ -17,6 +17,9 @@
 //! | `code/<sha256>` | `code` | an authorization code | `token` |
 //! | `session/<sha256>` | `session`, `approval/…`, `spent/…` | a signed-in browser and its decisions | `session` |
 //! | `limit/…` | a window | a counter of requests or of failed sign-ins | `oauth::throttle` |
+//! | `kept/<namespace_id>` | ULID | objects that an upload or a former release keeps for a while | `kept` |
+//! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that nothing keeps | `kept` |
+//! | `work` | `collection` | where the collection of objects stands | `work::collect` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user, connection, account and namespace.
 //! So ending a grant, a user, a connection or a namespace is one write, whatever the number of tokens; rows are swept later.
@@ -26,6 +29,7 @@ pub mod audit;
 pub mod client;
 pub mod device;
 pub mod grant;
+pub mod kept;
 pub mod limits;
 pub mod namespace;
 pub mod release;

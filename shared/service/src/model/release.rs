@@ -19,6 +19,8 @@ use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::records::{Document, RecordKey, When, Write};
 
+use super::kept::ObjectName;
+
 /// A published release.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Release {
@@ -122,6 +124,23 @@ impl Closure {
         let keys = self.nodes.keys();
         keys.filter(|(class, _)| *class == Named::Bundle)
             .map(|(_, digest)| *digest)
+    }
+
+    /// Every object.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectName> {
+        self.nodes.keys().map(|(class, digest)| {
+            let class = match class {
+                Named::Bundle => Class::Bundles,
+                Named::Policy => Class::Policies,
+            };
+            ObjectName::new(class, *digest)
+        })
+    }
+
+    /// What `newer` no longer has.
+    pub fn dropped_by(&self, newer: &Self) -> Vec<ObjectName> {
+        let held = |name: &ObjectName| newer.node(name.class, &name.digest).is_some();
+        self.objects().filter(|name| !held(name)).collect()
     }
 
     /// Takes over from `older` an object and all below it; false when it is not there with this size.

@@ -17,3 +17,4 @@ mod publish;
 mod support;
 mod v;
 mod wire;
+mod work;

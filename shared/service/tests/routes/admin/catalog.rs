@@ -81,8 +81,8 @@ async fn the_first_is_201_the_next_200_and_the_bytes_are_read_back() {
     assert!(
         desk.commits
             .partitions()
-            .contains(&vec!["audit".to_owned(), "ns".into(), "rel".into()]),
-        "release, namespace and audit entry in one commit: {:?}",
+            .contains(&["audit", "kept", "ns", "rel"].map(str::to_owned).to_vec()),
+        "release, namespace, audit entry and what the former release keeps in one commit: {:?}",
         desk.commits.partitions()
     );
     assert_eq!(desk.get(PATH).await.body, next);

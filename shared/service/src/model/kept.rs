@@ -1,0 +1,244 @@
+//! What keeps an object from collection besides the current release, and the marks of objects that nothing keeps.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `kept/<namespace_id>` | ULID | [`Kept`], until the 7 days of an upload or the 30 days of a former release are over |
+//! | `doomed/<namespace_id>` | `<class>/<sha256>` | [`Mark`] |
+//!
+//! A former release is kept by what its successor dropped, not by its whole list: what both name is kept by the successor, and so on to the
+//! current one. So the records of the last 30 days and one list together say what is named, however many releases there were.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::name::NamespaceId;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::objects::{Class, ObjectKey};
+use vault_store::random::{Random, ulid};
+use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, RecordKey, Records, When, Write};
+
+/// How long an upload keeps its objects, in seconds: 7 days.
+pub const UPLOAD_SECONDS: i64 = 7 * 24 * 3600;
+/// How long a release that is no longer current keeps its objects, in seconds: 30 days.
+pub const FORMER_SECONDS: i64 = 30 * 24 * 3600;
+/// How long an object stays marked before it is looked at again, in seconds: 24 hours.
+pub const DOOMED_SECONDS: i64 = 24 * 3600;
+/// After how many seconds a deletion that did not end belongs to a process that is gone: no function and no step runs that long.
+pub const DELETING_SECONDS: i64 = 120;
+/// Most names in one record; with 76 bytes each they stay below 256 KiB.
+const MAX_NAMES: usize = 3000;
+
+/// An object inside its namespace: class and hash; its text is `<class>/<sha256>`.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ObjectName {
+    /// What kind of thing it is.
+    pub class: Class,
+    /// The SHA-256 of its bytes.
+    pub digest: Digest,
+}
+
+impl ObjectName {
+    /// The object of this class with this hash.
+    pub const fn new(class: Class, digest: Digest) -> Self {
+        Self { class, digest }
+    }
+
+    /// Its place in a namespace.
+    pub fn key(self, namespace: NamespaceId) -> ObjectKey {
+        ObjectKey::new(namespace, self.class, self.digest)
+    }
+}
+
+impl From<ObjectKey> for ObjectName {
+    fn from(key: ObjectKey) -> Self {
+        Self::new(key.class, key.digest)
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.class, self.digest)
+    }
+}
+
+/// A text that names no object.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("an object's name is its class, a slash and 64 hex characters")]
+pub struct BadObjectName;
+
+impl FromStr for ObjectName {
+    type Err = BadObjectName;
+
+    fn from_str(text: &str) -> Result<Self, BadObjectName> {
+        let (class, digest) = text.split_once('/').ok_or(BadObjectName)?;
+        Ok(Self {
+            class: class.parse().map_err(|_| BadObjectName)?,
+            digest: digest.parse().map_err(|_| BadObjectName)?,
+        })
+    }
+}
+
+impl From<ObjectName> for String {
+    fn from(name: ObjectName) -> Self {
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for ObjectName {
+    type Error = BadObjectName;
+
+    fn try_from(text: String) -> Result<Self, BadObjectName> {
+        text.parse()
+    }
+}
+
+/// Why objects are kept for a while.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// They came up, and a release that names them may follow.
+    Upload,
+    /// The release before named them.
+    FormerRelease,
+}
+
+/// Objects that are kept until the record expires.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Kept {
+    /// Why.
+    pub why: Why,
+    /// Which.
+    pub objects: Vec<ObjectName>,
+}
+
+/// The mark of an object that nothing keeps. A marked object counts as missing.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Mark {
+    /// When it was found that nothing keeps it.
+    pub doomed_at: Timestamp,
+    /// When its deletion began. Until it has ended nobody may put the object: the deletion could take the new bytes away.
+    pub deleting_since: Option<Timestamp>,
+}
+
+impl Mark {
+    /// Whether the object may be looked at a second time.
+    pub fn is_ripe(&self, now: Timestamp) -> bool {
+        now >= self.doomed_at.plus_seconds(DOOMED_SECONDS)
+    }
+
+    /// Whether an upload may take the mark away: no deletion is on its way.
+    pub fn is_liftable(&self, now: Timestamp) -> bool {
+        self.deleting_since
+            .is_none_or(|since| now >= since.plus_seconds(DELETING_SECONDS))
+    }
+}
+
+/// A mark as it was read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Marked {
+    /// The object.
+    pub name: ObjectName,
+    /// Its mark.
+    pub mark: Mark,
+    /// The revision that was read.
+    pub revision: u64,
+}
+
+/// The writes that keep `objects` for `seconds` from now; none for no object.
+pub fn keep(
+    namespace: &NamespaceId,
+    why: Why,
+    objects: &[ObjectName],
+    seconds: i64,
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> Result<Vec<Write>, StoreError> {
+    let until = clock.now().plus_seconds(seconds);
+    let write = |objects: &[ObjectName]| {
+        let kept = Kept {
+            why,
+            objects: objects.to_vec(),
+        };
+        let key = RecordKey::new(kept_partition(namespace), ulid(clock, random));
+        Ok(Write::put_until(
+            key,
+            Document::of(&kept)?,
+            When::Any,
+            until,
+        ))
+    };
+    objects.chunks(MAX_NAMES).map(write).collect()
+}
+
+/// The partition of what is kept for a while.
+pub fn kept_partition(namespace: &NamespaceId) -> String {
+    format!("kept/{namespace}")
+}
+
+/// Where the mark of an object stands.
+pub fn mark_key(namespace: &NamespaceId, name: ObjectName) -> RecordKey {
+    RecordKey::new(format!("doomed/{namespace}"), name.to_string())
+}
+
+/// The marks of these objects, or of all where asking for each would take longer.
+pub async fn marks_of(
+    records: &dyn Records,
+    namespace: &NamespaceId,
+    names: &[ObjectName],
+) -> Result<Vec<Marked>, StoreError> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    if names.len() > MAX_KEYS {
+        return marks(records, namespace).await;
+    }
+    let keys: Vec<_> = names
+        .iter()
+        .map(|name| mark_key(namespace, *name))
+        .collect();
+    let found = records.get_many(&keys).await?;
+    found.iter().flatten().map(marked).collect()
+}
+
+/// All marks of a namespace.
+pub async fn marks(
+    records: &dyn Records,
+    namespace: &NamespaceId,
+) -> Result<Vec<Marked>, StoreError> {
+    let found = all(records, &format!("doomed/{namespace}")).await?;
+    found.iter().map(marked).collect()
+}
+
+/// Every record of a partition.
+pub async fn all(
+    records: &dyn Records,
+    partition: &str,
+) -> Result<Vec<vault_store::records::Record>, StoreError> {
+    let mut found = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = records
+            .list(partition, "", after.as_deref(), MAX_PAGE)
+            .await?;
+        let full = page.len() == MAX_PAGE;
+        after = page.last().map(|record| record.key.key.clone());
+        found.extend(page);
+        if !full {
+            return Ok(found);
+        }
+    }
+}
+
+fn marked(record: &vault_store::records::Record) -> Result<Marked, StoreError> {
+    let name = record.key.key.parse();
+    Ok(Marked {
+        name: name.map_err(|_| StoreError::Corrupt("a mark names no object".to_owned()))?,
+        mark: record.read()?,
+        revision: record.revision,
+    })
+}

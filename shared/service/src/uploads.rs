@@ -1,0 +1,111 @@
+//! Putting objects into a namespace side by side with their collection: the one way in for pushes and for the server's own library.
+//!
+//! A marked object counts as missing, so it comes up again; the upload is written down and takes the mark away in one commit, before the
+//! bytes are put. Whoever deletes has to move the mark on first, under its revision: of the two, one is told that the other was faster.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use vault_skill::name::NamespaceId;
+use vault_store::StoreError;
+use vault_store::objects::{ObjectKey, Stored};
+use vault_store::records::{MAX_WRITES, When, Write};
+
+use crate::App;
+use crate::model::kept::{self, ObjectName, UPLOAD_SECONDS, Why};
+use crate::retry::Retry;
+
+/// Most records with names that go into one commit: each may have 256 KiB.
+const KEPT_AT_ONCE: usize = 10;
+
+/// Those of the objects that have to be put: not there, there with another size, or marked for collection; in the order asked.
+/// Fails with `Invalid` for more than 10,000.
+pub async fn missing(
+    app: &App,
+    namespace: NamespaceId,
+    wanted: &[(ObjectKey, u64)],
+) -> Result<Vec<ObjectKey>, StoreError> {
+    let names: Vec<_> = wanted.iter().map(|(key, _)| (*key).into()).collect();
+    // Marks before objects: what is unmarked now is there for another day, or is gone already and will be seen as missing.
+    let marked: HashSet<ObjectName> = kept::marks_of(&*app.records, &namespace, &names)
+        .await?
+        .iter()
+        .map(|marked| marked.name)
+        .collect();
+    let absent = app.objects.missing(wanted).await?;
+    if marked.is_empty() {
+        return Ok(absent);
+    }
+    let absent: HashSet<_> = absent.into_iter().collect();
+    let lacks = |key: &ObjectKey| absent.contains(key) || marked.contains(&(*key).into());
+    Ok(wanted.iter().map(|(key, _)| *key).filter(lacks).collect())
+}
+
+/// Puts objects of one namespace, each under its hash, and keeps them for a week, within which a release may name them.
+///
+/// Fails with `Conflict` while one of them is being deleted: asking again helps.
+pub async fn put(
+    app: &App,
+    namespace: NamespaceId,
+    objects: Vec<(ObjectKey, Bytes)>,
+) -> Result<Vec<Stored>, StoreError> {
+    let names: Vec<_> = objects.iter().map(|(key, _)| (*key).into()).collect();
+    claim(app, namespace, &names).await?;
+    app.objects.put_many(objects).await
+}
+
+/// Writes down that these objects come up, and takes their marks away.
+async fn claim(app: &App, namespace: NamespaceId, names: &[ObjectName]) -> Result<(), StoreError> {
+    let mut retry = Retry::default();
+    loop {
+        if try_claim(app, namespace, names).await? {
+            return Ok(());
+        }
+        if !retry.again(&*app.random).await {
+            return Err(StoreError::Conflict);
+        }
+    }
+}
+
+async fn try_claim(
+    app: &App,
+    namespace: NamespaceId,
+    names: &[ObjectName],
+) -> Result<bool, StoreError> {
+    let wanted: HashSet<_> = names.iter().copied().collect();
+    let mut marks = kept::marks_of(&*app.records, &namespace, names).await?;
+    marks.retain(|marked| wanted.contains(&marked.name));
+    let now = app.clock.now();
+    if !marks.iter().all(|marked| marked.mark.is_liftable(now)) {
+        return Ok(false);
+    }
+    let (clock, random) = (&*app.clock, &*app.random);
+    let mut writes = kept::keep(
+        &namespace,
+        Why::Upload,
+        names,
+        UPLOAD_SECONDS,
+        clock,
+        random,
+    )?;
+    let at_once = if writes.len() > KEPT_AT_ONCE {
+        KEPT_AT_ONCE
+    } else {
+        MAX_WRITES
+    };
+    let lifted = marks.iter().map(|marked| {
+        Write::delete(
+            kept::mark_key(&namespace, marked.name),
+            When::At(marked.revision),
+        )
+    });
+    writes.extend(lifted);
+    for some in writes.chunks(at_once) {
+        match app.records.commit(some.to_vec()).await {
+            Ok(done) if done.is_done() => {}
+            Ok(_) | Err(StoreError::Conflict) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}

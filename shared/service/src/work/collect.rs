@@ -1,0 +1,445 @@
+//! Collection of objects that nothing names any more, in two phases: a mark, and at least 24 hours later a second look and the deletion.
+//!
+//! One round visits every namespace; a cursor keeps where it stands, so that a step can end anywhere. Nothing is marked or deleted in a
+//! namespace whose current release cannot be read.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use vault_skill::hash::Digest;
+use vault_skill::name::{NamespaceId, Slug};
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::objects::{Class, MAX_PAGE};
+use vault_store::records::{Commit, Document, MAX_WRITES, RecordKey, When, Write};
+
+use super::Report;
+use crate::App;
+use crate::error::Refusal;
+use crate::model::Seen;
+use crate::model::kept::{self, Kept, Mark, Marked, ObjectName};
+use crate::model::namespace::{self, DIRECTORY, Namespace};
+use crate::model::release::Closure;
+use crate::publish;
+
+/// The least time between the beginnings of two rounds, in seconds: 6 hours.
+const ROUND_SECONDS: i64 = 6 * 3600;
+/// For how long a step has the round for itself, in seconds; two at once would do no harm, only the same work.
+const BUSY_SECONDS: i64 = 60;
+/// The classes that a release names, in the order of a visit.
+const CLASSES: [Class; 4] = [
+    Class::Bundles,
+    Class::Policies,
+    Class::Catalogs,
+    Class::Closures,
+];
+
+/// Where the round stands: the record `work` | `collection`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct Cursor {
+    started_at: Option<Timestamp>,
+    /// Everything in the operator's list up to here was visited.
+    after: Option<Slug>,
+    /// The class, and the object behind which the visit of the next namespace goes on.
+    within: Option<(usize, Option<Digest>)>,
+    ended: bool,
+    busy_until: Option<Timestamp>,
+}
+
+/// Goes on with the round until it ends or `until` is reached.
+pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
+    let now = app.clock.now();
+    let seen = Seen::<Cursor>::read(app.records.get(&cursor_key()).await?)?;
+    let (mut cursor, when) = match seen {
+        Some(seen) => (seen.value, When::At(seen.revision)),
+        None => (Cursor::default(), When::Absent),
+    };
+    let rests = cursor.ended
+        && cursor
+            .started_at
+            .is_some_and(|started| now < started.plus_seconds(ROUND_SECONDS));
+    if rests || cursor.busy_until.is_some_and(|busy| now < busy) {
+        return Ok(());
+    }
+    if cursor.ended || cursor.started_at.is_none() {
+        cursor = Cursor {
+            started_at: Some(now),
+            ..Cursor::default()
+        };
+    }
+    cursor.busy_until = Some(now.plus_seconds(BUSY_SECONDS));
+    let Some(revision) = save(app, &cursor, when).await? else {
+        return Ok(());
+    };
+    let outcome = visit(app, &mut cursor, report, until).await;
+    cursor.busy_until = None;
+    // Somebody who went on meanwhile has the later word.
+    save(app, &cursor, When::At(revision)).await?;
+    outcome
+}
+
+fn cursor_key() -> RecordKey {
+    RecordKey::new("work", "collection")
+}
+
+async fn save(app: &App, cursor: &Cursor, when: When) -> Result<Option<u64>, StoreError> {
+    let write = Write::put(cursor_key(), Document::of(cursor)?, when);
+    match app.records.commit(vec![write]).await? {
+        Commit::Done(revisions) => Ok(revisions.first().copied().flatten()),
+        Commit::Failed { .. } => Ok(None),
+    }
+}
+
+async fn visit(
+    app: &App,
+    cursor: &mut Cursor,
+    report: &mut Report,
+    until: Instant,
+) -> Result<(), StoreError> {
+    while Instant::now() < until {
+        let after = cursor.after.as_ref().map(Slug::as_str);
+        let listed = app.records.list(DIRECTORY, "", after, 1).await?;
+        let Some(record) = listed.first() else {
+            cursor.ended = true;
+            return Ok(());
+        };
+        let slug = record.read::<namespace::Listed>()?.slug;
+        let found = namespace::find(&*app.records, &slug).await?;
+        let mut within = Some(cursor.within.take().unwrap_or_default());
+        // A deleted namespace is nobody's business here: all of it goes, by its own steps.
+        if let Some((namespace, _)) = found {
+            while let Some((class, after)) = within.take() {
+                if Instant::now() >= until {
+                    cursor.within = Some((class, after));
+                    return Ok(());
+                }
+                match page(app, &namespace, (class, after), report, until).await {
+                    Ok(next) => within = next,
+                    Err(refusal) => {
+                        report.skipped += 1;
+                        tracing::error!(
+                            namespace = %namespace.id,
+                            error = %refusal,
+                            "nothing is collected in a namespace that cannot be read"
+                        );
+                    }
+                }
+            }
+        }
+        report.namespaces += 1;
+        cursor.after = Some(slug);
+    }
+    Ok(())
+}
+
+/// Looks at one page of objects; answers where the next one begins.
+async fn page(
+    app: &App,
+    namespace: &Namespace,
+    (class_at, after): (usize, Option<Digest>),
+    report: &mut Report,
+    until: Instant,
+) -> Result<Option<(usize, Option<Digest>)>, Refusal> {
+    let Some(class) = CLASSES.get(class_at).copied() else {
+        return Ok(None);
+    };
+    // Objects before what keeps them: an upload is written down before its bytes are there, so whatever is listed is known to be kept.
+    let listed = app
+        .objects
+        .list(&namespace.id, class, after.as_ref(), MAX_PAGE)
+        .await?;
+    let last = (listed.len() == MAX_PAGE)
+        .then(|| listed.last().map(|(digest, _)| *digest))
+        .flatten();
+    let listed: Vec<_> = listed.iter().map(|(digest, _)| *digest).collect();
+    let marks: BTreeMap<_, _> = kept::marks(&*app.records, &namespace.id)
+        .await?
+        .into_iter()
+        .map(|marked| (marked.name, marked))
+        .collect();
+    let named = named(app, namespace).await?;
+    let range = Range { class, after, last };
+    let plan = plan(app.clock.now(), &range, &listed, &marks, &named);
+    if !carry_out(app, namespace.id, plan, report, until).await? {
+        return Ok(Some((class_at, after)));
+    }
+    Ok(match last {
+        Some(last) => Some((class_at, Some(last))),
+        None if class_at + 1 < CLASSES.len() => Some((class_at + 1, None)),
+        None => None,
+    })
+}
+
+/// Everything in a namespace that must stay, as of now.
+async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, Refusal> {
+    let mut named = HashSet::new();
+    let current = namespace::find(&*app.records, &namespace.slug)
+        .await?
+        .and_then(|(namespace, _)| namespace.current);
+    if let Some(current) = current {
+        let closure: Closure = publish::current_closure(app, namespace.id, &current).await?;
+        named.extend(closure.objects());
+        named.insert(ObjectName::new(Class::Catalogs, current.sha256));
+        named.insert(ObjectName::new(Class::Closures, current.closure));
+    }
+    // After the current release: one that is replaced in between leaves behind, in the same commit, what its successor dropped.
+    for record in kept::all(&*app.records, &kept::kept_partition(&namespace.id)).await? {
+        named.extend(record.read::<Kept>()?.objects);
+    }
+    Ok(named)
+}
+
+/// The stretch of one class that a page covers: behind `after`, up to `last` or to the end.
+struct Range {
+    class: Class,
+    after: Option<Digest>,
+    last: Option<Digest>,
+}
+
+impl Range {
+    fn has(&self, name: &ObjectName) -> bool {
+        name.class == self.class
+            && self.after.is_none_or(|after| name.digest > after)
+            && self.last.is_none_or(|last| name.digest <= last)
+    }
+}
+
+/// What is to be done with the objects of a page.
+#[derive(Debug, Default, Eq, PartialEq)]
+struct Plan {
+    /// Unnamed and unmarked: to be marked.
+    doom: Vec<ObjectName>,
+    /// Named and marked, or marked and gone: the mark goes.
+    spare: Vec<Marked>,
+    /// Unnamed and marked for a day: to be deleted.
+    delete: Vec<Marked>,
+}
+
+/// Decides; changes nothing.
+fn plan(
+    now: Timestamp,
+    range: &Range,
+    listed: &[Digest],
+    marks: &BTreeMap<ObjectName, Marked>,
+    named: &HashSet<ObjectName>,
+) -> Plan {
+    let mut plan = Plan::default();
+    let listed: HashSet<_> = listed
+        .iter()
+        .map(|digest| ObjectName::new(range.class, *digest))
+        .collect();
+    for name in &listed {
+        match marks.get(name) {
+            None if !named.contains(name) => plan.doom.push(*name),
+            Some(marked) if named.contains(name) && marked.mark.is_liftable(now) => {
+                plan.spare.push(*marked);
+            }
+            Some(marked)
+                if !named.contains(name)
+                    && marked.mark.is_ripe(now)
+                    && marked.mark.is_liftable(now) =>
+            {
+                plan.delete.push(*marked);
+            }
+            None | Some(_) => {}
+        }
+    }
+    let gone = marks.values().filter(|marked| {
+        range.has(&marked.name) && !listed.contains(&marked.name) && marked.mark.is_liftable(now)
+    });
+    plan.spare.extend(gone);
+    plan.doom.sort_unstable();
+    plan.spare.sort_unstable_by_key(|marked| marked.name);
+    plan.delete.sort_unstable_by_key(|marked| marked.name);
+    plan
+}
+
+/// Does what was planned; false when the time was over before the end.
+async fn carry_out(
+    app: &App,
+    namespace: NamespaceId,
+    plan: Plan,
+    report: &mut Report,
+    until: Instant,
+) -> Result<bool, StoreError> {
+    let now = app.clock.now();
+    let fresh = Document::of(&Mark {
+        doomed_at: now,
+        deleting_since: None,
+    })?;
+    let doom = plan.doom.into_iter().map(|name| {
+        Write::put(
+            kept::mark_key(&namespace, name),
+            fresh.clone(),
+            When::Absent,
+        )
+    });
+    report.doomed += commit_each(app, doom.collect()).await?;
+    let spare = plan.spare.iter().map(|marked| {
+        Write::delete(
+            kept::mark_key(&namespace, marked.name),
+            When::At(marked.revision),
+        )
+    });
+    report.spared += commit_each(app, spare.collect()).await?;
+    for marked in plan.delete {
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        if delete(app, namespace, marked).await? {
+            report.deleted += 1;
+        }
+    }
+    Ok(true)
+}
+
+/// Commits many writes at once; a write whose condition no longer holds is left out. Answers how many were done.
+async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError> {
+    let mut done = 0;
+    for some in writes.chunks(MAX_WRITES) {
+        let mut some = some.to_vec();
+        while !some.is_empty() {
+            match app.records.commit(some.clone()).await? {
+                Commit::Done(_) => {
+                    done += some.len();
+                    break;
+                }
+                Commit::Failed { index, .. } if index < some.len() => {
+                    some.remove(index);
+                }
+                Commit::Failed { .. } => break,
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Deletes one object: first the mark says so, under the revision that was read, so that an upload that took it away meanwhile wins, and one
+/// that comes later waits.
+async fn delete(app: &App, namespace: NamespaceId, marked: Marked) -> Result<bool, StoreError> {
+    let key = kept::mark_key(&namespace, marked.name);
+    let deleting = Document::of(&Mark {
+        deleting_since: Some(app.clock.now()),
+        ..marked.mark
+    })?;
+    let begin = Write::put(key.clone(), deleting, When::At(marked.revision));
+    let Commit::Done(revisions) = app.records.commit(vec![begin]).await? else {
+        return Ok(false);
+    };
+    app.objects.delete(&marked.name.key(namespace)).await?;
+    let when = revisions
+        .first()
+        .copied()
+        .flatten()
+        .map_or(When::Any, When::At);
+    let _ = app.records.commit(vec![Write::delete(key, when)]).await?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(n: u8) -> ObjectName {
+        ObjectName::new(Class::Bundles, Digest::from_bytes([n; 32]))
+    }
+
+    fn marked(n: u8, doomed_at: i64, deleting_since: Option<i64>) -> (ObjectName, Marked) {
+        let mark = Mark {
+            doomed_at: Timestamp::from_unix(doomed_at),
+            deleting_since: deleting_since.map(Timestamp::from_unix),
+        };
+        let marked = Marked {
+            name: name(n),
+            mark,
+            revision: u64::from(n),
+        };
+        (name(n), marked)
+    }
+
+    /// Whether it is there, whether it is named, its mark; and what happens to it.
+    type Row = (bool, bool, Option<(i64, Option<i64>)>, &'static str);
+
+    #[test]
+    fn every_state_of_an_object_has_one_outcome() {
+        const DAY: i64 = 24 * 3600;
+        let now = 1_000_000;
+        // there, named, mark → doom, spare, delete
+        let table: &[Row] = &[
+            (true, true, None, "-"),
+            (true, false, None, "doom"),
+            (false, false, None, "-"),
+            (true, true, Some((now - 1, None)), "spare"),
+            (true, true, Some((now - 9 * DAY, None)), "spare"),
+            (true, false, Some((now, None)), "-"),
+            (true, false, Some((now - DAY + 1, None)), "-"),
+            (true, false, Some((now - DAY, None)), "delete"),
+            // A deletion is on its way: nobody touches the mark until its process must be gone.
+            (true, false, Some((now - 2 * DAY, Some(now - 119))), "-"),
+            (true, true, Some((now - 2 * DAY, Some(now - 119))), "-"),
+            (false, false, Some((now - 2 * DAY, Some(now - 119))), "-"),
+            (
+                true,
+                false,
+                Some((now - 2 * DAY, Some(now - 120))),
+                "delete",
+            ),
+            (true, true, Some((now - 2 * DAY, Some(now - 120))), "spare"),
+            (
+                false,
+                false,
+                Some((now - 2 * DAY, Some(now - 120))),
+                "spare",
+            ),
+            (false, true, Some((now - 1, None)), "spare"),
+        ];
+        for (row, (there, is_named, mark, outcome)) in table.iter().enumerate() {
+            let listed: Vec<_> = there.then(|| name(7).digest).into_iter().collect();
+            let named: HashSet<_> = is_named.then(|| name(7)).into_iter().collect();
+            let marks = mark.map(|(at, since)| marked(7, at, since)).into_iter();
+            let range = Range {
+                class: Class::Bundles,
+                after: None,
+                last: None,
+            };
+            let plan = plan(
+                Timestamp::from_unix(now),
+                &range,
+                &listed,
+                &marks.collect(),
+                &named,
+            );
+            let told = match (plan.doom.len(), plan.spare.len(), plan.delete.len()) {
+                (0, 0, 0) => "-",
+                (1, 0, 0) => "doom",
+                (0, 1, 0) => "spare",
+                (0, 0, 1) => "delete",
+                _ => "more than one",
+            };
+            assert_eq!(told, *outcome, "row {row}");
+        }
+    }
+
+    #[test]
+    fn marks_outside_the_page_are_left_alone() {
+        let marks = [marked(1, 0, None), marked(5, 0, None), marked(9, 0, None)].into();
+        let range = Range {
+            class: Class::Bundles,
+            after: Some(name(1).digest),
+            last: Some(name(5).digest),
+        };
+        let now = Timestamp::from_unix(10);
+        let spared = plan(now, &range, &[], &marks, &HashSet::new()).spare;
+        assert_eq!(spared.iter().map(|m| m.name).collect::<Vec<_>>(), [name(5)]);
+        let other = Range {
+            class: Class::Policies,
+            after: None,
+            last: None,
+        };
+        assert_eq!(
+            plan(now, &other, &[], &marks, &HashSet::new()),
+            Plan::default()
+        );
+    }
+}

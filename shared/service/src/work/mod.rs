@@ -1,0 +1,93 @@
+//! Background work: what has to happen without anybody asking for it. Expired records are removed, objects that nothing names are collected.
+//!
+//! All of it is made of bounded steps that can be repeated, broken off and run twice at once: what is right does not hang on when or how
+//! often it runs. `vault serve` runs it as a task, on AWS a schedule invokes the function `admin`.
+
+mod collect;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::{Instant, timeout};
+use vault_store::StoreError;
+
+use crate::App;
+
+/// How often the work is done.
+pub const EVERY: Duration = Duration::from_mins(5);
+/// How long one step may take; a run has one step a kind of work.
+pub const STEP: Duration = Duration::from_secs(10);
+/// Most expired records that are removed at once.
+const SWEEP_AT_ONCE: usize = 500;
+
+/// What one run did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Report {
+    /// Expired records that were removed.
+    pub expired: usize,
+    /// Objects that were marked, since nothing names them.
+    pub doomed: usize,
+    /// Marks that were taken away, since something names the object again or it is gone.
+    pub spared: usize,
+    /// Objects that were deleted.
+    pub deleted: usize,
+    /// Namespaces that were looked at to their end.
+    pub namespaces: usize,
+    /// Namespaces that were left alone, since what they name could not be read.
+    pub skipped: usize,
+}
+
+/// Does one step of each kind of work, in at most [`STEP`] each. Fails when the store does not answer; the next run goes on from there.
+pub async fn run(app: &App) -> Result<Report, StoreError> {
+    let mut report = Report::default();
+    let swept = sweep(app, &mut report, Instant::now() + STEP).await;
+    let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
+    if report == Report::default() {
+        tracing::debug!("background work: nothing to do");
+    } else {
+        tracing::info!(
+            expired = report.expired,
+            doomed = report.doomed,
+            spared = report.spared,
+            deleted = report.deleted,
+            namespaces = report.namespaces,
+            skipped = report.skipped,
+            "background work"
+        );
+    }
+    swept.and(collected).map(|()| report)
+}
+
+/// Runs the work every five minutes, first after one minute, until `stop` ends. A step that is running then is ended where it waits: it can
+/// be repeated from any point.
+pub async fn every(app: App, stop: impl Future<Output = ()>) {
+    let working = async {
+        // A server that is started again and again must not begin with work each time.
+        tokio::time::sleep(EVERY / 5).await;
+        loop {
+            if let Err(error) = run(&app).await {
+                tracing::warn!(%error, "background work stopped early");
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    };
+    tokio::select! {
+        () = stop => {}
+        () = working => {}
+    }
+}
+
+/// Removes expired records: they read as absent already, this only gives their room back.
+async fn sweep(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        let Ok(swept) = timeout(left, app.records.sweep(SWEEP_AT_ONCE)).await else {
+            break;
+        };
+        let swept = swept?;
+        report.expired += swept;
+        if swept < SWEEP_AT_ONCE {
+            break;
+        }
+    }
+    Ok(())
+}

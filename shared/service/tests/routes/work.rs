@@ -1,0 +1,527 @@
+//! Background work over memory: what is collected and when, and that nothing which a release names ever is, whoever is faster.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::json;
+use vault_service::model::kept::{self, Mark, ObjectName};
+use vault_service::model::namespace::{Kind, Namespace};
+use vault_service::model::release::Closure;
+use vault_service::work::Report;
+use vault_service::{App, uploads, work};
+use vault_skill::catalog::{Catalog, Stored as StoredRelease, Trust};
+use vault_skill::hash::Digest;
+use vault_skill::name::NamespaceId;
+use vault_store::StoreError;
+use vault_store::memory::Memory;
+use vault_store::objects::{Class, ObjectKey, Objects, Stored};
+use vault_store::random::{Random, SeededRandom, bytes};
+use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
+
+use crate::admin::empty_desk;
+use crate::support::{World, resigned, world};
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
+const CLASSES: [Class; 4] = [
+    Class::Bundles,
+    Class::Policies,
+    Class::Catalogs,
+    Class::Closures,
+];
+
+impl World {
+    async fn work(&self) -> Report {
+        work::run(&self.app).await.unwrap()
+    }
+
+    async fn held(&self, namespace: &Namespace) -> BTreeSet<ObjectName> {
+        let mut held = BTreeSet::new();
+        for class in CLASSES {
+            let mut after = None;
+            loop {
+                let page = self
+                    .memory
+                    .as_ref()
+                    .list_objects(&namespace.id, class, after)
+                    .await;
+                after = page.last().copied();
+                held.extend(page.iter().map(|digest| ObjectName::new(class, *digest)));
+                if page.len() < 1000 {
+                    break;
+                }
+            }
+        }
+        held
+    }
+
+    /// Everything that the current release of `acme` names, with the two objects of its own.
+    async fn named(&self) -> BTreeSet<ObjectName> {
+        let namespace = self.read_namespace("acme").await;
+        let current = namespace.current.clone().unwrap();
+        let list = namespace.object(Class::Closures, current.closure);
+        let list = Objects::get(&*self.memory, &list).await.unwrap().unwrap();
+        let mut named: BTreeSet<_> = Closure::parse(&list).unwrap().objects().collect();
+        named.insert(ObjectName::new(Class::Catalogs, current.sha256));
+        named.insert(ObjectName::new(Class::Closures, current.closure));
+        named
+    }
+
+    async fn marks(&self, namespace: &Namespace) -> BTreeSet<ObjectName> {
+        let marks = kept::marks(&*self.memory, &namespace.id).await.unwrap();
+        marks.iter().map(|marked| marked.name).collect()
+    }
+
+    /// The catalog that follows the current release, with the content of release 42 or with other content.
+    async fn next(&self, change: impl FnOnce(&mut Catalog)) -> Vec<u8> {
+        let current = self.read_namespace("acme").await.current.unwrap();
+        let now = self.now();
+        resigned("catalog-42.json", |catalog| {
+            catalog.release = current.release + 1;
+            catalog.previous = Some(StoredRelease {
+                release: current.release,
+                payload_sha256: current.payload_sha256,
+            });
+            catalog.issued_at = now;
+            catalog.expires_at = now.plus_days(90);
+            change(catalog);
+        })
+    }
+
+    /// `acme` with release 42, then an empty release 43, and no object besides.
+    async fn emptied(&self) -> Namespace {
+        let namespace = self.acme().await;
+        let named = self.named().await;
+        for name in self.held(&namespace).await.difference(&named) {
+            Objects::delete(&*self.memory, &name.key(namespace.id))
+                .await
+                .unwrap();
+        }
+        let next = self.next(empty).await;
+        self.publish("acme", next).await.unwrap();
+        namespace
+    }
+}
+
+fn empty(catalog: &mut Catalog) {
+    catalog.skills.clear();
+    catalog.profiles.clear();
+    catalog.index.clear();
+    catalog.policy = None;
+}
+
+#[async_trait]
+trait ListObjects {
+    async fn list_objects(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<Digest>,
+    ) -> Vec<Digest>;
+}
+
+#[async_trait]
+impl ListObjects for Memory {
+    async fn list_objects(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<Digest>,
+    ) -> Vec<Digest> {
+        let page = Objects::list(self, namespace, class, after.as_ref(), 1000).await;
+        page.unwrap()
+            .into_iter()
+            .map(|(digest, _)| digest)
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn a_former_release_is_kept_30_days_then_marked_then_a_day_later_deleted() {
+    let world = world();
+    let namespace = world.emptied().await;
+    let (all, new) = (world.held(&namespace).await, world.named().await);
+    let old: BTreeSet<_> = all.difference(&new).copied().collect();
+    assert!(
+        old.len() > 5,
+        "bundles, policy, index, profiles, catalog, list"
+    );
+
+    for (after, marked, there) in [
+        (0, 0, all.len()),
+        (7 * DAY, 0, all.len()),
+        (23 * DAY - 1, 0, all.len()),
+        (1 + 6 * HOUR, old.len(), all.len()),
+        (18 * HOUR - 1, old.len(), all.len()),
+        (6 * HOUR + 1, 0, new.len()),
+        (DAY, 0, new.len()),
+    ] {
+        world.clock.advance(after);
+        world.work().await;
+        assert_eq!(world.marks(&namespace).await.len(), marked, "{after}");
+        assert_eq!(world.held(&namespace).await.len(), there, "{after}");
+    }
+    assert_eq!(world.held(&namespace).await, new);
+    assert_eq!(world.named().await, new, "the current release is whole");
+}
+
+#[tokio::test]
+async fn an_upload_is_kept_7_days_and_a_new_one_takes_the_mark_away() {
+    let world = world();
+    let namespace = world.emptied().await;
+    let orphan = Bytes::from_static(b"named by nothing");
+    let key = ObjectKey::of(namespace.id, Class::Bundles, &orphan);
+    let put = async || {
+        uploads::put(&world.app, namespace.id, vec![(key, orphan.clone())])
+            .await
+            .unwrap()
+    };
+    let is_missing = async || {
+        let asked = [(key, orphan.len() as u64)];
+        let missing = uploads::missing(&world.app, namespace.id, &asked);
+        !missing.await.unwrap().is_empty()
+    };
+    assert!(is_missing().await);
+    assert_eq!(put().await, [Stored::New]);
+    assert!(!is_missing().await);
+    world.clock.advance(7 * DAY - 1);
+    world.work().await;
+    assert!(!is_missing().await);
+    world.clock.advance(6 * HOUR);
+    assert_eq!(world.work().await.doomed, 1);
+    assert!(is_missing().await, "a marked object counts as missing");
+    assert_eq!(put().await, [Stored::Present]);
+    assert!(!is_missing().await && world.marks(&namespace).await.is_empty());
+    world.clock.advance(2 * DAY);
+    assert_eq!(world.work().await.deleted, 0);
+    world.clock.advance(6 * DAY);
+    assert_eq!(world.work().await.doomed, 1);
+    world.clock.advance(DAY);
+    assert_eq!(world.work().await.deleted, 1);
+    assert!(is_missing().await && world.marks(&namespace).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_release_may_not_name_what_is_marked() {
+    let world = world();
+    let namespace = world.emptied().await;
+    let before = world.held(&namespace).await;
+    world.clock.advance(31 * DAY);
+    let doomed = world.work().await.doomed;
+    assert!(doomed > 5);
+    let again = world.next(|_| {}).await;
+    let refusal = world.publish("acme", again.clone()).await.unwrap_err();
+    assert_eq!(refusal.code().row().code, "objects_missing");
+    upload_missing(&world.app, &world.memory, &namespace, &before).await;
+    world.publish("acme", again).await.unwrap();
+    world.clock.advance(2 * DAY);
+    world.work().await;
+    let (held, named) = (world.held(&namespace).await, world.named().await);
+    assert!(named.is_subset(&held));
+}
+
+/// Puts those of the objects that the service says it lacks.
+async fn upload_missing(
+    app: &App,
+    source: &Memory,
+    namespace: &Namespace,
+    all: &BTreeSet<ObjectName>,
+) {
+    let mut wanted = Vec::new();
+    for name in all {
+        if !matches!(name.class, Class::Bundles | Class::Policies) {
+            continue;
+        }
+        let key = name.key(namespace.id);
+        if let Some(bytes) = Objects::get(source, &key).await.unwrap() {
+            wanted.push((key, bytes));
+        }
+    }
+    let asked: Vec<_> = wanted
+        .iter()
+        .map(|(key, bytes)| (*key, bytes.len() as u64))
+        .collect();
+    let Ok(missing) = uploads::missing(app, namespace.id, &asked).await else {
+        return;
+    };
+    wanted.retain(|(key, _)| missing.contains(key));
+    // Refused while a deletion runs: the next round of the push tries again.
+    let _ = uploads::put(app, namespace.id, wanted).await;
+}
+
+/// A push that brings back what is just being deleted, in many interleavings: once it is published, everything it names is there and stays.
+#[tokio::test]
+async fn a_push_and_a_collection_at_once_lose_nothing() {
+    let (mut collected, mut met) = (0, 0);
+    for seed in 0..150 {
+        let mut world = world();
+        let namespace = world.emptied().await;
+        let before = world.held(&namespace).await;
+        // What the owner has at home.
+        let home = Memory::default();
+        for name in &before {
+            let key = name.key(namespace.id);
+            let bytes = Objects::get(&*world.memory, &key).await.unwrap().unwrap();
+            home.put(&key, bytes).await.unwrap();
+        }
+        world.clock.advance(31 * DAY);
+        world.work().await;
+        world.clock.advance(DAY);
+        let stepwise = Arc::new(Stepwise {
+            memory: world.memory.clone(),
+            random: SeededRandom::new(seed),
+        });
+        (world.app.records, world.app.objects) = (stepwise.clone(), stepwise);
+        let catalog = world.next(|_| {}).await;
+        let pushing = async {
+            for _ in 0..20 {
+                upload_missing(&world.app, &home, &namespace, &before).await;
+                match world.publish("acme", catalog.clone()).await {
+                    Ok(_) => return true,
+                    Err(refusal) => {
+                        let code = refusal.code().row().code;
+                        assert!(
+                            ["objects_missing", "unavailable"].contains(&code),
+                            "{refusal:?}"
+                        );
+                    }
+                }
+            }
+            false
+        };
+        let (report, pushed) = tokio::join!(work::run(&world.app), pushing);
+        let deleted = report.unwrap().deleted;
+        collected += deleted;
+        met += usize::from(deleted > 0 && deleted < 8);
+        assert!(pushed, "seed {seed}");
+        for _ in 0..3 {
+            let (held, named) = (world.held(&namespace).await, world.named().await);
+            assert!(
+                named.is_subset(&held),
+                "seed {seed}: {:?}",
+                named.difference(&held)
+            );
+            world.clock.advance(2 * DAY);
+            work::run(&world.app).await.unwrap();
+        }
+    }
+    assert!(
+        collected > 0 && met > 0,
+        "the two must meet: {collected} {met}"
+    );
+}
+
+/// Memory that lets others go first, now and then, before and after each call.
+struct Stepwise {
+    memory: Arc<Memory>,
+    random: SeededRandom,
+}
+
+impl Stepwise {
+    async fn pause(&self) {
+        let [byte] = bytes::<1>(&self.random as &dyn Random);
+        for _ in 0..byte % 4 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn around<T>(&self, call: impl Future<Output = T>) -> T {
+        self.pause().await;
+        let answer = call.await;
+        self.pause().await;
+        answer
+    }
+}
+
+#[async_trait]
+impl Records for Stepwise {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.around(self.memory.get_many(keys)).await
+    }
+    async fn list(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.around(Records::list(
+            &*self.memory,
+            partition,
+            prefix,
+            after,
+            limit,
+        ))
+        .await
+    }
+    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        self.around(self.memory.commit(writes)).await
+    }
+    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+        self.memory.sweep(limit).await
+    }
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Objects for Stepwise {
+    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        self.around(Objects::get(&*self.memory, key)).await
+    }
+    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        self.around(self.memory.put(key, bytes)).await
+    }
+    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+        self.around(self.memory.missing(wanted)).await
+    }
+    async fn list(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<(Digest, u64)>, StoreError> {
+        self.around(Objects::list(&*self.memory, namespace, class, after, limit))
+            .await
+    }
+    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        self.around(Objects::delete(&*self.memory, key)).await
+    }
+}
+
+#[tokio::test]
+async fn while_an_object_is_being_deleted_its_upload_is_503_and_never_for_ever() {
+    let desk = empty_desk().await;
+    let (world, namespace) = (&desk.world, &desk.acme);
+    let bytes = b"{}".to_vec();
+    let name = ObjectName::new(Class::Bundles, Digest::of(&bytes));
+    let mark = Mark {
+        doomed_at: world.now(),
+        deleting_since: Some(world.now()),
+    };
+    let write = Write::put(
+        kept::mark_key(&namespace.id, name),
+        Document::of(&mark).unwrap(),
+        When::Absent,
+    );
+    assert!(
+        world
+            .app
+            .records
+            .commit(vec![write])
+            .await
+            .unwrap()
+            .is_done()
+    );
+    let path = format!("/admin/vaults/acme/objects/{name}");
+    let put = async || {
+        let body = Some(("application/octet-stream", bytes.clone()));
+        desk.send(&desk.owner, "PUT", &path, body, &[]).await
+    };
+    let asked = json!({"class": "bundles", "objects": [{"sha256": name.digest, "size": 2}]});
+    let answer = put().await;
+    assert_eq!(answer.short(), "503 unavailable");
+    assert!(!answer.header("retry-after").is_empty());
+    world.clock.advance(kept::DELETING_SECONDS);
+    assert_eq!(put().await.short(), "201");
+    let missing = desk
+        .post("/admin/vaults/acme/objects/missing", &asked)
+        .await;
+    assert_eq!(missing.json(), json!({"missing": []}));
+}
+
+#[tokio::test]
+async fn nothing_is_collected_where_the_current_release_cannot_be_read() {
+    let world = world();
+    let namespace = world.acme().await;
+    let current = world.read_namespace("acme").await.current.unwrap();
+    let list = namespace.object(Class::Closures, current.closure);
+    Objects::delete(&*world.memory, &list).await.unwrap();
+    let fresh = World {
+        app: App::new(
+            world.memory.clone(),
+            world.memory.clone(),
+            world.clock.clone(),
+            Arc::new(SeededRandom::new(2)),
+            (*world.app.config).clone(),
+        ),
+        ..world
+    };
+    fresh.clock.advance(60 * DAY);
+    let report = fresh.work().await;
+    assert_eq!((report.skipped, report.doomed), (1, 0));
+    assert!(fresh.marks(&namespace).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_second_run_changes_nothing_and_a_round_goes_over_pages_and_namespaces() {
+    let world = world();
+    let mut all = Vec::new();
+    for slug in ["acme", "beta", "gamma"] {
+        let namespace = world.namespace(slug, Kind::Hosted).await;
+        for n in 0..2100u32 {
+            let bytes = n.to_be_bytes().to_vec();
+            world.put_object(&namespace, Class::Bundles, bytes).await;
+        }
+        all.push(namespace);
+    }
+    let report = world.work().await;
+    assert_eq!((report.doomed, report.namespaces), (3 * 2100, 3));
+    assert_eq!(world.work().await, Report::default());
+    let (one, other) = tokio::join!(work::run(&world.app), work::run(&world.app));
+    assert_eq!((one.unwrap(), other.unwrap()), Default::default());
+    world.clock.advance(DAY);
+    let (one, other) = tokio::join!(work::run(&world.app), work::run(&world.app));
+    assert_eq!(one.unwrap().deleted + other.unwrap().deleted, 3 * 2100);
+    for namespace in &all {
+        assert!(world.held(namespace).await.is_empty());
+        assert!(world.marks(namespace).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn expired_records_are_removed() {
+    let world = world();
+    let end = world.now().plus_seconds(60);
+    for n in 0..1200 {
+        let key = RecordKey::new("tok/x", format!("{n}"));
+        let write = Write::put_until(key, Document::of(&json!({})).unwrap(), When::Absent, end);
+        assert!(
+            world
+                .app
+                .records
+                .commit(vec![write])
+                .await
+                .unwrap()
+                .is_done()
+        );
+    }
+    assert_eq!(world.work().await.expired, 0);
+    world.clock.advance(60);
+    assert_eq!(world.work().await.expired, 1200);
+    assert_eq!(world.work().await.expired, 0);
+}
+
+/// What a pin reset or a compromise takes out of the line of releases is kept as long as any other former release.
+#[tokio::test]
+async fn a_release_number_that_is_used_again_does_not_shorten_what_is_kept() {
+    let world = world();
+    let namespace = world.acme().await;
+    let former = world.named().await;
+    world
+        .change("acme", |namespace| namespace.pin = Trust::default())
+        .await;
+    // The same number once more, with other content.
+    let other = resigned("catalog-42.json", empty);
+    world.publish("acme", other).await.unwrap();
+    world.clock.advance(29 * DAY);
+    world.work().await;
+    assert!(world.marks(&namespace).await.is_disjoint(&former));
+    world.clock.advance(DAY);
+    world.work().await;
+    assert!(former.is_subset(&world.marks(&namespace).await));
+}
