@@ -2,6 +2,7 @@
 //!
 //! One process, two threads for requests. It logs JSON lines to standard error and writes nothing to standard output.
 
+mod log;
 mod publisher;
 
 use std::{
@@ -201,9 +202,13 @@ fn port(settings: &Settings) -> Result<(u16, String), Failure> {
     Ok((8080, Origin::Default.to_string()))
 }
 
-/// Sends the log of this process to standard error, one JSON object a line.
-pub fn log_to_stderr(level: &str) {
-    log_to(std::io::stderr, level);
+/// Sends the log of this process to standard error, one JSON object a line. What was said is there when the returned
+/// value is dropped.
+pub fn log_to_stderr(level: &str) -> Result<log::Written<std::io::Stderr>, Failure> {
+    let (log, written) = log::start(std::io::stderr())
+        .map_err(|error| Failure::failed("io", format!("no log can be kept: {error}")))?;
+    log_to(log, level);
+    Ok(written)
 }
 
 /// Sends the log of this process somewhere. A second call changes nothing.

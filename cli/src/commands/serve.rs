@@ -64,7 +64,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         settings.flag(flag, name, value.clone())?;
     }
     let options = Options::from_settings(context, &settings)?;
-    serve::log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("info"));
+    let _written = serve::log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("info"))?;
     for (written, meant) in Settings::likely_slips(&context.process) {
         tracing::warn!(variable = %written, did_you_mean = meant, "a variable that is no setting");
     }

@@ -3,6 +3,7 @@
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 
+use crate::files::tree::Looker;
 use crate::scan::{self, Group, Origin, Place, in_parallel};
 use crate::store::{self, Damage, Want};
 use crate::vault::{Vault, VaultError};
@@ -58,10 +59,11 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     let mut skills = Vec::new();
     for group in &places.groups {
         let parts = in_parallel(&group.places, |places| {
+            let opened = Looker::new(&store).ok();
             let mut buffer = Vec::new();
             places
                 .iter()
-                .map(|place| check_one(&store, group, place, &mut buffer))
+                .map(|place| check_one(opened.as_ref(), &store, group, place, &mut buffer))
                 .collect::<Vec<_>>()
         });
         skills.extend(parts.into_iter().flatten());
@@ -77,6 +79,7 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
 }
 
 fn check_one(
+    opened: Option<&Looker>,
     store: &std::path::Path,
     group: &Group,
     place: &Place,
@@ -84,7 +87,8 @@ fn check_one(
 ) -> Checked {
     let linked = place.origin != Origin::Local;
     let want = if linked { Want::Bytes } else { Want::Verdict };
-    let examined = store::examine(
+    let examined = store::examine_many(
+        opened,
         store,
         &place.bundle,
         Some(&place.signed_name),

@@ -5,6 +5,7 @@
 
 use std::num::NonZero;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vault_skill::document::Document;
 use vault_skill::hash::Digest;
@@ -225,7 +226,11 @@ fn look_at(store: &Path, group: &Group, rows: &Rows) -> (Vec<Seen>, Vec<NewRow>)
     all
 }
 
-/// Runs a function over slices of the items, one thread each, and gives the answers in order.
+/// Items that a thread takes at a time, at most: few enough that none is left alone with much at the end.
+const PIECE: usize = 64;
+
+/// Runs a function over slices of the items, on several threads, and gives the answers in order. Who is done takes the
+/// next slice, so that a thread that the machine holds up holds up nobody else.
 pub(crate) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&[T]) -> R + Sync,
@@ -235,21 +240,31 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
     if threads <= 1 {
         return vec![work(items)];
     }
-    let size = items.len().div_ceil(threads);
-    std::thread::scope(|scope| {
-        let running: Vec<_> = items
-            .chunks(size)
-            .map(|chunk| scope.spawn(|| work(chunk)))
-            .collect();
-        running
-            .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
-    })
+    let pieces: Vec<&[T]> = items
+        .chunks(items.len().div_ceil(threads).min(PIECE))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(piece) = pieces.get(at) else {
+                return done;
+            };
+            done.push((at, work(piece)));
+        }
+    };
+    let mut answers: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let running: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
+        let mut answers = take();
+        for thread in running {
+            let others = thread.join();
+            answers.extend(others.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        answers
+    });
+    answers.sort_unstable_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 struct Eye<'a> {
@@ -291,7 +306,8 @@ impl Eye<'_> {
     }
 
     fn read(&mut self, place: &Place) -> Result<(Row, Texts), Damage> {
-        let examined = store::examine(
+        let examined = store::examine_many(
+            self.looker.as_ref(),
             self.store,
             &place.bundle,
             Some(&place.signed_name),
@@ -362,4 +378,18 @@ fn texts(examined: &Examined) -> Texts {
         texts.when_to_use = frontmatter.when_to_use.clone().unwrap_or_default();
     }
     texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_worked_on_once_and_answers_keep_their_order() {
+        for count in [0, 1, 15, 16, 63, 64, 65, 1_000, 10_001] {
+            let items: Vec<usize> = (0..count).collect();
+            let parts = in_parallel(&items, <[usize]>::to_vec);
+            assert_eq!(parts.concat(), items, "{count}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{Manifest, ManifestError, ManifestExpectation, Mode, SignedManifest};
 use vault_skill::name::{SkillName, VaultId};
 
-use crate::files::tree::{self, Entry, Facts};
+use crate::files::tree::{self, Entry, Facts, Looker};
 use crate::files::{self, Batch, FileError, Kind};
 
 /// The largest signed manifest that is read: 1,024 files with the longest paths stay far below.
@@ -136,6 +136,19 @@ pub(crate) fn examine(
     want: Want,
     buffer: &mut Vec<u8>,
 ) -> Result<Examined, Damage> {
+    examine_many(None, store, hash, name, trusted, want, buffer)
+}
+
+/// [`examine`] for who does it over and over, with an open handle on the store.
+pub(crate) fn examine_many(
+    opened: Option<&Looker>,
+    store: &Path,
+    hash: &Digest,
+    name: Option<&SkillName>,
+    trusted: &Trusted,
+    want: Want,
+    buffer: &mut Vec<u8>,
+) -> Result<Examined, Damage> {
     let root = folder(store, hash);
     let mut examination = Examination {
         name,
@@ -148,11 +161,17 @@ pub(crate) fn examine(
         looks: Looks::default(),
         damage: None,
     };
-    let walked = tree::walk(&root, MAX_MANIFEST, buffer, &mut |path, facts, entry| {
-        if examination.damage.is_none() {
-            examination.damage = examination.entry(path, facts, &entry).err();
-        }
-    });
+    let walked = tree::walk(
+        opened,
+        &root,
+        MAX_MANIFEST,
+        buffer,
+        &mut |path, facts, entry| {
+            if examination.damage.is_none() {
+                examination.damage = examination.entry(path, facts, &entry).err();
+            }
+        },
+    );
     match walked {
         Ok(()) => {}
         Err(failed) if failed.cause.kind() == std::io::ErrorKind::NotFound => {

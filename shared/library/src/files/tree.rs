@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat};
 
 use super::{FileError, Kind, fails};
 
@@ -89,13 +89,19 @@ pub(crate) enum Entry<'a> {
 
 /// Visits everything under `root` with paths relative to it, joined by `/`. A folder is visited before its entries.
 /// Fails on the first system error, and on names that are not UTF-8.
+///
+/// `beside`, where given, is a handle on the folder that holds `root`: opening from there spares the system the way down.
 pub(crate) fn walk(
+    beside: Option<&Looker>,
     root: &Path,
     max_file: u64,
     buffer: &mut Vec<u8>,
     visit: &mut dyn FnMut(&str, Facts, Entry<'_>),
 ) -> Result<(), FileError> {
-    let fd = rustix::fs::open(root, FOLDER, Mode::empty()).map_err(fails("open", root))?;
+    let fd = match (beside, root.file_name()) {
+        (Some(looker), Some(name)) => openat(&looker.folder, name, FOLDER, Mode::empty()),
+        _ => open(root, FOLDER, Mode::empty()),
+    };
     let mut walker = Walker {
         root,
         max_file,
@@ -104,7 +110,7 @@ pub(crate) fn walk(
         entries: 0,
         path: String::new(),
     };
-    walker.folder(fd, 0)
+    walker.folder(fd.map_err(fails("open", root))?, 0)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY
@@ -128,7 +134,8 @@ struct Walker<'a> {
 
 impl Walker<'_> {
     fn folder(&mut self, fd: OwnedFd, depth: usize) -> Result<(), FileError> {
-        let mut folders = Vec::new();
+        // One after another in one text: most folders hold few others.
+        let (mut folders, mut ends) = (String::new(), Vec::new());
         let mut dir = Dir::new(fd).map_err(|cause| self.failed("list", cause))?;
         let start = self.path.len();
         while let Some(entry) = dir.read() {
@@ -144,35 +151,43 @@ impl Walker<'_> {
             if self.entries > MAX_ENTRIES || depth > MAX_DEPTH {
                 return Err(self.refused("too many files for a skill"));
             }
-            if start > 0 {
-                self.path.push('/');
-            }
-            self.path.push_str(text);
             if entry.file_type() == FileType::Directory {
-                // After this listing is done: one buffer of names at a time.
-                folders.push(self.path.clone());
+                // After this listing is done, so that the files of a folder come before those below it.
+                folders.push_str(text);
+                ends.push(folders.len());
             } else {
+                self.enter(text);
                 let parent = dir.fd().map_err(|cause| self.failed("list", cause))?;
                 self.file(parent, name)?;
+                self.path.truncate(start);
             }
-            self.path.truncate(start);
         }
-        drop(dir);
-        for path in folders {
-            let full = self.root.join(&path);
-            let fd =
-                rustix::fs::open(&full, FOLDER, Mode::empty()).map_err(fails("open", &full))?;
-            let facts = Facts::of(&rustix::fs::fstat(&fd).map_err(fails("look at", &full))?);
-            (self.visit)(&path, facts, Entry::Dir);
-            self.path = path;
+        let mut begin = 0;
+        for end in ends {
+            let name = &folders[begin..end];
+            begin = end;
+            self.enter(name);
+            let parent = dir.fd().map_err(|cause| self.failed("list", cause))?;
+            let fd = openat(parent, name, FOLDER, Mode::empty())
+                .map_err(|cause| self.failed("open", cause))?;
+            let facts = Facts::of(&fstat(&fd).map_err(|cause| self.failed("look at", cause))?);
+            (self.visit)(&self.path, facts, Entry::Dir);
             self.folder(fd, depth + 1)?;
-            self.path.clear();
+            self.path.truncate(start);
         }
         Ok(())
     }
 
+    /// Appends a name to the path.
+    fn enter(&mut self, name: &str) {
+        if !self.path.is_empty() {
+            self.path.push('/');
+        }
+        self.path.push_str(name);
+    }
+
     fn file(&mut self, parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<(), FileError> {
-        let fd = match rustix::fs::openat(parent, name, ENTRY, Mode::empty()) {
+        let fd = match openat(parent, name, ENTRY, Mode::empty()) {
             Ok(fd) => fd,
             // A link (ELOOP), a socket (ENXIO): what it is says a look that does not open.
             Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO | rustix::io::Errno::MLINK) => {
@@ -184,7 +199,7 @@ impl Walker<'_> {
             }
             Err(cause) => return Err(self.failed("open", cause)),
         };
-        let stat = rustix::fs::fstat(&fd).map_err(|cause| self.failed("look at", cause))?;
+        let stat = fstat(&fd).map_err(|cause| self.failed("look at", cause))?;
         let facts = Facts::of(&stat);
         let entry = if facts.kind() != Kind::File {
             Entry::Foreign
@@ -246,7 +261,7 @@ pub(crate) struct Looker {
 
 impl Looker {
     pub(crate) fn new(folder: &Path) -> Result<Self, FileError> {
-        rustix::fs::open(folder, FOLDER, Mode::empty())
+        open(folder, FOLDER, Mode::empty())
             .map(|folder| Self { folder })
             .map_err(fails("open", folder))
     }
@@ -276,16 +291,22 @@ mod tests {
 
     use super::*;
 
-    fn visited(root: &Path) -> Vec<String> {
+    fn visited(beside: Option<&Looker>, root: &Path) -> Vec<String> {
         let mut seen = Vec::new();
-        walk(root, 10, &mut Vec::new(), &mut |path, facts, entry| {
-            let what = match entry {
-                Entry::Dir => "dir".to_owned(),
-                Entry::File(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                other => format!("{other:?}"),
-            };
-            seen.push(format!("{path} {:o} {what}", facts.permissions()));
-        })
+        walk(
+            beside,
+            root,
+            10,
+            &mut Vec::new(),
+            &mut |path, facts, entry| {
+                let what = match entry {
+                    Entry::Dir => "dir".to_owned(),
+                    Entry::File(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    other => format!("{other:?}"),
+                };
+                seen.push(format!("{path} {:o} {what}", facts.permissions()));
+            },
+        )
         .unwrap();
         seen.sort();
         seen
@@ -305,7 +326,9 @@ mod tests {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(root.join(path), permissions).unwrap();
         }
-        let seen = visited(root);
+        let seen = visited(None, root);
+        let beside = Looker::new(root.parent().unwrap()).unwrap();
+        assert_eq!(visited(Some(&beside), root), seen);
         let seen: Vec<_> = seen.iter().map(String::as_str).collect();
         assert_eq!(seen[0], "a 755 dir");
         assert_eq!(seen[1], "a/b 755 dir");
