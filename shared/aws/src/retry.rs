@@ -120,7 +120,10 @@ impl Failed {
             SdkError::DispatchFailure(failure) => !failure.is_user(),
             SdkError::ServiceError(answer) => {
                 let status = answer.raw().status().as_u16();
-                status >= 500 || status == 429 || answer.err().code().is_some_and(may_pass)
+                // A success that does not read is an answer lost on the way: a write may have happened.
+                let lost = answer.raw().status().is_success();
+                let busy = status >= 500 || status == 429;
+                lost || busy || answer.err().code().is_some_and(may_pass)
             }
             _ => false,
         };

@@ -189,10 +189,13 @@ impl Bucket {
                 .key(key.to_string())
                 .checksum_mode(ChecksumMode::Enabled);
             match request.send().await {
-                Ok(answer) => Ok(Some(Head {
+                Ok(answer) if answer.content_length().is_some() => Ok(Some(Head {
                     size: size(answer.content_length()),
                     sha256: answer.checksum_sha256().map(str::to_owned),
                 })),
+                Ok(_) => Err(Failed::Passing(StoreError::unavailable(
+                    "an answer without a length",
+                ))),
                 Err(error)
                     if error
                         .raw_response()
@@ -287,7 +290,14 @@ impl Bucket {
                         .prefix(&prefix)
                         .set_start_after(start.clone())
                         .max_keys(i32::try_from(left).unwrap_or(i32::MAX));
-                    request.send().await.map_err(Failed::of)
+                    let answer = request.send().await.map_err(Failed::of)?;
+                    // The SDK reads half of an answer as a shorter one.
+                    let told = answer.key_count().and_then(|n| usize::try_from(n).ok());
+                    if answer.is_truncated().is_none() || told != Some(answer.contents().len()) {
+                        let odd = StoreError::unavailable("half of a page of keys");
+                        return Err(Failed::Passing(odd));
+                    }
+                    Ok(answer)
                 })
                 .await?;
             for object in answer.contents() {
@@ -316,7 +326,9 @@ impl Objects for Bucket {
 
     async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
         key.check(&bytes)?;
-        self.patience.within(self.put_one(key, &bytes)).await
+        self.patience
+            .within(Box::pin(self.put_one(key, &bytes)))
+            .await
     }
 
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
@@ -340,9 +352,9 @@ impl Objects for Bucket {
     async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
         objects::check_missing(wanted)?;
         let sizes = if wanted.len() > ASKED_ONE_BY_ONE {
-            self.sizes_listed(wanted).await?
+            self.patience.within(self.sizes_listed(wanted)).await?
         } else {
-            self.sizes_asked(wanted).await?
+            self.patience.within(self.sizes_asked(wanted)).await?
         };
         let absent = wanted
             .iter()

@@ -48,10 +48,12 @@ while :; do
     flock -n "$1/users" true && break
     exec 9>&-
 done
-kill "$3"
+# An emulator that ended by itself may have left its number to another process.
+is_there() { grep -q ministack "/proc/$3/cmdline" 2>/dev/null; }
+is_there "$@" && kill "$3"
 tries=0
-while kill -0 "$3" 2>/dev/null && [ "$tries" -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
-kill -9 "$3" 2>/dev/null
+while is_there "$@" && [ "$tries" -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
+is_there "$@" && kill -9 "$3"
 rm -rf "$1"
 "#;
 

@@ -46,7 +46,7 @@ pub(super) fn counter(field: &str) -> String {
 }
 
 /// An integer as DynamoDB takes it.
-pub(super) fn number(value: impl ToString) -> AttributeValue {
+pub(super) fn number(value: impl Copy + ToString) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
 
@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(ttl(&item), expected, "{end:?}");
         }
         assert_eq!(ttl(&tombstone(&key, 7, NOW)), day(now));
-        let ahead = u64::try_from(now + 500).unwrap() * 1000 << super::super::REVISION_BITS;
+        let ahead = (u64::try_from(now + 500).unwrap() * 1000) << super::super::REVISION_BITS;
         assert_eq!(ttl(&tombstone(&key, ahead, NOW)), day(now + 500));
     }
 
@@ -318,7 +318,7 @@ mod tests {
             (DOCUMENT, Some(text("[]"))),
             (EXPIRES, Some(text("soon"))),
             ("n_n", Some(text("1"))),
-            ("n_n", Some(number("1.5"))),
+            ("n_n", Some(AttributeValue::N("1.5".to_owned()))),
         ] {
             let mut item = good.clone();
             match value {

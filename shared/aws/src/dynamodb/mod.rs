@@ -163,7 +163,7 @@ impl Table {
                     Failed::Passing(StoreError::unavailable("an answer for other keys"))
                 }
                 Err(error) => match get_cancelled(&error) {
-                    Some(codes) if codes.iter().any(|code| *code == "ValidationError") => {
+                    Some(codes) if codes.contains(&"ValidationError") => {
                         return Ok(Read::TooLarge);
                     }
                     Some(codes) if codes.contains(&"TransactionConflict") => {
@@ -400,9 +400,8 @@ impl Table {
             let request = request
                 .set_transact_items(Some(items.clone()))
                 .client_request_token(&token);
-            let error = match request.send().await {
-                Ok(_) => return Ok(Ended::Written),
-                Err(error) => error,
+            let Err(error) = request.send().await else {
+                return Ok(Ended::Written);
             };
             if let Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) =
                 error.as_service_error()
