@@ -11,6 +11,8 @@ use vault_library::{
 };
 use vault_skill::catalog::CatalogError;
 
+use crate::ui::clean;
+
 /// The exit codes of `vault`, the whole table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
@@ -332,7 +334,8 @@ impl Failure {
     }
 }
 
-/// The chain of an error and its sources in one line, each part once.
+/// The chain of an error and its sources in one line, each part once. Errors quote what they were about, and that may
+/// come from a hostile host: nothing in the text can paint a terminal, and it ends somewhere.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -344,12 +347,27 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         }
         source = inner.source();
     }
-    text
+    let lines = text.lines().take(20).map(|line| clean(line, 1000));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_that_quotes_a_stranger_paints_nothing() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("not a key rotation: unknown variant `\u{1b}[2J\u{9b}1m`\nline 2{}", "x".repeat(5000))]
+        struct Quoting;
+        let text = chain(&Quoting);
+        assert!(
+            text.starts_with(
+                "not a key rotation: unknown variant `\u{fffd}[2J\u{fffd}1m`\nline 2xx"
+            )
+        );
+        assert!(text.chars().count() < 1100, "{}", text.len());
+    }
 
     #[test]
     fn a_place_prints_as_compilers_print_it() {

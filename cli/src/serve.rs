@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{net::TcpListener, sync::watch};
 use tracing_subscriber::fmt::MakeWriter;
 use vault_library::VaultPaths;
@@ -80,14 +80,9 @@ impl Options {
             return Err(missing_settings(&missing.join(", ")));
         }
         let password = settings.text("VAULT_ADMIN_PASSWORD");
-        if password.is_some_and(|text| text.chars().count() < ADMIN_PASSWORD_CHARACTERS) {
-            return Err(Failure::usage(
-                "admin_password_short",
-                format!(
-                    "VAULT_ADMIN_PASSWORD must have at least {ADMIN_PASSWORD_CHARACTERS} characters"
-                ),
-            )
-            .hint("openssl rand -base64 24 makes one"));
+        // Nothing is created for a password that won't do. Where there may be an owner, the database knows whether it counts.
+        if first && password.is_some_and(|text| text.chars().count() < ADMIN_PASSWORD_CHARACTERS) {
+            return Err(short_password());
         }
         let config = config(settings)?;
         let (port, port_origin) = port(settings)?;
@@ -122,6 +117,14 @@ fn is_new_file(database: &str) -> bool {
 fn missing_settings(names: &str) -> Failure {
     Failure::usage("setting_missing", format!("{names} must be set"))
         .hint("vault serve --help shows how")
+}
+
+fn short_password() -> Failure {
+    Failure::usage(
+        "admin_password_short",
+        format!("VAULT_ADMIN_PASSWORD must have at least {ADMIN_PASSWORD_CHARACTERS} characters"),
+    )
+    .hint("openssl rand -base64 24 makes one")
 }
 
 fn config(settings: &Settings) -> Result<Config, Failure> {
@@ -353,6 +356,13 @@ async fn first_owner(
         }
         Err(BootstrapError::Missing) => {
             Err(missing_settings("VAULT_ADMIN_EMAIL, VAULT_ADMIN_PASSWORD"))
+        }
+        Err(BootstrapError::Password(_))
+            if password.is_some_and(|password| {
+                password.expose_secret().chars().count() < ADMIN_PASSWORD_CHARACTERS
+            }) =>
+        {
+            Err(short_password())
         }
         Err(error @ (BootstrapError::Email(_) | BootstrapError::Password(_))) => {
             Err(Failure::usage("setting_invalid", chain(&error)))

@@ -251,7 +251,10 @@ impl Ui {
     /// Prints what a command found and says what to end with.
     pub fn report(&self, report: &Report) -> Exit {
         if report.bare {
-            self.out_line(&pretty(&report.data, self.out != ColorChoice::Never));
+            self.out_line(&escaped(&pretty(
+                &report.data,
+                self.out != ColorChoice::Never,
+            )));
         } else if self.json {
             self.envelope(&report.data, None);
         } else if !report.text.is_empty() {
@@ -314,7 +317,9 @@ impl Ui {
                     .collect(),
             }),
         };
-        self.out_line(&serde_json::to_string(&envelope).unwrap_or_default());
+        self.out_line(&escaped(
+            &serde_json::to_string(&envelope).unwrap_or_default(),
+        ));
     }
 
     /// A bar over `total` steps; invisible where nobody would see it move.
@@ -456,20 +461,39 @@ pub fn clean(text: &str, most: usize) -> String {
     let mut shown: String = text
         .chars()
         .take(most)
-        .map(|c| match c {
-            '\u{0}'..='\u{1f}'
-            | '\u{7f}'..='\u{9f}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
-            | '\u{feff}' => '\u{fffd}',
-            other => other,
-        })
+        .map(|c| if is_deceptive(c) { '\u{fffd}' } else { c })
         .collect();
     if text.chars().nth(most).is_some() {
         shown.push('…');
     }
     shown
+}
+
+/// Whether a character steers a terminal, turns the writing direction or is not seen.
+const fn is_deceptive(c: char) -> bool {
+    matches!(c,
+        '\u{0}'..='\u{1f}'
+        | '\u{7f}'..='\u{9f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{feff}')
+}
+
+/// JSON text in which nothing can paint a terminal: what JSON itself lets stand raw is written as an escape, the same text.
+fn escaped(json: &str) -> String {
+    if !json.chars().any(|c| c != '\n' && is_deceptive(c)) {
+        return json.to_owned();
+    }
+    let mut text = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if c != '\n' && is_deceptive(c) {
+            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }
 
 /// A byte count for people: `812 B`, `1.4 KiB`, `3.0 MiB`.
@@ -569,6 +593,20 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_for_a_terminal_says_the_same_and_paints_nothing() {
+        let data =
+            serde_json::json!({ "a\u{9b}": ["\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2028}é\n", "plain"] });
+        for text in [pretty(&data, true), pretty(&data, false)] {
+            let shown = escaped(&text);
+            assert!(
+                !shown.chars().any(|c| c != '\n' && is_deceptive(c)),
+                "{shown}"
+            );
+            assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), data);
+        }
+    }
 
     #[test]
     fn outside_text_cannot_move_the_cursor() {

@@ -5,7 +5,9 @@ use vault_skill::name::VaultId;
 use vault_tests::home::Home;
 use vault_tests::host::{Answer, Host, Namespace, Owner, entry, key, now, sign, skill};
 
-use crate::support::{FAILED, FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused, word};
+use crate::support::{
+    FAILED, FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused, refused_but_for, word,
+};
 
 #[test]
 fn an_expected_key_keeps_out_every_other() {
@@ -37,13 +39,27 @@ fn an_expected_key_keeps_out_every_other() {
         INTEGRITY,
         "fingerprint_mismatch",
     );
-    for nonsense in ["", "AAAA", &expected[..38], &format!("{expected}A")] {
+    // What was expected once is expected of whoever comes next, also where nobody says so again.
+    for command in [
+        &["cloud", "pull", "--json"][..],
+        &["link", &address, "--json"],
+    ] {
         refused(
+            &machine,
+            "without the flag",
+            command,
+            INTEGRITY,
+            "fingerprint_mismatch",
+        );
+    }
+    for nonsense in ["", "AAAA", &expected[..38], &format!("{expected}A")] {
+        refused_but_for(
             &machine,
             nonsense,
             &["link", &address, "--expect-key", nonsense, "--json"],
             INTEGRITY,
             "fingerprint_mismatch",
+            &[".vault/lock", ".vault/links/"],
         );
     }
     scene.host.serve(scene.first.clone());
@@ -90,6 +106,66 @@ fn an_expected_key_keeps_out_every_other() {
     machine
         .run(&["link", &address, "--repin", "--expect-key", &shown])
         .ok();
+}
+
+#[test]
+fn a_key_that_was_expected_before_the_first_release_is_asked_for_at_it() {
+    let scene = Scene::new();
+    let expected = key(0).public().fingerprint();
+    let address = scene.host.address();
+    let mut catalog = scene.owner.catalog(FIRST, 9, &[]);
+    catalog.recovery_key_sha256 = None;
+    let hostile = Namespace::new(sign(&catalog, &[], 9), &[]);
+    scene.host.serve(Namespace::default());
+    let machine = Home::new();
+    machine
+        .run(&["link", &address, "--expect-key", &expected])
+        .ok();
+    scene.host.serve(hostile);
+    for command in [
+        &["cloud", "pull", "--json"][..],
+        &["link", &address, "--json"],
+    ] {
+        let ran = refused(
+            &machine,
+            "first catalog",
+            command,
+            INTEGRITY,
+            "fingerprint_mismatch",
+        );
+        assert!(ran.stdout.contains(&expected), "{}", ran.stdout);
+    }
+    scene.host.serve(scene.first.clone());
+    machine.run(&["cloud", "pull"]).ok();
+    let status = machine.run(&["status", "--cloud", "--json"]).ok();
+    assert_eq!(
+        status.json()["data"]["links"][0]["vault_fingerprint"],
+        expected.as_str()
+    );
+}
+
+#[test]
+fn a_refused_key_says_that_the_machine_is_enrolled() {
+    let scene = Scene::new();
+    let machine = Home::new();
+    let wrong = key(9).public().fingerprint();
+    let address = scene.host.address();
+    let ran = machine.run(&["link", &address, "--expect-key", &wrong, "--json"]);
+    assert_eq!(ran.code, INTEGRITY);
+    let told = ran.json();
+    assert!(
+        told["data"]["device_id"]
+            .as_str()
+            .unwrap()
+            .starts_with("dev_"),
+        "{told}"
+    );
+    let fingerprint = told["data"]["device_fingerprint"].as_str().unwrap();
+    let hint = told["error"]["hint"].as_str().unwrap();
+    assert!(
+        hint.contains(fingerprint) && hint.contains("enrolled"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -36,6 +36,43 @@ fn a_catalog_that_is_gone_is_a_rollback_for_those_who_saw_it() {
 }
 
 #[test]
+fn a_status_says_when_the_service_shows_less_than_is_pinned() {
+    let scene = Scene::new();
+    let ran = scene.machine.run(&["status", "--cloud", "--json"]).ok();
+    assert_eq!(ran.json()["data"]["links"][0]["rolled_back"], false);
+    let older = Namespace::new(scene.owner.signed(FIRST - 1, 0, &[]), &[]);
+    for (shown, namespace) in [
+        (json!(FIRST - 1), older),
+        (json!(null), Namespace::default()),
+    ] {
+        scene.host.serve(namespace);
+        let ran = refused_word(&scene.machine);
+        assert_eq!(ran["links"][0]["offered_release"], shown);
+        assert_eq!(ran["links"][0]["rolled_back"], true);
+        let text = scene.machine.run(&["status", "--cloud"]);
+        assert_eq!(text.code, INTEGRITY);
+        assert!(
+            text.stdout.contains("5, but the service shows"),
+            "{}",
+            text.stdout
+        );
+        assert!(text.stderr.contains("rolled back"), "{}", text.stderr);
+    }
+    scene.host.serve(scene.next.clone());
+    let ran = scene.machine.run(&["status", "--cloud", "--json"]).ok();
+    assert_eq!(ran.json()["data"]["links"][0]["rolled_back"], false);
+}
+
+/// The data of a status that warns of a rollback.
+fn refused_word(machine: &Home) -> serde_json::Value {
+    let ran = machine.run(&["status", "--cloud", "--json"]);
+    assert_eq!(ran.code, INTEGRITY, "{}", ran.stderr);
+    let told = ran.json();
+    assert_eq!(told["warnings"][0]["code"], "service_rolled_back", "{told}");
+    told["data"].clone()
+}
+
+#[test]
 fn a_release_without_a_skill_is_an_older_one_or_the_owner_s_own() {
     let scene = Scene::new();
     scene.arrives();

@@ -530,7 +530,10 @@ fn a_server_that_cannot_start_says_why_and_ends() {
             "database",
         ),
         (
-            vec![("VAULT_ADMIN_PASSWORD", "too short")],
+            vec![
+                ("VAULT_ADMIN_PASSWORD", "too short"),
+                ("VAULT_DATABASE_URL", "fresh.db"),
+            ],
             2,
             "admin_password_short",
         ),

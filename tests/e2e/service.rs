@@ -252,6 +252,39 @@ fn a_limit_that_is_no_number_ends_the_start_with_2() {
     }
 }
 
+/// The first owner is made once: what the variables say later changes nothing, and stops nothing.
+#[test]
+fn a_second_start_does_not_judge_the_bootstrap_password() {
+    let mut server = Server::start(&Database::Sqlite);
+    server.stop();
+    server.set("VAULT_ADMIN_PASSWORD", "short");
+    server.set("VAULT_ADMIN_EMAIL", "no address");
+    server.resume();
+    let log = server.log_text();
+    assert!(log.contains("an owner exists"), "{log}");
+    server.stop();
+    // A database without an owner, of whatever age: the password is judged, and says so in the same words.
+    let home = Home::new();
+    std::fs::write(home.path().join("empty.db"), b"").unwrap();
+    let ran: vault_tests::home::Ran = home
+        .command(&["serve"])
+        .env("VAULT_PUBLIC_URL", "http://127.0.0.1:9")
+        .env("VAULT_PORT", "0")
+        .env("VAULT_ADMIN_EMAIL", OWNER_EMAIL)
+        .env("VAULT_ADMIN_PASSWORD", "short")
+        .env("VAULT_DATABASE_URL", home.path().join("empty.db"))
+        .output()
+        .unwrap()
+        .into();
+    let ran = ran.expect_code(2);
+    assert!(
+        ran.stderr.contains("at least 24 characters"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!home.vault().exists(), "no library is made");
+}
+
 /// SIGTERM: who is being answered is answered, nobody new gets in, the status is 0; the log is JSON lines without secrets.
 #[test]
 fn sigterm_lets_a_running_request_end() {

@@ -154,13 +154,14 @@ fn walk(database: &Database) {
         (text(&connected["slug"]), text(&connected["role"])),
         (SLUG.to_owned(), "role:owner".to_owned())
     );
-    owner
-        .sign_in(
-            &["cloud", "connect", &vault, "--json"],
-            OWNER,
-            Answer::Opened,
-        )
-        .data();
+    let ran = owner.sign_in(
+        &["cloud", "connect", &vault, "--json"],
+        OWNER,
+        Answer::Opened,
+    );
+    // A browser that did not come up must not leave a person without the address.
+    assert!(ran.stderr.contains("/oauth/authorize?"), "{}", ran.stderr);
+    ran.data();
     let status = owner.json(&["status", "--cloud"]);
     assert_eq!(status["connected"]["address"], vault);
     assert_eq!(status["connected"]["own_skills"], 5);

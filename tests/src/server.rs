@@ -81,6 +81,11 @@ impl Server {
         );
     }
 
+    /// Sets a variable for the next start.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.settings.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Starts it again under strace with these options. False when it ended before it listened, as a fault may want.
     pub fn resume_traced(&mut self, options: &[String]) -> bool {
         let mut command = Command::new("strace");

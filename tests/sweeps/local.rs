@@ -158,7 +158,7 @@ fn an_added_skill_is_there_whole_or_not_at_all() {
         &["add", "work/subject"],
         Between::OldOrNew,
         70,
-        |_, _| {},
+        |home, _| assert_eq!(state::whole(home), 0, "a bundle that nothing refers to"),
     );
 }
 

@@ -373,7 +373,10 @@ impl Answer {
             let words = if answer.is_page() {
                 "the answer is a page for browsers, not a vault service's".to_owned()
             } else {
-                format!("the service answered with something unexpected: {error}")
+                format!(
+                    "the service answered with something unexpected: {}",
+                    clean(&error.to_string(), 300)
+                )
             };
             Failure::new(Exit::Network, "answer_unreadable", words)
                 .hint("is this the address of a vault service?")

@@ -239,13 +239,15 @@ async fn ask_person(
 ) -> Result<Brought, Failure> {
     let ui = &context.ui;
     let opened = !no_browser && browser::open(&context.process, address.as_str());
-    if opened {
+    // A program reads no notes, but a person may sit beside it, with a browser that did not come up.
+    let silent = opened && !ui.is_json();
+    if silent {
         ui.note("Your browser shows the sign-in page. If it does not, open:");
     } else {
         ui.must_see("Open this address in a browser and sign in:");
     }
     let shown = format!("\n  {}\n", paint(HINT, address));
-    if opened {
+    if silent {
         ui.note(shown);
     } else {
         ui.must_see(shown);

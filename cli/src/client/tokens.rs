@@ -105,7 +105,12 @@ impl TokenFile {
             .mode(0o600)
             .open(&aside)
             .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
-            .and_then(|()| std::fs::rename(&aside, &self.path));
+            .and_then(|()| std::fs::rename(&aside, &self.path))
+            // The pair before is spent: after a power cut it would be the only one, and end the whole family.
+            .and_then(|()| match self.path.parent() {
+                Some(folder) => File::open(folder)?.sync_all(),
+                None => Ok(()),
+            });
         text.zeroize();
         written.map_err(|error| {
             let _ = std::fs::remove_file(&aside);

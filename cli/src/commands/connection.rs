@@ -2,16 +2,19 @@
 //!
 //! It lies in the vault (`connection.json`) and holds no secret; tokens lie in the user's configuration folder.
 
-use std::{io::Write, path::PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::name::Slug;
+use vault_library::Vault;
+use vault_skill::{json::to_bytes, name::Slug};
 
 use crate::{
     Context,
     client::{Address, Base, OwnerClient},
     error::Failure,
 };
+
+const FILE: &str = "connection.json";
 
 /// A connected vault.
 #[derive(Clone, Debug)]
@@ -61,22 +64,12 @@ impl Connection {
     }
 
     /// Makes this the connection of the vault, in one step.
-    pub fn save(&self, context: &Context) -> Result<(), Failure> {
-        let path = path(context)?;
-        let fail = |error: &std::io::Error| Failure::io("writing", &path, error);
+    pub fn save(&self, vault: &Vault) -> Result<(), Failure> {
         let stored = Stored {
             base: self.base.to_string(),
             slug: self.slug.clone(),
         };
-        let folder = path.parent().unwrap_or(&path);
-        std::fs::create_dir_all(folder).map_err(|error| fail(&error))?;
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| fail(&error))?;
-        serde_json::to_writer(&mut file, &stored).map_err(|error| fail(&error.into()))?;
-        file.flush()
-            .and_then(|()| file.as_file().sync_all())
-            .map_err(|error| fail(&error))?;
-        file.persist(&path).map_err(|error| fail(&error.error))?;
-        Ok(())
+        Ok(vault.replace_file(FILE, &to_bytes(&stored))?)
     }
 
     /// The owner's client. Fails with exit 4 when nobody signed in.
@@ -92,5 +85,5 @@ impl Connection {
 
 fn path(context: &Context) -> Result<PathBuf, Failure> {
     let settings = context.settings()?;
-    Ok(context.paths(&settings)?.root.join("connection.json"))
+    Ok(context.paths(&settings)?.root.join(FILE))
 }

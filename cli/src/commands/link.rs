@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 use vault_library::{
     Vault,
-    links::{self, Link, LinkId, Offer},
+    links::{self, Link, LinkError, LinkId, Offer},
 };
 use vault_skill::catalog;
 
@@ -55,6 +55,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let id = LinkId::of(connection.base.as_str(), &connection.slug);
     let is_new = links::find(&vault, &id)?.is_none();
     let link = links::create(&vault, connection.base.as_str(), &connection.slug)?;
+    // Noted before anything is sent: a pull without the flag pins no other key either.
+    if let Some(expected) = arguments.expect_key.as_deref().filter(|_| !arguments.repin) {
+        links::expect(&vault, &id, expected)?;
+    }
     let hostname = arguments
         .hostname
         .clone()
@@ -112,6 +116,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 arguments.expect_key.as_deref(),
                 arguments.repin,
             )
+            .map_err(|error| not_expected(error, &state, &machine))
         })
         .transpose()?;
     if let Some(offer) = &offer {
@@ -119,6 +124,23 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         warn_of(context, offer);
     }
     Ok(report(&connection, &link, &state, &machine, offer.as_ref()))
+}
+
+/// What to do about a key that was not expected. Only an enrolled machine may read a catalog, so by then it is enrolled.
+fn not_expected(error: LinkError, state: &DeviceState, machine: &str) -> Failure {
+    if !matches!(error, LinkError::Fingerprint { .. }) {
+        return error.into();
+    }
+    Failure::from(error)
+        .hint(format!(
+            "nothing was pinned; ask the owner for the fingerprint (vault key show). This machine ({machine}) is enrolled as {}: link again, or let the owner deny it",
+            clean(&state.status, 20)
+        ))
+        .data(json!({
+            "device_id": clean(&state.device_id, 40),
+            "status": clean(&state.status, 20),
+            "device_fingerprint": machine,
+        }))
 }
 
 fn target(context: &Context, address: Option<&Address>) -> Result<Connection, Failure> {

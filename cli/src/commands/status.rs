@@ -227,7 +227,10 @@ fn linked_vault(
     let (status, offered) = match asked {
         Ok(state) => (state.status, state.catalog.map(|catalog| catalog.release)),
         Err(failure) => {
-            *exit = failure.exit;
+            // A service that lied weighs more than one that is silent.
+            if *exit != Exit::Integrity {
+                *exit = failure.exit;
+            }
             context.ui.warn(Warning {
                 hint: failure.hint.clone(),
                 ..Warning::new(failure.code.clone(), failure.message.clone())
@@ -235,6 +238,21 @@ fn linked_vault(
             ("unknown".to_owned(), None)
         }
     };
+    // A waiting or admitted machine is shown the current release, and it never falls.
+    let rolled_back = matches!(status.as_str(), "active" | "pending")
+        && pin
+            .release
+            .is_some_and(|have| offered.is_none_or(|there| there < have));
+    if rolled_back {
+        *exit = Exit::Integrity;
+        context.ui.warn(
+            Warning::new(
+                "service_rolled_back",
+                format!("{address} no longer shows the release that is pinned: it was rolled back"),
+            )
+            .hint("installed skills stay as they are; tell the owner"),
+        );
+    }
     let mut table = Table::default();
     let mut row = |name: &str, value: String| table.row([paint(DIM, name), value]);
     row("linked to", paint(HINT, &address));
@@ -256,6 +274,13 @@ fn linked_vault(
             (Some(have), Some(there)) if there > have => {
                 format!("{have}, release {there} is there  (vault cloud pull)")
             }
+            (Some(have), there) if rolled_back => paint(
+                WARN,
+                match there {
+                    Some(there) => format!("{have}, but the service shows release {there}"),
+                    None => format!("{have}, but the service shows none"),
+                },
+            ),
             (Some(have), _) => have.to_string(),
             (None, _) => "none yet".to_owned(),
         },
@@ -278,6 +303,7 @@ fn linked_vault(
             "vault_fingerprint": pin.public_key.map(|key| key.fingerprint()),
             "release": pin.release,
             "offered_release": offered,
+            "rolled_back": rolled_back,
             "payload_sha256": pin.payload_sha256,
             "installed": installed,
             "expires_at": expires_at,

@@ -102,6 +102,9 @@ pub struct Pin {
     pub release: Option<u64>,
     /// Hash of its signed payload.
     pub payload_sha256: Option<Digest>,
+    /// The fingerprint that the first key must have, as it was given to [`expect`]; gone once a key is pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_key: Option<String>,
     /// Hash of this machine's device key for the link.
     pub device_key_id: Digest,
     /// When the link was made.
@@ -141,6 +144,7 @@ impl Pin {
             release: trust.stored.as_ref().map(|stored| stored.release),
             payload_sha256: trust.stored.as_ref().map(|stored| stored.payload_sha256),
             latest_seen_at: self.latest_seen_at.max(now),
+            expected_key: None,
             ..self.clone()
         }
     }
@@ -323,6 +327,7 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
         recovery_key_sha256: None,
         release: None,
         payload_sha256: None,
+        expected_key: None,
         device_key_id: device_key.public().key_id(),
         linked_at: now,
         latest_seen_at: now,
@@ -346,6 +351,28 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     };
     switch(vault, &mut change, &folder, &state)?;
     find(vault, &id)?.ok_or(LinkError::Unknown(id))
+}
+
+/// Notes which fingerprint the vault's key must have, where none is pinned yet: whoever pulls first pins no other, also
+/// when nobody says so again. Where a key is pinned this changes nothing.
+pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &str) -> Result<(), LinkError> {
+    let is_news = |link: &Link| {
+        link.pin.public_key.is_none() && link.pin.expected_key.as_deref() != Some(fingerprint)
+    };
+    let found = || find(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()));
+    if !is_news(&found()?) {
+        return Ok(());
+    }
+    let mut change = vault.change()?;
+    let link = found()?;
+    if !is_news(&link) {
+        return Ok(());
+    }
+    let pin = Pin {
+        expected_key: Some(fingerprint.to_owned()),
+        ..link.pin
+    };
+    Ok(change.write_record(&link.state.join("pin.json"), &pin, 0o600)?)
 }
 
 /// Removes a link, its skills and its device key; true when there was one. Bundles that nothing else uses go too.
@@ -462,8 +489,8 @@ impl Link {
     }
 
     /// Decides about a catalog's exact bytes: signature, rotations, vault, slug, audience, release, expiry. Writes
-    /// nothing. `expect_key` is a fingerprint as [`PublicKey::fingerprint`] prints it; with `repin` the pin is
-    /// forgotten first.
+    /// nothing. `expect_key` is a fingerprint as [`PublicKey::fingerprint`] prints it, in place of the one that
+    /// [`expect`] noted; with `repin` the pin, and what was noted, is forgotten first.
     pub fn accept(
         &self,
         vault: &Vault,
@@ -486,7 +513,12 @@ impl Link {
             history: &|_| None,
         };
         let accepted = catalog::accept(bytes, &before, &expectation)?;
-        if let Some(expected) = expect_key {
+        let noted = self
+            .pin
+            .expected_key
+            .as_deref()
+            .filter(|_| !repin && before.public_key.is_none());
+        if let Some(expected) = expect_key.or(noted) {
             let found = accepted.catalog.public_key.fingerprint();
             if !expected.trim().eq_ignore_ascii_case(&found) {
                 return Err(LinkError::Fingerprint {

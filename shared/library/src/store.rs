@@ -410,6 +410,7 @@ pub(crate) fn admit(
     trusted: &Trusted,
 ) -> Result<(), FileError> {
     let mut buffer = Vec::new();
+    note_admitted(store, aside, hashes)?;
     for hash in hashes {
         let place = folder(store, hash);
         if files::kind(&place)?.is_some() {
@@ -423,6 +424,29 @@ pub(crate) fn admit(
         files::rename(&folder(aside, hash), &place)?;
     }
     files::sync_dir(store)
+}
+
+/// What a staging folder notes of the bundles that were moved out of it: a writer that is killed before it links them
+/// leaves them to nobody. Not flushed: after a power cut they stay until [`crate::remove::collect`].
+const ADMITTED: &str = "admitted";
+
+fn note_admitted(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
+    let mut text = String::new();
+    for hash in hashes {
+        // What was there before was somebody's.
+        if files::kind(&folder(store, hash))?.is_none() {
+            text.push_str(&hash.to_string());
+            text.push('\n');
+        }
+    }
+    files::note(&aside.join(ADMITTED), &text)
+}
+
+/// The bundles that a dead writer's staging folder says were moved out of it.
+pub(crate) fn noted_admitted(aside: &Path) -> Result<Vec<Digest>, FileError> {
+    let bytes = files::read(&aside.join(ADMITTED), 16 << 20)?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
 /// Removes bundles from the store, at once for every reader. Under the writer lock.

@@ -21,8 +21,9 @@ use vault_store::random::{Random, ulid_parts};
 use crate::files::lock::{self, LockError, WriterLock};
 use crate::files::scratch::{self, Scratch};
 use crate::files::{self, FileError};
+use crate::index::Index;
 use crate::keys::{KeyError, VaultKeys};
-use crate::rotate;
+use crate::{rotate, scan, store};
 
 /// Where a vault lives. Nothing here is read from the environment.
 #[derive(Clone, Debug)]
@@ -230,6 +231,7 @@ impl Vault {
     pub(crate) fn change(&self) -> Result<Change<'_>, VaultError> {
         let root = &self.paths.root;
         let lock = lock::take(&root.join("lock"), self.wait)?;
+        self.drop_orphans()?;
         scratch::sweep(&self.tmp())?;
         // Making the vault may have been cut short after its last step but one.
         files::remove_file(&root.join(CREATING))?;
@@ -243,6 +245,44 @@ impl Vault {
         };
         rotate::finish(self, &mut change)?;
         Ok(change)
+    }
+}
+
+impl Vault {
+    /// Removes own bundles that a killed writer moved into the store and did not live to link. Those of linked vaults
+    /// stay: a pull that goes on counts on them, and collects what it did not need. Under the writer lock.
+    fn drop_orphans(&self) -> Result<(), VaultError> {
+        let mut orphans = Vec::new();
+        for folder in scratch::dead(&self.tmp())? {
+            orphans.extend(store::noted_admitted(&folder)?);
+        }
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        // Without the vault's key nobody can say what is linked: nothing is removed then.
+        let (Ok(places), Ok(trusted)) = (scan::places(self), self.trusted()) else {
+            return Ok(());
+        };
+        let store = self.store();
+        let linked: std::collections::HashSet<_> = places
+            .groups
+            .iter()
+            .flat_map(|group| group.places.iter().map(|place| place.bundle))
+            .collect();
+        orphans.retain(|hash| {
+            !linked.contains(hash) && store::manifest(&store, hash, &trusted).is_some()
+        });
+        let aside = self.scratch()?;
+        let dropped = store::drop_bundles(&store, aside.path(), orphans)?;
+        Index::open(&self.paths().index()).forget(&dropped);
+        Ok(())
+    }
+
+    /// Replaces a small file of the vault's folder in one step; what a killed writer leaves is swept by the next one.
+    /// For records that are no secret and that only the command line knows.
+    pub fn replace_file(&self, name: &'static str, bytes: &[u8]) -> Result<(), VaultError> {
+        let mut change = self.change()?;
+        change.write_bytes(&self.paths.root.join(name), bytes, 0o600)
     }
 }
 

@@ -355,6 +355,8 @@ fn sweep(word: &str, deed: Deed) {
         "{word}"
     );
     let after = seen(&home);
+    // Earlier versions stay; a killed writer adds none that it did not live to link. A rotation given again signs anew.
+    let orphans = integrity::check(&open(&home)).unwrap().unreferenced.len();
     let calls = points(&log, &home);
     assert!(calls.len() > 5, "{word}: {calls:?}");
     let mut outcomes = (0, 0);
@@ -395,6 +397,11 @@ fn sweep(word: &str, deed: Deed) {
         let end = seen(&home);
         assert_eq!(end, after, "{word} {call} {number}");
         let vault = open(&home);
+        let unreferenced = integrity::check(&vault).unwrap().unreferenced.len();
+        assert!(
+            unreferenced <= orphans,
+            "{word} {call} {number}: {unreferenced} bundles that nothing refers to"
+        );
         assert_eq!(
             vault.keys().release().unwrap().public(),
             vault.keys().public().unwrap()

@@ -372,6 +372,35 @@ fn the_key_may_be_expected_and_pinned_anew() {
 }
 
 #[test]
+fn a_noted_expectation_holds_until_a_key_is_pinned() {
+    let pair = pair();
+    let device = &pair.device.vault;
+    let bytes = pair.host.current.clone().unwrap();
+    let id = pair.link.id();
+    let good = pair.owner.vault.keys().public().unwrap().fingerprint();
+    let link = || links::find(device, id).unwrap().unwrap();
+    links::expect(device, id, "aaaa-bbbb").unwrap();
+    let refused = link().accept(device, &bytes, None, false);
+    assert!(matches!(refused, Err(LinkError::Fingerprint { .. })));
+    // Said now, it counts more; to pin whatever is shown, it is forgotten.
+    link().accept(device, &bytes, Some(&good), false).unwrap();
+    link().accept(device, &bytes, None, true).unwrap();
+    links::expect(device, id, &good).unwrap();
+    let offer = link().accept(device, &bytes, None, false).unwrap();
+    // An offer made before somebody noted something is held to it too.
+    links::expect(device, id, "aaaa-bbbb").unwrap();
+    assert!(matches!(
+        links::pin_only(device, &offer),
+        Err(LinkError::Fingerprint { .. })
+    ));
+    links::expect(device, id, &good).unwrap();
+    links::pin_only(device, &offer).unwrap();
+    assert_eq!(link().pin().expected_key, None);
+    links::expect(device, id, "aaaa-bbbb").unwrap();
+    assert_eq!(link().pin().expected_key, None);
+}
+
+#[test]
 fn selections_take_what_they_say() {
     let mut pair = pair();
     let folder = pair.owner.source("tagged", "x", &[]);

@@ -640,3 +640,23 @@ fn a_vault_without_its_key_reads_nothing_as_good() {
     let folder = home.source("new", "x", &[]);
     assert!(add_skill(&vault, &AddSkill::from_path(folder.to_str().unwrap())).is_err());
 }
+
+#[test]
+fn what_a_killed_writer_stored_and_did_not_link_goes_with_the_next_change() {
+    let home = Home::new(1);
+    let first = home.add("tool", "one");
+    let second = home.add("tool", "two");
+    let stored =
+        |hash: &vault_skill::hash::Digest| home.path("vault/store").join(hash.to_string()).exists();
+    // An earlier version stays: a rollback may want it.
+    assert!(stored(&first.bundle) && stored(&second.bundle));
+    // What a dead writer's folder says of both: one of them was never linked.
+    let dead = home.path("vault/tmp/dead");
+    std::fs::create_dir(&dead).unwrap();
+    let note = format!("{}\n{}\nno hash\n", first.bundle, second.bundle);
+    std::fs::write(dead.join("admitted"), note).unwrap();
+    home.add("other", "one");
+    assert!(!stored(&first.bundle) && stored(&second.bundle));
+    assert!(!dead.exists());
+    assert!(run::which(&home.vault, &name("tool")).is_ok());
+}

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_library::Vault;
 use vault_skill::name::Slug;
 
 use crate::{
@@ -67,9 +68,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         (in_address, flag) => in_address.clone().or_else(|| flag.clone()),
     };
     // The connection belongs to a library: there is one from here on.
-    super::super::open_vault(context)?;
+    let vault = super::super::open_vault(context)?;
     if arguments.no_sign_in {
-        return pin_only(context, base, named);
+        return pin_only(&vault, base, named);
     }
     context.block_on(async {
         let tokens = sign_in(
@@ -88,12 +89,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             base: base.clone(),
             slug: membership.slug.clone(),
         };
-        connection.save(context)?;
+        connection.save(&vault)?;
         Ok(connected(context, &connection, &membership, &others))
     })
 }
 
-fn pin_only(context: &Context, base: &Base, named: Option<Slug>) -> Result<Report, Failure> {
+fn pin_only(vault: &Vault, base: &Base, named: Option<Slug>) -> Result<Report, Failure> {
     let slug = named.ok_or_else(|| {
         Failure::usage(
             "slug_missing",
@@ -105,7 +106,7 @@ fn pin_only(context: &Context, base: &Base, named: Option<Slug>) -> Result<Repor
         base: base.clone(),
         slug,
     };
-    connection.save(context)?;
+    connection.save(vault)?;
     Ok(Report::new(
         json!({ "base": connection.base.as_str(), "slug": connection.slug, "signed_in": false }),
         format!(

@@ -296,6 +296,14 @@ pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> 
     write().map_err(fails("write", path))
 }
 
+/// Writes a new text, or one in place of an earlier one, that only a killed process would be missed by: not flushed.
+pub(crate) fn note(path: &Path, text: &str) -> Result<(), FileError> {
+    let _absent = fs::remove_file(path);
+    write_new(path, text.as_bytes(), 0o600)
+        .map(|_| ())
+        .map_err(fails("write", path))
+}
+
 /// Points a name at a target in one step, whatever it pointed at before. The folder is not flushed: [`sync_dir`] does.
 pub(crate) fn switch_link(link: &Path, target: &Path, aside: &Path) -> Result<(), FileError> {
     let temporary = aside.join(format!(".link-{}", unique_name()));

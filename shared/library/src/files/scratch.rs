@@ -48,6 +48,18 @@ impl Drop for Scratch {
     }
 }
 
+/// The folders that no live process holds. Only under the writer lock.
+pub(crate) fn dead(tmp: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut dead = Vec::new();
+    for (name, kind) in list(tmp)? {
+        let path = tmp.join(name);
+        if kind == Kind::Dir && lock_folder(&path)?.is_some() {
+            dead.push(path);
+        }
+    }
+    Ok(dead)
+}
+
 /// Removes what no live process holds. Only under the writer lock: plain files here belong to its holder.
 pub(crate) fn sweep(tmp: &Path) -> Result<(), FileError> {
     for (name, kind) in list(tmp)? {
