@@ -268,23 +268,7 @@ fn linked_vault(
     if let Some(key) = &pin.public_key {
         row("vault's key", paint(BOLD, key.fingerprint()));
     }
-    row(
-        "release",
-        match (pin.release, offered) {
-            (Some(have), Some(there)) if there > have => {
-                format!("{have}, release {there} is there  (vault cloud pull)")
-            }
-            (Some(have), there) if rolled_back => paint(
-                WARN,
-                match there {
-                    Some(there) => format!("{have}, but the service shows release {there}"),
-                    None => format!("{have}, but the service shows none"),
-                },
-            ),
-            (Some(have), _) => have.to_string(),
-            (None, _) => "none yet".to_owned(),
-        },
-    );
+    row("release", release_words(pin.release, offered, rolled_back));
     if let Some(hash) = &pin.payload_sha256 {
         row("payload", hash.to_string());
     }
@@ -311,4 +295,22 @@ fn linked_vault(
         }),
         table.text(),
     ))
+}
+
+/// The pinned release beside the one that the service shows.
+fn release_words(pinned: Option<u64>, offered: Option<u64>, rolled_back: bool) -> String {
+    match (pinned, offered) {
+        (None, _) => "none yet".to_owned(),
+        (Some(have), Some(there)) if there > have => {
+            format!("{have}, release {there} is there  (vault cloud pull)")
+        }
+        (Some(have), Some(there)) if rolled_back => paint(
+            WARN,
+            format_args!("{have}, but the service shows release {there}"),
+        ),
+        (Some(have), None) if rolled_back => {
+            paint(WARN, format_args!("{have}, but the service shows none"))
+        }
+        (Some(have), _) => have.to_string(),
+    }
 }
