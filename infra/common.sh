@@ -12,28 +12,26 @@ need() {
     command -v "$1" >/dev/null || fail 3 "$1 is missing: $2"
 }
 
-# tool NAME PACKAGE COMMAND: a Python package in a virtual environment of its own; prints the folder of its commands.
+# tool PACKAGE VERSION: a Python package in a virtual environment of its own; prints the folder of its commands.
 tool() {
     local home="$tool_home/$1"
-    if [ ! -e "$home/.$2" ]; then
+    if ! "$home/bin/python3" -c "import importlib.metadata as m; assert m.version('$1') == '$2'" 2>/dev/null; then
         need python3 "install Python 3.10 or newer"
-        say "installing $2 below $home"
-        rm -rf "$home"
-        python3 -m venv "$home" >&2 && "$home/bin/pip" install --quiet --disable-pip-version-check "$2" >&2 ||
-            fail 3 "$2 could not be installed from PyPI"
-        touch "$home/.$2"
+        say "installing $1 $2 below $tool_home"
+        python3 -m venv "$home" >&2 && "$home/bin/python3" -m pip install --quiet --disable-pip-version-check "$1==$2" >&2 ||
+            fail 3 "$1 could not be installed from PyPI"
     fi
     printf '%s\n' "$home/bin"
 }
 
 # Builds the zips of all functions for arm64 or x86_64; prints their folder.
 build_functions() {
-    local flag=--arm64 target="${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/vault-target}"
+    local commands flag=--arm64 target="${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/vault-target}"
     [ "$1" = x86_64 ] && flag=--x86-64
     need cargo "install Rust 1.95 or newer"
     if ! cargo lambda --version >/dev/null 2>&1; then
-        PATH="$(tool cargo-lambda cargo-lambda==1.9.2):$PATH" || exit
-        export PATH
+        commands=$(tool cargo-lambda 1.9.2) || exit
+        PATH="$commands:$PATH"
     fi
     if command -v rustup >/dev/null; then
         case "$1" in arm64) rustup target add aarch64-unknown-linux-gnu ;; *) rustup target add x86_64-unknown-linux-gnu ;; esac >/dev/null 2>&1 ||

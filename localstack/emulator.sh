@@ -1,0 +1,54 @@
+# Starting, knowing and ending the emulator. Sourced by `up` and `down`, after infra/common.sh.
+
+state="$state_home/localstack"
+deployment=vault-local
+
+# A process is known by its id and when it began: an id alone may long be somebody else's.
+began() { ps -o lstart= -p "$1" 2>/dev/null | tr -s ' '; }
+
+running() {
+    local pid when
+    [ -f "$state/pid" ] || return 1
+    { read -r pid && IFS= read -r when; } <"$state/pid" || return 1
+    [ -n "$when" ] && [ "$(began "$pid")" = "$when" ]
+}
+
+# start_emulator PYTHON PORT: in a process group of its own, with an environment that holds nothing of the caller's: functions inherit it.
+start_emulator() {
+    local python="$1" port="$2" pid tries
+    if curl -s -o /dev/null --max-time 2 "http://127.0.0.1:$port/"; then
+        fail 1 "port $port is taken; --port names another"
+    fi
+    # The emulator keeps everything in memory, so a deployment of an earlier one is gone.
+    rm -rf "$state/vault" "$state/home"
+    mkdir -p "$state/home"
+    say "starting the emulator at http://127.0.0.1:$port"
+    set -m
+    env -i PATH="${python%/*}:/usr/local/bin:/usr/bin:/bin" LANG=C.UTF-8 HOME="$state/home" TMPDIR="$state/home" \
+        BIND_HOST=127.0.0.1 GATEWAY_PORT="$port" AWS_ENDPOINT_URL="http://127.0.0.1:$port" \
+        "$python" -m ministack </dev/null >"$state/emulator.log" 2>&1 &
+    pid=$!
+    set +m
+    for tries in $(seq 150); do
+        kill -0 "$pid" 2>/dev/null || fail 1 "the emulator ended at once; log: $state/emulator.log"
+        printf '%s\n%s\n' "$pid" "$(began "$pid")" >"$state/pid"
+        curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$port/_ministack/health" && return 0
+        sleep 0.2
+    done
+    stop_emulator
+    fail 1 "the emulator did not answer within 30 seconds; log: $state/emulator.log"
+}
+
+# Ends the emulator and the functions that it runs: all of its process group, and nothing else.
+stop_emulator() {
+    local pid tries
+    running || return 0
+    read -r pid <"$state/pid"
+    kill -TERM -- "-$pid" 2>/dev/null || true
+    for tries in $(seq 50); do
+        kill -0 -- "-$pid" 2>/dev/null || break
+        sleep 0.2
+    done
+    kill -KILL -- "-$pid" 2>/dev/null || true
+    rm -f "$state/pid"
+}
