@@ -53,13 +53,14 @@ data "aws_region" "current" {}
 locals {
   account = data.aws_caller_identity.current.account_id
   region  = data.aws_region.current.name
+  table   = var.table != "" ? var.table : "${var.name}-records"
   bucket  = var.bucket != "" ? var.bucket : "${var.name}-objects-${local.account}-${local.region}"
 }
 
 # --- records ------------------------------------------------------------------------------------
 
 resource "aws_dynamodb_table" "records" {
-  name                        = "${var.name}-records"
+  name                        = local.table
   billing_mode                = "PAY_PER_REQUEST"
   hash_key                    = "pk"
   range_key                   = "sk"
@@ -84,6 +85,12 @@ resource "aws_dynamodb_table" "records" {
   point_in_time_recovery {
     enabled = true
   }
+}
+
+import {
+  for_each = var.adopt_table ? [local.table] : []
+  to       = aws_dynamodb_table.records
+  id       = each.value
 }
 
 # --- objects ------------------------------------------------------------------------------------

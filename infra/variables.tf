@@ -49,6 +49,18 @@ variable "bucket" {
   default     = ""
 }
 
+variable "table" {
+  description = "Name of the table; empty means <name>-records."
+  type        = string
+  default     = ""
+}
+
+variable "adopt_table" {
+  description = "Whether the table is there already, for instance restored from a backup, and is taken over."
+  type        = bool
+  default     = false
+}
+
 variable "admin_email" {
   description = "E-mail address of the first owner and operator; read by the service while there is none."
   type        = string

@@ -46,6 +46,13 @@ impl Base {
         self.loopback
     }
 
+    /// The host's name where it means this machine whatever a resolver says (RFC 6761): `localhost` and all names below it.
+    pub fn localhost_name(&self) -> Option<&str> {
+        let (_, rest) = self.origin().split_once("://")?;
+        let name = rest.split(':').next()?;
+        is_localhost(name).then_some(name)
+    }
+
     /// The scheme is http.
     pub fn is_plain(&self) -> bool {
         self.text.starts_with("http:")
@@ -82,6 +89,10 @@ impl Base {
     }
 }
 
+fn is_localhost(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
 impl fmt::Display for Base {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -107,7 +118,7 @@ impl FromStr for Address {
         }
         let url = Url::parse(text).map_err(|error| refuse(&error.to_string()))?;
         let loopback = match url.host() {
-            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Domain(name)) => is_localhost(name),
             Some(Host::Ipv4(address)) => address.is_loopback(),
             Some(Host::Ipv6(address)) => address.is_loopback(),
             None => return Err(refuse("it names no host")),
@@ -180,6 +191,11 @@ mod tests {
             ),
             ("http://[::1]:8080", "http://[::1]:8080", None),
             ("http://localhost:3000", "http://localhost:3000", None),
+            (
+                "http://a1b2.api.localhost:4566/v/team",
+                "http://a1b2.api.localhost:4566",
+                Some("team"),
+            ),
         ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.base.as_str(), base);
@@ -192,6 +208,8 @@ mod tests {
         for text in [
             "vault.example",
             "http://vault.example",
+            "http://notlocalhost",
+            "http://a.localhost.example",
             "ftp://vault.example",
             "https://user@vault.example",
             "https://user:secret@vault.example",
@@ -217,6 +235,20 @@ mod tests {
         let address: Address = "https://vault.example/skills/v/a".parse().unwrap();
         assert_eq!(address.base.origin(), "https://vault.example");
         assert_eq!(address.base.prefix(), "/skills");
+    }
+
+    #[test]
+    fn names_of_this_machine_are_known() {
+        for (text, name) in [
+            ("http://localhost:3000", Some("localhost")),
+            ("https://a.b.localhost/base", Some("a.b.localhost")),
+            ("https://localhost.example", None),
+            ("http://127.0.0.1:8080", None),
+            ("http://[::1]:8080", None),
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.base.localhost_name(), name, "{text}");
+        }
     }
 
     #[test]

@@ -10,7 +10,10 @@ mod owner;
 pub mod sign_in;
 pub mod tokens;
 
-use std::time::Duration;
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use reqwest::{
     RequestBuilder,
@@ -87,6 +90,14 @@ impl Http {
             .pool_idle_timeout(Duration::from_secs(30));
         if base.is_loopback() {
             builder = builder.no_proxy();
+        }
+        if let Some(name) = base.localhost_name() {
+            // Such a name is this machine (RFC 6761), but not every resolver knows the ones below `localhost`. Port 0: that of the address.
+            let here = [
+                IpAddr::from(Ipv4Addr::LOCALHOST),
+                Ipv6Addr::LOCALHOST.into(),
+            ];
+            builder = builder.resolve_to_addrs(name, &here.map(|ip| SocketAddr::new(ip, 0)));
         }
         if base.is_plain() {
             // No certificate is looked at on loopback: a machine without roots can still use it.
