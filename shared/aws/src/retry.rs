@@ -109,9 +109,9 @@ pub(crate) enum Failed {
 }
 
 impl Failed {
-    /// Sorts what the SDK reports. Whatever it is, it is `Unavailable` to the caller: an answer that the port knows
+    /// Sorts what the SDK reports about `subject` (which table, which bucket). Whatever it is, it is `Unavailable` to the caller: an answer that the port knows
     /// (a missing key, a failed condition) was taken out before.
-    pub(crate) fn of<E>(error: SdkError<E, HttpResponse>) -> Self
+    pub(crate) fn of<E>(subject: &str, error: SdkError<E, HttpResponse>) -> Self
     where
         E: Error + ProvideErrorMetadata + Send + Sync + 'static,
     {
@@ -127,7 +127,7 @@ impl Failed {
             }
             _ => false,
         };
-        let told = told(&error);
+        let told = format!("{subject}: {}", told(&error));
         let error = StoreError::unavailable(Cause {
             told,
             source: error.into(),
@@ -165,14 +165,14 @@ fn may_pass(code: &str) -> bool {
     CODES.contains(&code)
 }
 
-/// Status, code and message of a service's answer: what an operator needs in the log.
+/// Code, message and status of a service's answer: what an operator needs in the log.
 fn told<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
     match error {
         SdkError::ServiceError(answer) => format!(
-            "status {}, {}: {}",
-            answer.raw().status().as_u16(),
+            "{}: {} (status {})",
             answer.err().code().unwrap_or("no code"),
             answer.err().message().unwrap_or("no message"),
+            answer.raw().status().as_u16(),
         ),
         SdkError::TimeoutError(_) => "no answer in time".to_owned(),
         SdkError::DispatchFailure(_) => "no connection".to_owned(),

@@ -5,13 +5,15 @@
 //! writing this moment and it is worth another try.
 
 use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use aws_config::SdkConfig;
 use aws_sdk_s3::Client;
+use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::config::{RequestChecksumCalculation, ResponseChecksumValidation};
-use aws_sdk_s3::error::ProvideErrorMetadata;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::ChecksumMode;
@@ -85,9 +87,17 @@ impl Bucket {
         self.repeat(|| async {
             self.calls.count(Kind::ObjectHead);
             let asked = self.client.head_bucket().bucket(&*self.name).send().await;
-            asked.map(drop).map_err(Failed::of)
+            asked.map(drop).map_err(|error| self.failed(error))
         })
         .await
+    }
+
+    /// Sorts a failure of the SDK, under the name of the bucket.
+    fn failed<E>(&self, error: SdkError<E, HttpResponse>) -> Failed
+    where
+        E: Error + ProvideErrorMetadata + Send + Sync + 'static,
+    {
+        Failed::of(&format!("bucket {}", self.name), error)
     }
 
     async fn repeat<T, F>(&self, call: impl Fn() -> F) -> Result<T, StoreError>
@@ -116,7 +126,7 @@ impl Bucket {
             Ok(answer) => answer,
             // Only this code means that the key is not there: a missing bucket is 404 too.
             Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
-            Err(error) => return Err(Failed::of(error)),
+            Err(error) => return Err(self.failed(error)),
         };
         let body = tokio::time::timeout(self.patience.attempt, body(answer)).await;
         let bytes = body.map_err(|_| {
@@ -147,7 +157,7 @@ impl Bucket {
             Err(error) if error.code() == Some("PreconditionFailed") && !over => {
                 Ok(Stored::Present)
             }
-            Err(error) => Err(Failed::of(error)),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -203,7 +213,7 @@ impl Bucket {
                 {
                     Ok(None)
                 }
-                Err(error) => Err(Failed::of(error)),
+                Err(error) => Err(self.failed(error)),
             }
         })
         .await
@@ -290,7 +300,7 @@ impl Bucket {
                         .prefix(&prefix)
                         .set_start_after(start.clone())
                         .max_keys(i32::try_from(left).unwrap_or(i32::MAX));
-                    let answer = request.send().await.map_err(Failed::of)?;
+                    let answer = request.send().await.map_err(|error| self.failed(error))?;
                     // The SDK reads half of an answer as a shorter one.
                     let told = answer.key_count().and_then(|n| usize::try_from(n).ok());
                     if answer.is_truncated().is_none() || told != Some(answer.contents().len()) {
@@ -381,7 +391,7 @@ impl Objects for Bucket {
             match request.key(key.to_string()).send().await {
                 Ok(_) => Ok(()),
                 Err(error) if error.code() == Some("NoSuchKey") => Ok(()),
-                Err(error) => Err(Failed::of(error)),
+                Err(error) => Err(self.failed(error)),
             }
         });
         self.patience.within(delete).await

@@ -12,6 +12,7 @@ mod action;
 mod item;
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -90,6 +91,14 @@ impl Table {
         }
     }
 
+    /// Sorts a failure of the SDK, under the name of the table.
+    fn failed<E>(&self, error: SdkError<E, HttpResponse>) -> Failed
+    where
+        E: Error + ProvideErrorMetadata + Send + Sync + 'static,
+    {
+        Failed::of(&format!("table {}", self.name), error)
+    }
+
     async fn repeat<T, F>(&self, call: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, Failed>>,
@@ -116,7 +125,7 @@ impl Table {
             let request = request
                 .set_key(Some(item::place(key)))
                 .consistent_read(true);
-            let answer = request.send().await.map_err(Failed::of)?;
+            let answer = request.send().await.map_err(|error| self.failed(error))?;
             Ok(answer.item)
         })
         .await
@@ -169,13 +178,13 @@ impl Table {
                     Some(codes) if codes.contains(&"TransactionConflict") => {
                         Failed::Passing(StoreError::Conflict)
                     }
-                    Some(_) => Failed::Passing(Failed::of(error).into_error()),
+                    Some(_) => Failed::Passing(self.failed(error).into_error()),
                     None if keys.len() > LARGE_AT_ONCE
                         && error.code() == Some("ValidationException") =>
                     {
                         return Ok(Read::TooLarge);
                     }
-                    None => Failed::of(error),
+                    None => self.failed(error),
                 },
             };
             match failed {
@@ -276,7 +285,7 @@ impl Table {
                             .expression_attribute_names("#sk", SORT_KEY)
                             .expression_attribute_values(":prefix", item::text(prefix));
                     }
-                    request.send().await.map_err(Failed::of)
+                    request.send().await.map_err(|error| self.failed(error))
                 })
                 .await?;
             let Some(items) = answer.items else {
@@ -410,7 +419,7 @@ impl Table {
                 let reasons = cancelled.cancellation_reasons().to_vec();
                 return Ok(Ended::Cancelled(reasons));
             }
-            match Failed::of(error) {
+            match self.failed(error) {
                 Failed::Passing(error) => {
                     tracing::debug!(%error, "a transaction is sent again");
                     if !tries.again().await {

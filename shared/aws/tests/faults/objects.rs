@@ -177,7 +177,7 @@ async fn a_put_tells_the_hash_and_demands_that_the_key_is_free() {
     let stored = objects.put(&key(), Bytes::from(TEXT)).await;
     assert_eq!(stored.expect("stored"), Stored::New);
     let heard = stub.heard();
-    let target = format!("PUT /b/{}", key());
+    let target = format!("PUT /t/{}", key());
     assert!(heard[0].line.starts_with(&target), "{}", heard[0].line);
     assert_eq!(heard[0].header("if-none-match"), Some("*"));
     assert_eq!(heard[0].header("content-length"), Some("9"));

@@ -25,6 +25,10 @@ pub enum Reply {
     Silent,
     /// The connection is closed without an answer.
     Closed,
+    /// The answer of the server at this address.
+    Of(String),
+    /// The request reaches the server at this address, and its answer is lost.
+    LostBy(String),
 }
 
 impl Reply {
@@ -61,6 +65,8 @@ pub struct Request {
     pub line: String,
     /// Header names in lower case.
     pub headers: Vec<(String, String)>,
+    /// The head as it came.
+    pub head: String,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -103,13 +109,18 @@ impl Stub {
 
     /// Does what [`Stub::start`] does, with another patience of the caller.
     pub async fn start_with(script: impl Into<Vec<Reply>>, patience: Patience) -> Self {
+        Self::start_for("t", script, patience).await
+    }
+
+    /// Does what [`Stub::start_with`] does, for a table and bucket of this name.
+    pub async fn start_for(name: &str, script: impl Into<Vec<Reply>>, patience: Patience) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
             .expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let settings = Settings {
-            table: "t".to_owned(),
-            bucket: "b".to_owned(),
+            table: name.to_owned(),
+            bucket: name.to_owned(),
             endpoint: Some(format!("http://{address}")),
             region: "eu-central-1".to_owned(),
         };
@@ -154,7 +165,7 @@ async fn serve(listener: TcpListener, script: Script, heard: Arc<Mutex<Vec<Reque
 async fn converse(mut stream: TcpStream, script: &Script, heard: &Mutex<Vec<Request>>) {
     while let Some(request) = read(&mut stream).await {
         let is_head = request.line.starts_with("HEAD ");
-        heard.lock().expect("no panic").push(request);
+        heard.lock().expect("no panic").push(request.clone());
         let reply = {
             let mut script = script.lock().expect("no panic");
             match script.len() {
@@ -183,6 +194,14 @@ async fn converse(mut stream: TcpStream, script: &Script, heard: &Mutex<Vec<Requ
                 let head = format!("HTTP/1.1 200 Stub\r\ncontent-length: {length}\r\n\r\n");
                 (head, b"{".to_vec(), Reply::Silent)
             }
+            Reply::Of(server) => {
+                let (head, body) = ask(&server, &request).await;
+                (head, body, Reply::Closed)
+            }
+            Reply::LostBy(server) => {
+                ask(&server, &request).await;
+                (String::new(), Vec::new(), Reply::Closed)
+            }
             Reply::Silent => (String::new(), Vec::new(), Reply::Silent),
             Reply::Closed => (String::new(), Vec::new(), Reply::Closed),
         };
@@ -202,6 +221,26 @@ async fn converse(mut stream: TcpStream, script: &Script, heard: &Mutex<Vec<Requ
     }
 }
 
+/// What the server at this address answers: head and body.
+async fn ask(server: &str, request: &Request) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(server).await.expect("it listens");
+    let whole = [request.head.as_bytes(), &request.body].concat();
+    stream.write_all(&whole).await.expect("it reads");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("a head"));
+    }
+    let head = String::from_utf8(head).expect("heads are text");
+    let lower = head.to_ascii_lowercase();
+    let length = lower
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .expect("a length");
+    let mut body = vec![0; length.parse().expect("a number")];
+    stream.read_exact(&mut body).await.expect("a body");
+    (head, body)
+}
+
 async fn read(stream: &mut TcpStream) -> Option<Request> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -217,6 +256,7 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
     let mut request = Request {
         line,
         headers,
+        head: head.clone(),
         body: Vec::new(),
     };
     if request.header("expect").is_some() {
