@@ -6,7 +6,11 @@
 //! happened is repeated under the same idempotency token. What cannot be answered is `StoreError::Unavailable`: a
 //! missing table or bucket, a right that is not there, a cut answer. It never reads as "not found".
 //!
-//! The role of a reader of objects needs `s3:ListBucket` too: without it S3 tells a missing key as a refusal.
+//! What a role needs. To read records: `dynamodb:GetItem`, `Query`; to commit: also `PutItem` (a deletion puts a
+//! tombstone, so `DeleteItem` is never used), `UpdateItem`, `ConditionCheckItem`. To read objects: `s3:GetObject` and
+//! `ListBucket`, without which S3 tells a missing key as a refusal; to write them: also `PutObject`; to collect them:
+//! `DeleteObject`. The table has the keys [`PARTITION_KEY`] and [`SORT_KEY`], both text, and collects by
+//! [`TTL_ATTRIBUTE`].
 
 mod calls;
 mod config;

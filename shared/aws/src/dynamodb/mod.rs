@@ -42,6 +42,8 @@ pub use self::item::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
 const REVISION_BITS: u32 = 12;
 /// Keys that are read at once where all together may be over DynamoDB's 4 MB: ten of the largest items are below it.
 const LARGE_AT_ONCE: usize = 10;
+/// Items on a page that is read because those before held too little.
+const NEXT_PAGE: usize = 200;
 /// Rounds of a commit in which only our own condition failed (a clock behind, a counter to be created).
 const MAX_ROUNDS: u32 = 40;
 
@@ -261,10 +263,17 @@ impl Table {
             _ => None,
         };
         let mut start = after.map(|after| item::place(&RecordKey::new(partition, after)));
-        let mut listed = Vec::new();
+        let (mut listed, mut pages) = (Vec::new(), 0);
         loop {
             let from = start.take();
-            let left = limit - listed.len();
+            // The first page is what was asked for. Where dead items took places on it, the next are larger: many dead
+            // ones behind each other must not cost a request each.
+            let page = if pages == 0 {
+                limit
+            } else {
+                limit.max(NEXT_PAGE)
+            };
+            pages += 1;
             let answer = self
                 .repeat(|| async {
                     self.calls.count(Kind::RecordList);
@@ -279,7 +288,7 @@ impl Table {
                         .expression_attribute_names("#pk", PARTITION_KEY)
                         .expression_attribute_values(":pk", item::text(partition))
                         .set_exclusive_start_key(from.clone())
-                        .limit(i32::try_from(left).unwrap_or(i32::MAX));
+                        .limit(i32::try_from(page).unwrap_or(i32::MAX));
                     if !prefix.is_empty() {
                         request = request
                             .expression_attribute_names("#sk", SORT_KEY)
@@ -298,6 +307,7 @@ impl Table {
             }
             start = answer.last_evaluated_key.filter(|key| !key.is_empty());
             if start.is_none() || listed.len() >= limit {
+                listed.truncate(limit);
                 return Ok(listed);
             }
         }

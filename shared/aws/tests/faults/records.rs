@@ -421,3 +421,27 @@ async fn an_item_that_was_not_written_here_is_damage() {
         assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
     }
 }
+
+#[tokio::test]
+async fn many_dead_items_do_not_cost_a_request_each() {
+    let dead = |n: u64| json!({"pk": {"S": "p"}, "sk": {"S": n.to_string()}, "r": {"N": "9"}});
+    let next = json!({"pk": {"S": "p"}, "sk": {"S": "b"}});
+    let script = [
+        Reply::json(&json!({"Items": [dead(1)], "LastEvaluatedKey": next})),
+        Reply::json(&json!({"Items": [item("b", 1), item("c", 1)], "LastEvaluatedKey": next})),
+    ];
+    let stub = Stub::start(script).await;
+    let listed = stub.aws.records().list("p", "", None, 1).await;
+    let names: Vec<String> = listed
+        .expect("pages")
+        .into_iter()
+        .map(|r| r.key.key)
+        .collect();
+    assert_eq!(names, ["b"], "not more than was asked for");
+    let asked: Vec<Value> = stub
+        .heard()
+        .iter()
+        .map(|r| r.json()["Limit"].clone())
+        .collect();
+    assert_eq!(asked, [json!(1), json!(200)]);
+}
