@@ -105,6 +105,9 @@ where
     deserializer.deserialize_map(Unique(PhantomData))
 }
 
+/// Bytes that [`quote_or_escape`] looks at together.
+const BLOCK: usize = 64;
+
 /// One pass over the bytes for what `serde_json` skips in members that nobody reads: depth and surrogates.
 /// It judges nothing else, so text that is no JSON at all may pass it.
 fn check_structure(text: &[u8]) -> Result<(), JsonError> {
@@ -129,7 +132,7 @@ fn check_structure(text: &[u8]) -> Result<(), JsonError> {
 /// Returns what follows the closing quote of the string that begins here.
 fn check_string(mut text: &[u8]) -> Result<&[u8], JsonError> {
     loop {
-        let Some(end) = text.iter().position(|byte| matches!(byte, b'"' | b'\\')) else {
+        let Some(end) = quote_or_escape(text) else {
             return Ok(&[]); // not closed: serde_json says so
         };
         if text[end] == b'"' {
@@ -154,6 +157,22 @@ fn check_string(mut text: &[u8]) -> Result<&[u8], JsonError> {
             None => escape,
         };
     }
+}
+
+/// Where the next quote or backslash stands. Payloads are strings of many kilobytes, so blocks without either are passed
+/// over whole; the compiler looks at all bytes of a block at once.
+fn quote_or_escape(text: &[u8]) -> Option<usize> {
+    let special = |byte: &u8| (*byte == b'"') | (*byte == b'\\');
+    let blocks = text.chunks_exact(BLOCK);
+    let plain = blocks
+        .take_while(|block| {
+            !block
+                .iter()
+                .fold(false, |found, byte| found | special(byte))
+        })
+        .count();
+    let rest = text.get(plain * BLOCK..)?;
+    Some(plain * BLOCK + rest.iter().position(special)?)
 }
 
 fn code_unit(text: &[u8]) -> Option<u16> {
@@ -512,6 +531,18 @@ mod tests {
         assert!(matches!(outer(&nested(32)), Err(JsonError::TooDeep)));
         assert!(matches!(outer(&nested(100_000)), Err(JsonError::TooDeep)));
         assert!(outer(&GOOD.replacen('{', &format!(r#"{{"x":"{}","#, "[".repeat(99)), 1)).is_ok());
+    }
+
+    #[test]
+    fn quotes_and_escapes_are_found_wherever_they_stand() {
+        for length in 0..3 * BLOCK {
+            let mut text = vec![b'a'; length];
+            assert_eq!(quote_or_escape(&text), None, "{length}");
+            for at in (0..length).rev() {
+                text[at] = if at % 2 == 0 { b'"' } else { b'\\' };
+                assert_eq!(quote_or_escape(&text), Some(at), "{at} of {length}");
+            }
+        }
     }
 
     proptest! {
