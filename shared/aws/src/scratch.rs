@@ -190,7 +190,7 @@ fn shared_server() -> Result<u16, Absent> {
     Ok(port)
 }
 
-/// Starts the emulator, waits until it answers, and sets a watchdog on it.
+/// Starts the emulator, sets a watchdog on it, and waits until it answers.
 fn start(base: &Path) -> Result<u16, Absent> {
     let program = program()?;
     // Another program may take the free port before the emulator does.
@@ -216,12 +216,14 @@ fn start(base: &Path) -> Result<u16, Absent> {
             .stderr(errors)
             .process_group(0);
         let mut emulator = command.spawn().map_err(Absent::because)?;
-        if is_ready(&mut emulator, port) {
-            watch(base, emulator.id())?;
+        // Before anything else: this process may be killed while it waits.
+        let watched = watch(base, emulator.id());
+        if watched.is_ok() && is_ready(&mut emulator, port) {
             return Ok(port);
         }
         let _ = emulator.kill();
         let _ = emulator.wait();
+        watched?;
     }
     let log = fs::read_to_string(base.join("log")).unwrap_or_default();
     Err(Absent(format!("ministack does not start: {log}")))
