@@ -502,15 +502,13 @@ fn same_content(before: &Manifest, now: &Manifest) -> bool {
         && before.rendered_from == now.rendered_from
 }
 
-/// A name never changes hands silently. Two folders of this machine are the same hands.
+/// A name never changes hands silently, from one folder of this machine to another neither.
 fn check_source(candidate: &Candidate, before: &Manifest) -> Result<(), AddError> {
     let (given, recorded) = (
         &candidate.provenance.identifier,
         &before.provenance.identifier,
     );
-    let both_local =
-        given.as_str().starts_with("local:") && recorded.as_str().starts_with("local:");
-    if candidate.replace || given == recorded || both_local {
+    if candidate.replace || given == recorded {
         return Ok(());
     }
     Err(AddError::NameTaken {

@@ -231,11 +231,19 @@ fn a_name_does_not_change_hands_silently() {
         (report.version, report.provenance.as_str()),
         (3, "local:tool")
     );
-    // From one folder of this machine to another there is no question.
+    // Another folder of this machine is another source too: two skills of one name do not replace each other.
     let moved = home.path("sources/moved");
     std::fs::rename(&folder, &moved).unwrap();
     std::fs::write(moved.join("SKILL.md"), skill_md("tool", "", "three")).unwrap();
-    assert_eq!(home.add_folder(&moved).version, 4);
+    let mut request = AddSkill::from_path(moved.to_str().unwrap());
+    let refused = add_skill(&home.vault, &request);
+    assert!(
+        matches!(refused, Err(AddError::NameTaken { .. })),
+        "{refused:?}"
+    );
+    // A staged copy keeps the recorded source.
+    request.provenance = Some("local:tool".parse().unwrap());
+    assert_eq!(add_skill(&home.vault, &request).unwrap().version, 4);
 }
 
 #[test]
