@@ -316,3 +316,32 @@ fn pins_survive_their_file() {
     let text = serde_json::to_string(&pinned).unwrap();
     assert_eq!(serde_json::from_str::<Trust>(&text).unwrap(), pinned);
 }
+
+/// The order of checks is a promise: envelope, key, vault, slug, audience, clock, release.
+#[test]
+fn a_lifetime_that_is_wrong_is_found_after_key_slug_and_audience() {
+    use vault_skill::{catalog, dsse::Envelope, json};
+    let signed = |change: fn(&mut catalog::Catalog), signer: u8| {
+        let mut catalog = crate::make::catalog(5, signer);
+        catalog.expires_at = catalog.issued_at.plus_days(401);
+        change(&mut catalog);
+        let envelope = Envelope::sign(
+            catalog::PAYLOAD_TYPE,
+            &json::to_bytes(&catalog),
+            &[&key(signer)],
+        );
+        let text = String::from_utf8(envelope.to_bytes()).unwrap();
+        format!("{{\"public_key\":\"{}\",{}", catalog.public_key, &text[1..])
+    };
+    let pinned = trust(&[0], 0, 4);
+    for (change, signer, found) in [
+        ((|_| ()) as fn(&mut catalog::Catalog), 9, "catalog_key"),
+        (|c| c.slug = "other".parse().unwrap(), 0, "catalog_slug"),
+        (|c| c.audience.clear(), 0, "catalog_audience"),
+        (|c| c.release = 3, 0, "catalog_clock"),
+        (|_| (), 0, "catalog_clock"),
+    ] {
+        let bytes = signed(change, signer);
+        assert_eq!(word(pull(bytes.as_bytes(), &pinned)), found);
+    }
+}
