@@ -62,8 +62,8 @@ impl Bucket {
         calls: Arc<Counters>,
     ) -> Self {
         let config = aws_sdk_s3::config::Builder::from(config)
-            // An emulator has no host name for each bucket.
-            .force_path_style(settings.endpoint.is_some())
+            // An emulator has no host name for each bucket; the SDK may have found its address by itself.
+            .force_path_style(settings.endpoint.is_some() || config.endpoint_url().is_some())
             .timeout_config(patience.timeouts())
             // The SHA-256 that is sent and compared here says more than the SDK's CRC.
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)

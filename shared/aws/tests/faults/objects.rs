@@ -1,14 +1,16 @@
 //! `Objects` on an S3 that answers by script.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use vault_aws::Patience;
+use vault_aws::{Aws, Patience, Settings};
 use vault_skill::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_OBJECT_BYTES, ObjectKey, Stored};
+use vault_store::random::SeededRandom;
 
 use crate::stub::{Reply, Stub};
 
@@ -319,4 +321,19 @@ async fn a_list_joins_pages_and_an_answer_without_one_is_none() {
         let listed = objects.list(&namespace(), Class::Bundles, None, 9).await;
         assert!(is_unavailable(&listed), "{odd:?}: {listed:?}");
     }
+}
+
+#[tokio::test]
+async fn an_address_that_the_sdk_found_by_itself_has_the_bucket_in_the_path() {
+    let stub = Stub::start([Reply::bytes(200, "")]).await;
+    let bare = Settings {
+        endpoint: None,
+        ..stub.settings.clone()
+    };
+    let random = Arc::new(SeededRandom::new(1));
+    let aws = Aws::new(&stub.config, &bare, stub.clock.clone(), random);
+    let stored = aws.objects().put(&key(), Bytes::from(TEXT)).await;
+    assert_eq!(stored.expect("stored"), Stored::New);
+    let line = &stub.heard()[0].line;
+    assert!(line.starts_with("PUT /t/ns/"), "{line}");
 }

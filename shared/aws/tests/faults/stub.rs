@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use vault_aws::{Aws, Patience, Settings, fixed_credentials, sdk_config_with};
+use vault_aws::{Aws, Patience, SdkConfig, Settings, fixed_credentials, sdk_config_with};
 use vault_store::clock::TestClock;
 use vault_store::random::SeededRandom;
 
@@ -88,6 +88,10 @@ impl Request {
 pub struct Stub {
     /// The stores that ask it.
     pub aws: Aws,
+    /// Where they ask.
+    pub settings: Settings,
+    /// With what configuration.
+    pub config: SdkConfig,
     /// Their clock.
     pub clock: Arc<TestClock>,
     heard: Arc<Mutex<Vec<Request>>>,
@@ -133,6 +137,8 @@ impl Stub {
         let server = tokio::spawn(serve(listener, script, heard.clone()));
         Self {
             aws,
+            settings,
+            config,
             clock,
             heard,
             server,
