@@ -4,8 +4,8 @@ variable "name" {
   default     = "vault"
 
   validation {
-    condition     = can(regex("^[a-z][a-z0-9-]{0,29}[a-z0-9]$", var.name))
-    error_message = "2 to 31 lower-case letters, digits and minus signs, beginning with a letter."
+    condition     = can(regex("^[a-z][a-z0-9-]{0,22}[a-z0-9]$", var.name))
+    error_message = "2 to 24 lower-case letters, digits and minus signs, beginning with a letter."
   }
 }
 
