@@ -161,6 +161,10 @@ fn check_string(mut text: &[u8]) -> Result<&[u8], JsonError> {
 
 /// Where the next quote or backslash stands. Payloads are strings of many kilobytes, so blocks without either are passed
 /// over whole; the compiler looks at all bytes of a block at once.
+#[expect(
+    clippy::needless_bitwise_bool,
+    reason = "a lazy operator is a branch for each byte, and blocks are then no longer looked at whole"
+)]
 fn quote_or_escape(text: &[u8]) -> Option<usize> {
     let special = |byte: &u8| (*byte == b'"') | (*byte == b'\\');
     let blocks = text.chunks_exact(BLOCK);
