@@ -9,7 +9,7 @@ locals {
     mcp     = { records = "write", get = ["bundles", "catalogs", "policies", "drafts"], put = ["drafts"], delete = [], secret = false }
     admin   = { records = "write", get = ["*"], put = ["*"], delete = ["*"], secret = true }
     devices = { records = "write", get = [], put = [], delete = [], secret = false }
-    catalog = { records = "read", get = ["bundles", "catalogs"], put = [], delete = [], secret = false }
+    catalog = { records = "read", get = ["bundles", "catalogs", "closures"], put = [], delete = [], secret = false }
   }
 
   record_actions = {

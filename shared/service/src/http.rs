@@ -25,6 +25,7 @@ use vault_store::objects::MAX_OBJECT_BYTES;
 
 use crate::config::Config;
 use crate::error::{Code, Fault, Refusal};
+use crate::routes::Group;
 use crate::{App, hosted};
 
 /// Most bytes of header fields, names and values together; above it 431.
@@ -75,7 +76,14 @@ pub fn raw_path<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
 }
 
 /// Answers any request: the one way in for the server, the functions and the tests.
-pub(crate) async fn answer(app: &App, routes: &Router, mut request: Request) -> Response {
+///
+/// With `only` set, the routes of other groups do not exist.
+pub(crate) async fn answer(
+    app: &App,
+    routes: &Router,
+    only: Option<Group>,
+    mut request: Request,
+) -> Response {
     let started = Instant::now();
     let id = app.fresh_id();
     let method = request.method().clone();
@@ -86,7 +94,7 @@ pub(crate) async fn answer(app: &App, routes: &Router, mut request: Request) -> 
 
     let mut response = match within_limits(&request, path) {
         Err(refusal) => refusal.into_response(),
-        Ok(()) if to_hosted => guarded(hosted::answer(app, request)).await,
+        Ok(()) if to_hosted => guarded(hosted::answer(app, only, request)).await,
         Ok(()) => {
             request.extensions_mut().insert(RequestId(Arc::clone(&id)));
             let reply = routes.clone().oneshot(request);

@@ -34,6 +34,7 @@ use config::Config;
 use error::{Code, Refusal};
 use hosted::cache::Cache;
 use hosted::{KnownKeys, ReadLimits};
+use routes::Group;
 
 /// What every handler holds: the ports, the configuration, and memory that only makes things faster.
 #[derive(Clone)]
@@ -91,13 +92,23 @@ impl App {
 /// Put [`http::Peer`] into a request's extensions where the address of the other end is known, and [`http::RawPath`] where the `Uri` of the
 /// request is not what was sent.
 pub fn router(app: App) -> Router {
-    let routes = routes::router(app.config.public_url.prefix())
+    router_of(app, None)
+}
+
+/// What one group answers, and health; everything else is as unknown as a path that no group has. Unsigned requests under `/v/` learn as
+/// little as ever.
+pub fn group_router(app: App, group: Group) -> Router {
+    router_of(app, Some(group))
+}
+
+fn router_of(app: App, only: Option<Group>) -> Router {
+    let routes = routes::router(app.config.public_url.prefix(), only)
         .fallback(|| async { Refusal::from(Code::NotFound) })
         .method_not_allowed_fallback(|| async { Refusal::from(Code::MethodNotAllowed) })
         .with_state(app.clone());
-    let held = Arc::new((app, routes));
+    let held = Arc::new((app, routes, only));
     Router::new().fallback(move |request: Request| {
         let held = Arc::clone(&held);
-        async move { http::answer(&held.0, &held.1, request).await }
+        async move { http::answer(&held.0, &held.1, held.2, request).await }
     })
 }

@@ -42,6 +42,8 @@ pub enum Group {
     Devices,
     /// Catalogs and bundles.
     Catalog,
+    /// Tools for agents.
+    Mcp,
 }
 
 impl Group {
@@ -52,6 +54,7 @@ impl Group {
             Self::Admin => "admin",
             Self::Devices => "devices",
             Self::Catalog => "catalog",
+            Self::Mcp => "mcp",
         }
     }
 }
@@ -177,10 +180,13 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         .chain(crate::admin::ROUTES)
 }
 
-/// The router of everything but `/v/`, below `prefix`.
-pub(crate) fn router(prefix: &str) -> Router<App> {
+/// The router of everything but `/v/`, below `prefix`; of one group and health where `only` names one.
+pub(crate) fn router(prefix: &str, only: Option<Group>) -> Router<App> {
     let mut router = Router::new();
     for row in all() {
+        if only.is_some_and(|only| only != row.group && row.name != "health.show") {
+            continue;
+        }
         let Served::ByRouter(serve) = row.served else {
             continue;
         };

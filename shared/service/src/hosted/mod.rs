@@ -26,27 +26,35 @@ use crate::error::{Code, Refusal, method_not_allowed};
 use crate::http::{Seen, client_address, raw_path};
 use crate::model::device::{self, DeviceStatus, Standing};
 use crate::model::namespace::{self, Served, Status};
+use crate::routes::Group;
 
 use signed::Signer;
 
 /// Answers any request whose path begins with `/v/` below the public URL's prefix.
-pub(crate) async fn answer(app: &App, request: Request) -> Response {
+pub(crate) async fn answer(app: &App, only: Option<Group>, request: Request) -> Response {
     let mut seen = Seen::default();
-    let mut response = serve(app, request, &mut seen)
+    let mut response = serve(app, only, request, &mut seen)
         .await
         .unwrap_or_else(IntoResponse::into_response);
     response.extensions_mut().insert(seen);
     response
 }
 
-async fn serve(app: &App, request: Request, seen: &mut Seen) -> Result<Response, Refusal> {
+async fn serve(
+    app: &App,
+    only: Option<Group>,
+    request: Request,
+    seen: &mut Seen,
+) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     let path = raw_path(&parts.uri, &parts.extensions);
     let signer = signed::verify(app, &parts.method, path, &parts.headers)?;
     seen.caller = Some(signer.short_id());
 
     let below = path.strip_prefix(app.config.public_url.prefix());
-    let route = below.and_then(route::parse);
+    let route = below
+        .and_then(route::parse)
+        .filter(|route| only.is_none_or(|only| only == group(route)));
     if let Some(route) = &route {
         seen.slug = Some(route.slug().to_string());
     }
@@ -70,6 +78,14 @@ async fn serve(app: &App, request: Request, seen: &mut Seen) -> Result<Response,
                 Route::Devices { .. } => Err(method_not_allowed("POST")),
             }
         }
+    }
+}
+
+/// The group that a path under `/v/` belongs to.
+const fn group(route: &Route) -> Group {
+    match route {
+        Route::Devices { .. } | Route::DeviceCurrent { .. } => Group::Devices,
+        Route::Catalog { .. } | Route::Bundle { .. } => Group::Catalog,
     }
 }
 

@@ -54,7 +54,7 @@ pub async fn first_owner(
     email: Option<&str>,
     password: Option<&SecretString>,
 ) -> Result<FirstStart, BootstrapError> {
-    if let Some(owner) = existing(app).await? {
+    if let Some(owner) = owner(app).await? {
         return Ok(FirstStart::AlreadyThere(owner));
     }
     let (Some(email), Some(password)) = (email, password) else {
@@ -73,7 +73,7 @@ pub async fn first_owner(
         if app.records.commit(writes).await?.is_done() {
             return Ok(FirstStart::Created(email));
         }
-        if let Some(owner) = existing(app).await? {
+        if let Some(owner) = owner(app).await? {
             return Ok(FirstStart::AlreadyThere(owner));
         }
         if !retry.again(&*app.random).await {
@@ -82,7 +82,8 @@ pub async fn first_owner(
     }
 }
 
-async fn existing(app: &App) -> Result<Option<Email>, StoreError> {
+/// The first owner, once there is one.
+pub async fn owner(app: &App) -> Result<Option<Email>, StoreError> {
     let mark = Seen::<FirstOwner>::read(app.records.get(&first_owner_key()).await?)?;
     Ok(mark.map(|mark| mark.value.email))
 }

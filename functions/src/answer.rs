@@ -1,0 +1,165 @@
+//! Answers of the service as what an HTTP API takes from a function (payload format 2.0).
+//!
+//! Exact bytes leave in base64 whatever their content type says: as JSON text they would be escaped, and a quote or a control character
+//! takes two to six bytes then.
+
+use std::collections::BTreeMap;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Method, Response, StatusCode, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::Serialize;
+use vault_service::error::{Code, Refusal};
+
+/// The most that a function may answer, in bytes of JSON.
+pub const MAX_EVENT_BYTES: usize = 6_000_000;
+/// The most bytes of a body that can leave as text: longer ones are in base64, which is never more than a third longer.
+const MAX_TEXT_BYTES: usize = 512 * 1024;
+/// The most bytes of a body at all: with base64 and headers it stays below the limit.
+const MAX_BODY_BYTES: usize = 4_400_000;
+
+/// An answer to an HTTP event.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    status_code: u16,
+    headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cookies: Vec<String>,
+    body: String,
+    is_base64_encoded: bool,
+}
+
+impl Answer {
+    /// The answer to a request with this method.
+    pub async fn of(method: &Method, response: Response<Body>) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = if method == Method::HEAD {
+            // A server drops it where it writes the answer; here nobody else would.
+            Bytes::new()
+        } else {
+            match to_bytes(body, MAX_BODY_BYTES).await {
+                Ok(body) => body,
+                Err(error) => {
+                    tracing::error!(%error, "an answer is longer than a function may give");
+                    return Self::refusal(&Code::Internal.into(), "");
+                }
+            }
+        };
+        Self::new(parts.status, &parts.headers, &body)
+    }
+
+    /// A refusal outside the service's router.
+    pub fn refusal(refusal: &Refusal, request_id: &str) -> Self {
+        let mut headers = HeaderMap::new();
+        let media = header::HeaderValue::from_static("application/problem+json");
+        headers.insert(header::CONTENT_TYPE, media);
+        let never = header::HeaderValue::from_static("private, no-store");
+        headers.insert(header::CACHE_CONTROL, never);
+        Self::new(refusal.status(), &headers, &refusal.problem(request_id))
+    }
+
+    fn new(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        let mut cookies = Vec::new();
+        let mut joined: BTreeMap<String, String> = BTreeMap::new();
+        for (name, value) in headers {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            if name == header::SET_COOKIE {
+                cookies.push(value.into_owned());
+            } else if let Some(held) = joined.get_mut(name.as_str()) {
+                held.push_str(", ");
+                held.push_str(&value);
+            } else {
+                joined.insert(name.as_str().to_owned(), value.into_owned());
+            }
+        }
+        let text = (!is_exact(headers) && body.len() <= MAX_TEXT_BYTES)
+            .then(|| std::str::from_utf8(body).ok())
+            .flatten();
+        Self {
+            status_code: status.as_u16(),
+            headers: joined,
+            cookies,
+            is_base64_encoded: text.is_none(),
+            body: text.map_or_else(|| STANDARD.encode(body), str::to_owned),
+        }
+    }
+}
+
+/// Whether the body is an object's exact bytes: those alone carry a digest or a tag.
+fn is_exact(headers: &HeaderMap) -> bool {
+    headers.contains_key("repr-digest") || headers.contains_key(header::ETAG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(headers: &[(&str, &str)], body: impl Into<Body>) -> Response<Body> {
+        let mut builder = Response::builder();
+        for (name, value) in headers {
+            builder = builder.header(*name, *value);
+        }
+        builder.body(body.into()).unwrap()
+    }
+
+    /// What JSON text makes of the worst bytes: each a control character, six bytes when escaped.
+    #[tokio::test]
+    async fn the_worst_object_of_4_mib_fits() {
+        const MIB_4: usize = 4 * 1024 * 1024;
+        for (byte, escaped) in [(0x01u8, 6), (b'"', 2), (0xff, 0), (b'a', 1)] {
+            for media in ["application/json", "application/octet-stream", "text/plain"] {
+                let digest = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
+                let headers = [("content-type", media), ("repr-digest", digest)];
+                let answer = Answer::of(&Method::GET, response(&headers, vec![byte; MIB_4])).await;
+                let event = serde_json::to_vec(&answer).unwrap();
+                assert!(answer.is_base64_encoded, "{media}");
+                assert!(event.len() < 5_700_000 && event.len() < MAX_EVENT_BYTES);
+                assert_eq!(STANDARD.decode(&answer.body).unwrap(), vec![byte; MIB_4]);
+                if escaped >= 2 {
+                    let text = String::from_utf8(vec![byte; MIB_4]).unwrap();
+                    let as_text = serde_json::to_vec(&text).unwrap();
+                    assert!(as_text.len() > MAX_EVENT_BYTES, "why base64 it is");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_small_object_is_base64_too_and_a_longer_answer_is_a_fault_of_ours() {
+        for tag in ["repr-digest", "etag"] {
+            let headers = [("content-type", "application/json"), (tag, "x")];
+            let answer = Answer::of(&Method::GET, response(&headers, "{}")).await;
+            assert_eq!(
+                (answer.body.as_str(), answer.is_base64_encoded),
+                ("e30=", true)
+            );
+        }
+        let answer = Answer::of(&Method::GET, response(&[], vec![b'a'; 4_400_001])).await;
+        assert_eq!(answer.status_code, 500);
+        let answer = Answer::of(&Method::GET, response(&[], vec![b'a'; 600_000])).await;
+        assert!(answer.is_base64_encoded, "long text");
+    }
+
+    #[tokio::test]
+    async fn cookies_stand_apart_headers_are_joined_and_head_has_no_body() {
+        let headers = [
+            ("set-cookie", "a=1; Path=/"),
+            ("set-cookie", "b=2, c"),
+            ("vary", "origin"),
+            ("vary", "accept"),
+            ("content-type", "text/html"),
+        ];
+        let answer = Answer::of(&Method::GET, response(&headers, "<p>")).await;
+        assert_eq!(answer.cookies, ["a=1; Path=/", "b=2, c"]);
+        assert_eq!(answer.headers["vary"], "origin, accept");
+        assert_eq!(
+            (answer.body.as_str(), answer.is_base64_encoded),
+            ("<p>", false)
+        );
+        let head = Answer::of(&Method::HEAD, response(&headers, "<p>")).await;
+        assert_eq!((head.body.as_str(), head.headers), ("", answer.headers));
+    }
+}

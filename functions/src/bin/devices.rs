@@ -1,0 +1,7 @@
+//! The function `devices`: enrolment and device state, and every path that no other function has.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    vault_functions::main(vault_functions::Group::Devices)
+}

@@ -1,0 +1,282 @@
+//! Events of an HTTP API (payload format 2.0) as requests, and the event of a schedule.
+//!
+//! The request is made here, not by `lambda_http`: its conversion cuts a decoded path at `?`, and a body, query or host that does not fit
+//! ends the process. `rawPath` is taken as it stands: it is what a device signed, or it is no path of ours.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use vault_service::http::{Peer, RawPath};
+
+/// What a function is invoked with.
+pub enum Event<'e> {
+    /// A request.
+    Http(Box<HttpEvent<'e>>),
+    /// Time for background work.
+    Schedule,
+    /// Nothing that we know.
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Outline<'e> {
+    #[serde(borrow)]
+    source: Option<Cow<'e, str>>,
+    #[serde(borrow)]
+    raw_path: Option<Cow<'e, str>>,
+}
+
+/// A request of a client, as the gateway tells it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpEvent<'e> {
+    #[serde(borrow)]
+    raw_path: Cow<'e, str>,
+    #[serde(borrow, default)]
+    raw_query_string: Cow<'e, str>,
+    #[serde(default)]
+    cookies: Option<Vec<String>>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(borrow, default)]
+    body: Option<Cow<'e, str>>,
+    #[serde(default)]
+    is_base64_encoded: bool,
+    request_context: Context,
+}
+
+#[derive(Debug, Deserialize)]
+struct Context {
+    http: HttpContext,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct HttpContext {
+    method: String,
+    #[serde(default)]
+    source_ip: String,
+}
+
+/// An event that says it is a request and is none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the event is no request")]
+pub struct BadRequest;
+
+impl<'e> Event<'e> {
+    /// Reads an event. Fails when it is shaped like a request and does not read as one.
+    pub fn parse(text: &'e str) -> Result<Self, BadRequest> {
+        let outline: Outline<'_> = match serde_json::from_str(text) {
+            Ok(outline) => outline,
+            Err(_) => return Ok(Self::Other),
+        };
+        if outline.raw_path.is_some() {
+            let event = serde_json::from_str(text).map_err(|_| BadRequest)?;
+            return Ok(Self::Http(Box::new(event)));
+        }
+        // A rule of EventBridge, or its scheduler.
+        match outline.source.as_deref() {
+            Some("aws.events" | "aws.scheduler") => Ok(Self::Schedule),
+            _ => Ok(Self::Other),
+        }
+    }
+}
+
+impl HttpEvent<'_> {
+    /// The request that the client sent. Fails when a part of it cannot be one of a request.
+    pub fn into_request(self) -> Result<Request<Body>, BadRequest> {
+        let mut request = Request::new(body(self.body, self.is_base64_encoded)?);
+        *request.method_mut() = Method::from_bytes(self.request_context.http.method.as_bytes())
+            .map_err(|_| BadRequest)?;
+        *request.uri_mut() = uri(&self.raw_path, &self.raw_query_string)?;
+        let headers = request.headers_mut();
+        for (name, value) in &self.headers {
+            headers.append(
+                HeaderName::from_bytes(name.as_bytes()).map_err(|_| BadRequest)?,
+                HeaderValue::from_bytes(value.as_bytes()).map_err(|_| BadRequest)?,
+            );
+        }
+        if let Some(cookies) = self.cookies.filter(|cookies| !cookies.is_empty()) {
+            let joined = HeaderValue::from_bytes(cookies.join("; ").as_bytes());
+            headers.insert(header::COOKIE, joined.map_err(|_| BadRequest)?);
+        }
+        let extensions = request.extensions_mut();
+        extensions.insert(RawPath(self.raw_path.into()));
+        // The gateway knows who called; what headers say about that was sent by the caller.
+        if let Ok(address) = self.request_context.http.source_ip.parse::<IpAddr>() {
+            extensions.insert(Peer(SocketAddr::new(address, 0)));
+        }
+        Ok(request)
+    }
+}
+
+fn body(text: Option<Cow<'_, str>>, is_base64: bool) -> Result<Body, BadRequest> {
+    match text {
+        None => Ok(Body::empty()),
+        Some(text) if is_base64 => STANDARD
+            .decode(text.as_bytes())
+            .map(Body::from)
+            .map_err(|_| BadRequest),
+        Some(text) => Ok(Body::from(text.into_owned())),
+    }
+}
+
+/// The address for the router: the gateway has decoded the path, so what a path cannot hold is encoded again.
+fn uri(path: &str, query: &str) -> Result<Uri, BadRequest> {
+    let mut text = String::with_capacity(path.len() + query.len() + 1);
+    if !path.starts_with('/') {
+        text.push('/');
+    }
+    encode(&mut text, path, b"");
+    if !query.is_empty() {
+        text.push('?');
+        encode(&mut text, query, b"?");
+    }
+    // In origin form: a path that begins with two slashes must not read as a host.
+    let parts = axum::http::uri::PathAndQuery::try_from(text).map_err(|_| BadRequest)?;
+    Ok(Uri::from(parts))
+}
+
+fn encode(out: &mut String, text: &str, more: &[u8]) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric()
+            || b"-._~!$&'()*+,;=:@/%".contains(&byte)
+            || more.contains(&byte)
+        {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            for half in [byte >> 4, byte & 15] {
+                out.push(char::from(b"0123456789ABCDEF"[usize::from(half)]));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn event(change: impl FnOnce(&mut Value)) -> String {
+        let mut event = json!({
+            "version": "2.0", "rawPath": "/healthz", "rawQueryString": "", "headers": {"host": "vault.example"},
+            "requestContext": {"http": {"method": "GET", "sourceIp": "192.0.2.7"}, "stage": "$default"},
+            "isBase64Encoded": false,
+        });
+        change(&mut event);
+        event.to_string()
+    }
+
+    fn request(change: impl FnOnce(&mut Value)) -> Result<Request<Body>, BadRequest> {
+        let text = event(change);
+        match Event::parse(&text)? {
+            Event::Http(event) => event.into_request(),
+            Event::Schedule | Event::Other => panic!("{text}"),
+        }
+    }
+
+    #[test]
+    fn the_raw_path_stays_and_the_router_gets_an_address() {
+        for (raw, query, address) in [
+            ("/v/acme/catalog.json", "", "/v/acme/catalog.json"),
+            ("/v/acme/catalog.json?x", "", "/v/acme/catalog.json%3Fx"),
+            ("/v/a b/é", "", "/v/a%20b/%C3%A9"),
+            ("/v/%61cme", "", "/v/%61cme"),
+            ("//v/acme", "", "//v/acme"),
+            ("/a#b", "", "/a%23b"),
+            ("", "", "/"),
+            (
+                "/oauth/authorize",
+                "a=%20b&c=d?e",
+                "/oauth/authorize?a=%20b&c=d?e",
+            ),
+            ("/x", "q=\u{0}\u{7f}é\"<>", "/x?q=%00%7F%C3%A9%22%3C%3E"),
+        ] {
+            let request = request(|event| {
+                event["rawPath"] = raw.into();
+                event["rawQueryString"] = query.into();
+            });
+            let request = request.unwrap();
+            assert_eq!(request.uri().to_string(), address, "{raw}");
+            assert_eq!(request.uri().host(), None);
+            assert_eq!(&*request.extensions().get::<RawPath>().unwrap().0, raw);
+        }
+    }
+
+    #[tokio::test]
+    async fn cookies_headers_source_and_body_arrive() {
+        let got = request(|event| {
+            event["cookies"] = json!(["a=1", "b=2"]);
+            event["headers"]["x-forwarded-for"] = "203.0.113.9".into();
+            event["headers"]["accept"] = "one,two".into();
+            event["body"] = STANDARD.encode([0u8, 255, 10]).into();
+            event["isBase64Encoded"] = true.into();
+            event["requestContext"]["http"]["method"] = "PUT".into();
+        });
+        let got = got.unwrap();
+        assert_eq!(got.headers()["cookie"], "a=1; b=2");
+        assert_eq!(got.headers()["accept"], "one,two");
+        assert_eq!(got.method(), "PUT");
+        let peer = got.extensions().get::<Peer>().unwrap().0;
+        assert_eq!(peer.ip().to_string(), "192.0.2.7", "never from a header");
+        let body = to_bytes(got.into_body(), 10).await.unwrap();
+        assert_eq!(&body[..], [0, 255, 10]);
+    }
+
+    #[test]
+    fn what_is_no_request_is_told_and_nothing_panics() {
+        for change in [
+            (|e| e["isBase64Encoded"] = true.into()) as fn(&mut Value),
+            |e| e["requestContext"]["http"]["method"] = "G T".into(),
+            |e| e["headers"]["a b"] = "x".into(),
+            |e| e["headers"]["a"] = "x\ny".into(),
+            |e| e["cookies"] = json!(["a\nb"]),
+            |e| e["requestContext"] = json!({}),
+            |e| e["headers"] = json!([1]),
+        ] {
+            let refused = request(|event| {
+                event["body"] = "no base64!".into();
+                change(event);
+            });
+            assert_eq!(refused.err(), Some(BadRequest));
+        }
+        let odd = request(|event| event["requestContext"]["http"]["sourceIp"] = "?".into());
+        assert!(odd.unwrap().extensions().get::<Peer>().is_none());
+    }
+
+    #[test]
+    fn a_schedule_is_known_by_its_source() {
+        let kind = |text: &str| match Event::parse(text) {
+            Ok(Event::Schedule) => "schedule",
+            Ok(Event::Http(_)) => "http",
+            Ok(Event::Other) => "other",
+            Err(_) => "bad",
+        };
+        let rule = json!({"version": "0", "detail-type": "Scheduled Event", "source": "aws.events", "detail": {}});
+        assert_eq!(kind(&rule.to_string()), "schedule");
+        assert_eq!(kind(r#"{"source":"aws.scheduler"}"#), "schedule");
+        // A client's request can hold any text, and is a request all the same.
+        let sly = event(|event| event["source"] = "aws.events".into());
+        assert_eq!(kind(&sly), "http");
+        for text in [
+            "{}",
+            "[]",
+            "null",
+            "1",
+            "\"aws.events\"",
+            r#"{"source":"aws.s3"}"#,
+        ] {
+            assert_eq!(kind(text), "other", "{text}");
+        }
+    }
+}

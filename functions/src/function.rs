@@ -1,0 +1,147 @@
+//! One function: an event in, an answer out.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use secrecy::SecretString;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tower::ServiceExt as _;
+use vault_service::App;
+use vault_service::error::Code;
+use vault_service::model::namespace::Kind;
+use vault_service::oauth::bootstrap::{self, FirstStart};
+use vault_service::routes::Group;
+use vault_service::work::{self, Report};
+
+use crate::answer::Answer;
+use crate::event::Event;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+/// Asks for the first owner's password; only while there is no owner.
+pub type PasswordSource = Box<
+    dyn Fn() -> Pin<Box<dyn Future<Output = Result<SecretString, Error>> + Send>> + Send + Sync,
+>;
+
+/// Who becomes the first owner.
+pub struct FirstOwner {
+    /// The account's name.
+    pub email: String,
+    /// Where its password comes from.
+    pub password: PasswordSource,
+}
+
+/// What an invocation gives back.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Outcome {
+    /// To a request.
+    Http(Box<Answer>),
+    /// To the schedule.
+    Work(Report),
+}
+
+/// An invocation that has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The event is neither a request nor, for `admin`, one of the schedule.
+    #[error("this function does not know such an event")]
+    UnknownEvent,
+    /// Background work stopped early; the next run goes on.
+    #[error("background work stopped early")]
+    Work(#[source] vault_store::StoreError),
+}
+
+/// A function of one group.
+pub struct Function {
+    app: App,
+    group: Group,
+    router: Router,
+    first_owner: Option<FirstOwner>,
+    /// Whether an owner is known to exist; forgetting it costs one reading.
+    has_owner: AtomicBool,
+}
+
+impl Function {
+    /// The function that serves `group` over `app`.
+    pub fn new(app: App, group: Group, first_owner: Option<FirstOwner>) -> Self {
+        Self {
+            router: vault_service::group_router(app.clone(), group),
+            has_owner: AtomicBool::new(first_owner.is_none()),
+            app,
+            group,
+            first_owner,
+        }
+    }
+
+    /// Answers one event, as JSON text. Fails when it is of no kind that this function knows.
+    pub async fn handle(&self, event: &str) -> Result<Outcome, Failed> {
+        let event = match Event::parse(event) {
+            Ok(event) => event,
+            Err(_) => return Ok(self.bad_request()),
+        };
+        match event {
+            Event::Http(event) => {
+                let Ok(request) = event.into_request() else {
+                    return Ok(self.bad_request());
+                };
+                self.make_first_owner().await;
+                let method = request.method().clone();
+                let response = self.router.clone().oneshot(request).await;
+                let response = response.unwrap_or_else(|never| match never {});
+                Ok(Outcome::Http(Box::new(Answer::of(&method, response).await)))
+            }
+            Event::Schedule if self.group == Group::Admin => {
+                let report = work::run(&self.app).await.map_err(Failed::Work)?;
+                Ok(Outcome::Work(report))
+            }
+            Event::Schedule | Event::Other => Err(Failed::UnknownEvent),
+        }
+    }
+
+    /// Does what [`Function::handle`] does, for the runtime.
+    pub(crate) async fn handle_text(&self, event: Box<RawValue>) -> Result<Outcome, Error> {
+        let outcome = self.handle(event.get()).await;
+        if let Err(failed) = &outcome {
+            tracing::error!(error = %failed, "an event has no answer");
+        }
+        Ok(outcome?)
+    }
+
+    fn bad_request(&self) -> Outcome {
+        let refusal = Code::RequestInvalid.into();
+        Outcome::Http(Box::new(Answer::refusal(&refusal, &self.app.fresh_id())))
+    }
+
+    /// Makes the first owner when there is none. A failure is logged and does not keep the request from its answer: it is tried again with
+    /// the next.
+    async fn make_first_owner(&self) {
+        let Some(owner) = &self.first_owner else {
+            return;
+        };
+        if self.has_owner.load(Ordering::Relaxed) {
+            return;
+        }
+        match self.try_first_owner(owner).await {
+            Ok(made) => {
+                self.has_owner.store(true, Ordering::Relaxed);
+                if let Some(FirstStart::Created(owner)) = made {
+                    tracing::info!(%owner, "made the first owner");
+                }
+            }
+            Err(error) => tracing::error!(%error, "there is no first owner yet"),
+        }
+    }
+
+    async fn try_first_owner(&self, owner: &FirstOwner) -> Result<Option<FirstStart>, Error> {
+        if bootstrap::owner(&self.app).await?.is_some() {
+            return Ok(None);
+        }
+        let password = (owner.password)().await?;
+        let made =
+            bootstrap::first_owner(&self.app, Kind::Hosted, Some(&owner.email), Some(&password));
+        Ok(Some(made.await?))
+    }
+}

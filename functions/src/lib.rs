@@ -1,0 +1,118 @@
+//! The service as AWS Lambda functions: settings from variables, S3 and DynamoDB behind the ports, one group of routes each.
+//!
+//! Everything is made before the first event is asked for. Nothing that is right or wrong hangs on what a process remembers: a function may
+//! be started anew for each event, or live for days between two.
+
+mod answer;
+mod environment;
+mod event;
+mod function;
+pub mod settings;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use lambda_http::lambda_runtime::{LambdaEvent, run, service_fn};
+use secrecy::SecretString;
+use serde_json::value::RawValue;
+use tracing_subscriber::EnvFilter;
+use vault_aws::Aws;
+use vault_service::App;
+use vault_store::clock::SystemClock;
+use vault_store::random::SystemRandom;
+
+pub use answer::{Answer, MAX_EVENT_BYTES};
+pub use function::{Failed, FirstOwner, Function, Outcome, PasswordSource};
+pub use settings::{BadSettings, Password, Settings};
+pub use vault_service::routes::Group;
+
+/// The process of one function, from its variables to its end. It ends with 2 when a variable is missing or wrong, and with 1 when the
+/// Lambda service does not answer; one line of the log says why.
+pub fn main(group: Group) -> ExitCode {
+    let level = environment::variable("VAULT_LOG_LEVEL").unwrap_or_else(|| "info".to_owned());
+    log(&level);
+    let settings = match Settings::read(group, &environment::variable) {
+        Ok(settings) => settings,
+        Err(error) => {
+            tracing::error!(%error, "the function cannot start");
+            return ExitCode::from(2);
+        }
+    };
+    // One event at a time: a second thread would only wait.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let served = match runtime {
+        Ok(runtime) => runtime.block_on(serve(group, settings)),
+        Err(error) => Err(error.into()),
+    };
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the function stopped");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(group: Group, settings: Settings) -> Result<(), lambda_http::Error> {
+    let sdk = vault_aws::sdk_config(&settings.aws).await;
+    let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+    let aws = Aws::new(&sdk, &settings.aws, clock.clone(), random.clone());
+    let app = App::new(aws.records(), aws.objects(), clock, random, settings.config);
+    let first_owner = settings.first_owner.map(|(email, password)| FirstOwner {
+        email,
+        password: source(password, &sdk),
+    });
+    let function = Function::new(app, group, first_owner);
+    let handler = |event: LambdaEvent<Box<RawValue>>| function.handle_text(event.payload);
+    run(service_fn(handler)).await
+}
+
+fn source(password: Password, sdk: &vault_aws::SdkConfig) -> PasswordSource {
+    match password {
+        Password::Given(password) => Box::new(move || {
+            let password = password.clone();
+            Box::pin(async move { Ok(password) })
+        }),
+        Password::Parameter(name) => {
+            let client = aws_sdk_ssm::Client::new(sdk);
+            Box::new(move || Box::pin(parameter(client.clone(), name.clone())))
+        }
+    }
+}
+
+/// A parameter of the Systems Manager, decrypted.
+async fn parameter(
+    client: aws_sdk_ssm::Client,
+    name: String,
+) -> Result<SecretString, Box<dyn std::error::Error + Send + Sync>> {
+    let asked = client
+        .get_parameter()
+        .name(&name)
+        .with_decryption(true)
+        .send();
+    let answer = asked
+        .await
+        .map_err(aws_sdk_ssm::Error::from)
+        .map_err(|error| format!("the parameter {name} cannot be read: {error}"))?;
+    let value = answer.parameter.and_then(|parameter| parameter.value);
+    Ok(value
+        .ok_or_else(|| format!("the parameter {name} has no value"))?
+        .into())
+}
+
+/// JSON lines on standard error, as `vault serve` writes them.
+fn log(level: &str) {
+    let filter = EnvFilter::builder().parse_lossy(format!(
+        "warn,vault_functions={level},vault_service={level},vault_aws={level},vault_store={level}"
+    ));
+    let _ = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_span_list(false)
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .try_init();
+}

@@ -1,0 +1,278 @@
+//! What a function is told by its variables, checked before the first event is asked for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use secrecy::SecretString;
+use vault_service::config::Config;
+use vault_service::model::account::Email;
+use vault_service::routes::Group;
+
+/// The least and most that an access token may live, in seconds.
+const TOKEN_TTL: std::ops::RangeInclusive<i64> = 60..=86_400;
+/// The least that the first owner's password may have, in characters.
+const PASSWORD_CHARACTERS: usize = 24;
+
+/// Everything that a function needs to start.
+#[derive(Debug)]
+pub struct Settings {
+    /// The service's own settings.
+    pub config: Config,
+    /// Table, bucket, region, and the address of an emulator.
+    pub aws: vault_aws::Settings,
+    /// Whom to make the first owner while there is none; only where a group can do that.
+    pub first_owner: Option<(String, Password)>,
+}
+
+/// Where the first owner's password comes from.
+#[derive(Debug)]
+pub enum Password {
+    /// From a variable: for emulators.
+    Given(SecretString),
+    /// From the parameter of this name in the Systems Manager, read only while there is no owner.
+    Parameter(String),
+}
+
+/// Variables that are missing or wrong, all of them at once.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub struct BadSettings {
+    missing: Vec<&'static str>,
+    wrong: Vec<String>,
+}
+
+impl fmt::Display for BadSettings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.missing.is_empty() {
+            write!(out, "{} must be set", self.missing.join(", "))?;
+        }
+        if !self.missing.is_empty() && !self.wrong.is_empty() {
+            out.write_str("; ")?;
+        }
+        out.write_str(&self.wrong.join("; "))
+    }
+}
+
+/// Reads one variable after another and remembers what is not right.
+struct Reading<'a> {
+    variable: &'a dyn Fn(&str) -> Option<String>,
+    bad: BadSettings,
+}
+
+impl Reading<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        (self.variable)(name)
+    }
+
+    fn required(&mut self, name: &'static str) -> String {
+        self.text(name).unwrap_or_else(|| {
+            self.bad.missing.push(name);
+            String::new()
+        })
+    }
+
+    fn wrong(&mut self, name: &str, why: impl fmt::Display) {
+        self.bad.wrong.push(format!("{name}: {why}"));
+    }
+
+    fn number<T: FromStr>(&mut self, name: &str) -> Option<T> {
+        let text = self.text(name)?;
+        let number = text.parse().ok();
+        if number.is_none() {
+            self.wrong(name, format!("`{text}` is no number of this kind"));
+        }
+        number
+    }
+}
+
+impl Settings {
+    /// Reads the variables of a function of this group. Fails with everything that is missing or wrong.
+    pub fn read(
+        group: Group,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, BadSettings> {
+        let mut reading = Reading {
+            variable,
+            bad: BadSettings {
+                missing: Vec::new(),
+                wrong: Vec::new(),
+            },
+        };
+        let aws = vault_aws::Settings {
+            table: reading.required("VAULT_TABLE"),
+            bucket: reading.required("VAULT_BUCKET"),
+            region: reading.required("AWS_REGION"),
+            endpoint: reading
+                .text("VAULT_AWS_ENDPOINT")
+                .or_else(|| reading.text("AWS_ENDPOINT_URL")),
+        };
+        let config = config(&mut reading);
+        let first_owner = matches!(group, Group::OAuth | Group::Admin)
+            .then(|| first_owner(&mut reading))
+            .flatten();
+        let bad = reading.bad;
+        match config {
+            Some(config) if bad.missing.is_empty() && bad.wrong.is_empty() => Ok(Self {
+                config,
+                aws,
+                first_owner,
+            }),
+            _ => Err(bad),
+        }
+    }
+}
+
+fn config(reading: &mut Reading<'_>) -> Option<Config> {
+    let url = reading.required("VAULT_PUBLIC_URL");
+    let mut config = match url.parse() {
+        Ok(url) => Config::new(url),
+        Err(_) if url.is_empty() => return None,
+        Err(error) => {
+            reading.wrong("VAULT_PUBLIC_URL", error);
+            return None;
+        }
+    };
+    if let Some(seconds) = reading.number::<i64>("VAULT_TOKEN_TTL") {
+        if !TOKEN_TTL.contains(&seconds) {
+            let (least, most) = (TOKEN_TTL.start(), TOKEN_TTL.end());
+            reading.wrong(
+                "VAULT_TOKEN_TTL",
+                format!("must be {least} to {most} seconds"),
+            );
+        }
+        config.token_ttl_seconds = seconds;
+    }
+    let origins = reading.text("VAULT_ALLOWED_ORIGINS").unwrap_or_default();
+    for origin in origins.split(',').map(str::trim).filter(|o| !o.is_empty()) {
+        let same =
+            url::Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == origin);
+        if !same {
+            reading.wrong("VAULT_ALLOWED_ORIGINS", format!("`{origin}` is no origin"));
+        }
+        config.allowed_origins.push(origin.to_owned());
+    }
+    let limits = &mut config.limits;
+    for (name, limit) in [
+        ("VAULT_LIMIT_ENROL_SLUG", &mut limits.enrol_per_slug),
+        ("VAULT_LIMIT_ENROL_SOURCE", &mut limits.enrol_per_source),
+        ("VAULT_LIMIT_SIGN_IN", &mut limits.sign_in_failures),
+        ("VAULT_LIMIT_REGISTER", &mut limits.register_per_source),
+        ("VAULT_LIMIT_TOKEN", &mut limits.token_per_client),
+    ] {
+        if let Some(number) = reading.number(name) {
+            *limit = number;
+        }
+    }
+    // Reads are throttled by the gateway: a count in one process's memory means nothing among many.
+    (limits.catalog_per_device, limits.bundles_per_device) = (0, 0);
+    Some(config)
+}
+
+fn first_owner(reading: &mut Reading<'_>) -> Option<(String, Password)> {
+    let email = reading.text("VAULT_ADMIN_EMAIL")?;
+    if email.parse::<Email>().is_err() {
+        reading.wrong(
+            "VAULT_ADMIN_EMAIL",
+            "this is no e-mail address in plain ASCII",
+        );
+    }
+    if let Some(name) = reading.text("VAULT_ADMIN_PASSWORD_PARAMETER") {
+        return Some((email, Password::Parameter(name)));
+    }
+    let Some(password) = reading.text("VAULT_ADMIN_PASSWORD") else {
+        reading.bad.missing.push("VAULT_ADMIN_PASSWORD_PARAMETER");
+        return None;
+    };
+    if password.chars().count() < PASSWORD_CHARACTERS {
+        let why = format!("must have at least {PASSWORD_CHARACTERS} characters");
+        reading.wrong("VAULT_ADMIN_PASSWORD", why);
+    }
+    Some((email, Password::Given(password.into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &[(&str, &str)] = &[
+        ("VAULT_TABLE", "vault"),
+        ("VAULT_BUCKET", "vault-objects"),
+        ("AWS_REGION", "eu-central-1"),
+        ("VAULT_PUBLIC_URL", "https://vault.example"),
+    ];
+
+    fn read(group: Group, more: &[(&str, &str)]) -> Result<Settings, String> {
+        let all = [more, GOOD].concat();
+        let variable = move |name: &str| {
+            let found = all.iter().find(|(held, _)| *held == name);
+            found
+                .map(|(_, text)| (*text).to_owned())
+                .filter(|text| !text.is_empty())
+        };
+        Settings::read(group, &variable).map_err(|bad| bad.to_string())
+    }
+
+    #[test]
+    fn what_is_missing_is_named_all_at_once() {
+        let told = Settings::read(Group::Catalog, &|_| None).unwrap_err();
+        assert_eq!(
+            told.to_string(),
+            "VAULT_TABLE, VAULT_BUCKET, AWS_REGION, VAULT_PUBLIC_URL must be set"
+        );
+        let told = read(
+            Group::Admin,
+            &[("VAULT_TABLE", ""), ("VAULT_TOKEN_TTL", "5")],
+        );
+        assert_eq!(
+            told.unwrap_err(),
+            "VAULT_TABLE must be set; VAULT_TOKEN_TTL: must be 60 to 86400 seconds"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (name, text) in [
+            ("VAULT_PUBLIC_URL", "http://vault.example"),
+            ("VAULT_TOKEN_TTL", "ten"),
+            ("VAULT_LIMIT_TOKEN", "-1"),
+            ("VAULT_ALLOWED_ORIGINS", "https://a.example/"),
+            ("VAULT_ADMIN_EMAIL", "ann"),
+        ] {
+            let told = read(Group::OAuth, &[(name, text)]).unwrap_err();
+            assert!(told.contains(name) && !told.is_empty(), "{told}");
+        }
+        let owner = [("VAULT_ADMIN_EMAIL", "ann@example.com")];
+        let told = read(Group::OAuth, &owner).unwrap_err();
+        assert_eq!(told, "VAULT_ADMIN_PASSWORD_PARAMETER must be set");
+        let short = [owner[0], ("VAULT_ADMIN_PASSWORD", "short-secret")];
+        let told = read(Group::OAuth, &short).unwrap_err();
+        assert!(!told.contains("short-secret"), "{told}");
+    }
+
+    #[test]
+    fn a_group_asks_for_no_more_than_it_needs() {
+        let owner = [
+            ("VAULT_ADMIN_EMAIL", "ann@example.com"),
+            ("VAULT_ADMIN_PASSWORD_PARAMETER", "/vault/admin"),
+            ("AWS_ENDPOINT_URL", "http://127.0.0.1:4566"),
+        ];
+        for (group, asks) in [
+            (Group::OAuth, true),
+            (Group::Admin, true),
+            (Group::Devices, false),
+            (Group::Catalog, false),
+            (Group::Mcp, false),
+        ] {
+            let settings = read(group, &owner).unwrap();
+            assert_eq!(settings.first_owner.is_some(), asks, "{group:?}");
+            assert_eq!(
+                settings.aws.endpoint.as_deref(),
+                Some("http://127.0.0.1:4566")
+            );
+            let limits = settings.config.limits;
+            assert_eq!(
+                (limits.catalog_per_device, limits.bundles_per_device),
+                (0, 0)
+            );
+        }
+    }
+}
