@@ -78,9 +78,8 @@ impl Function {
 
     /// Answers one event, as JSON text. Fails when it is of no kind that this function knows.
     pub async fn handle(&self, event: &str) -> Result<Outcome, Failed> {
-        let event = match Event::parse(event) {
-            Ok(event) => event,
-            Err(_) => return Ok(self.bad_request()),
+        let Ok(event) = Event::parse(event) else {
+            return Ok(self.bad_request());
         };
         match event {
             Event::Http(event) => {

@@ -1,10 +1,6 @@
 //! Events in, exact answers out: each group over memory stores, with a clock that stands still and ids that repeat.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::too_many_lines,
-    reason = "a test that cannot go on stops; a table is as long as it is"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 #[path = "../../shared/service/tests/common/mod.rs"]
 #[expect(dead_code, reason = "the route tests of the service need more of it")]
@@ -301,10 +297,11 @@ async fn golden_admin() {
     let world = World::new();
     common::bootstrap(&world.app()).await;
     let health = event("GET", "/healthz", &[], None);
-    insta::assert_snapshot!(
-        "admin-health",
-        pretty(&world.ask(Group::Admin, &health).await)
-    );
+    let mut healthy = world.ask(Group::Admin, &health).await;
+    // How long the ping took is the machine's business.
+    let told = healthy["body"].as_str().unwrap().rsplit_once(':').unwrap();
+    healthy["body"] = told.0.to_owned().into();
+    insta::assert_snapshot!("admin-health", pretty(&healthy));
     let strange = event("GET", "/admin/vaults", &[], None);
     insta::assert_snapshot!(
         "admin-401",

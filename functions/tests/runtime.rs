@@ -19,7 +19,7 @@ const FUNCTIONS: [(&str, &str); 5] = [
     ("catalog", env!("CARGO_BIN_EXE_catalog")),
 ];
 /// Longer than any of it takes; only to end a test that hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What the Lambda service is to a function: it gives out events and takes answers.
 struct Runtime {
