@@ -67,7 +67,11 @@ data "aws_iam_policy_document" "function" {
   }
 
   dynamic "statement" {
-    for_each = { GetObject = each.value.get, PutObject = each.value.put, DeleteObject = each.value.delete }
+    # AWS refuses a statement without resources, an emulator does not.
+    for_each = {
+      for right, classes in { GetObject = each.value.get, PutObject = each.value.put, DeleteObject = each.value.delete } :
+      right => classes if length(classes) > 0
+    }
     content {
       sid       = statement.key
       actions   = ["s3:${statement.key}"]
