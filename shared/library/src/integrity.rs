@@ -44,9 +44,18 @@ pub struct Checked {
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes, hashes, modes; linked
 /// skills also by encoding the bundle again and comparing its hash with the one that the catalog named.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
-    let places = scan::places(vault)?;
     let store = vault.store();
-    let (bundles, mut strange) = store::list(&store)?;
+    // Two listings of as many names as there are skills; neither needs the other.
+    let (listed, places) = std::thread::scope(|scope| {
+        let listed = scope.spawn(|| store::list(&store));
+        let places = scan::places(vault);
+        let listed = listed.join();
+        (
+            listed.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            places,
+        )
+    });
+    let (places, (bundles, mut strange)) = (places?, listed?);
     for entry in &mut strange {
         entry.insert_str(0, "store/");
     }
