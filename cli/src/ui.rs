@@ -496,6 +496,29 @@ fn escaped(json: &str) -> String {
     text
 }
 
+/// The names that a release brought, changed and took away, a line each; of many in one kind the first twenty.
+pub fn changes<T: std::fmt::Display>(added: &[T], changed: &[T], removed: &[T]) -> Vec<String> {
+    const SHOWN: usize = 20;
+    let mut lines = Vec::new();
+    for (mark, style, names) in [
+        ("+", GOOD, added),
+        ("~", WARN, changed),
+        ("-", DIM, removed),
+    ] {
+        for name in names.iter().take(SHOWN) {
+            lines.push(format!("  {} {name}", paint(style, mark)));
+        }
+        if names.len() > SHOWN {
+            lines.push(format!(
+                "  {} and {} more",
+                paint(style, mark),
+                names.len() - SHOWN
+            ));
+        }
+    }
+    lines
+}
+
 /// A byte count for people: `812 B`, `1.4 KiB`, `3.0 MiB`.
 pub fn size(bytes: u64) -> String {
     let mut unit = "B";
@@ -593,6 +616,16 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_changes_of_one_kind_the_first_twenty_are_named() {
+        let many: Vec<_> = (1..=22).map(|n| format!("skill-{n}")).collect();
+        let lines = changes(&many, &many[..20], &[]);
+        assert_eq!(lines.len(), 21 + 20);
+        assert!(lines[19].ends_with(" skill-20"), "{}", lines[19]);
+        assert!(lines[20].ends_with(" and 2 more"), "{}", lines[20]);
+        assert!(lines[40].ends_with(" skill-20"), "{}", lines[40]);
+    }
 
     #[test]
     fn json_for_a_terminal_says_the_same_and_paints_nothing() {

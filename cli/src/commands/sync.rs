@@ -22,7 +22,7 @@ use crate::{
     Context,
     client::{Body, OwnerClient, PACK_BYTES, ceiling, in_flight},
     error::{Exit, Failure, chain},
-    ui::{BOLD, DIM, GOOD, HINT, Report, WARN, Warning, count, paint, size},
+    ui::{BOLD, DIM, GOOD, HINT, Report, Warning, changes, count, paint, size},
 };
 
 /// Hashes that one question asks about.
@@ -618,22 +618,7 @@ pub fn report(connection: &Connection, synced: &Synced) -> Report {
                 count(plan.skills as u64, "skill"),
                 paint(HINT, connection.address())
             )];
-            for (mark, style, names) in [
-                ("+", GOOD, &plan.added),
-                ("~", WARN, &plan.changed),
-                ("-", DIM, &plan.removed),
-            ] {
-                for name in names.iter().take(20) {
-                    lines.push(format!("  {} {name}", paint(style, mark)));
-                }
-                if names.len() > 20 {
-                    lines.push(format!(
-                        "  {} and {} more",
-                        paint(style, mark),
-                        names.len() - 20
-                    ));
-                }
-            }
+            lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
             lines.extend(adopted_line(adopted));
             lines.push(paint(
                 DIM,

@@ -23,7 +23,7 @@ use crate::{
     client::{DeviceClient, in_flight},
     commands::link::{device_client, still_there, warn_of},
     error::{Exit, Failure},
-    ui::{BOLD, DIM, GOOD, HINT, Report, WARN, Warning, clean, count, paint, size},
+    ui::{BOLD, DIM, GOOD, HINT, Report, WARN, Warning, changes, clean, count, paint, size},
 };
 
 /// Since 0.5.0 (beta).
@@ -360,22 +360,7 @@ fn as_text(context: &Context, address: &str, pulled: &Pulled) -> String {
             paint(BOLD, fingerprint)
         ));
     }
-    for (mark, style, names) in [
-        ("+", GOOD, &report.installed),
-        ("~", WARN, &report.updated),
-        ("-", DIM, &report.removed),
-    ] {
-        for name in names.iter().take(20) {
-            lines.push(format!("  {} {name}", paint(style, mark)));
-        }
-        if names.len() > 20 {
-            lines.push(format!(
-                "  {} and {} more",
-                paint(style, mark),
-                names.len() - 20
-            ));
-        }
-    }
+    lines.extend(changes(&report.installed, &report.updated, &report.removed));
     for (name, reason) in &report.withdrawn {
         lines.push(format!(
             "  {} {name} was withdrawn: {}",
