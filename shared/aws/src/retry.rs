@@ -99,6 +99,31 @@ impl<'a> Tries<'a> {
     }
 }
 
+/// Makes a call until it succeeds, fails for good, or was tried often enough. `store` is "object" or "record", for the log.
+pub(crate) async fn repeat<T, F>(
+    patience: &Patience,
+    random: &dyn Random,
+    store: &str,
+    call: impl Fn() -> F,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, Failed>>,
+{
+    let mut tries = Tries::new(patience, random);
+    loop {
+        match call().await {
+            Ok(answer) => return Ok(answer),
+            Err(Failed::Passing(error)) => {
+                tracing::debug!(%error, "the {store} store is asked again");
+                if !tries.again().await {
+                    return Err(error);
+                }
+            }
+            Err(Failed::Lasting(error)) => return Err(error),
+        }
+    }
+}
+
 /// What to do after a call failed.
 #[derive(Debug)]
 pub(crate) enum Failed {

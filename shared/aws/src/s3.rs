@@ -29,7 +29,7 @@ use vault_store::random::Random;
 
 use crate::Settings;
 use crate::calls::{Counters, Kind};
-use crate::retry::{Failed, Patience, Tries};
+use crate::retry::{self, Failed, Patience};
 
 /// Above this many keys, asking for each costs more than listing where they stand.
 const ASKED_ONE_BY_ONE: usize = 500;
@@ -104,19 +104,7 @@ impl Bucket {
     where
         F: Future<Output = Result<T, Failed>>,
     {
-        let mut tries = Tries::new(&self.patience, &*self.random);
-        loop {
-            match call().await {
-                Ok(answer) => return Ok(answer),
-                Err(Failed::Passing(error)) => {
-                    tracing::debug!(%error, "the object store is asked again");
-                    if !tries.again().await {
-                        return Err(error);
-                    }
-                }
-                Err(Failed::Lasting(error)) => return Err(error),
-            }
-        }
+        retry::repeat(&self.patience, &*self.random, "object", call).await
     }
 
     async fn read(&self, key: &ObjectKey) -> Result<Option<Bytes>, Failed> {

@@ -34,7 +34,7 @@ use self::action::{Known, Moment, action};
 use self::item::{Held, Item};
 use crate::Settings;
 use crate::calls::{Counters, Kind};
-use crate::retry::{Failed, Patience, Tries};
+use crate::retry::{self, Failed, Patience, Tries};
 
 pub use self::item::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
 
@@ -105,19 +105,7 @@ impl Table {
     where
         F: Future<Output = Result<T, Failed>>,
     {
-        let mut tries = Tries::new(&self.patience, &*self.random);
-        loop {
-            match call().await {
-                Ok(answer) => return Ok(answer),
-                Err(Failed::Passing(error)) => {
-                    tracing::debug!(%error, "the record store is asked again");
-                    if !tries.again().await {
-                        return Err(error);
-                    }
-                }
-                Err(Failed::Lasting(error)) => return Err(error),
-            }
-        }
+        retry::repeat(&self.patience, &*self.random, "record", call).await
     }
 
     async fn read_one(&self, key: &RecordKey) -> Result<Option<Item>, StoreError> {
