@@ -1,0 +1,316 @@
+//! The port `Shelf`: what MCP tools read skills from and hand changes to. The library is one, a namespace's current release another.
+//!
+//! A reader takes one [`Snapshot`] and answers from it, so that a list and what it names are of one moment. A shelf filters nothing: who may
+//! see what is decided above it, once, for every tool.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use vault_skill::bundle::{File, OpenedBundle};
+use vault_skill::draft::{Source, Submitter};
+use vault_skill::finding::Finding;
+use vault_skill::gate::{Outcome, RawFile};
+use vault_skill::hash::Digest;
+use vault_skill::index::IndexEntry;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::{AgentId, DraftId, SkillName};
+use vault_skill::policy::Policy;
+use vault_skill::search::{Ranking, Text};
+
+use crate::StoreError;
+
+/// A skill on a shelf.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Entry {
+    /// Name, bundle and texts.
+    pub texts: IndexEntry,
+    /// Its signed version.
+    pub version: u64,
+    /// Size of its bundle in bytes.
+    pub size: u64,
+    /// Whether it came with a linked vault; such a skill is changed there, not here.
+    pub linked: bool,
+}
+
+impl Entry {
+    /// Its name.
+    pub fn name(&self) -> &SkillName {
+        &self.texts.name
+    }
+}
+
+/// A shelf at one moment; never changed, so it can be kept by what it was made from.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    entries: Vec<Entry>,
+    /// SHA-256 of the catalog's payload, of a release.
+    pub catalog: Option<Digest>,
+    /// What the owner signed, or wrote beside the library, about who sees what; `None`: members see nothing.
+    pub policy: Option<Arc<Policy>>,
+    /// SHA-256 of the policy as an object.
+    pub policy_sha256: Option<Digest>,
+    ranking: OnceLock<Ranking>,
+}
+
+impl Snapshot {
+    /// A shelf that holds these skills; of two of one name the first stays.
+    pub fn new(entries: impl IntoIterator<Item = Entry>) -> Self {
+        let mut sorted = BTreeMap::new();
+        for entry in entries {
+            sorted.entry(entry.texts.name.clone()).or_insert(entry);
+        }
+        Self {
+            entries: sorted.into_values().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The skills in the order of their names.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The skill of this name.
+    pub fn find(&self, name: &SkillName) -> Option<&Entry> {
+        let at = self
+            .entries
+            .binary_search_by(|entry| entry.texts.name.cmp(name))
+            .ok()?;
+        self.entries.get(at)
+    }
+
+    /// The index for searches, whose positions are those of [`Snapshot::entries`]; made at the first question.
+    pub fn ranking(&self) -> &Ranking {
+        self.ranking
+            .get_or_init(|| Ranking::new(self.entries.iter().map(|entry| Text::from(&entry.texts))))
+    }
+}
+
+/// A skill that was found good in every respect, with the key that it was verified under.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// Manifest, its envelope, and the files.
+    pub bundle: OpenedBundle,
+    /// SHA-256 of the bundle.
+    pub bundle_hash: Digest,
+    /// The key that signed the manifest.
+    pub public_key: PublicKey,
+}
+
+impl Loaded {
+    /// The file of this path.
+    pub fn file(&self, path: &str) -> Option<&File> {
+        self.bundle
+            .files
+            .iter()
+            .find(|file| file.path.as_str() == path)
+    }
+}
+
+/// What becomes of a change that is handed to a shelf.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Writes {
+    /// It is gated and signed here at once.
+    Signed,
+    /// It waits as a draft for an owner with the key.
+    Drafted,
+    /// Another server holds the key: [`ShelfError::LibraryElsewhere`].
+    Elsewhere,
+}
+
+/// What somebody asks a shelf to change. The rights to ask were checked before.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Take these files in.
+    Take {
+        /// The files, unchecked.
+        files: Vec<RawFile>,
+        /// Whether it may be a new version of a skill that is there (`skill_publish`), or must be new or equal (`propose_skill`).
+        replace: bool,
+        /// Ask the gate and change nothing.
+        check: bool,
+    },
+    /// Take the skill in that stands in this folder of this machine; only where caller and shelf are on one machine.
+    Folder {
+        /// The folder.
+        path: String,
+        /// What its provenance must be: the same that `vault add` records for it.
+        identifier: String,
+        /// Target agents beside those that the skill declares.
+        agents: Vec<AgentId>,
+    },
+    /// Fetch the skill from there.
+    Fetch {
+        /// Where from, and at which reference.
+        source: Source,
+        /// Which skill of that source, where it has several; the name of the draft on a hosted shelf.
+        skill: Option<SkillName>,
+        /// Target agents beside those that the skill declares.
+        agents: Vec<AgentId>,
+    },
+    /// Fetch it again from where it came.
+    Update(SkillName),
+    /// Take it out.
+    Remove(SkillName),
+}
+
+/// What became of a change.
+#[derive(Clone, Debug)]
+pub enum Submitted {
+    /// It is signed and on the shelf.
+    Signed {
+        /// The skill.
+        name: SkillName,
+        /// Its version now.
+        version: u64,
+        /// Its bundle now.
+        bundle_hash: Digest,
+        /// What the gate said beside that it passes.
+        findings: Vec<Finding>,
+    },
+    /// Signed already, under this name with these bytes; nothing was changed.
+    Unchanged {
+        /// The skill.
+        name: SkillName,
+        /// Its version.
+        version: u64,
+        /// Its bundle.
+        bundle_hash: Digest,
+    },
+    /// It is off the shelf.
+    Removed(SkillName),
+    /// It waits for an owner.
+    Drafted {
+        /// Names the draft at the owner's machine.
+        draft: DraftId,
+        /// The skill it is about.
+        name: SkillName,
+        /// What the gate said; the owner's gate decides.
+        findings: Vec<Finding>,
+    },
+    /// It would pass ([`Change::Take`] with `check`); nothing was changed.
+    WouldPass {
+        /// The name it would have.
+        name: SkillName,
+        /// What the gate said beside that it passes.
+        findings: Vec<Finding>,
+    },
+    /// The gate refused it; nothing was changed.
+    Refused {
+        /// [`Outcome::Blocked`], with everything that was found, what blocks first.
+        findings: Vec<Finding>,
+    },
+}
+
+impl Submitted {
+    /// How the gate ended, where it was asked.
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::Signed { findings, .. }
+            | Self::WouldPass { findings, .. }
+            | Self::Drafted { findings, .. } => Some(if findings.is_empty() {
+                Outcome::Accepted
+            } else {
+                Outcome::AcceptedWithWarnings
+            }),
+            Self::Refused { .. } => Some(Outcome::Blocked),
+            Self::Unchanged { .. } | Self::Removed(_) => None,
+        }
+    }
+}
+
+/// How a skill stands to where it came from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum DriftState {
+    /// The source has something else now.
+    Drifted {
+        /// What is recorded of it.
+        recorded: String,
+        /// What it has.
+        upstream: String,
+    },
+    /// The same.
+    UpToDate,
+    /// Nothing to compare with, or nobody here may ask; says which.
+    Unchecked(String),
+    /// The source could not be read; says why.
+    Failed(String),
+}
+
+/// One skill's answer to a question for drift.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Drift {
+    /// The skill.
+    pub name: SkillName,
+    /// Where it came from, as recorded.
+    pub source: String,
+    /// How it stands.
+    pub state: DriftState,
+}
+
+/// Why a shelf gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ShelfError {
+    /// No such skill (any more).
+    #[error("there is no skill named `{0}`")]
+    NotFound(SkillName),
+    /// The skill is there and its bytes are not what was signed.
+    #[error("the stored copy of `{0}` is damaged: {1}")]
+    Damaged(SkillName, String),
+    /// The object of a skill that the current release names is not in the store: our fault.
+    #[error("the content of `{0}` is missing from the store")]
+    Unavailable(SkillName),
+    /// Content is not given out: the subscription has lapsed.
+    #[error("the subscription of this vault has lapsed")]
+    SubscriptionLapsed,
+    /// Sources of this kind are not fetched (yet, or not by this shelf).
+    #[error("{0}")]
+    SourceUnsupported(String),
+    /// The provenance given is not what this source has.
+    #[error("{0}")]
+    Identifier(String),
+    /// A skill of this name is there from elsewhere, or came with a link.
+    #[error("{0}")]
+    NameTaken(String),
+    /// Another server holds the library. Repeating there, or later, may help.
+    #[error("another server holds the library")]
+    LibraryElsewhere,
+    /// Too many drafts wait: of the namespace, or of this author.
+    #[error("{0}")]
+    DraftsFull(String),
+    /// The draft would pass 1 MiB, or the change another limit.
+    #[error("{0}")]
+    TooLarge(String),
+    /// Another process changes the library. Repeating may help.
+    #[error("the library is in use by another process")]
+    Busy,
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Anything else on our side.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Skills to read, and a place to hand changes to.
+#[async_trait]
+pub trait Shelf: Send + Sync {
+    /// The owner's part of `<owner>/<name>`: the namespace's slug, or `local`.
+    fn owner(&self) -> &str;
+
+    /// What becomes of changes.
+    fn writes(&self) -> Writes;
+
+    /// The shelf as it is now; cheap where nothing changed since the last one.
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError>;
+
+    /// The skill of an entry, verified: signature, vault, name, version, every file.
+    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError>;
+
+    /// Carries a change out or keeps it for an owner, with its audit entry. All or nothing.
+    async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError>;
+
+    /// Compares these skills with where they came from; asks nobody on a hosted shelf.
+    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError>;
+}
