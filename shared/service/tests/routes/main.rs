@@ -8,6 +8,7 @@
 )]
 
 mod admin;
+mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod healthz;

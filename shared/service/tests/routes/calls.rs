@@ -1,0 +1,862 @@
+//! What each route asks of the stores: with one of everything and with many, so that nothing asks once for each.
+//!
+//! Counted at the ports. `read` is one reading by keys (one transaction of DynamoDB, up to 100 keys), `list` one page of a partition, `commit`
+//! one transaction that writes; `get` and `put` are one object each, `ask` is one question which objects are missing. A user who was not seen
+//! for a minute costs one `commit` more.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::http::{Request, header};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use vault_service::App;
+use vault_service::config::Limits;
+use vault_service::http::Peer;
+use vault_service::model::namespace::Kind;
+use vault_service::model::user::{Role, Scopes, User};
+use vault_service::routes;
+use vault_skill::catalog::{SkillEntry, Stored as StoredRelease, Withdrawn};
+use vault_skill::hash::Digest;
+use vault_skill::keys::SecretKey;
+use vault_skill::name::NamespaceId;
+use vault_skill::request::device_id;
+use vault_store::StoreError;
+use vault_store::memory::Memory;
+use vault_store::objects::{Class, ObjectKey, Objects, Stored};
+use vault_store::records::{Commit, Record, RecordKey, Records, Write};
+
+use crate::admin::{ADA, reference, token};
+use crate::common::{self, CALLBACK, OWNER, PASSWORD, Visitor, authorize};
+use crate::support::{World, key, resigned, vector, world_with};
+
+/// How many there are of everything in the larger world: devices, releases, skills, users, namespaces, clients.
+const MANY: usize = 24;
+/// Hashes in one question, for each of those: more than one reading may name.
+const HASHES: usize = 20;
+
+/// One call of a port.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Call {
+    /// Records by this many keys.
+    Read(usize),
+    List,
+    Commit,
+    Get,
+    Put,
+    Ask,
+    ListObjects,
+    Delete,
+    Ping,
+}
+
+impl Call {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Read(_) => "read",
+            Self::List => "list",
+            Self::Commit => "commit",
+            Self::Get => "get",
+            Self::Put => "put",
+            Self::Ask => "ask",
+            Self::ListObjects => "list-objects",
+            Self::Delete => "delete",
+            Self::Ping => "ping",
+        }
+    }
+}
+
+/// Memory that writes down what it is asked.
+struct Counting {
+    memory: Arc<Memory>,
+    calls: Mutex<Vec<Call>>,
+}
+
+impl Counting {
+    fn note(&self, call: Call) {
+        self.calls.lock().unwrap().push(call);
+    }
+
+    fn take(&self) -> Vec<Call> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+}
+
+#[async_trait]
+impl Records for Counting {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        self.note(Call::Read(keys.len()));
+        self.memory.get_many(keys).await
+    }
+    async fn list(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.note(Call::List);
+        Records::list(&*self.memory, partition, prefix, after, limit).await
+    }
+    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        self.note(Call::Commit);
+        self.memory.commit(writes).await
+    }
+    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+        self.memory.sweep(limit).await
+    }
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.note(Call::Ping);
+        self.memory.ping().await
+    }
+}
+
+#[async_trait]
+impl Objects for Counting {
+    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        self.note(Call::Get);
+        Objects::get(&*self.memory, key).await
+    }
+    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        self.note(Call::Put);
+        self.memory.put(key, bytes).await
+    }
+    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+        self.note(Call::Ask);
+        self.memory.missing(wanted).await
+    }
+    async fn list(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<(Digest, u64)>, StoreError> {
+        self.note(Call::ListObjects);
+        Objects::list(&*self.memory, namespace, class, after, limit).await
+    }
+    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        self.note(Call::Delete);
+        self.memory.delete(key).await
+    }
+}
+
+/// `n` of everything, and what rows need of it.
+struct Scene {
+    n: usize,
+    world: World,
+    counting: Arc<Counting>,
+    owner: String,
+    operator: String,
+    /// Admitted devices.
+    devices: Vec<SecretKey>,
+    /// The next device key that nobody has used.
+    fresh: u8,
+    /// The invitation that the operator's row made.
+    invitation: String,
+}
+
+impl Scene {
+    async fn of(n: usize) -> Self {
+        let mut world = world_with(|config| {
+            config.token_ttl_seconds = 24 * 3600;
+            // Counted, since that costs a call, and never reached.
+            let all = 1_000_000;
+            config.limits = Limits {
+                enrol_per_slug: all,
+                enrol_per_source: all,
+                sign_in_failures: all,
+                register_per_source: all,
+                token_per_client: all,
+                ..Limits::off()
+            };
+        });
+        let counting = Arc::new(Counting {
+            memory: Arc::clone(&world.memory),
+            calls: Mutex::default(),
+        });
+        (world.app.records, world.app.objects) = (counting.clone(), counting.clone());
+        world.router = vault_service::router(world.app.clone());
+        let app = world.app.clone();
+        common::bootstrap(&app).await;
+        let acme = world.namespace("acme", Kind::Hosted).await;
+        common::member(&app, ADA, &reference(&acme), Role::Owner, Scopes::ALL).await;
+        for at in 1..n {
+            let more = world.namespace(&format!("more-{at}"), Kind::Hosted).await;
+            common::member(&app, ADA, &reference(&more), Role::Member, Scopes::ALL).await;
+            let user = User::new(
+                format!("user-{at}@example.org").parse().unwrap(),
+                reference(&acme),
+                Role::Member,
+                Scopes::ALL,
+                world.now(),
+                &*app.random,
+            );
+            let made = app.records.commit(user.creation().unwrap()).await;
+            assert!(made.unwrap().is_done());
+            common::register(&app, CALLBACK).await;
+        }
+        let owner = token(&world, ADA, "acme", Scopes::ALL).await;
+        let operator = token(&world, OWNER, "default", Scopes::ALL).await;
+        let mut scene = Self {
+            n,
+            world,
+            counting,
+            owner,
+            operator,
+            devices: Vec::new(),
+            fresh: 1,
+            invitation: String::new(),
+        };
+        for _ in 0..n {
+            let next = scene.next(|number| Scene::skills(0..n, number)).await;
+            scene.world.publish("acme", next).await.unwrap();
+            let device = scene.enrolled().await;
+            assert_eq!(scene.decide(&device, "admit").await, 200);
+            scene.devices.push(device);
+        }
+        for _ in 0..n.min(10) {
+            scene.enrolled().await;
+        }
+        // Both were seen a moment ago, then.
+        for token in [&scene.owner, &scene.operator] {
+            assert_eq!(scene.ask(token, "GET", "/admin/vaults").await, 200);
+        }
+        scene
+    }
+
+    /// Skills whose bundles are there.
+    fn skills(which: std::ops::Range<usize>, release: u64) -> Vec<SkillEntry> {
+        which
+            .map(|at| SkillEntry {
+                name: format!("skill-{at:05}").parse().unwrap(),
+                version: release,
+                bundle_hash: Digest::of(&bundle(at)),
+                size: bundle(at).len() as u64,
+            })
+            .collect()
+    }
+
+    /// The signed catalog of the next release, with these skills; their bundles are put first.
+    async fn next(&self, skills: impl FnOnce(u64) -> Vec<SkillEntry>) -> Vec<u8> {
+        self.next_without(skills, Vec::new()).await
+    }
+
+    async fn next_without(
+        &self,
+        skills: impl FnOnce(u64) -> Vec<SkillEntry>,
+        withdrawn: Vec<Withdrawn>,
+    ) -> Vec<u8> {
+        let namespace = self.world.read_namespace("acme").await;
+        let current = namespace.current.as_ref();
+        let release = current.map_or(1, |current| current.release + 1);
+        let skills = skills(release);
+        for skill in &skills {
+            let at: usize = skill.name.as_str()["skill-".len()..].parse().unwrap();
+            self.world
+                .put_object(&namespace, Class::Bundles, bundle(at))
+                .await;
+        }
+        resigned("catalog-42.json", |catalog| {
+            catalog.release = release;
+            catalog.previous = current.map(|current| StoredRelease {
+                release: current.release,
+                payload_sha256: current.payload_sha256,
+            });
+            catalog.issued_at = self.world.now();
+            catalog.expires_at = self.world.now().plus_days(90);
+            catalog.skills = skills;
+            catalog.withdrawn = withdrawn;
+            catalog.profiles.clear();
+            catalog.index.clear();
+            catalog.policy = None;
+        })
+    }
+
+    /// A device that waits.
+    async fn enrolled(&mut self) -> SecretKey {
+        let device = key(self.fresh);
+        self.fresh += 1;
+        assert_eq!(
+            self.world.enrol(&device, "acme", "machine").await.status,
+            201
+        );
+        device
+    }
+
+    async fn decide(&self, device: &SecretKey, decision: &str) -> u16 {
+        let id = device_id(&"acme".parse().unwrap(), &device.public());
+        let path = format!("/admin/vaults/acme/devices/{id}/{decision}");
+        self.ask(&self.owner, "POST", &path).await
+    }
+
+    async fn ask(&self, token: &str, method: &str, path: &str) -> u16 {
+        self.send(token, method, path, None, &[]).await.0
+    }
+
+    async fn post(&self, token: &str, path: &str, body: &Value) -> (u16, Value) {
+        let body = ("application/json", body.to_string().into_bytes());
+        self.send(token, "POST", path, Some(body), &[]).await
+    }
+
+    /// One request, counted alone.
+    async fn send(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<(&str, Vec<u8>)>,
+        headers: &[(&str, &str)],
+    ) -> (u16, Value) {
+        let mut request = Request::builder().method(method).uri(path);
+        if !token.is_empty() {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = match body {
+            Some((media, bytes)) => {
+                request = request.header(header::CONTENT_TYPE, media);
+                Body::from(bytes)
+            }
+            None => Body::empty(),
+        };
+        let mut request = request.body(body).unwrap();
+        let peer = "192.0.2.7:4711".parse().unwrap();
+        request.extensions_mut().insert(Peer(peer));
+        self.counting.take();
+        let answer = self.world.send(request).await;
+        (answer.status.as_u16(), answer.json())
+    }
+
+    /// A request of a device, counted alone.
+    async fn read(&self, path: &str) -> u16 {
+        let request = self.world.signed(&self.devices[0], "GET", path);
+        self.counting.take();
+        self.world.send(request).await.status.as_u16()
+    }
+
+    /// Goes on as a process that has just started: nothing is remembered.
+    fn restart(&mut self) {
+        let app = &self.world.app;
+        self.world.app = App::new(
+            app.records.clone(),
+            app.objects.clone(),
+            app.clock.clone(),
+            // Going on: with ids that came before, commits would fail.
+            app.random.clone(),
+            (*app.config).clone(),
+        );
+        self.world.router = vault_service::router(self.world.app.clone());
+    }
+
+    async fn push(&self, bytes: Vec<u8>) -> u16 {
+        let current = self.world.read_namespace("acme").await.current.unwrap();
+        let tag = format!("\"{}\"", current.sha256);
+        let body = Some(("application/octet-stream", bytes));
+        let headers = [("if-match", tag.as_str())];
+        let path = "/admin/vaults/acme/catalog";
+        self.send(&self.owner, "PUT", path, body, &headers).await.0
+    }
+}
+
+/// A bundle of the vectors with other words in it.
+fn bundle(at: usize) -> Vec<u8> {
+    let name = "bundle-152f1c1ad07abd7f0974099d6b0986d71e17947411c4af1c61cef65798ba173e.json";
+    let text = String::from_utf8(vector(name)).unwrap();
+    text.replace("Sum up the log.", &format!("Sum up log {at}."))
+        .into_bytes()
+}
+
+/// One request for a route, and what it costs.
+struct Row {
+    name: &'static str,
+    /// Which of several ways through the route; empty for the only one.
+    case: &'static str,
+    status: u16,
+    /// The calls with one of everything, each kind with its number.
+    one: &'static str,
+    /// The same with many; empty for no difference.
+    many: &'static str,
+}
+
+/// A route that costs the same whatever there is.
+const fn flat(name: &'static str, case: &'static str, status: u16, one: &'static str) -> Row {
+    Row {
+        name,
+        case,
+        status,
+        one,
+        many: "",
+    }
+}
+
+/// A route that costs something else with many; the row says why.
+const fn other(
+    name: &'static str,
+    case: &'static str,
+    status: u16,
+    one: &'static str,
+    many: &'static str,
+) -> Row {
+    Row {
+        name,
+        case,
+        status,
+        one,
+        many,
+    }
+}
+
+/// In this order: a row may leave something for those behind it.
+const ROWS: &[Row] = &[
+    flat("health.show", "", 200, "ping 1"),
+    flat("oauth.metadata", "", 200, ""),
+    flat("oauth.openid", "", 200, ""),
+    flat("oauth.resource", "", 200, ""),
+    flat("oauth.resource_mcp", "", 200, ""),
+    flat("client.register", "", 201, "commit 2"),
+    flat("oauth.authorize", "nobody signed in", 200, "read 1"),
+    flat("oauth.login", "", 303, "commit 2, read 1"),
+    flat("oauth.authorize", "all namespaces", 200, "read 5, list 1"),
+    flat("oauth.authorize", "namespace named", 200, "read 6"),
+    flat("oauth.consent", "", 303, "read 2, commit 1"),
+    flat(
+        "oauth.authorize",
+        "decided",
+        302,
+        "read 5, list 1, commit 1",
+    ),
+    flat("oauth.logout", "", 303, "commit 1"),
+    flat("token.grant", "a code", 200, "read 2, commit 2"),
+    flat("token.grant", "a refresh token", 200, "read 2, commit 2"),
+    flat("token.revoke", "", 200, "read 3, commit 1"),
+    flat("device.enrol", "new", 201, "read 2, commit 2"),
+    flat("device.enrol", "known", 200, "read 2"),
+    flat("device.current", "", 200, "read 1"),
+    flat("catalog.read", "cold", 200, "read 1, get 1"),
+    flat("catalog.read", "warm", 200, "read 1"),
+    flat("bundle.read", "cold", 200, "read 1, get 1"),
+    flat("bundle.read", "warm", 200, "read 1"),
+    flat("bundle.read", "of no release", 404, "read 1, get 2"),
+    flat("vault.list", "", 200, "read 3, list 1"),
+    flat("vault.show", "", 200, "read 3, list 1"),
+    // More hashes than one reading may name: all marks are listed instead.
+    other(
+        "object.missing",
+        "",
+        200,
+        "read 3, ask 1",
+        "read 2, list 1, ask 1",
+    ),
+    // Each object of the pack is put.
+    other(
+        "object.pack",
+        "",
+        200,
+        "read 3, commit 1, put 1",
+        "read 3, commit 1, put 24",
+    ),
+    flat("object.put", "", 201, "read 3, commit 1, put 1"),
+    flat("object.read", "cold", 200, "read 2, get 1"),
+    flat("object.read", "warm", 200, "read 2"),
+    flat("catalog.current", "", 200, "read 2, get 1"),
+    flat("release.list", "", 200, "read 2, list 1"),
+    flat("release.show", "", 200, "read 3"),
+    flat("release.catalog", "", 200, "read 3, get 1"),
+    flat("device.list", "all", 200, "read 2, list 1"),
+    flat("device.list", "waiting", 200, "read 3, list 1"),
+    flat("device.admit", "", 200, "read 4, commit 1"),
+    flat("device.deny", "", 200, "read 4, commit 1"),
+    flat("device.revoke", "", 200, "read 4, commit 1"),
+    flat("device.forget", "", 200, "read 4, commit 1"),
+    flat("device.deny-pending", "", 200, "read 3, list 1, commit 1"),
+    flat("namespace.list", "", 200, "read 3, list 1"),
+    flat(
+        "namespace.create",
+        "for an account",
+        201,
+        "read 3, commit 1",
+    ),
+    flat(
+        "namespace.create",
+        "for somebody new",
+        201,
+        "read 3, commit 1",
+    ),
+    flat("namespace.show", "", 200, "read 4, list 1"),
+    flat("invite.show", "", 200, "read 2"),
+    flat("invite.accept", "", 200, "read 2, commit 1"),
+    flat(
+        "catalog.publish",
+        "nothing new",
+        200,
+        "read 4, get 2, commit 2, put 2",
+    ),
+    // Each bundle that the release before did not name is read once, for the parts that it names.
+    other(
+        "catalog.publish",
+        "new skills",
+        200,
+        "read 5, get 3, ask 1, commit 2, put 2",
+        "read 5, get 26, ask 1, commit 2, put 2",
+    ),
+    flat(
+        "catalog.publish",
+        "withdrawing",
+        200,
+        "read 4, get 2, commit 3, put 2",
+    ),
+    flat("bundle.read", "withdrawn", 404, "read 1, get 1"),
+    flat("pin.reset", "signed in freshly", 200, "read 3, commit 1"),
+    flat("pin.reset", "with a password", 200, "read 4, commit 3"),
+];
+
+/// Asks for a row's route, the last request counted alone; its status.
+async fn ask(scene: &mut Scene, row: &Row) -> u16 {
+    let (owner, operator) = (scene.owner.clone(), scene.operator.clone());
+    let of = |path: &str| format!("/admin/vaults/acme{path}");
+    let n = scene.n;
+    match (row.name, row.case) {
+        ("health.show", _) => scene.ask("", "GET", "/healthz").await,
+        ("oauth.metadata", _) => {
+            let path = "/.well-known/oauth-authorization-server";
+            scene.ask("", "GET", path).await
+        }
+        ("oauth.openid", _) => {
+            let path = "/.well-known/openid-configuration";
+            scene.ask("", "GET", path).await
+        }
+        ("oauth.resource", _) => {
+            let path = "/.well-known/oauth-protected-resource";
+            scene.ask("", "GET", path).await
+        }
+        ("oauth.resource_mcp", _) => {
+            let path = "/.well-known/oauth-protected-resource/mcp";
+            scene.ask("", "GET", path).await
+        }
+        ("device.enrol", "known") => {
+            let device = scene.devices[0].clone();
+            scene.counting.take();
+            scene
+                .world
+                .enrol(&device, "acme", "machine")
+                .await
+                .status
+                .as_u16()
+        }
+        ("device.enrol", _) => {
+            let device = key(scene.fresh);
+            scene.fresh += 1;
+            scene.counting.take();
+            scene
+                .world
+                .enrol(&device, "acme", "machine")
+                .await
+                .status
+                .as_u16()
+        }
+        ("device.current", _) => scene.read("/v/acme/devices/current").await,
+        ("catalog.read", case) => {
+            scene.restart();
+            if case == "warm" {
+                scene.read("/v/acme/catalog.json").await;
+            }
+            scene.read("/v/acme/catalog.json").await
+        }
+        ("bundle.read", case) => {
+            let hash = match case {
+                "of no release" => Digest::of(b"nobody"),
+                "withdrawn" => Digest::of(&bundle(0)),
+                _ => Digest::of(&bundle(n - 1)),
+            };
+            let path = format!("/v/acme/bundles/{hash}.json");
+            scene.restart();
+            if case == "warm" {
+                scene.read(&path).await;
+            }
+            scene.read(&path).await
+        }
+        ("vault.list", _) => scene.ask(&owner, "GET", "/admin/vaults").await,
+        ("vault.show", _) => scene.ask(&owner, "GET", &of("")).await,
+        ("object.missing", _) => {
+            let asked = if n == 1 { 1 } else { n * HASHES };
+            let objects: Vec<_> = (0..asked)
+                .map(|at| json!({ "sha256": Digest::of(&at.to_be_bytes()), "size": 8 }))
+                .collect();
+            let body = json!({ "class": "bundles", "objects": objects });
+            scene.post(&owner, &of("/objects/missing"), &body).await.0
+        }
+        ("object.pack", _) => {
+            let one = |at: usize| {
+                let bytes = format!("object {at}");
+                let hash = Digest::of(bytes.as_bytes());
+                format!("{hash} {}\n{bytes}", bytes.len())
+            };
+            let pack: String = (0..n).map(one).collect();
+            let body = Some(("application/vnd.vault.pack", pack.into_bytes()));
+            scene
+                .send(&owner, "POST", &of("/objects/bundles"), body, &[])
+                .await
+                .0
+        }
+        ("object.put", _) => {
+            let path = of(&format!("/objects/bundles/{}", Digest::of(b"alone")));
+            let body = Some(("application/octet-stream", b"alone".to_vec()));
+            scene.send(&owner, "PUT", &path, body, &[]).await.0
+        }
+        ("object.read", case) => {
+            let path = of(&format!("/objects/bundles/{}", Digest::of(b"alone")));
+            scene.restart();
+            if case == "warm" {
+                scene.ask(&owner, "GET", &path).await;
+            }
+            scene.ask(&owner, "GET", &path).await
+        }
+        ("catalog.current", _) => {
+            scene.restart();
+            scene.ask(&owner, "GET", &of("/catalog")).await
+        }
+        ("catalog.publish", case) => {
+            let next = match case {
+                "nothing new" => scene.next(|number| Scene::skills(0..n, number)).await,
+                "new skills" => scene.next(|number| Scene::skills(0..2 * n, number)).await,
+                _ => {
+                    let release = scene
+                        .world
+                        .read_namespace("acme")
+                        .await
+                        .current
+                        .unwrap()
+                        .release;
+                    let skills = Scene::skills(0..2 * n, release);
+                    let withdrawn = skills[..n].iter().map(|skill| Withdrawn {
+                        name: skill.name.clone(),
+                        bundle_hash: skill.bundle_hash,
+                        reason: "it was wrong".to_owned(),
+                        since_release: release + 1,
+                    });
+                    let withdrawn = withdrawn.collect();
+                    scene
+                        .next_without(|number| Scene::skills(n..2 * n, number), withdrawn)
+                        .await
+                }
+            };
+            scene.restart();
+            scene.push(next).await
+        }
+        ("release.list", _) => scene.ask(&owner, "GET", &of("/releases")).await,
+        ("release.show", _) => scene.ask(&owner, "GET", &of("/releases/1")).await,
+        ("release.catalog", _) => {
+            scene.restart();
+            scene.ask(&owner, "GET", &of("/releases/1/catalog")).await
+        }
+        ("pin.reset", "with a password") => {
+            let body = json!({ "slug": "acme", "password": PASSWORD });
+            scene.post(&owner, &of("/pin/reset"), &body).await.0
+        }
+        ("pin.reset", _) => {
+            let body = json!({ "slug": "acme" });
+            scene.post(&owner, &of("/pin/reset"), &body).await.0
+        }
+        ("device.list", "waiting") => {
+            scene
+                .ask(&owner, "GET", &of("/devices?status=pending"))
+                .await
+        }
+        ("device.list", _) => scene.ask(&owner, "GET", &of("/devices")).await,
+        ("device.deny-pending", _) => {
+            scene
+                .ask(&owner, "POST", &of("/devices/deny-pending"))
+                .await
+        }
+        ("device.admit" | "device.deny", _) => {
+            let device = scene.enrolled().await;
+            scene.decide(&device, &row.name["device.".len()..]).await
+        }
+        ("device.revoke", _) => {
+            let device = scene.enrolled().await;
+            scene.decide(&device, "admit").await;
+            scene.decide(&device, "revoke").await
+        }
+        ("device.forget", _) => {
+            let device = scene.enrolled().await;
+            scene.decide(&device, "deny").await;
+            scene.decide(&device, "forget").await
+        }
+        ("namespace.list", _) => {
+            scene
+                .ask(&operator, "GET", "/admin/operator/namespaces")
+                .await
+        }
+        ("namespace.create", case) => {
+            let (slug, email) = match case {
+                "for an account" => ("tenant-1", ADA),
+                _ => ("tenant-2", "new@example.org"),
+            };
+            let body = json!({ "slug": slug, "owner": email });
+            let (status, made) = scene
+                .post(&operator, "/admin/operator/namespaces", &body)
+                .await;
+            if let Some(url) = made["invite_url"].as_str() {
+                url["https://vault.example".len()..].clone_into(&mut scene.invitation);
+            }
+            status
+        }
+        ("namespace.show", _) => {
+            scene
+                .ask(&operator, "GET", "/admin/operator/namespaces/acme")
+                .await
+        }
+        ("invite.show", _) => {
+            let path = scene.invitation.clone();
+            scene.ask("", "GET", &path).await
+        }
+        ("invite.accept", _) => {
+            let app = scene.world.app.clone();
+            let mut visitor = Visitor::new(&app);
+            let path = scene.invitation.clone();
+            let csrf = visitor.get(&path).await.hidden(&path, "csrf");
+            scene.counting.take();
+            let fields = [("csrf", csrf.as_str()), ("password", PASSWORD)];
+            visitor.post(&path, &fields).await.status
+        }
+        _ => walk(scene, row).await,
+    }
+}
+
+/// The routes of the walk from registration to the end of a token.
+async fn walk(scene: &Scene, row: &Row) -> u16 {
+    let app = &scene.world.app;
+    let counting = &scene.counting;
+    if row.name == "client.register" {
+        let body = json!({ "redirect_uris": [CALLBACK] });
+        return scene.post("", "/oauth/register", &body).await.0;
+    }
+    let client = common::register(app, CALLBACK).await;
+    let fixed: &[(&str, &str)] = match row.case {
+        "namespace named" => &[("vault_namespace", "acme")],
+        _ => &[],
+    };
+    let address = authorize(&client, CALLBACK, fixed);
+    let mut visitor = Visitor::new(app);
+    if row.case == "nobody signed in" {
+        counting.take();
+        return visitor.get(&address).await.status;
+    }
+    let page = visitor.get(&address).await;
+    counting.take();
+    let signed_in = visitor.log_in(&page, ADA, PASSWORD).await;
+    if row.name == "oauth.login" {
+        return signed_in.status;
+    }
+    counting.take();
+    let page = visitor.get(&address).await;
+    if row.name == "oauth.authorize" && row.case != "decided" {
+        return page.status;
+    }
+    counting.take();
+    if row.name == "oauth.logout" {
+        let csrf = page.hidden("/oauth/logout", "csrf");
+        let back = page.hidden("/oauth/logout", "return_to");
+        let fields = [("csrf", csrf.as_str()), ("return_to", &back)];
+        return visitor.post("/oauth/logout", &fields).await.status;
+    }
+    let decided = visitor.decide(&page, "approve", "acme", Scopes::ALL).await;
+    if row.name == "oauth.consent" {
+        return decided.status;
+    }
+    counting.take();
+    let back = visitor.get(&address).await;
+    if row.name == "oauth.authorize" {
+        return back.status;
+    }
+    let code = back.returned("code").unwrap();
+    counting.take();
+    let granted = common::exchange(app, &client, &code).await;
+    match (row.name, row.case) {
+        ("token.grant", "a code") => granted.status,
+        ("token.grant", _) => {
+            counting.take();
+            let refresh = granted.text("refresh_token");
+            common::refresh(app, &client, &refresh).await.status
+        }
+        ("token.revoke", _) => {
+            let refresh = granted.text("refresh_token");
+            let fields = [("client_id", client.as_str()), ("token", &refresh)];
+            counting.take();
+            common::post_form(app, "/oauth/revoke", &fields)
+                .await
+                .status
+        }
+        _ => panic!("{}: say here how to ask for it", row.name),
+    }
+}
+
+/// Each kind of call with its number, in the order of first use.
+fn told(calls: &[Call]) -> String {
+    let mut kinds: Vec<(&str, usize)> = Vec::new();
+    for call in calls {
+        match kinds.iter_mut().find(|(word, _)| *word == call.word()) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((call.word(), 1)),
+        }
+    }
+    let kinds: Vec<_> = kinds
+        .iter()
+        .map(|(word, count)| format!("{word} {count}"))
+        .collect();
+    kinds.join(", ")
+}
+
+#[test]
+fn every_route_has_a_row() {
+    let table: BTreeSet<_> = routes::all().map(|route| route.name).collect();
+    let here: BTreeSet<_> = ROWS.iter().map(|row| row.name).collect();
+    assert_eq!(here, table);
+}
+
+#[tokio::test]
+async fn no_route_asks_once_for_each() {
+    let (mut one, mut many) = (Scene::of(1).await, Scene::of(MANY).await);
+    let mut wrong = Vec::new();
+    for row in ROWS {
+        for (scene, wanted) in [
+            (&mut one, row.one),
+            (
+                &mut many,
+                if row.many.is_empty() {
+                    row.one
+                } else {
+                    row.many
+                },
+            ),
+        ] {
+            let status = ask(scene, row).await;
+            let calls = told(&scene.counting.take());
+            if (status, calls.as_str()) != (row.status, wanted) {
+                wrong.push(format!(
+                    "{} {} with {}: {status} {calls}, not {} {wanted}",
+                    row.name, row.case, scene.n, row.status
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A device and its namespace, in one reading; the catalog from memory.
+#[tokio::test]
+async fn a_warm_signed_catalog_is_two_record_reads_and_no_object() {
+    let scene = Scene::of(MANY).await;
+    assert_eq!(scene.read("/v/acme/catalog.json").await, 200);
+    let cold = scene.counting.take();
+    assert_eq!(cold, [Call::Read(2), Call::Get]);
+    for _ in 0..3 {
+        assert_eq!(scene.read("/v/acme/catalog.json").await, 200);
+        assert_eq!(scene.counting.take(), [Call::Read(2)]);
+    }
+}
