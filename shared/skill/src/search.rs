@@ -238,6 +238,11 @@ fn terms(text: &str) -> impl Iterator<Item = String> {
     terms.into_iter()
 }
 
+/// The words of a text as a search sees them; for matching words outside a ranking.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
+    terms(text)
+}
+
 fn pairs(part: &str, terms: &mut Vec<String>) {
     let characters: Vec<char> = part.chars().collect();
     if characters.len() == 1 {

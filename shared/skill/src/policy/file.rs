@@ -1,14 +1,14 @@
-//! The capability policy: `policy.toml` as the owner writes it, `vault.policy/1` as a release carries it.
+//! The file and the object, read into one type.
 //!
-//! Both are read into one type, and both are refused when a name in them leads nowhere: a policy that grants by a
-//! misspelt group would grant nothing, or later something else. Who gets what is resolved elsewhere.
+//! Both are refused when a name in them leads nowhere: a policy that grants by a misspelt group would grant nothing, or
+//! later something else. Who gets what is resolved elsewhere.
 
 use crate::finding::{Position, quoted};
 use crate::json;
 use crate::keys::PublicKey;
 use crate::name::SkillName;
 use crate::toml_text::{self, Located, Step, TextError};
-use regex::RegexBuilder;
+use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ pub const MAX_BYTES: usize = toml_text::MAX_BYTES;
 pub const MAX_RULES: usize = 1_000;
 /// Largest compiled expression of one rule, in bytes.
 const MAX_REGEX_BYTES: usize = 1024 * 1024;
+/// Largest compiled form of all expressions together, in bytes.
+const MAX_REGEX_SET_BYTES: usize = 8 * 1024 * 1024;
 
 /// Named things of one kind.
 pub type Table<T> = BTreeMap<String, T>;
@@ -392,6 +394,25 @@ impl Policy {
         })
     }
 
+    /// The expressions of all rules as one set, matched in one pass; fails when they are too large together.
+    pub(super) fn expressions(&self) -> Result<RegexSet, PolicyError> {
+        self.expression_set().map_err(|fault| fault.located(None))
+    }
+
+    fn expression_set(&self) -> Result<RegexSet, Fault> {
+        RegexSetBuilder::new(self.rules.iter().flatten().map(|rule| &rule.when))
+            .size_limit(MAX_REGEX_SET_BYTES)
+            .dfa_size_limit(MAX_REGEX_BYTES)
+            .build()
+            .map_err(|error| {
+                let message = format!(
+                    "the expressions cannot be used together: {}",
+                    reason(&error)
+                );
+                Fault::new(FaultKind::Regex, message, &["rules".into()])
+            })
+    }
+
     fn check(&self) -> Result<(), Fault> {
         self.check_names()?;
         self.check_groups()?;
@@ -512,7 +533,7 @@ impl Policy {
                 )
             })?;
         }
-        Ok(())
+        self.expression_set().map(drop)
     }
 
     fn check_servers(&self) -> Result<(), Fault> {
