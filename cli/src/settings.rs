@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::Serialize;
+
 use crate::{
     env::Process,
     error::{Failure, Place},
@@ -19,6 +21,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
     Text,
+    /// Text that is never shown.
+    Secret,
     Number,
     Boolean,
     /// Text with commas, or an array of texts in a file.
@@ -26,35 +30,60 @@ enum Kind {
     OneOf(&'static [&'static str]),
 }
 
+/// A variable that `vault` reads.
+struct Known {
+    name: &'static str,
+    kind: Kind,
+    /// What holds where nobody set it, as [`Settings::shown`] says it; empty: nothing.
+    default: &'static str,
+}
+
+const fn known(name: &'static str, kind: Kind, default: &'static str) -> Known {
+    Known {
+        name,
+        kind,
+        default,
+    }
+}
+
 /// Every variable that `vault` reads, but for `PORT`, which platforms set.
-const TABLE: &[(&str, Kind)] = &[
-    ("VAULT_ADMIN_EMAIL", Kind::Text),
-    ("VAULT_ADMIN_PASSWORD", Kind::Text),
-    ("VAULT_ALLOWED_ORIGINS", Kind::List),
-    ("VAULT_BIND", Kind::Text),
-    ("VAULT_DATABASE_URL", Kind::Text),
-    ("VAULT_DB_PATH", Kind::Text),
-    ("VAULT_HTTP_PORT", Kind::Number),
-    ("VAULT_KEY_PASSPHRASE_FILE", Kind::Text),
-    ("VAULT_LIMIT_BUNDLES", Kind::Number),
-    ("VAULT_LIMIT_CATALOG", Kind::Number),
-    ("VAULT_LIMIT_ENROL_SLUG", Kind::Number),
-    ("VAULT_LIMIT_ENROL_SOURCE", Kind::Number),
-    ("VAULT_LIMIT_REGISTER", Kind::Number),
-    ("VAULT_LIMIT_SIGN_IN", Kind::Number),
-    ("VAULT_LIMIT_TOKEN", Kind::Number),
-    (
+const TABLE: &[Known] = &[
+    known("VAULT_ADMIN_EMAIL", Kind::Text, ""),
+    known("VAULT_ADMIN_PASSWORD", Kind::Secret, ""),
+    known("VAULT_ALLOWED_ORIGINS", Kind::List, ""),
+    known(
+        "VAULT_BIND",
+        Kind::Text,
+        "127.0.0.1, or 0.0.0.0 for a public URL elsewhere",
+    ),
+    known("VAULT_DATABASE_URL", Kind::Text, "./data/vault.db"),
+    known(
+        "VAULT_DB_PATH",
+        Kind::Text,
+        "index.db under the storage path",
+    ),
+    known("VAULT_HTTP_PORT", Kind::Number, ""),
+    known("VAULT_KEY_PASSPHRASE_FILE", Kind::Text, ""),
+    known("VAULT_LIMIT_BUNDLES", Kind::Number, "30000"),
+    known("VAULT_LIMIT_CATALOG", Kind::Number, "120"),
+    known("VAULT_LIMIT_ENROL_SLUG", Kind::Number, "120"),
+    known("VAULT_LIMIT_ENROL_SOURCE", Kind::Number, "600"),
+    known("VAULT_LIMIT_REGISTER", Kind::Number, "200"),
+    known("VAULT_LIMIT_SIGN_IN", Kind::Number, "5"),
+    known("VAULT_LIMIT_TOKEN", Kind::Number, "60"),
+    known(
         "VAULT_LOG_LEVEL",
         Kind::OneOf(&["debug", "info", "warn", "error"]),
+        "info",
     ),
-    ("VAULT_MODE", Kind::OneOf(&["local", "remote"])),
-    ("VAULT_PORT", Kind::Number),
-    ("VAULT_PUBLIC_URL", Kind::Text),
-    ("VAULT_SEARCH_MODE", Kind::OneOf(&["text"])),
-    ("VAULT_SECURITY_STRICT", Kind::Boolean),
-    ("VAULT_STORAGE_PATH", Kind::Text),
-    ("VAULT_TOKEN_TTL", Kind::Number),
-    ("VAULT_TRUSTED_PROXIES", Kind::List),
+    known("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
+    known("VAULT_PORT", Kind::Number, "8080"),
+    known("VAULT_PUBLIC_URL", Kind::Text, ""),
+    known("VAULT_SEARCH_MODE", Kind::OneOf(&["text"]), "text"),
+    known("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
+    known("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),
+    known("VAULT_TOKEN_TTL", Kind::Number, "900"),
+    known("VAULT_TRUSTED_PROXIES", Kind::List, ""),
 ];
 
 /// Where a value came from, for messages and the start-up line of `serve`.
@@ -95,9 +124,10 @@ impl Settings {
         if let Some(path) = file {
             settings.read_file(path)?;
         }
-        for (name, kind) in TABLE {
-            if let Some(value) = process.variable(name) {
-                settings.set(name, *kind, value.to_owned(), Origin::Variable(name))?;
+        for known in TABLE {
+            if let Some(value) = process.variable(known.name) {
+                let origin = Origin::Variable(known.name);
+                settings.set(known.name, known.kind, value.to_owned(), origin)?;
             }
         }
         if let Some(port) = process.variable("PORT") {
@@ -118,8 +148,10 @@ impl Settings {
         name: &'static str,
         value: Option<String>,
     ) -> Result<(), Failure> {
-        match (value, TABLE.iter().find(|(known, _)| *known == name)) {
-            (Some(value), Some((name, kind))) => self.set(name, *kind, value, Origin::Flag(flag)),
+        match (value, TABLE.iter().find(|known| known.name == name)) {
+            (Some(value), Some(known)) => {
+                self.set(known.name, known.kind, value, Origin::Flag(flag))
+            }
             _ => Ok(()),
         }
     }
@@ -171,9 +203,40 @@ impl Settings {
     pub fn likely_slips(process: &Process) -> Vec<(String, &'static str)> {
         process
             .vault_variables()
-            .filter(|name| !TABLE.iter().any(|(known, _)| known == name))
+            .filter(|name| !TABLE.iter().any(|known| known.name == *name))
             .filter_map(|name| Some((name.to_owned(), nearest(name, known_names())?)))
             .collect()
+    }
+
+    /// Every setting in the order of names: its value with secrets masked, and who said so. `None` where there is neither value nor default.
+    pub fn shown(&self) -> Vec<Shown> {
+        let mut rows: Vec<Shown> = TABLE
+            .iter()
+            .map(|known| match self.values.get(known.name) {
+                Some((value, origin)) => Shown {
+                    name: known.name,
+                    value: Some(masked(known, value)),
+                    source: origin.to_string(),
+                },
+                None => Shown {
+                    name: known.name,
+                    value: (!known.default.is_empty()).then(|| known.default.to_owned()),
+                    source: Origin::Default.to_string(),
+                },
+            })
+            .collect();
+        // What platforms set is shown only where it counts.
+        if let Some((value, origin)) = self.values.get("PORT") {
+            rows.insert(
+                0,
+                Shown {
+                    name: "PORT",
+                    value: Some(value.clone()),
+                    source: origin.to_string(),
+                },
+            );
+        }
+        rows
     }
 
     fn set(
@@ -184,7 +247,7 @@ impl Settings {
         origin: Origin,
     ) -> Result<(), Failure> {
         let wanted = match kind {
-            Kind::Text | Kind::List => None,
+            Kind::Text | Kind::Secret | Kind::List => None,
             Kind::Number => value
                 .parse::<u64>()
                 .is_err()
@@ -240,7 +303,8 @@ impl Settings {
         for (key, value) in table.get_ref() {
             let line = at(key.span().start);
             let wanted = format!("VAULT_{}", key.get_ref().to_uppercase());
-            let Some((name, kind)) = TABLE.iter().find(|(name, _)| *name == wanted) else {
+            let Some(&Known { name, kind, .. }) = TABLE.iter().find(|known| known.name == wanted)
+            else {
                 let failure = Failure::usage(
                     "setting_unknown",
                     format!("there is no setting `{}`", clean(key.get_ref(), 60)),
@@ -258,9 +322,48 @@ impl Settings {
                 )
                 .at(place(line)));
             };
-            self.set(name, *kind, value, Origin::File(path.to_owned(), line))?;
+            self.set(name, kind, value, Origin::File(path.to_owned(), line))?;
         }
         Ok(())
+    }
+}
+
+/// A setting as people may see it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Shown {
+    /// The variable.
+    pub name: &'static str,
+    /// Its value; a secret, or a password in an address, is `********`.
+    pub value: Option<String>,
+    /// The flag, variable or file with line, or `default`.
+    pub source: String,
+}
+
+/// What stands for a secret, whatever its length.
+const MASK: &str = "********";
+
+fn masked(known: &Known, value: &str) -> String {
+    match known.kind {
+        Kind::Secret => MASK.to_owned(),
+        // A database's address may carry a password; one that is no address is masked whole when it looks as if it held one.
+        Kind::Text if value.contains('@') && value.contains("://") => {
+            match url::Url::parse(value) {
+                Ok(mut url) => {
+                    if url.password().is_some() && url.set_password(Some(MASK)).is_err() {
+                        return MASK.to_owned();
+                    }
+                    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+                    if pairs.iter().any(|(name, _)| name == "password") {
+                        url.query_pairs_mut().clear().extend_pairs(pairs.iter().map(
+                            |(name, text)| (name, if name == "password" { MASK } else { text }),
+                        ));
+                    }
+                    url.to_string()
+                }
+                Err(_) => MASK.to_owned(),
+            }
+        }
+        _ => value.to_owned(),
     }
 }
 
@@ -288,7 +391,7 @@ fn is_true(value: &str) -> Option<bool> {
 }
 
 fn known_names() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().map(|(name, _)| *name)
+    TABLE.iter().map(|known| known.name)
 }
 
 fn file_name(variable: &str) -> String {
@@ -366,6 +469,73 @@ mod tests {
         let process = Process::with(&[("VAULT_SECURITY_STRICT", "false")]);
         let settings = Settings::load(&process, None).unwrap();
         assert_eq!(settings.boolean("VAULT_SECURITY_STRICT"), Some(false));
+    }
+
+    #[test]
+    fn what_is_shown_names_each_setting_once_and_hides_secrets() {
+        let process = Process::with(&[
+            ("VAULT_ADMIN_PASSWORD", "a secret of some length"),
+            (
+                "VAULT_DATABASE_URL",
+                "postgres://vault:hunter2@db/vault?password=hunter3&x=1",
+            ),
+            ("PORT", "81"),
+        ]);
+        let (_folder, path) = file("token_ttl = 60\n");
+        let shown = Settings::load(&process, Some(&path)).unwrap().shown();
+        let all = format!("{shown:?}");
+        for secret in ["a secret", "hunter2", "hunter3"] {
+            assert!(!all.contains(secret), "{all}");
+        }
+        let row = |name: &str| {
+            let found = shown.iter().filter(|row| row.name == name);
+            let found: Vec<_> = found.collect();
+            assert_eq!(found.len(), 1, "{name}");
+            (
+                found[0].value.clone().unwrap_or_default(),
+                found[0].source.clone(),
+            )
+        };
+        assert_eq!(row("PORT"), ("81".to_owned(), "PORT".to_owned()));
+        assert_eq!(row("VAULT_ADMIN_PASSWORD").0, MASK);
+        assert_eq!(
+            row("VAULT_DATABASE_URL").0,
+            "postgres://vault:********@db/vault?password=********&x=1"
+        );
+        assert_eq!(row("VAULT_PORT"), ("8080".to_owned(), "default".to_owned()));
+        assert_eq!(
+            row("VAULT_PUBLIC_URL"),
+            (String::new(), "default".to_owned())
+        );
+        let (value, source) = row("VAULT_TOKEN_TTL");
+        assert_eq!(
+            (value.as_str(), source.ends_with("vault.toml:1")),
+            ("60", true)
+        );
+        assert_eq!(shown.len(), TABLE.len() + 1);
+    }
+
+    #[test]
+    fn what_is_shown_as_default_is_what_holds() {
+        let url = "https://vault.example".parse().unwrap();
+        let config = vault_service::config::Config::new(url);
+        let limits = &config.limits;
+        for (name, value) in [
+            ("VAULT_TOKEN_TTL", config.token_ttl_seconds),
+            ("VAULT_LIMIT_BUNDLES", limits.bundles_per_device.into()),
+            ("VAULT_LIMIT_CATALOG", limits.catalog_per_device.into()),
+            ("VAULT_LIMIT_ENROL_SLUG", limits.enrol_per_slug.into()),
+            ("VAULT_LIMIT_ENROL_SOURCE", limits.enrol_per_source.into()),
+            ("VAULT_LIMIT_REGISTER", limits.register_per_source.into()),
+            ("VAULT_LIMIT_SIGN_IN", limits.sign_in_failures.into()),
+            ("VAULT_LIMIT_TOKEN", limits.token_per_client.into()),
+        ] {
+            let known = TABLE.iter().find(|known| known.name == name).unwrap();
+            assert_eq!(known.default, value.to_string(), "{name}");
+        }
+        let numbers = TABLE.iter().filter(|known| known.kind == Kind::Number);
+        // The limits, the lifetime of tokens, and two ports.
+        assert_eq!(numbers.count(), 8 + 2);
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use clap::Args;
 
+use serde_json::json;
+
 use crate::{
     Context,
     error::{Exit, Failure},
     serve::{self, Options},
     settings::Settings,
-    ui::Report,
+    ui::{DIM, Report, Table, clean, paint},
 };
 
 /// Since 0.2.1 (stable).
@@ -21,6 +23,7 @@ The password has no flag: the command line of a process can be read by others.
 Examples:
   VAULT_ADMIN_EMAIL=ann@example.com VAULT_ADMIN_PASSWORD=… vault serve --public-url http://127.0.0.1:8080
   vault serve --config /etc/vault.toml
+  vault serve --config /etc/vault.toml --print-config
   VAULT_DATABASE_URL=postgres://vault@db/vault vault serve --public-url https://vault.example
 
 Since 0.2.1 (stable).")]
@@ -40,9 +43,24 @@ pub struct Arguments {
     /// The first owner's e-mail address
     #[arg(long, value_name = "E-MAIL")]
     admin_email: Option<String>,
+    /// Browser origins that may call /mcp, with commas between [default: none]
+    #[arg(long, value_name = "ORIGINS")]
+    allowed_origins: Option<String>,
+    /// Addresses and ranges whose X-Forwarded-For is believed, with commas between [default: none]
+    #[arg(long, value_name = "RANGES")]
+    trusted_proxies: Option<String>,
+    /// How long an access token lives [default: 900]
+    #[arg(long, value_name = "SECONDS")]
+    token_ttl: Option<String>,
+    /// Whether security flags block a skill: true or false [default: true]
+    #[arg(long, value_name = "BOOLEAN")]
+    security_strict: Option<String>,
     /// What to log: debug, info, warn or error
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
+    /// Show every setting, its value and who set it, secrets masked, and serve nothing
+    #[arg(long)]
+    print_config: bool,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -59,15 +77,60 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             &arguments.database_url,
         ),
         ("--admin-email", "VAULT_ADMIN_EMAIL", &arguments.admin_email),
+        (
+            "--allowed-origins",
+            "VAULT_ALLOWED_ORIGINS",
+            &arguments.allowed_origins,
+        ),
+        (
+            "--trusted-proxies",
+            "VAULT_TRUSTED_PROXIES",
+            &arguments.trusted_proxies,
+        ),
+        ("--token-ttl", "VAULT_TOKEN_TTL", &arguments.token_ttl),
+        (
+            "--security-strict",
+            "VAULT_SECURITY_STRICT",
+            &arguments.security_strict,
+        ),
         ("--log-level", "VAULT_LOG_LEVEL", &arguments.log_level),
     ] {
         settings.flag(flag, name, value.clone())?;
     }
-    let options = Options::from_settings(context, &settings)?;
+    let options = Options::from_settings(context, &settings);
+    if arguments.print_config {
+        return print_config(context, &settings, options.err());
+    }
+    let options = options?;
     let _written = serve::log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("info"))?;
     for (written, meant) in Settings::likely_slips(&context.process) {
         tracing::warn!(variable = %written, did_you_mean = meant, "a variable that is no setting");
     }
     serve::run(options)?;
     Ok(Report::silent(Exit::Done))
+}
+
+fn print_config(
+    context: &Context,
+    settings: &Settings,
+    wrong: Option<Failure>,
+) -> Result<Report, Failure> {
+    let shown = settings.shown();
+    let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
+    for row in &shown {
+        let value = match &row.value {
+            Some(value) => clean(value, 200),
+            None => paint(DIM, "not set"),
+        };
+        table.row([row.name.to_owned(), value, clean(&row.source, 200)]);
+    }
+    let report = Report::new(json!({ "settings": shown }), table.text());
+    let Some(failure) = wrong else {
+        return Ok(report);
+    };
+    // What cannot be served is shown too: the table says where the value came from.
+    if !context.global.json {
+        context.ui.report(&report);
+    }
+    Err(failure.data(json!({ "settings": shown })))
 }
