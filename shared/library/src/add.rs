@@ -312,7 +312,8 @@ fn run_gate(folder: source::SourceFolder, request: &AddSkill) -> gate::Verdict {
     gate::check(raw, &options)
 }
 
-fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddError> {
+/// Reads a folder and gates it; admits nothing.
+pub(crate) fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddError> {
     let folder = read_folder(&request.source)?;
     let identifier = match (&request.provenance, &folder.name) {
         (Some(given), _) => Ok(given.clone()),

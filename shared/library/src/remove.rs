@@ -74,6 +74,15 @@ struct WithdrawnList {
 /// between leaves some removed and the rest untouched.
 pub fn remove_skills(vault: &Vault, request: &RemoveSkills) -> Result<RemoveReport, VaultError> {
     let mut change = vault.change()?;
+    remove_under(vault, &mut change, request)
+}
+
+/// [`remove_skills`] for who holds the writer lock.
+pub(crate) fn remove_under(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    request: &RemoveSkills,
+) -> Result<RemoveReport, VaultError> {
     let mut strange = Vec::new();
     let places = scan::read_links(
         &vault.skills(),
@@ -90,14 +99,14 @@ pub fn remove_skills(vault: &Vault, request: &RemoveSkills) -> Result<RemoveRepo
         let place = places.iter().find(|place| place.name.as_str() == typed);
         match place {
             Some(place) => {
-                let removed = remove_one(vault, &mut change, place, request.withdraw.as_deref())?;
+                let removed = remove_one(vault, change, place, request.withdraw.as_deref())?;
                 report.removed.push(removed);
             }
             None => report.unknown.push(typed.clone()),
         }
     }
     // Also for names that are not installed: the removal before may have been cut short after its switch.
-    collect_names(vault, &change, |name| {
+    collect_names(vault, change, |name| {
         done.iter().any(|typed| *typed == name.as_str())
     })?;
     Ok(report)

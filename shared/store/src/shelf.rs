@@ -40,17 +40,17 @@ impl Entry {
     }
 }
 
-/// A shelf at one moment; never changed, so it can be kept by what it was made from.
-#[derive(Debug, Default)]
+/// A shelf at one moment; never changed, so it can be kept by what it was made from. A copy shares the skills.
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    entries: Vec<Entry>,
+    entries: Arc<[Entry]>,
     /// SHA-256 of the catalog's payload, of a release.
     pub catalog: Option<Digest>,
     /// What the owner signed, or wrote beside the library, about who sees what; `None`: members see nothing.
     pub policy: Option<Arc<Policy>>,
     /// SHA-256 of the policy as an object.
     pub policy_sha256: Option<Digest>,
-    ranking: OnceLock<Ranking>,
+    ranking: Arc<OnceLock<Ranking>>,
 }
 
 impl Snapshot {
@@ -63,6 +63,18 @@ impl Snapshot {
         Self {
             entries: sorted.into_values().collect(),
             ..Self::default()
+        }
+    }
+
+    /// The same skills under this policy.
+    #[must_use]
+    pub fn with_policy(self, policy: Option<Arc<Policy>>) -> Self {
+        Self {
+            policy_sha256: policy
+                .as_ref()
+                .map(|policy| Digest::of(&policy.to_object())),
+            policy,
+            ..self
         }
     }
 
@@ -99,6 +111,13 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// What it takes in memory, roughly, in bytes.
+    pub fn size(&self) -> usize {
+        let files = self.bundle.files.iter();
+        let held = files.map(|file| file.bytes.len() + file.path.as_str().len() + 256);
+        self.bundle.signed.as_bytes().len() * 3 + held.sum::<usize>()
+    }
+
     /// The file of this path.
     pub fn file(&self, path: &str) -> Option<&File> {
         self.bundle
@@ -128,7 +147,7 @@ pub enum Change {
         files: Vec<RawFile>,
         /// Whether it may be a new version of a skill that is there (`skill_publish`), or must be new or equal (`propose_skill`).
         replace: bool,
-        /// Ask the gate and change nothing.
+        /// Answer as if it were done, and change nothing: [`Submitted::WouldPass`] where it would be signed or drafted.
         check: bool,
     },
     /// Take the skill in that stands in this folder of this machine; only where caller and shelf are on one machine.
@@ -169,7 +188,7 @@ pub enum Submitted {
         /// What the gate said beside that it passes.
         findings: Vec<Finding>,
     },
-    /// Signed already, under this name with these bytes; nothing was changed.
+    /// On the shelf already, under this name with these files, wherever they came from; nothing was changed.
     Unchanged {
         /// The skill.
         name: SkillName,
@@ -243,8 +262,8 @@ pub enum DriftState {
 pub struct Drift {
     /// The skill.
     pub name: SkillName,
-    /// Where it came from, as recorded.
-    pub source: String,
+    /// Where it came from, as recorded; `None` where a shelf does not know without reading the whole skill.
+    pub source: Option<String>,
     /// How it stands.
     pub state: DriftState,
 }
@@ -267,6 +286,9 @@ pub enum ShelfError {
     /// Sources of this kind are not fetched (yet, or not by this shelf).
     #[error("{0}")]
     SourceUnsupported(String),
+    /// The folder cannot be read as a skill's: not there, no folder, a link, changing under the reader.
+    #[error("{0}")]
+    Source(String),
     /// The provenance given is not what this source has.
     #[error("{0}")]
     Identifier(String),
@@ -288,7 +310,7 @@ pub enum ShelfError {
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Anything else on our side.
+    /// Anything else on our side. For the log: it may name paths of this machine.
     #[error("{0}")]
     Failed(String),
 }

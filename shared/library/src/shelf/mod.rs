@@ -1,4 +1,8 @@
-//! Listing and searching what is installed.
+//! Listing and searching what is installed; [`LibraryShelf`] is the library as tools read and change it.
+
+mod library;
+
+pub use library::LibraryShelf;
 
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
@@ -20,6 +24,8 @@ pub struct Listed {
     pub version: u64,
     /// Its bundle.
     pub bundle: Digest,
+    /// Bytes of its bundle.
+    pub size: u64,
     /// What its frontmatter and manifest say.
     pub texts: Texts,
     /// An own skill of the same name stands before it.
@@ -82,6 +88,7 @@ fn list_once(vault: &Vault) -> Result<Listing, VaultError> {
             origin: place.origin,
             version: row.version,
             bundle: place.bundle,
+            size: row.size,
             texts,
         });
     }

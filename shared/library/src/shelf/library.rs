@@ -1,0 +1,690 @@
+//! The library as a shelf: its skills as tools read them, and changes gated and signed at once.
+//!
+//! What is installed is looked at again only when the generation number says that something changed; a skill's bytes are verified when they
+//! are asked for, and kept for a while under the hash that they were verified against. All work with files is done beside the event loop.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use vault_skill::bundle::OpenedBundle;
+use vault_skill::draft::Submitter;
+use vault_skill::finding::printable;
+use vault_skill::gate::{self, GateOptions, RawFile};
+use vault_skill::hash::Digest;
+use vault_skill::index::IndexEntry;
+use vault_skill::manifest::Manifest;
+use vault_skill::name::{AgentId, SkillName};
+use vault_skill::package::Package;
+use vault_skill::policy::{MAX_BYTES, Policy};
+use vault_skill::provenance::{Kind, Provenance, ProvenanceId};
+use vault_store::recent::Recent;
+use vault_store::shelf::{
+    Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
+};
+
+use super::Listed;
+use crate::add::{self, AddError, AddReport, AddSkill, Admission, Candidate};
+use crate::files::source::SourceError;
+use crate::files::{self, lock::LockError};
+use crate::links;
+use crate::remove::{RemoveSkills, remove_under};
+use crate::scan::Origin;
+use crate::store::{self, Damage, Trusted, Want};
+use crate::vault::{Vault, VaultError};
+
+/// Bytes of verified skills that are kept.
+const ROOM: usize = 4 << 20;
+/// How often what is installed is looked at anew while writers keep changing it.
+const TRIES: u32 = 5;
+/// The file beside the skills in which the owner says who sees what.
+const POLICY: &str = "policy.toml";
+
+/// A library that tools read from and hand changes to. A copy shares what is remembered.
+#[derive(Clone, Debug)]
+pub struct LibraryShelf {
+    held: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    vault: Vault,
+    owner: String,
+    /// The number of the last look; who waits for a look that began after it came need not look itself.
+    looks: AtomicU64,
+    last: tokio::sync::Mutex<Option<(u64, Arc<View>)>>,
+    /// The view of the last look once more, for those who must not wait for the next one.
+    newest: Mutex<Option<Arc<View>>>,
+}
+
+/// What is installed at one moment, and whom to believe about it.
+#[derive(Debug)]
+struct View {
+    /// `None`: a writer was at work, so that nothing is known about the next moment.
+    generation: Option<u64>,
+    snapshot: Arc<Snapshot>,
+    policy: PolicyText,
+    trusted: Arc<Trusted>,
+    /// Linked skills: what their manifest calls them, and who may have signed it.
+    linked: Arc<HashMap<SkillName, Linked>>,
+    sources: Arc<HashMap<SkillName, String>>,
+    /// Skills that were verified under this view's keys.
+    loaded: Arc<Recent<Digest, Arc<Loaded>>>,
+}
+
+#[derive(Debug)]
+struct Linked {
+    signed_name: SkillName,
+    trusted: Arc<Trusted>,
+}
+
+/// The exact bytes of the policy's file, or why they are not to be had.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum PolicyText {
+    None,
+    Bytes(Vec<u8>),
+    Unreadable(String),
+}
+
+impl LibraryShelf {
+    /// The shelf of a library whose skills are called `<owner>/<name>`: `local`, or the slug that it is published under.
+    pub fn new(vault: Vault, owner: impl Into<String>) -> Self {
+        Self {
+            held: Arc::new(Held {
+                vault,
+                owner: owner.into(),
+                looks: AtomicU64::new(0),
+                last: tokio::sync::Mutex::default(),
+                newest: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The library.
+    pub fn vault(&self) -> &Vault {
+        &self.held.vault
+    }
+
+    /// Does work with files on a thread for it.
+    async fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Held) -> Result<T, ShelfError> + Send + 'static,
+    ) -> Result<T, ShelfError> {
+        let held = Arc::clone(&self.held);
+        tokio::task::spawn_blocking(move || work(&held))
+            .await
+            .map_err(|broken| ShelfError::Failed(format!("a task broke off: {broken}")))?
+    }
+
+    /// What is installed now.
+    async fn view(&self) -> Result<Arc<View>, ShelfError> {
+        let arrived = self.held.looks.load(Ordering::SeqCst);
+        let mut last = self.held.last.lock().await;
+        if let Some((look, view)) = &*last
+            && *look > arrived
+        {
+            return Ok(Arc::clone(view));
+        }
+        let look = self.held.looks.fetch_add(1, Ordering::SeqCst) + 1;
+        let before = last.as_ref().map(|(_, view)| Arc::clone(view));
+        let view = self.beside(move |held| held.look(before)).await?;
+        *last = Some((look, Arc::clone(&view)));
+        *self.held.newest() = Some(Arc::clone(&view));
+        Ok(view)
+    }
+
+    /// The view of the last look, made where there was none.
+    async fn known_view(&self) -> Result<Arc<View>, ShelfError> {
+        let newest = self.held.newest().clone();
+        match newest {
+            Some(view) => Ok(view),
+            None => self.view().await,
+        }
+    }
+}
+
+#[async_trait]
+impl Shelf for LibraryShelf {
+    fn owner(&self) -> &str {
+        &self.held.owner
+    }
+
+    fn writes(&self) -> Writes {
+        Writes::Signed
+    }
+
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        Ok(Arc::clone(&self.view().await?.snapshot))
+    }
+
+    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        let view = self.known_view().await?;
+        if let Some(loaded) = view.loaded.find(&entry.texts.bundle_hash)
+            && is_as_listed(&loaded.bundle.manifest, entry, &view)
+        {
+            return Ok(loaded);
+        }
+        let entry = entry.clone();
+        self.beside(move |held| held.load(&view, &entry)).await
+    }
+
+    async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
+        let by = by.user_id.clone();
+        self.beside(move |held| held.submit(&by, change)).await
+    }
+
+    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
+        let view = self.known_view().await?;
+        Ok(entries.iter().map(|entry| view.drift(entry)).collect())
+    }
+}
+
+fn is_as_listed(manifest: &Manifest, entry: &Entry, view: &View) -> bool {
+    let name = match view.linked.get(entry.name()) {
+        Some(linked) if entry.linked => &linked.signed_name,
+        _ => entry.name(),
+    };
+    manifest.name == *name && manifest.version == entry.version
+}
+
+impl View {
+    fn drift(&self, entry: &Entry) -> Drift {
+        let source = self.sources.get(entry.name()).cloned();
+        let kind = source
+            .as_deref()
+            .and_then(|source| source.parse::<ProvenanceId>().ok())
+            .map(|source| source.kind());
+        let why = if entry.linked {
+            "came with a linked vault; pulling that vault updates it"
+        } else {
+            match kind {
+                Some(Kind::Local) => "was added from a folder; add the folder again to update it",
+                Some(Kind::Inline) => "was handed in as text; there is no source to compare with",
+                Some(_) => "sources of this kind are not asked yet",
+                None => "its source is not recorded",
+            }
+        };
+        Drift {
+            name: entry.name().clone(),
+            source,
+            state: DriftState::Unchecked(why.to_owned()),
+        }
+    }
+}
+
+impl Held {
+    fn newest(&self) -> std::sync::MutexGuard<'_, Option<Arc<View>>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is installed now, given what was seen before.
+    fn look(&self, before: Option<Arc<View>>) -> Result<Arc<View>, ShelfError> {
+        let policy = self.read_policy();
+        for _ in 1..TRIES {
+            let generation = self.settled_generation()?;
+            if let Some(before) = &before
+                && before.still_holds(generation)
+            {
+                return Ok(before.under(policy));
+            }
+            let view = self.scan(&policy, generation)?;
+            // A writer that began and ended meanwhile may have been seen by halves.
+            if self.vault.generation().map_err(failed)? == generation {
+                return Ok(view);
+            }
+        }
+        self.scan(&policy, 1)
+    }
+
+    /// The generation number. An odd one is that of a writer at work: a number that was left behind by a killed one is made even first.
+    fn settled_generation(&self) -> Result<u64, ShelfError> {
+        let generation = self.vault.generation().map_err(failed)?;
+        if generation.is_multiple_of(2) {
+            return Ok(generation);
+        }
+        // Whoever gets the lock at once is alone; letting go of it settles what the killed writer left.
+        let settled = self.vault.clone().with_wait(Duration::ZERO);
+        drop(settled.change());
+        self.vault.generation().map_err(failed)
+    }
+
+    fn scan(&self, policy: &PolicyText, generation: u64) -> Result<Arc<View>, ShelfError> {
+        let vault = &self.vault;
+        let trusted = Arc::new(vault.trusted().map_err(failed)?);
+        let listing = super::list(vault).map_err(failed)?;
+        for (name, origin, damage) in &listing.damaged {
+            tracing::warn!(skill = %name, ?origin, %damage, "a damaged skill is left out");
+        }
+        let mut sources = HashMap::new();
+        let mut origins = HashMap::new();
+        let mut entries = Vec::with_capacity(listing.skills.len());
+        for skill in listing.skills {
+            if skill.shadowed {
+                continue;
+            }
+            if skill.origin != Origin::Local {
+                origins.insert(skill.name.clone(), (skill.origin.clone(), skill.bundle));
+            }
+            sources.insert(skill.name.clone(), skill.texts.provenance.clone());
+            entries.push(entry(skill));
+        }
+        let view = View {
+            generation: generation.is_multiple_of(2).then_some(generation),
+            snapshot: Arc::new(Snapshot::new(entries).with_policy(policy.parse())),
+            policy: policy.clone(),
+            trusted,
+            linked: Arc::new(self.linked(&origins)?),
+            sources: Arc::new(sources),
+            loaded: Arc::new(Recent::new(ROOM)),
+        };
+        Ok(Arc::new(view))
+    }
+
+    fn linked(
+        &self,
+        origins: &HashMap<SkillName, (Origin, Digest)>,
+    ) -> Result<HashMap<SkillName, Linked>, ShelfError> {
+        let mut linked = HashMap::new();
+        if origins.is_empty() {
+            return Ok(linked);
+        }
+        for link in links::all(&self.vault).map_err(failed)? {
+            for group in link.groups(&mut Vec::new()).map_err(failed)? {
+                let trusted = Arc::new(group.trusted);
+                for place in group.places {
+                    if origins.get(&place.name) == Some(&(place.origin, place.bundle)) {
+                        let found = Linked {
+                            signed_name: place.signed_name,
+                            trusted: Arc::clone(&trusted),
+                        };
+                        linked.insert(place.name, found);
+                    }
+                }
+            }
+        }
+        Ok(linked)
+    }
+
+    fn read_policy(&self) -> PolicyText {
+        match files::read(&self.vault.paths().root.join(POLICY), MAX_BYTES as u64) {
+            Ok(None) => PolicyText::None,
+            Ok(Some(bytes)) => PolicyText::Bytes(bytes),
+            Err(error) => PolicyText::Unreadable(error.to_string()),
+        }
+    }
+
+    fn load(&self, view: &View, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        let name = entry.name();
+        let hash = &entry.texts.bundle_hash;
+        let (signed_name, trusted) = if entry.linked {
+            let linked = view.linked.get(name);
+            let linked = linked.ok_or_else(|| ShelfError::NotFound(name.clone()))?;
+            (&linked.signed_name, &linked.trusted)
+        } else {
+            (name, &view.trusted)
+        };
+        let examined = store::examine(
+            &self.vault.store(),
+            hash,
+            Some(signed_name),
+            trusted,
+            Want::Bytes,
+            &mut Vec::new(),
+        )
+        .and_then(|examined| store::encode(hash, &examined).map(|_| examined))
+        .map_err(|damage| self.damaged(entry, damage))?;
+        let damaged = |text: &str| ShelfError::Damaged(name.clone(), text.to_owned());
+        if examined.manifest.version != entry.version {
+            return Err(damaged("another version stands in its place"));
+        }
+        let signer = examined.signed.signer(&trusted.keys).copied();
+        let loaded = Arc::new(Loaded {
+            public_key: signer.ok_or_else(|| damaged("nobody signed it"))?,
+            bundle_hash: *hash,
+            bundle: OpenedBundle {
+                manifest: examined.manifest,
+                signed: examined.signed,
+                files: examined.files,
+            },
+        });
+        let size = loaded.size();
+        view.loaded.insert(*hash, Arc::clone(&loaded), size);
+        Ok(loaded)
+    }
+
+    /// What a failed reading means: a skill that was taken out since it was listed is not there any more.
+    fn damaged(&self, entry: &Entry, damage: Damage) -> ShelfError {
+        let name = entry.name().clone();
+        match damage {
+            Damage::Unreadable(error) => ShelfError::Failed(error.to_string()),
+            Damage::Missing(_) if !entry.linked && !self.is_installed(entry) => {
+                ShelfError::NotFound(name)
+            }
+            damage => ShelfError::Damaged(name, damage.to_string()),
+        }
+    }
+
+    fn is_installed(&self, entry: &Entry) -> bool {
+        let link = self.vault.skills().join(entry.name().as_str());
+        let target = files::link_target(&link).ok().flatten();
+        target.and_then(|target| store::linked_bundle(target.as_os_str().as_encoded_bytes()))
+            == Some(entry.texts.bundle_hash)
+    }
+
+    fn submit(&self, by: &str, change: Change) -> Result<Submitted, ShelfError> {
+        match change {
+            Change::Take {
+                files,
+                replace,
+                check,
+            } => self.take(by, files, replace, check),
+            Change::Folder {
+                path,
+                identifier,
+                agents,
+            } => self.folder(path, &identifier, agents),
+            Change::Fetch { source, .. } => Err(ShelfError::SourceUnsupported(format!(
+                "skills from `{}` cannot be fetched yet; add a folder of this machine",
+                printable(source.identifier.as_str())
+            ))),
+            Change::Update(name) => self.update(&name),
+            Change::Remove(name) => self.remove(name),
+        }
+    }
+
+    fn take(
+        &self,
+        by: &str,
+        files: Vec<RawFile>,
+        replace: bool,
+        check: bool,
+    ) -> Result<Submitted, ShelfError> {
+        let verdict = gate::check(files, &GateOptions::default());
+        let Some(package) = verdict.package else {
+            return Ok(Submitted::Refused {
+                findings: verdict.findings,
+            });
+        };
+        let identifier: ProvenanceId = format!("inline:{by}").parse().map_err(|bad| {
+            ShelfError::Failed(format!("who hands it in has no usable id: {bad}"))
+        })?;
+        if check {
+            let standing = self.standing(&package, replace)?;
+            return Ok(standing.unwrap_or(Submitted::WouldPass {
+                name: package.name,
+                findings: verdict.findings,
+            }));
+        }
+        // Under the lock from here on: of two who hand in the same name one is first.
+        let mut change = self.vault.change().map_err(failed)?;
+        if let Some(unchanged) = self.standing(&package, replace)? {
+            return Ok(unchanged);
+        }
+        let candidate = Candidate {
+            package,
+            outcome: verdict.outcome,
+            strict: true,
+            agents: Vec::new(),
+            provenance: Provenance {
+                identifier,
+                revision: None,
+                fetched_at: self.vault.clock().now(),
+            },
+            // Whether it may take a place was decided above.
+            replace: true,
+        };
+        let reports = add::admit_under(&self.vault, &mut change, &[candidate]);
+        reports.map_err(refused).and_then(only)
+    }
+
+    /// Whether a skill may be taken in: `None` where it may, an answer where the same files are there already.
+    fn standing(&self, package: &Package, replace: bool) -> Result<Option<Submitted>, ShelfError> {
+        let name = &package.name;
+        let trusted = self.vault.trusted().map_err(failed)?;
+        let installed =
+            add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+        let Some(installed) = installed else {
+            return match self.is_linked(name)? {
+                true => Err(came_with_a_link(name)),
+                false => Ok(None),
+            };
+        };
+        let Some(manifest) = installed.manifest else {
+            // What stands there is nobody's: only who means to replace it may.
+            return if replace {
+                Ok(None)
+            } else {
+                Err(taken(name, "it is damaged"))
+            };
+        };
+        let equal = holds(&manifest, package);
+        if equal && installed.intact {
+            return Ok(Some(Submitted::Unchanged {
+                name: name.clone(),
+                version: manifest.version,
+                bundle_hash: installed.bundle,
+            }));
+        }
+        let source = &manifest.provenance.identifier;
+        match source.kind() {
+            Kind::Local | Kind::Inline if replace || equal => Ok(None),
+            Kind::Local | Kind::Inline => Err(taken(name, "it has other content")),
+            _ => Err(taken(name, &format!("it was fetched from {source}"))),
+        }
+    }
+
+    fn is_linked(&self, name: &SkillName) -> Result<bool, ShelfError> {
+        for link in links::all(&self.vault).map_err(failed)? {
+            let groups = link.groups(&mut Vec::new()).map_err(failed)?;
+            if groups
+                .iter()
+                .any(|group| group.places.iter().any(|place| place.name == *name))
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn folder(
+        &self,
+        path: String,
+        identifier: &str,
+        agents: Vec<AgentId>,
+    ) -> Result<Submitted, ShelfError> {
+        let request = AddSkill {
+            agents,
+            ..AddSkill::from_path(path)
+        };
+        let candidate = match add::read(&self.vault, &request) {
+            Ok(candidate) => candidate,
+            Err(AddError::Blocked { findings }) => return Ok(Submitted::Refused { findings }),
+            Err(error) => return Err(refused(error)),
+        };
+        let recorded = candidate.provenance.identifier.as_str();
+        if recorded != identifier {
+            return Err(ShelfError::Identifier(format!(
+                "the identifier of this folder is `{}`, not `{}`",
+                printable(recorded),
+                printable(identifier)
+            )));
+        }
+        let mut change = self.vault.change().map_err(failed)?;
+        let name = &candidate.package.name;
+        let trusted = self.vault.trusted().map_err(failed)?;
+        let own = add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+        if own.is_none() && self.is_linked(name)? {
+            return Err(came_with_a_link(name));
+        }
+        let reports = add::admit_under(&self.vault, &mut change, &[candidate]);
+        reports.map_err(refused).and_then(only)
+    }
+
+    fn update(&self, name: &SkillName) -> Result<Submitted, ShelfError> {
+        let trusted = self.vault.trusted().map_err(failed)?;
+        let installed =
+            add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+        let Some(installed) = installed else {
+            return Err(match self.is_linked(name)? {
+                true => came_with_a_link(name),
+                false => ShelfError::NotFound(name.clone()),
+            });
+        };
+        let source = installed
+            .manifest
+            .map(|manifest| manifest.provenance.identifier);
+        Err(ShelfError::SourceUnsupported(match source {
+            Some(source) if source.kind() == Kind::Inline => {
+                format!("`{name}` was handed in as text; publish the new text instead")
+            }
+            Some(source) => format!("`{name}` is from {source}; add it from there again"),
+            None => format!("the source of `{name}` is not known"),
+        }))
+    }
+
+    fn remove(&self, name: SkillName) -> Result<Submitted, ShelfError> {
+        let mut change = self.vault.change().map_err(failed)?;
+        let request = RemoveSkills {
+            names: vec![name.to_string()],
+            withdraw: None,
+        };
+        let report = remove_under(&self.vault, &mut change, &request).map_err(failed)?;
+        if !report.removed.is_empty() {
+            return Ok(Submitted::Removed(name));
+        }
+        Err(match self.is_linked(&name)? {
+            true => came_with_a_link(&name),
+            false => ShelfError::NotFound(name),
+        })
+    }
+}
+
+impl View {
+    /// Whether this is still what is installed. While the next writer is at work, what was there before it is: it has told nobody yet.
+    fn still_holds(&self, generation: u64) -> bool {
+        self.generation
+            .is_some_and(|held| held == generation || held + 1 == generation)
+    }
+
+    /// The same skills under the policy as it is now.
+    fn under(self: &Arc<Self>, policy: PolicyText) -> Arc<Self> {
+        if self.policy == policy {
+            return Arc::clone(self);
+        }
+        let snapshot = Snapshot::clone(&self.snapshot).with_policy(policy.parse());
+        Arc::new(Self {
+            generation: self.generation,
+            snapshot: Arc::new(snapshot),
+            policy,
+            trusted: Arc::clone(&self.trusted),
+            linked: Arc::clone(&self.linked),
+            sources: Arc::clone(&self.sources),
+            loaded: Arc::clone(&self.loaded),
+        })
+    }
+}
+
+impl PolicyText {
+    /// The policy; `None`, with a line in the log, where it cannot be read: then only owners see anything.
+    fn parse(&self) -> Option<Arc<Policy>> {
+        let text = match self {
+            Self::None => return None,
+            Self::Unreadable(error) => Err(error.clone()),
+            Self::Bytes(bytes) => std::str::from_utf8(bytes).map_err(|error| error.to_string()),
+        };
+        let policy =
+            text.and_then(|text| Policy::from_toml(text).map_err(|error| error.to_string()));
+        match policy {
+            Ok(policy) => Some(Arc::new(policy)),
+            Err(error) => {
+                tracing::error!(%error, "{POLICY} is broken: members see nothing until it is mended");
+                None
+            }
+        }
+    }
+}
+
+fn entry(skill: Listed) -> Entry {
+    let texts = skill.texts;
+    Entry {
+        version: skill.version,
+        size: skill.size,
+        linked: skill.origin != Origin::Local,
+        texts: IndexEntry {
+            name: skill.name,
+            bundle_hash: skill.bundle,
+            description: texts.description,
+            tags: texts.tags,
+            categories: texts.categories,
+            when_to_use: texts.when_to_use,
+            agents: texts.agents,
+            actions: texts.actions,
+        },
+    }
+}
+
+/// Whether a signed skill has exactly these files.
+fn holds(manifest: &Manifest, package: &Package) -> bool {
+    manifest.files.len() == package.files.len()
+        && manifest
+            .files
+            .iter()
+            .zip(&package.files)
+            .all(|(signed, file)| {
+                signed.path == file.path
+                    && signed.mode == file.mode
+                    && signed.size == file.bytes.len() as u64
+                    && signed.sha256 == Digest::of(&file.bytes)
+            })
+}
+
+fn only(mut reports: Vec<AddReport>) -> Result<Submitted, ShelfError> {
+    let report = reports
+        .pop()
+        .ok_or_else(|| ShelfError::Failed("no report".to_owned()))?;
+    Ok(match report.admission {
+        Admission::Unchanged => Submitted::Unchanged {
+            name: report.name,
+            version: report.version,
+            bundle_hash: report.bundle,
+        },
+        Admission::Added | Admission::Updated { .. } => Submitted::Signed {
+            name: report.name,
+            version: report.version,
+            bundle_hash: report.bundle,
+            findings: report.findings,
+        },
+    })
+}
+
+fn taken(name: &SkillName, why: &str) -> ShelfError {
+    ShelfError::NameTaken(format!("there is a skill named `{name}`: {why}"))
+}
+
+fn came_with_a_link(name: &SkillName) -> ShelfError {
+    taken(name, "it came with a linked vault and is changed there")
+}
+
+fn failed(error: VaultError) -> ShelfError {
+    match error {
+        VaultError::Lock(LockError::Busy { .. }) => ShelfError::Busy,
+        error => ShelfError::Failed(error.to_string()),
+    }
+}
+
+fn refused(error: AddError) -> ShelfError {
+    match error {
+        AddError::SourceUnsupported { .. } => ShelfError::SourceUnsupported(error.to_string()),
+        AddError::Source(SourceError::TooLarge { .. }) | AddError::Unsignable(_) => {
+            ShelfError::TooLarge(error.to_string())
+        }
+        AddError::Source(SourceError::File(error)) => ShelfError::Failed(error.to_string()),
+        AddError::Source(error) => ShelfError::Source(error.to_string()),
+        AddError::Provenance(error) => ShelfError::Source(error.to_string()),
+        AddError::NameTaken { .. } => ShelfError::NameTaken(error.to_string()),
+        AddError::Vault(error) => failed(error),
+        AddError::Blocked { .. } | AddError::Twice(_) => ShelfError::Failed(error.to_string()),
+    }
+}

@@ -1,0 +1,145 @@
+//! The library as a shelf: what is particular to it, beside the contract that every shelf keeps.
+
+mod support;
+
+use std::sync::Arc;
+
+use support::{Home, name};
+use vault_library::shelf::LibraryShelf;
+use vault_skill::draft::Submitter;
+use vault_store::shelf::{Change, Shelf, ShelfError, Submitted};
+
+fn by() -> Submitter {
+    Submitter {
+        user_id: "usr_1".to_owned(),
+        client_id: None,
+    }
+}
+
+#[tokio::test]
+async fn an_unchanged_library_is_looked_at_once() {
+    let home = Home::new(1);
+    home.add("alpha", "one");
+    let shelf = LibraryShelf::new(home.vault.clone(), "local");
+    let first = shelf.snapshot().await.unwrap();
+    assert!(Arc::ptr_eq(&first, &shelf.snapshot().await.unwrap()));
+    home.add("beta", "two");
+    let second = shelf.snapshot().await.unwrap();
+    assert_eq!(second.entries().len(), 2);
+    assert_eq!(first.entries().len(), 1);
+    let loaded = shelf.load(&second.entries()[0]).await.unwrap();
+    assert!(Arc::ptr_eq(
+        &loaded,
+        &shelf.load(&first.entries()[0]).await.unwrap()
+    ));
+    assert_eq!(loaded.file("notes.txt").unwrap().bytes, b"notes\n");
+    assert_eq!(loaded.public_key, home.vault.keys().public().unwrap());
+}
+
+#[tokio::test]
+async fn a_number_left_odd_by_a_killed_writer_is_settled() {
+    let home = Home::new(1);
+    home.add("alpha", "one");
+    let shelf = LibraryShelf::new(home.vault.clone(), "local");
+    shelf.snapshot().await.unwrap();
+    std::fs::write(home.path("vault/generation"), "7\n").unwrap();
+    let seen = shelf.snapshot().await.unwrap();
+    assert_eq!(seen.entries().len(), 1);
+    assert_eq!(home.vault.generation().unwrap(), 8);
+    assert!(Arc::ptr_eq(&seen, &shelf.snapshot().await.unwrap()));
+}
+
+#[tokio::test]
+async fn a_broken_policy_is_none_until_it_is_mended() {
+    let home = Home::new(1);
+    home.add("alpha", "one");
+    let shelf = LibraryShelf::new(home.vault.clone(), "local");
+    let path = home.path("vault/policy.toml");
+    let snapshot = || async { shelf.snapshot().await.unwrap() };
+    assert!(snapshot().await.policy.is_none());
+    for (text, good) in [
+        ("default_profile = \"nobody\"", false),
+        ("[profiles.all]\ngroups = [\"*\"]\n", true),
+        ("[profiles", false),
+        ("", true),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let seen = snapshot().await;
+        assert_eq!(seen.policy.is_some(), good, "{text}");
+        assert_eq!(seen.policy_sha256.is_some(), good, "{text}");
+        assert_eq!(seen.entries().len(), 1, "owners see everything");
+        assert!(Arc::ptr_eq(&seen, &snapshot().await));
+    }
+    std::fs::write(&path, [0xff, 0xfe]).unwrap();
+    assert!(snapshot().await.policy.is_none());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(snapshot().await.policy.is_none());
+}
+
+#[tokio::test]
+async fn a_folder_is_taken_in_under_the_identifier_that_the_command_records() {
+    let home = Home::new(1);
+    let shelf = LibraryShelf::new(home.vault.clone(), "local");
+    let folder = home.source("alpha", "one", &[]);
+    let change = |path: &std::path::Path, identifier: &str| Change::Folder {
+        path: path.to_str().unwrap().to_owned(),
+        identifier: identifier.to_owned(),
+        agents: vec!["codex".parse().unwrap()],
+    };
+    for wrong in ["local:beta", "alpha", "", "github:a/b"] {
+        let refused = shelf.submit(&by(), change(&folder, wrong)).await;
+        assert!(
+            matches!(refused, Err(ShelfError::Identifier(_))),
+            "{refused:?}"
+        );
+    }
+    assert!(shelf.snapshot().await.unwrap().entries().is_empty());
+    let done = shelf.submit(&by(), change(&folder, "local:alpha")).await;
+    assert!(
+        matches!(done, Ok(Submitted::Signed { version: 1, .. })),
+        "{done:?}"
+    );
+    let again = shelf.submit(&by(), change(&folder, "local:alpha")).await;
+    assert!(
+        matches!(again, Ok(Submitted::Unchanged { version: 1, .. })),
+        "{again:?}"
+    );
+    // What the command takes in from there now is the same skill.
+    assert_eq!(home.add_folder(&folder).version, 2, "without the agent");
+    let entry = shelf.snapshot().await.unwrap().entries()[0].clone();
+    assert_eq!(entry.version, 2);
+    for (path, identifier) in [
+        ("nowhere", "local:nowhere"),
+        ("vault/vault.json", "local:x"),
+    ] {
+        let refused = shelf
+            .submit(&by(), change(&home.path(path), identifier))
+            .await;
+        assert!(matches!(refused, Err(ShelfError::Source(_))), "{refused:?}");
+    }
+    let remote = shelf
+        .submit(&by(), change("github:a/b".as_ref(), "github:a/b"))
+        .await;
+    assert!(
+        matches!(remote, Err(ShelfError::SourceUnsupported(_))),
+        "{remote:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_older_listing_still_loads_what_it_names_until_that_is_gone() {
+    let home = Home::new(1);
+    home.add("alpha", "one");
+    let shelf = LibraryShelf::new(home.vault.clone(), "local");
+    let first = shelf.snapshot().await.unwrap();
+    home.add("alpha", "two");
+    shelf.snapshot().await.unwrap();
+    let old = shelf.load(&first.entries()[0]).await.unwrap();
+    assert_eq!(old.bundle.manifest.version, 1);
+    vault_library::remove::collect(&home.vault).unwrap();
+    home.add("beta", "one"); // a new look forgets what was kept
+    shelf.snapshot().await.unwrap();
+    let gone = shelf.load(&first.entries()[0]).await.unwrap_err();
+    assert!(matches!(gone, ShelfError::NotFound(gone) if gone == name("alpha")));
+}

@@ -1,0 +1,123 @@
+//! What was read lately, kept in memory within a bound: for immutable things by their hash, so nothing here becomes stale.
+//!
+//! Two generations: when the younger one has taken half of the room the older one is forgotten. What is read often moves
+//! back into the younger.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+
+/// Values of about `room` bytes together, those that were asked for last.
+pub struct Recent<K, V> {
+    room: usize,
+    held: Mutex<Generations<K, V>>,
+}
+
+struct Generations<K, V> {
+    young: HashMap<K, (V, usize)>,
+    young_bytes: usize,
+    old: HashMap<K, (V, usize)>,
+}
+
+/// What an entry takes besides its value, roughly.
+const OVERHEAD: usize = 256;
+
+impl<K: Eq + Hash, V: Clone> Recent<K, V> {
+    /// Nothing yet, in a room of `room` bytes; 0 keeps nothing.
+    pub fn new(room: usize) -> Self {
+        Self {
+            room,
+            held: Mutex::new(Generations {
+                young: HashMap::new(),
+                young_bytes: 0,
+                old: HashMap::new(),
+            }),
+        }
+    }
+
+    /// The value under this key, if it is still here.
+    pub fn find(&self, key: &K) -> Option<V> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((value, _)) = held.young.get(key) {
+            return Some(value.clone());
+        }
+        let (key, (value, size)) = held.old.remove_entry(key)?;
+        self.place(&mut held, key, value.clone(), size);
+        Some(value)
+    }
+
+    /// Keeps a value of `size` bytes; one that is larger than half of the room is not kept.
+    pub fn insert(&self, key: K, value: V, size: usize) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        self.place(&mut held, key, value, size);
+    }
+
+    /// Forgets what does not pass.
+    pub fn retain(&self, mut passes: impl FnMut(&K) -> bool) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.old.retain(|key, _| passes(key));
+        held.young.retain(|key, _| passes(key));
+        held.young_bytes = held.young.values().map(|(_, size)| size + OVERHEAD).sum();
+    }
+
+    fn place(&self, held: &mut Generations<K, V>, key: K, value: V, size: usize) {
+        let cost = size.saturating_add(OVERHEAD);
+        let half = self.room / 2;
+        if cost > half {
+            return;
+        }
+        if held.young_bytes + cost > half {
+            held.old = std::mem::take(&mut held.young);
+            held.young_bytes = 0;
+        }
+        held.young_bytes += cost;
+        if let Some((_, replaced)) = held.young.insert(key, (value, size)) {
+            held.young_bytes -= replaced + OVERHEAD;
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for Recent<K, V> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Recent")
+            .field("room", &self.room)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(recent: &Recent<u32, u32>) -> usize {
+        let held = recent.held.lock().unwrap();
+        let sum = |map: &HashMap<u32, (u32, usize)>| {
+            map.values().map(|(_, size)| size + OVERHEAD).sum::<usize>()
+        };
+        assert_eq!(sum(&held.young), held.young_bytes);
+        sum(&held.young) + sum(&held.old)
+    }
+
+    #[test]
+    fn stays_in_its_room_and_keeps_what_is_read_often() {
+        let recent = Recent::new(40_000);
+        for n in 0..50 {
+            recent.insert(n, n * 2, 2_000);
+            recent.insert(n, n, 2_000);
+            assert_eq!(recent.find(&n), Some(n));
+            assert_eq!(recent.find(&0), Some(0), "read all the time");
+            assert!(bytes(&recent) <= 40_000);
+        }
+        assert_eq!(recent.find(&1), None);
+        recent.retain(|key| *key != 0);
+        assert_eq!(recent.find(&0), None);
+        assert!(bytes(&recent) <= 40_000);
+        recent.insert(100, 100, 20_000);
+        assert_eq!(recent.find(&100), None, "too large");
+        let none = Recent::new(0);
+        none.insert(1, 1, 0);
+        assert_eq!(none.find(&1), None);
+    }
+}
