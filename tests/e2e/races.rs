@@ -195,7 +195,8 @@ fn fifty_enrolments(database: &Database) {
     let first = Server::start(database);
     let second = first.replica();
     assert_eq!(first.url, second.url);
-    assert_ne!(first.listens_at(), second.listens_at());
+    // Behind a deployed service's one address, each call may meet another process.
+    assert!(first.listens_at() != second.listens_at() || !first.is_own());
     let owner = Home::new();
     support::connect(&first, &owner, SLUG);
 
@@ -203,16 +204,18 @@ fn fifty_enrolments(database: &Database) {
         .map(|seed| SecretKey::from_seed([seed; 32]))
         .collect();
     let servers = [first.listens_at(), second.listens_at()];
+    let slug = support::slug(&first);
     let outcomes = block_on(async {
         let client = browser::client();
         let mut running = tokio::task::JoinSet::new();
         for (at, key) in keys.iter().cloned().enumerate() {
             let client = client.clone();
             let server = servers[at % 2].clone();
+            let slug = slug.clone();
             running.spawn(async move {
                 // Giving up under load is 503, never a refusal: then the machine asks again.
                 for _ in 0..20 {
-                    let outcome = enrol(&client, &server, SLUG, &key).await;
+                    let outcome = enrol(&client, &server, &slug, &key).await;
                     if outcome.0 != StatusCode::SERVICE_UNAVAILABLE {
                         return (at, outcome);
                     }
@@ -252,10 +255,11 @@ fn fifty_enrolments(database: &Database) {
     block_on(async {
         let client = browser::client();
         for (at, (_, _, before)) in &inside {
-            let (status, _, after) = enrol(&client, &servers[(at + 1) % 2], SLUG, &keys[*at]).await;
+            let (status, _, after) =
+                enrol(&client, &servers[(at + 1) % 2], &slug, &keys[*at]).await;
             assert_eq!((status, &after), (StatusCode::OK, before));
         }
-        let full = enrol(&client, &servers[0], SLUG, &keys[outside[0].0]).await;
+        let full = enrol(&client, &servers[0], &slug, &keys[outside[0].0]).await;
         assert_eq!(full.0, StatusCode::CONFLICT);
     });
     owner.json(&["devices", "admit", &text(&inside[0].1.2["device_id"])]);
@@ -264,7 +268,7 @@ fn fifty_enrolments(database: &Database) {
         let client = browser::client();
         for (turn, expected) in [201, 201, 409].into_iter().enumerate() {
             let key = &keys[outside[turn].0];
-            let (status, ..) = enrol(&client, &servers[turn % 2], SLUG, key).await;
+            let (status, ..) = enrol(&client, &servers[turn % 2], &slug, key).await;
             assert_eq!(status.as_u16(), expected);
         }
     });

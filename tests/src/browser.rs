@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::{Client, Response, StatusCode, redirect};
 
+use crate::place;
+
 /// One browser with its cookies.
 pub struct Browser {
     client: Client,
@@ -24,11 +26,13 @@ pub struct Form {
 pub fn client() -> Client {
     // Fails only when a provider was installed before, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
+    let mut client = Client::builder()
         .redirect(redirect::Policy::none())
-        .no_proxy()
-        .build()
-        .expect("a client without settings")
+        .no_proxy();
+    if let Some(place) = place::deployed() {
+        client = client.resolve(&place.host(), place.listens_at());
+    }
+    client.build().expect("a client without settings")
 }
 
 impl Default for Browser {

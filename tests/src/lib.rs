@@ -5,6 +5,7 @@ pub mod browser;
 pub mod home;
 pub mod host;
 pub mod person;
+pub mod place;
 pub mod server;
 pub mod skills;
 pub mod sweep;

@@ -1,4 +1,5 @@
-//! A running `vault serve` of the built binary, on loopback, with a home of its own.
+//! A running `vault serve` of the built binary, on loopback, with a home of its own; or, where [`place::deployed`] names one, the
+//! deployed service with namespaces of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -7,6 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::home::{Home, Ran, vault_binary};
+use crate::place::{self, Place};
 
 /// The bootstrap owner of every test server.
 pub const OWNER_EMAIL: &str = "owner@example.com";
@@ -23,6 +25,8 @@ pub struct Server {
     port: u16,
     database: String,
     settings: Vec<(String, String)>,
+    /// What the names of its namespaces and accounts end with; empty for a server that serves nobody else.
+    suffix: String,
 }
 
 /// Which database a server keeps.
@@ -43,6 +47,9 @@ impl Server {
     /// Starts a server with further variables, such as `VAULT_LIMIT_CATALOG`; one of them may be `VAULT_PUBLIC_URL`, where
     /// the tests stand between.
     pub fn start_with(database: &Database, settings: &[(&str, &str)]) -> Self {
+        if let Some(place) = place::deployed() {
+            return Self::at(place, database, settings);
+        }
         let home = Home::new();
         let database = match database {
             Database::Sqlite => home.path().join("vault.db").to_string_lossy().into_owned(),
@@ -67,9 +74,49 @@ impl Server {
             port,
             database,
             settings,
+            suffix: String::new(),
         };
         server.resume();
         server
+    }
+
+    /// A part of the deployed service that nobody else uses.
+    fn at(place: &Place, database: &Database, settings: &[(&str, &str)]) -> Self {
+        assert!(
+            matches!(database, Database::Sqlite),
+            "a deployed service has one database: `place::leaves_out` says so"
+        );
+        // It was deployed without limits, and nothing else about it can be chosen here.
+        assert!(
+            settings
+                .iter()
+                .all(|(name, value)| name.starts_with("VAULT_LIMIT_") && *value == "0"),
+            "settings of a deployed service: {settings:?}"
+        );
+        Self {
+            child: None,
+            home: Home::new(),
+            url: place.url.clone(),
+            port: place.listens_at().port(),
+            database: String::new(),
+            settings: Vec::new(),
+            suffix: fresh_suffix(),
+        }
+    }
+
+    /// Whether it is a process of the test's own, which may be stopped, traced and looked into.
+    pub fn is_own(&self) -> bool {
+        self.suffix.is_empty()
+    }
+
+    /// The name under which a namespace, or an account, of this test is known at the service.
+    pub fn named(&self, name: &str) -> String {
+        format!("{name}{}", self.suffix)
+    }
+
+    /// What stands behind `://` in its address.
+    pub fn authority(&self) -> &str {
+        self.url.split_once("://").expect("an address").1
     }
 
     /// Starts the process again over the same data, after `stop` or `kill`.
@@ -99,6 +146,7 @@ impl Server {
     }
 
     fn launch(&mut self, mut command: Command) -> bool {
+        assert!(self.is_own(), "a deployed service is not started here");
         assert!(self.child.is_none(), "the server runs already");
         self.home.environment(&mut command);
         command
@@ -164,9 +212,15 @@ impl Server {
         let _ = child.wait();
     }
 
-    /// Starts a second process over the same database: the same public address, another port, a home of its own.
+    /// Starts a second process over the same database: the same public address, another port, a home of its own. A deployed service is
+    /// that already.
     #[must_use]
     pub fn replica(&self) -> Self {
+        if let Some(place) = place::deployed() {
+            let mut same = Self::at(place, &Database::Sqlite, &[]);
+            same.suffix.clone_from(&self.suffix);
+            return same;
+        }
         let same = [("VAULT_PUBLIC_URL", self.url.as_str())];
         // Any address of a database will do.
         Self::start_with(&Database::Postgres(self.database.clone()), &same)
@@ -174,6 +228,9 @@ impl Server {
 
     /// Where this very process listens, whatever its public address is.
     pub fn listens_at(&self) -> String {
+        if !self.is_own() {
+            return self.url.clone();
+        }
         format!("http://127.0.0.1:{}", self.port)
     }
 
@@ -199,6 +256,17 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
+}
+
+/// A minus sign and eight letters and digits that nobody else has.
+fn fresh_suffix() -> String {
+    let folder = tempfile::Builder::new()
+        .prefix("-")
+        .rand_bytes(8)
+        .tempdir()
+        .expect("a temporary folder");
+    let name = folder.path().file_name().expect("its name");
+    name.to_string_lossy().to_lowercase()
 }
 
 /// A port of loopback that nobody listens on right now.
