@@ -17,6 +17,7 @@ pub mod publish;
 mod retry;
 pub mod routes;
 pub mod serve;
+pub mod shelf;
 pub mod uploads;
 pub mod work;
 
@@ -35,6 +36,7 @@ use error::{Code, Refusal};
 use hosted::cache::Cache;
 use hosted::{KnownKeys, ReadLimits};
 use routes::Group;
+use shelf::{Releases, Shelves};
 
 /// What every handler holds: the ports, the configuration, and memory that only makes things faster.
 #[derive(Clone)]
@@ -56,6 +58,9 @@ pub struct App {
     pub(crate) known_keys: Arc<KnownKeys>,
     pub(crate) read_limits: Arc<ReadLimits>,
     pub(crate) sets: Arc<publish::Sets>,
+    /// Which shelf a namespace is read from by tools.
+    pub shelves: Arc<dyn Shelves>,
+    pub(crate) opened: Arc<shelf::Opened>,
 }
 
 impl App {
@@ -73,12 +78,20 @@ impl App {
             known_keys: Arc::default(),
             read_limits: Arc::default(),
             sets: Arc::default(),
+            shelves: Arc::new(Releases),
+            opened: Arc::default(),
             records,
             objects,
             clock,
             random,
             config: Arc::new(config),
         }
+    }
+
+    /// The same app with other shelves: those of a server that holds a library.
+    #[must_use]
+    pub fn with_shelves(self, shelves: Arc<dyn Shelves>) -> Self {
+        Self { shelves, ..self }
     }
 
     /// A fresh id of 26 characters that sorts by time.

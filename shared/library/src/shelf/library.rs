@@ -129,7 +129,7 @@ impl LibraryShelf {
         }
         let look = self.held.looks.fetch_add(1, Ordering::SeqCst) + 1;
         let before = last.as_ref().map(|(_, view)| Arc::clone(view));
-        let view = self.beside(move |held| held.look(before)).await?;
+        let view = self.beside(move |held| held.look(before.as_ref())).await?;
         *last = Some((look, Arc::clone(&view)));
         *self.held.newest() = Some(Arc::clone(&view));
         Ok(view)
@@ -220,11 +220,11 @@ impl Held {
     }
 
     /// What is installed now, given what was seen before.
-    fn look(&self, before: Option<Arc<View>>) -> Result<Arc<View>, ShelfError> {
+    fn look(&self, before: Option<&Arc<View>>) -> Result<Arc<View>, ShelfError> {
         let policy = self.read_policy();
         for _ in 1..TRIES {
             let generation = self.settled_generation()?;
-            if let Some(before) = &before
+            if let Some(before) = before
                 && before.still_holds(generation)
             {
                 return Ok(before.under(policy));
@@ -446,9 +446,10 @@ impl Held {
         let installed =
             add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
         let Some(installed) = installed else {
-            return match self.is_linked(name)? {
-                true => Err(came_with_a_link(name)),
-                false => Ok(None),
+            return if self.is_linked(name)? {
+                Err(came_with_a_link(name))
+            } else {
+                Ok(None)
             };
         };
         let Some(manifest) = installed.manifest else {
@@ -527,10 +528,7 @@ impl Held {
         let installed =
             add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
         let Some(installed) = installed else {
-            return Err(match self.is_linked(name)? {
-                true => came_with_a_link(name),
-                false => ShelfError::NotFound(name.clone()),
-            });
+            return Err(self.not_here(name)?);
         };
         let source = installed
             .manifest
@@ -554,9 +552,15 @@ impl Held {
         if !report.removed.is_empty() {
             return Ok(Submitted::Removed(name));
         }
-        Err(match self.is_linked(&name)? {
-            true => came_with_a_link(&name),
-            false => ShelfError::NotFound(name),
+        Err(self.not_here(&name)?)
+    }
+
+    /// Why a name that is no own skill's cannot be changed.
+    fn not_here(&self, name: &SkillName) -> Result<ShelfError, ShelfError> {
+        Ok(if self.is_linked(name)? {
+            came_with_a_link(name)
+        } else {
+            ShelfError::NotFound(name.clone())
         })
     }
 }
@@ -625,7 +629,7 @@ fn entry(skill: Listed) -> Entry {
     }
 }
 
-/// Whether a signed skill has exactly these files.
+/// Whether a signed skill has exactly these files. Text that is handed in has no modes.
 fn holds(manifest: &Manifest, package: &Package) -> bool {
     manifest.files.len() == package.files.len()
         && manifest
@@ -634,7 +638,6 @@ fn holds(manifest: &Manifest, package: &Package) -> bool {
             .zip(&package.files)
             .all(|(signed, file)| {
                 signed.path == file.path
-                    && signed.mode == file.mode
                     && signed.size == file.bytes.len() as u64
                     && signed.sha256 == Digest::of(&file.bytes)
             })

@@ -17,6 +17,9 @@
 //! | `code/<sha256>` | `code` | an authorization code | `token` |
 //! | `session/<sha256>` | `session`, `approval/…`, `spent/…` | a signed-in browser and its decisions | `session` |
 //! | `limit/…` | a window | a counter of requests or of failed sign-ins | `oauth::throttle` |
+//! | `draft/<namespace_id>` | draft id | what somebody asks an owner to take in | `draft` |
+//! | `draft-by/<namespace_id>` | `<user_id>/<draft id>` | index: an author's drafts | `draft` |
+//! | `draft-count/<namespace_id>` | `all`, `by/<user_id>` | how many drafts wait | `draft` |
 //! | `kept/<namespace_id>` | ULID | objects that an upload or a former release keeps for a while | `kept` |
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | the mark of an object that nothing keeps | `kept` |
 //! | `work` | `collection` | where the collection of objects stands | `work::collect` |
@@ -28,6 +31,7 @@ pub mod account;
 pub mod audit;
 pub mod client;
 pub mod device;
+pub mod draft;
 pub mod grant;
 pub mod kept;
 pub mod limits;

@@ -18,6 +18,7 @@ use super::Report;
 use crate::App;
 use crate::error::Refusal;
 use crate::model::Seen;
+use crate::model::draft;
 use crate::model::kept::{self, Kept, Mark, Marked, ObjectName};
 use crate::model::namespace::{self, DIRECTORY, Namespace};
 use crate::model::release::Closure;
@@ -27,12 +28,13 @@ use crate::publish;
 const ROUND_SECONDS: i64 = 6 * 3600;
 /// For how long a step has the round for itself, in seconds; two at once would do no harm, only the same work.
 const BUSY_SECONDS: i64 = 60;
-/// The classes that a release names, in the order of a visit.
-const CLASSES: [Class; 4] = [
+/// The classes that are collected, in the order of a visit: those that a release names, and drafts.
+const CLASSES: [Class; 5] = [
     Class::Bundles,
     Class::Policies,
     Class::Catalogs,
     Class::Closures,
+    Class::Drafts,
 ];
 
 /// Where the round stands: the record `work` | `collection`.
@@ -183,6 +185,7 @@ async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, 
         named.insert(ObjectName::new(Class::Catalogs, current.sha256));
         named.insert(ObjectName::new(Class::Closures, current.closure));
     }
+    named.extend(draft::pending_objects(&*app.records, &namespace.id).await?);
     // After the current release: one that is replaced in between leaves behind, in the same commit, what its successor dropped.
     for record in kept::all(&*app.records, &kept::kept_partition(&namespace.id)).await? {
         named.extend(record.read::<Kept>()?.objects);

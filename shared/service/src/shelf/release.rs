@@ -1,0 +1,417 @@
+//! A namespace's current release as a shelf: nothing is believed but what the owner signed, though the service itself stores it.
+//!
+//! The catalog is accepted against the namespace's pin by the function that devices use; index, policy, bundles and parts are what it names
+//! by hash. What was verified is kept for a while, keyed by namespace and hash.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use vault_skill::bundle::{Bundle, BundleError};
+use vault_skill::catalog::{self, Accepted, Expectation, Side};
+use vault_skill::draft::Submitter;
+use vault_skill::hash::Digest;
+use vault_skill::index::{self, IndexEntry};
+use vault_skill::keys::PublicKey;
+use vault_skill::manifest::ManifestExpectation;
+use vault_skill::name::{NamespaceId, SkillName, VaultId};
+use vault_skill::policy::Policy;
+use vault_store::StoreError;
+use vault_store::objects::Class;
+use vault_store::recent::Recent;
+use vault_store::shelf::{
+    Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
+};
+
+use super::drafts;
+use crate::App;
+use crate::error::Code;
+use crate::model::namespace::{Current, Kind, Namespace};
+
+/// Bytes of verified lists that one process keeps, roughly. Half of it holds the list of 10,000 skills.
+const LISTS_ROOM: usize = 32 << 20;
+/// Bytes of verified skills that one process keeps.
+const SKILLS_ROOM: usize = 8 << 20;
+/// How many cold lists may be verified at once.
+const DOORS: usize = 4;
+
+/// What was verified lately.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    lists: Recent<(NamespaceId, Digest), Arc<List>>,
+    skills: Recent<(NamespaceId, Digest), Arc<Loaded>>,
+    /// Of many who ask for the same cold list one verifies it.
+    doors: [tokio::sync::Mutex<()>; DOORS],
+}
+
+impl Default for Opened {
+    fn default() -> Self {
+        Self {
+            lists: Recent::new(LISTS_ROOM),
+            skills: Recent::new(SKILLS_ROOM),
+            doors: Default::default(),
+        }
+    }
+}
+
+/// A release that was found good: its list, and whom to believe about its skills.
+#[derive(Debug)]
+struct List {
+    snapshot: Arc<Snapshot>,
+    vault_id: VaultId,
+    keys: Vec<PublicKey>,
+    /// Those of `keys` that were stolen or lost: they count only for bundles that the catalog names.
+    voided: Vec<PublicKey>,
+    withdrawn: HashSet<Digest>,
+}
+
+/// The current release of a namespace.
+pub struct ReleaseShelf {
+    app: App,
+    namespace: Namespace,
+    source: Option<IpAddr>,
+}
+
+impl ReleaseShelf {
+    /// The shelf of a namespace as its record was read for a request that came from `source`.
+    pub fn new(app: App, namespace: Namespace, source: Option<IpAddr>) -> Self {
+        Self {
+            app,
+            namespace,
+            source,
+        }
+    }
+
+    pub(super) fn parts(&self) -> (&App, &Namespace) {
+        (&self.app, &self.namespace)
+    }
+
+    /// The current release, verified; `None` before the first.
+    async fn list(&self) -> Result<Option<Arc<List>>, ShelfError> {
+        let Some(current) = &self.namespace.current else {
+            return Ok(None);
+        };
+        let key = (self.namespace.id, current.sha256);
+        if let Some(list) = self.app.opened.lists.find(&key) {
+            return Ok(Some(list));
+        }
+        let door = usize::from(current.sha256.as_bytes()[0]) % DOORS;
+        let _opened = self.app.opened.doors[door].lock().await;
+        if let Some(list) = self.app.opened.lists.find(&key) {
+            return Ok(Some(list));
+        }
+        let (list, size) = self.open_list(current).await?;
+        let list = Arc::new(list);
+        self.app.opened.lists.insert(key, Arc::clone(&list), size);
+        Ok(Some(list))
+    }
+
+    async fn open_list(&self, current: &Current) -> Result<(List, usize), ShelfError> {
+        let bytes = self
+            .object(Class::Catalogs, current.sha256)
+            .await?
+            .ok_or_else(|| gone("the current catalog"))?;
+        let namespace = self.namespace.clone();
+        let base = self.app.config.public_url.base().to_owned();
+        let published_at = current.published_at;
+        let accepted = beside(move || {
+            let expected = Expectation {
+                side: Side::Client,
+                base: &base,
+                slug: &namespace.slug,
+                // As it was found good when it became current: an owner who stays away for long still has tools that answer.
+                now: published_at,
+                latest_seen_at: None,
+                history: &|_| None,
+            };
+            catalog::accept(&bytes, &namespace.pin, &expected).map_err(|error| {
+                ShelfError::Failed(format!("the current catalog is not good: {error}"))
+            })
+        })
+        .await?;
+        let mut parts = Vec::with_capacity(accepted.catalog.index.len());
+        for part in &accepted.catalog.index {
+            let bytes = self
+                .exact(Class::Bundles, part.bundle_hash, part.size, "an index")
+                .await?;
+            parts.push(bytes);
+        }
+        let policy = match &accepted.catalog.policy {
+            Some(policy) => Some(
+                self.exact(Class::Policies, policy.sha256, policy.size, "the policy")
+                    .await?,
+            ),
+            None => None,
+        };
+        beside(move || read_list(accepted, &parts, policy.as_deref())).await
+    }
+
+    /// An object whose hash and size the catalog names.
+    async fn exact(
+        &self,
+        class: Class,
+        digest: Digest,
+        size: u64,
+        what: &str,
+    ) -> Result<Bytes, ShelfError> {
+        let bytes = self
+            .object(class, digest)
+            .await?
+            .ok_or_else(|| gone(what))?;
+        if bytes.len() as u64 == size {
+            Ok(bytes)
+        } else {
+            Err(ShelfError::Failed(format!(
+                "{what} has another size than the catalog says"
+            )))
+        }
+    }
+
+    /// An object of the namespace by its hash, compared with it; `None` where there is none.
+    async fn object(&self, class: Class, digest: Digest) -> Result<Option<Bytes>, ShelfError> {
+        let key = self.namespace.object(class, digest);
+        match self.app.cache.get(&*self.app.objects, &key).await {
+            Ok(object) => Ok(object.map(|object| object.bytes)),
+            Err(refusal) if refusal.code() == Code::Internal => {
+                Err(ShelfError::Failed(format!("the object {key} is damaged")))
+            }
+            Err(refusal) => Err(StoreError::unavailable(format!("{:?}", refusal.code())).into()),
+        }
+    }
+
+    async fn open_skill(&self, list: &List, entry: &Entry) -> Result<Loaded, ShelfError> {
+        let name = entry.name();
+        let hash = entry.texts.bundle_hash;
+        let named = list.names(entry);
+        let missing = || {
+            if named {
+                ShelfError::Unavailable(name.clone())
+            } else {
+                ShelfError::NotFound(name.clone())
+            }
+        };
+        let bytes = match self.object(Class::Bundles, hash).await {
+            Ok(bytes) => bytes.ok_or_else(missing)?,
+            Err(ShelfError::Failed(reason)) => {
+                return Err(ShelfError::Damaged(name.clone(), reason));
+            }
+            Err(error) => return Err(error),
+        };
+        let size = entry.size;
+        let skill = name.clone();
+        let bundle =
+            beside(move || Bundle::parse(&bytes, &hash, size).map_err(damaged(&skill))).await?;
+        let mut parts = Vec::new();
+        for part in bundle.part_hashes() {
+            let bytes = match self.object(Class::Bundles, part).await {
+                Ok(bytes) => bytes.ok_or_else(missing)?,
+                Err(ShelfError::Failed(reason)) => {
+                    return Err(ShelfError::Damaged(name.clone(), reason));
+                }
+                Err(error) => return Err(error),
+            };
+            parts.push((part, bytes));
+        }
+        let (keys, vault_id) = (list.keys_for(entry), list.vault_id);
+        let (skill, version) = (name.clone(), entry.version);
+        beside(move || {
+            let expected = ManifestExpectation {
+                vault_id,
+                name: &skill,
+                version: Some(version),
+                stored_version: None,
+            };
+            let part = |wanted: &Digest| {
+                let found = parts.iter().find(|(hash, _)| hash == wanted);
+                found.map(|(_, bytes)| bytes.to_vec())
+            };
+            let bundle = bundle
+                .open(&part, &keys, &expected)
+                .map_err(damaged(&skill))?;
+            let signer = bundle.signed.signer(&keys).copied();
+            Ok(Loaded {
+                public_key: signer.ok_or_else(|| {
+                    ShelfError::Damaged(skill.clone(), "nobody signed it".to_owned())
+                })?,
+                bundle_hash: hash,
+                bundle,
+            })
+        })
+        .await
+    }
+}
+
+impl List {
+    /// Whether the release has this very bundle under this name.
+    fn names(&self, entry: &Entry) -> bool {
+        self.snapshot
+            .find(entry.name())
+            .is_some_and(|found| found.texts.bundle_hash == entry.texts.bundle_hash)
+    }
+
+    fn keys_for(&self, entry: &Entry) -> Vec<PublicKey> {
+        let mut keys = self.keys.clone();
+        if !self.names(entry) {
+            keys.retain(|key| !self.voided.contains(key));
+        }
+        keys
+    }
+}
+
+fn damaged(name: &SkillName) -> impl Fn(BundleError) -> ShelfError + use<> {
+    let name = name.clone();
+    move |error| ShelfError::Damaged(name.clone(), error.to_string())
+}
+
+fn gone(what: &str) -> ShelfError {
+    StoreError::unavailable(format!("{what} is missing from the object store")).into()
+}
+
+/// Verifies that the index is the index of exactly this catalog, and reads the policy.
+fn read_list(
+    accepted: Accepted,
+    parts: &[Bytes],
+    policy: Option<&[u8]>,
+) -> Result<(List, usize), ShelfError> {
+    let wrong = |what: &str, error: &dyn std::fmt::Display| {
+        ShelfError::Failed(format!(
+            "{what} of the current release is not good: {error}"
+        ))
+    };
+    let catalog = accepted.catalog;
+    let parts: Vec<Vec<IndexEntry>> = parts
+        .iter()
+        .map(|part| index::parse(part, &catalog.vault_id))
+        .collect::<Result<_, _>>()
+        .map_err(|error| wrong("the index", &error))?;
+    let skills = catalog.skills.iter();
+    if !index::covers(
+        &parts,
+        skills.map(|skill| (&skill.name, &skill.bundle_hash)),
+    ) {
+        return Err(wrong("the index", &"it is of other skills"));
+    }
+    let policy = policy
+        .map(Policy::from_object)
+        .transpose()
+        .map_err(|error| wrong("the policy", &error))?;
+    let mut size = 0;
+    let texts = parts.into_iter().flatten();
+    let entries = texts.zip(&catalog.skills).map(|(texts, skill)| {
+        size += texts_size(&texts);
+        Entry {
+            texts,
+            version: skill.version,
+            size: skill.size,
+            linked: false,
+        }
+    });
+    let mut snapshot = Snapshot::new(entries).with_policy(policy.map(Arc::new));
+    snapshot.catalog = Some(accepted.payload_sha256);
+    snapshot.policy_sha256 = catalog.policy.map(|policy| policy.sha256);
+    let list = List {
+        snapshot: Arc::new(snapshot),
+        vault_id: catalog.vault_id,
+        keys: accepted.keys,
+        voided: accepted.voided,
+        withdrawn: catalog
+            .withdrawn
+            .iter()
+            .map(|entry| entry.bundle_hash)
+            .collect(),
+    };
+    Ok((list, size))
+}
+
+/// What an entry takes in memory, with its share of the index for searches, roughly.
+fn texts_size(texts: &IndexEntry) -> usize {
+    let words = [&texts.tags, &texts.categories];
+    let words: usize = words
+        .into_iter()
+        .flatten()
+        .map(|word| word.len() + 32)
+        .sum();
+    let text = texts.description.len() + texts.when_to_use.len() + words;
+    320 + 2 * text
+}
+
+/// Does work that takes the processor for long on a thread for it.
+pub(super) async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ShelfError> + Send + 'static,
+) -> Result<T, ShelfError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|broken| ShelfError::Failed(format!("a task broke off: {broken}")))?
+}
+
+#[async_trait]
+impl Shelf for ReleaseShelf {
+    fn owner(&self) -> &str {
+        self.namespace.slug.as_str()
+    }
+
+    fn writes(&self) -> Writes {
+        match self.namespace.kind {
+            Kind::Hosted => Writes::Drafted,
+            Kind::SelfSigned => Writes::Elsewhere,
+        }
+    }
+
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        Ok(match self.list().await? {
+            Some(list) => Arc::clone(&list.snapshot),
+            None => Arc::default(),
+        })
+    }
+
+    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        if !self.namespace.subscription.is_live() {
+            return Err(ShelfError::SubscriptionLapsed);
+        }
+        let missing = || ShelfError::NotFound(entry.name().clone());
+        let list = self.list().await?.ok_or_else(missing)?;
+        if list.withdrawn.contains(&entry.texts.bundle_hash) {
+            return Err(missing());
+        }
+        let key = (self.namespace.id, entry.texts.bundle_hash);
+        if let Some(loaded) = self.app.opened.skills.find(&key) {
+            let manifest = &loaded.bundle.manifest;
+            // Keys may have lost their word since it was verified.
+            if manifest.name == *entry.name()
+                && manifest.version == entry.version
+                && manifest.vault_id == list.vault_id
+                && list.keys_for(entry).contains(&loaded.public_key)
+            {
+                return Ok(loaded);
+            }
+        }
+        let loaded = Arc::new(self.open_skill(&list, entry).await?);
+        let size = loaded.size();
+        self.app
+            .opened
+            .skills
+            .insert(key, Arc::clone(&loaded), size);
+        Ok(loaded)
+    }
+
+    async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
+        match self.writes() {
+            Writes::Drafted => drafts::submit(self, by, self.source, change).await,
+            Writes::Signed | Writes::Elsewhere => Err(ShelfError::LibraryElsewhere),
+        }
+    }
+
+    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
+        let drift = |entry: &&Entry| Drift {
+            name: entry.name().clone(),
+            // In the manifest, which only a reading of the whole skill shows.
+            source: None,
+            state: DriftState::Unchecked(
+                "a hosted vault asks no sources; the owner's machine does".to_owned(),
+            ),
+        };
+        Ok(entries.iter().map(drift).collect())
+    }
+}
