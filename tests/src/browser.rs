@@ -22,6 +22,26 @@ pub struct Form {
     pub hidden: Vec<(String, String)>,
 }
 
+/// A walk through the pages of authorize.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    /// The status of every answer, in order.
+    pub statuses: Vec<u16>,
+    /// Where it ended.
+    pub end: End,
+}
+
+/// Where a walk ended.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// At the client's redirect address, with what its query says.
+    Back(String),
+    /// At the service's own page for e-mail and password, which nobody gave.
+    SignIn,
+    /// At somebody else's sign-in: its origin.
+    Elsewhere(String),
+}
+
 /// An HTTP client that follows nothing and speaks to loopback.
 pub fn client() -> Client {
     // Fails only when a provider was installed before, which is as good.
@@ -44,46 +64,56 @@ impl Default for Browser {
 impl Browser {
     /// A browser without cookies.
     pub fn new() -> Self {
+        Self::with(client())
+    }
+
+    /// A browser without cookies that speaks through `client`, which must not follow redirects.
+    pub fn with(client: Client) -> Self {
         Self {
-            client: client(),
+            client,
             cookies: BTreeMap::new(),
         }
     }
 
     /// `GET`, without following a redirect.
     pub async fn get(&mut self, url: &str) -> Response {
-        let response = self
-            .client
-            .get(url)
-            .header(COOKIE, self.cookie_line())
-            .send()
-            .await
-            .expect("an answer");
-        self.keep_cookies(&response);
-        response
+        self.try_get(url).await.expect("an answer")
     }
 
     /// Sends a form, without following a redirect.
     pub async fn post(&mut self, url: &str, fields: &[(String, String)]) -> Response {
+        self.try_post(url, fields).await.expect("an answer")
+    }
+
+    /// As [`Browser::get`]; fails when there is no answer.
+    pub async fn try_get(&mut self, url: &str) -> Result<Response, reqwest::Error> {
+        let asked = self.client.get(url).header(COOKIE, self.cookie_line());
+        let response = asked.send().await?;
+        self.keep_cookies(&response);
+        Ok(response)
+    }
+
+    /// As [`Browser::post`]; fails when there is no answer.
+    pub async fn try_post(
+        &mut self,
+        url: &str,
+        fields: &[(String, String)],
+    ) -> Result<Response, reqwest::Error> {
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(fields)
             .finish();
-        let origin = url::Url::parse(url)
-            .expect("an absolute address")
-            .origin()
-            .ascii_serialization();
+        let origin = url::Url::parse(url).map(|url| url.origin().ascii_serialization());
         let response = self
             .client
             .post(url)
             .header(COOKIE, self.cookie_line())
             .header("content-type", "application/x-www-form-urlencoded")
-            .header("origin", origin)
+            .header("origin", origin.unwrap_or_default())
             .body(body)
             .send()
-            .await
-            .expect("an answer");
+            .await?;
         self.keep_cookies(&response);
-        response
+        Ok(response)
     }
 
     /// Walks an authorize address as a person would: signs in, ticks every scope, approves. Returns the redirect address with the code.
@@ -100,66 +130,80 @@ impl Browser {
         password: &str,
         scopes: &[&str],
     ) -> String {
-        let base = url::Url::parse(authorize).expect("an absolute address");
-        let mut response = self.get(authorize).await;
-        for _ in 0..6 {
-            match response.status() {
-                StatusCode::FOUND => return location(&response),
-                StatusCode::SEE_OTHER => {
-                    let next = base
-                        .join(&location(&response))
-                        .expect("a redirect of the same site");
-                    response = self.get(next.as_str()).await;
-                }
-                StatusCode::OK => {
-                    let page = response.text().await.expect("a page");
-                    response = self.answer(&base, &page, (email, password), scopes).await;
-                }
-                status => panic!(
-                    "{status} while signing in: {}",
-                    response.text().await.unwrap_or_default()
-                ),
-            }
+        let walk = self
+            .walk(authorize, Some((email, password)), scopes)
+            .await
+            .unwrap_or_else(|stopped| panic!("{stopped}"));
+        match walk.end {
+            End::Back(address) => address,
+            other => panic!("sign-in ended elsewhere: {other:?}"),
         }
-        panic!("sign-in never came to an end");
     }
 
-    async fn answer(
+    /// Walks an authorize address to its end: signs in where a page asks for e-mail and password, ticks these scopes, approves.
+    /// Fails, in words without secrets, when a page is not one of the walk or when nothing answers.
+    pub async fn walk(
         &mut self,
-        base: &url::Url,
-        page: &str,
-        (email, password): (&str, &str),
+        authorize: &str,
+        account: Option<(&str, &str)>,
         scopes: &[&str],
-    ) -> Response {
-        let login = page.contains("name=\"password\"");
-        let wanted = if login {
-            "/oauth/login"
-        } else {
-            "/oauth/consent"
-        };
-        let form = forms(page)
-            .into_iter()
-            .find(|form| form.action.ends_with(wanted))
-            .unwrap_or_else(|| panic!("no form for {wanted} in the page:\n{page}"));
-        let mut fields = form.hidden;
-        if login {
-            fields.push(("email".into(), email.into()));
-            fields.push(("password".into(), password.into()));
-        } else {
-            for scope in scopes {
-                if page.contains(&format!("value=\"{scope}\"")) {
-                    fields.push(("scope".into(), (*scope).into()));
+    ) -> Result<Walk, String> {
+        let base = url::Url::parse(authorize).map_err(|_| "no absolute address".to_owned())?;
+        let mut statuses = Vec::new();
+        let mut signed_in = false;
+        let mut next = Next::Get(authorize.to_owned());
+        for _ in 0..8 {
+            let response = match &next {
+                Next::Get(url) => self.try_get(url).await,
+                Next::Post(url, fields) => self.try_post(url, fields).await,
+            };
+            let response = response.map_err(|error| no_answer(&error))?;
+            let status = response.status();
+            statuses.push(status.as_u16());
+            let ended = |end| {
+                Ok(Walk {
+                    statuses: statuses.clone(),
+                    end,
+                })
+            };
+            if status.is_redirection() {
+                let target = response.headers().get(LOCATION);
+                let target = target.and_then(|target| target.to_str().ok());
+                let target = target.ok_or("a redirect without an address in ASCII")?;
+                let there = base.join(target).map_err(|_| "a redirect to no address")?;
+                if there.origin() == base.origin() && there.path().contains("/oauth/") {
+                    next = Next::Get(there.into());
+                } else if there.query_pairs().any(|(name, _)| name == "client_id") {
+                    return ended(End::Elsewhere(there.origin().ascii_serialization()));
+                } else {
+                    return ended(End::Back(target.to_owned()));
                 }
+                continue;
             }
-            // Where there is one vault only, the page names it in a hidden field.
-            let is_named = fields.iter().any(|(name, _)| name == "namespace");
-            if !is_named && let Some(namespace) = chosen_namespace(page) {
-                fields.push(("namespace".into(), namespace));
-            }
-            fields.push(("decision".into(), "approve".into()));
+            let page = response.text().await.map_err(|error| no_answer(&error))?;
+            let forms = forms(&page);
+            let form = |path: &str| forms.iter().find(|form| form.action.ends_with(path));
+            next = if let Some(form) = form("/oauth/consent") {
+                consented(&base, form, &page, scopes)
+            } else if let Some(form) = form("/oauth/login") {
+                let Some((email, password)) = account else {
+                    return ended(End::SignIn);
+                };
+                if signed_in {
+                    return Err(format!("{status} after signing in: {}", words(&page)));
+                }
+                signed_in = true;
+                let mut fields = form.hidden.clone();
+                fields.push(("email".into(), email.into()));
+                fields.push(("password".into(), password.into()));
+                Next::Post(target_of(&base, form), fields)
+            } else if status == StatusCode::OK && elsewhere(&base, &forms).is_some() {
+                return ended(End::Elsewhere(elsewhere(&base, &forms).unwrap_or_default()));
+            } else {
+                return Err(format!("{status} while signing in: {}", words(&page)));
+            };
         }
-        let target = base.join(&form.action).expect("a form of the same site");
-        self.post(target.as_str(), &fields).await
+        Err(format!("sign-in never came to an end: {statuses:?}"))
     }
 
     fn cookie_line(&self) -> String {
@@ -172,28 +216,78 @@ impl Browser {
 
     fn keep_cookies(&mut self, response: &Response) {
         for line in response.headers().get_all(SET_COOKIE) {
-            let pair = line
-                .to_str()
-                .expect("a cookie in ASCII")
-                .split(';')
-                .next()
-                .unwrap_or_default();
-            if let Some((name, value)) = pair.split_once('=') {
+            let pair = line.to_str().unwrap_or_default().split(';').next();
+            if let Some((name, value)) = pair.unwrap_or_default().split_once('=') {
                 self.cookies.insert(name.trim().into(), value.trim().into());
             }
         }
     }
 }
 
-/// The `Location` of a redirect.
-pub fn location(response: &Response) -> String {
-    response
-        .headers()
-        .get(LOCATION)
-        .expect("a Location")
-        .to_str()
-        .expect("a Location in ASCII")
-        .to_owned()
+/// Where a walk goes on.
+enum Next {
+    Get(String),
+    Post(String, Vec<(String, String)>),
+}
+
+/// The consent form with these scopes ticked, as "Allow" sends it.
+fn consented(base: &url::Url, form: &Form, page: &str, scopes: &[&str]) -> Next {
+    let mut fields = form.hidden.clone();
+    for scope in scopes {
+        if page.contains(&format!("value=\"{scope}\"")) {
+            fields.push(("scope".into(), (*scope).into()));
+        }
+    }
+    // Where there is one vault only, the page names it in a hidden field.
+    let is_named = fields.iter().any(|(name, _)| name == "namespace");
+    if !is_named && let Some(namespace) = chosen_namespace(page) {
+        fields.push(("namespace".into(), namespace));
+    }
+    fields.push(("decision".into(), "approve".into()));
+    Next::Post(target_of(base, form), fields)
+}
+
+fn target_of(base: &url::Url, form: &Form) -> String {
+    base.join(&form.action)
+        .map_or_else(|_| form.action.clone(), String::from)
+}
+
+/// The origin to which a form of the page leads, where that is not the page's own.
+fn elsewhere(base: &url::Url, forms: &[Form]) -> Option<String> {
+    let mut origins = forms
+        .iter()
+        .filter_map(|form| base.join(&form.action).ok())
+        .map(|target| target.origin());
+    origins
+        .find(|origin| *origin != base.origin())
+        .map(|origin| origin.ascii_serialization())
+}
+
+/// Why there is no answer, without the address: its query may hold a secret.
+pub fn no_answer(error: &reqwest::Error) -> String {
+    let mut text = if error.is_timeout() {
+        "no answer in time".to_owned()
+    } else {
+        "no answer".to_owned()
+    };
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// What a page says to a person, cut at 300 characters.
+pub fn words(page: &str) -> String {
+    let body = page.split("<body").last().unwrap_or_default();
+    let mut text = String::new();
+    for part in body.split('<') {
+        text.push_str(part.split_once('>').map_or(part, |(_, said)| said));
+        text.push(' ');
+    }
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.chars().take(300).collect()
 }
 
 /// Every form of a page, with its hidden fields.
