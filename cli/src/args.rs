@@ -9,8 +9,8 @@ use clap::{
 
 use crate::{
     commands::{
-        add, cloud, completions, demo, devices, key, link, man, operator, remove, serve, skill,
-        status, sync, version,
+        add, cloud, completions, demo, devices, key, link, man, operator, policy, remove, resolve,
+        serve, skill, status, sync, version,
     },
     ui::{BOLD, paint},
 };
@@ -24,9 +24,9 @@ const STYLES: Styles = Styles::styled()
 /// The groups of the top-level help, in the order in which a new user meets them.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Start", &["demo", "add", "remove"]),
-    ("Find and run", &["skill"]),
+    ("Find and run", &["skill", "resolve"]),
     ("Share", &["cloud", "sync", "status", "link", "devices"]),
-    ("Trust", &["key"]),
+    ("Trust", &["key", "policy"]),
     ("Server", &["serve", "operator"]),
     ("Maintenance", &["version", "completions", "man"]),
 ];
@@ -133,6 +133,10 @@ pub enum Command {
     Operator(operator::Arguments),
     /// Show, rotate and recover this vault's keys
     Key(key::Arguments),
+    /// Check the policy, and see what it grants to whom
+    Policy(policy::Arguments),
+    /// Print what a caller may use, as JSON
+    Resolve(resolve::Arguments),
     /// See the whole of it work in a temporary folder
     Demo(demo::Arguments),
     /// Print a completion script for a shell

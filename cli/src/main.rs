@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod env;
 mod error;
+mod excerpt;
 mod serve;
 mod settings;
 mod starter;

@@ -10,6 +10,12 @@ use std::path::Path;
 /// Runs one transcript. `TRYCMD=overwrite` writes what the commands print now: read the difference before you keep it.
 fn transcript(name: &str) {
     let home = tempfile::tempdir().unwrap();
+    // A vault that has no skill yet may have a policy.
+    if name == "policy.md" {
+        let vault = home.path().join(".vault");
+        std::fs::create_dir(&vault).unwrap();
+        std::fs::copy("tests/policy/policy.toml", vault.join("policy.toml")).unwrap();
+    }
     let cases = trycmd::TestCases::new();
     cases
         .env("HOME", home.path().to_str().unwrap())
@@ -57,11 +63,11 @@ macro_rules! transcripts {
     };
 }
 
-transcripts![add, cloud, help, json, key, remove, serve, skill];
+transcripts![add, cloud, help, json, key, policy, remove, serve, skill];
 
 #[test]
 fn no_transcript_is_forgotten() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cmd");
     let found = std::fs::read_dir(folder).unwrap().count();
-    assert_eq!(found, 8, "list every file of tests/cmd above");
+    assert_eq!(found, 9, "list every file of tests/cmd above");
 }

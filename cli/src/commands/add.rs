@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annotate_snippets::{AnnotationKind, Group, Level as Shown, Renderer, Snippet};
+use annotate_snippets::{Group, Level as Shown, Renderer};
 use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
@@ -20,6 +20,7 @@ use vault_skill::{
 use crate::{
     Context,
     error::{Exit, Failure, chain},
+    excerpt::Line,
     ui::{self, BOLD, DIM, GOOD, HINT, Report, Warning, clean, count, paint, size},
 };
 
@@ -347,29 +348,10 @@ fn excerpt(source: &str, finding: &Finding) -> String {
     let message = clean(&finding.message, 400);
     let path = shown_path(source, &finding.path);
     let title = level.primary_title(&message).id(finding.rule);
-    let line = finding.line.and_then(|line| {
-        Some((
-            line,
-            line_of(&source_folder(source).join(&finding.path), line)?,
-        ))
-    });
+    let file = source_folder(source).join(&finding.path);
+    let line = finding.line.and_then(|line| Line::of_file(&file, line));
     let mut group = match (&line, finding.path.is_empty()) {
-        (Some((number, text)), _) => {
-            let start = finding
-                .column
-                .and_then(|column| text.char_indices().nth(column.saturating_sub(1) as usize))
-                .map_or(0, |(start, _)| start);
-            let end = text[start..]
-                .char_indices()
-                .nth(1)
-                .map_or(text.len(), |(length, _)| start + length);
-            title.element(
-                Snippet::source(text.as_str())
-                    .line_start(*number as usize)
-                    .path(path)
-                    .annotation(AnnotationKind::Primary.span(start..end)),
-            )
-        }
+        (Some(line), _) => title.element(line.snippet(path, finding.column)),
         (None, false) => title.element(annotate_snippets::Origin::path(path)),
         (None, true) => Group::with_title(title),
     };
@@ -377,11 +359,4 @@ fn excerpt(source: &str, finding: &Finding) -> String {
         group = group.element(Shown::HELP.message(clean(&finding.hint, 400)));
     }
     Renderer::styled().render(&[group])
-}
-
-/// One line of a text file, cut at 200 characters; `None` where it is not there or not text.
-fn line_of(path: &Path, number: u32) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let line = text.lines().nth(number.checked_sub(1)? as usize)?;
-    Some(clean(line, 200))
 }

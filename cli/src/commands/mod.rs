@@ -10,7 +10,9 @@ pub mod key;
 pub mod link;
 pub mod man;
 pub mod operator;
+pub mod policy;
 pub mod remove;
+pub mod resolve;
 pub mod serve;
 pub mod skill;
 pub mod status;
@@ -57,6 +59,8 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Devices(arguments) => devices::run(context, &arguments),
         Command::Serve(arguments) => serve::run(context, &arguments),
         Command::Operator(arguments) => operator::run(context, &arguments),
+        Command::Policy(arguments) => policy::run(context, &arguments),
+        Command::Resolve(arguments) => resolve::run(context, &arguments),
         Command::Key(arguments) => key::run(context, &arguments),
         Command::Demo(arguments) => demo::run(context, &arguments),
         Command::Completions(arguments) => completions::run(context, &arguments),

@@ -6,6 +6,7 @@
 //! | [`keys`] | secret keys and tokens, outside the vault's folder |
 //! | [`add`], [`remove`] | admitting skills, taking them out |
 //! | [`shelf`] | listing and searching |
+//! | [`capabilities`] | what a caller may use, by the policy |
 //! | [`run`] | finding a skill, running its actions from verified bytes |
 //! | [`integrity`] | verifying everything from its bytes |
 //! | [`release`], [`cloud`] | planning and signing a release, what is remembered of each namespace |
@@ -18,6 +19,7 @@
 
 pub mod add;
 pub mod adopt;
+pub mod capabilities;
 pub mod cloud;
 mod files;
 mod index;
@@ -33,6 +35,9 @@ pub mod shelf;
 mod store;
 pub mod vault;
 
+pub use capabilities::{
+    POLICY_FILE, ResolveError, ResolveInput, read_policy, resolve_capabilities,
+};
 pub use files::FileError;
 pub use files::lock::LockError;
 pub use files::source::SourceError;
@@ -40,3 +45,4 @@ pub use index::Texts;
 pub use scan::Origin;
 pub use store::{Damage, Examined};
 pub use vault::{Vault, VaultError, VaultPaths};
+pub use vault_skill::policy::{Capabilities, GrantedSkill};

@@ -297,7 +297,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         skills: &skills,
         chain,
         key: vault.keys().public()?,
-        policy: read_text(vault, "policy.toml")?,
+        policy: read_text(vault, crate::capabilities::POLICY_FILE)?,
         profiles: read_text(vault, "profiles.toml")?,
         withdrawn: remove::withdrawn(vault)?,
         now: vault.clock().now(),

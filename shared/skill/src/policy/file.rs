@@ -10,7 +10,8 @@ use crate::name::SkillName;
 use crate::toml_text::{self, Located, Step, TextError};
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::{Deserialize, Deserializer, Serialize};
-use std::collections::BTreeMap;
+use std::collections::btree_map::{self, BTreeMap};
+use std::ops::Deref;
 
 /// Value of `schema` in the object.
 pub const SCHEMA: &str = "vault.policy/1";
@@ -23,262 +24,168 @@ const MAX_REGEX_BYTES: usize = 1024 * 1024;
 /// Largest compiled form of all expressions together, in bytes.
 const MAX_REGEX_SET_BYTES: usize = 8 * 1024 * 1024;
 
-/// Named things of one kind.
-pub type Table<T> = BTreeMap<String, T>;
+/// Named things of one kind, sorted by name bytes; a name that comes twice is refused.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Table<T>(BTreeMap<String, T>);
 
-/// Who may use what. Absent members stay absent, so that writing gives the same bytes again.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Policy {
-    /// Profile of callers that are not named; without it they get nothing.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub default_profile: Option<String>,
-    /// Sets of groups.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "table"
-    )]
-    pub profiles: Option<Table<Profile>>,
-    /// Sets of skills, tools and MCP servers.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "table"
-    )]
-    pub groups: Option<Table<Group>>,
-    /// Callers by e-mail, client id, or any id given as caller.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "table"
-    )]
-    pub callers: Option<Table<Caller>>,
-    /// Context rules, applied in order.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub rules: Option<Vec<Rule>>,
-    /// MCP servers that groups may name.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "table"
-    )]
-    pub mcp_servers: Option<Table<McpServer>>,
+impl<T> Deref for Table<T> {
+    type Target = BTreeMap<String, T>;
+
+    fn deref(&self) -> &BTreeMap<String, T> {
+        &self.0
+    }
+}
+
+impl<T> FromIterator<(String, T)> for Table<T> {
+    fn from_iter<I: IntoIterator<Item = (String, T)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Table<T> {
+    type Item = (&'a String, &'a T);
+    type IntoIter = btree_map::Iter<'a, String, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        json::unique_map(deserializer).map(Self)
+    }
+}
+
+/// Objects with the members that must be there, then those that may be left out. What is left out stays left out when it
+/// is written, so that writing gives the same bytes again; `null` is refused.
+macro_rules! objects {
+    ($($(#[$about:meta])* $object:ident {
+        $($(#[$need:meta])* $needed:ident: $needed_type:ty,)*
+        ;
+        $($(#[$may:meta])* $member:ident: $type:ty,)*
+    })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+        pub struct $object {
+            $($(#[$need])* pub $needed: $needed_type,)*
+            $($(#[$may])*
+            #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "json::optional")]
+            pub $member: Option<$type>,)*
+        }
+    )*};
+}
+
+objects! {
+    /// Who may use what. Absent members stay absent, so that writing gives the same bytes again.
+    Policy {
+        ;
+        /// Profile of callers that are not named; without it they get nothing.
+        default_profile: String,
+        /// Sets of groups.
+        profiles: Table<Profile>,
+        /// Sets of skills, tools and MCP servers.
+        groups: Table<Group>,
+        /// Callers by e-mail, client id, or any id given as caller.
+        callers: Table<Caller>,
+        /// Context rules, applied in order.
+        rules: Vec<Rule>,
+        /// MCP servers that groups may name.
+        mcp_servers: Table<McpServer>,
+        /// What holds whatever the profile.
+        always: Always,
+        /// What `add` may fetch from; absent: anything.
+        sources: Sources,
+    }
+
+    /// A set of groups.
+    Profile {
+        ;
+        /// Names of groups, or `*` for all.
+        groups: Vec<String>,
+    }
+
+    /// A set of skills, tools and MCP servers.
+    Group {
+        ;
+        /// Names of skills, `tag:<tag>`, or `*`.
+        skills: Vec<String>,
+        /// Names of tools; `*` stands for any text.
+        tools: Vec<String>,
+        /// Names from `mcp_servers`.
+        mcp_servers: Vec<String>,
+        /// Other words for the group, matched against queries.
+        aliases: Vec<String>,
+    }
+
+    /// What one caller gets.
+    Caller {
+        ;
+        /// Name of a profile.
+        profile: String,
+        /// Exceptions by channel; an exact channel comes before `*`.
+        channels: Vec<Channel>,
+    }
+
+    /// What is different in one channel of a platform.
+    Channel {
+        /// Platform, for example `slack`.
+        platform: String,
+        /// Channel id, or `*` for any.
+        channel: String,
+        ;
+        /// Name of the profile that holds here instead.
+        profile: String,
+        /// Groups more.
+        add_groups: Vec<String>,
+        /// Groups less.
+        remove_groups: Vec<String>,
+    }
+
+    /// Groups more or less when the query matches.
+    Rule {
+        /// Expression over the query, linear in time: no look-around, no back-references.
+        when: String,
+        ;
+        /// Platforms on which the rule holds; absent: all.
+        platforms: Vec<String>,
+        /// Profiles for which it holds; absent: all.
+        profiles: Vec<String>,
+        /// Groups more.
+        add_groups: Vec<String>,
+        /// Groups less.
+        remove_groups: Vec<String>,
+    }
+
+    /// An MCP server that a group may grant.
+    McpServer {
+        /// Its address, `https://…`, or `http://…` on the own machine.
+        url: String,
+        ;
+    }
+
     /// What holds whatever the profile.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub always: Option<Always>,
-    /// What `add` may fetch from; absent: anything.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub sources: Option<Sources>,
-}
+    Always {
+        ;
+        /// Tools that every known caller gets.
+        tools: Vec<String>,
+        /// Tools that nobody gets.
+        disabled_tools: Vec<String>,
+    }
 
-/// A set of groups.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Profile {
-    /// Names of groups, or `*` for all.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub groups: Option<Vec<String>>,
-}
-
-/// A set of skills, tools and MCP servers.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Group {
-    /// Names of skills, `tag:<tag>`, or `*`.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub skills: Option<Vec<String>>,
-    /// Names of tools; `*` stands for any text.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub tools: Option<Vec<String>>,
-    /// Names from `mcp_servers`.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub mcp_servers: Option<Vec<String>>,
-    /// Other words for the group, matched against queries.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub aliases: Option<Vec<String>>,
-}
-
-/// What one caller gets.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Caller {
-    /// Name of a profile.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub profile: Option<String>,
-    /// Exceptions by channel; an exact channel comes before `*`.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub channels: Option<Vec<Channel>>,
-}
-
-/// What is different in one channel of a platform.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Channel {
-    /// Platform, for example `slack`.
-    pub platform: String,
-    /// Channel id, or `*` for any.
-    pub channel: String,
-    /// Name of the profile that holds here instead.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub profile: Option<String>,
-    /// Groups more.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub add_groups: Option<Vec<String>>,
-    /// Groups less.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub remove_groups: Option<Vec<String>>,
-}
-
-/// Groups more or less when the query matches.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Rule {
-    /// Expression over the query, linear in time: no look-around, no back-references.
-    pub when: String,
-    /// Platforms on which the rule holds; absent: all.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub platforms: Option<Vec<String>>,
-    /// Profiles for which it holds; absent: all.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub profiles: Option<Vec<String>>,
-    /// Groups more.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub add_groups: Option<Vec<String>>,
-    /// Groups less.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub remove_groups: Option<Vec<String>>,
-}
-
-/// An MCP server that a group may grant.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct McpServer {
-    /// Its address, `https://…`, or `http://…` on the own machine.
-    pub url: String,
-}
-
-/// What holds whatever the profile.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Always {
-    /// Tools that every known caller gets.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub tools: Option<Vec<String>>,
-    /// Tools that nobody gets.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub disabled_tools: Option<Vec<String>>,
-}
-
-/// Where skills may be fetched from.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Sources {
-    /// Patterns of identifiers; absent: anything.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub allow: Option<Vec<String>>,
-    /// Only from linked vaults or a well-known index with digests.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub signed_only: Option<bool>,
-    /// Keys allowed where the source carries a vault signature.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub signers: Option<Vec<PublicKey>>,
-    /// Least age of the commit, in days.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "json::optional"
-    )]
-    pub minimum_age_days: Option<u32>,
-}
-
-fn table<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Table<T>>, D::Error> {
-    json::unique_map(deserializer).map(Some)
+    /// Where skills may be fetched from.
+    Sources {
+        ;
+        /// Patterns of identifiers; absent: anything.
+        allow: Vec<String>,
+        /// Only from linked vaults or a well-known index with digests.
+        signed_only: bool,
+        /// Keys allowed where the source carries a vault signature.
+        signers: Vec<PublicKey>,
+        /// Least age of the commit, in days.
+        minimum_age_days: u32,
+    }
 }
 
 /// The object as it is written. Reading never goes through `flatten`: its buffer would let arrays pass for objects.
@@ -335,6 +242,15 @@ impl PolicyError {
             Self::Schema { .. } => "policy_schema",
             Self::UnknownName { .. } => "policy_unknown_name",
             Self::Regex { .. } => "policy_regex",
+        }
+    }
+
+    /// What is wrong, without the place.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Schema { message, .. }
+            | Self::UnknownName { message, .. }
+            | Self::Regex { message, .. } => message,
         }
     }
 
@@ -607,7 +523,7 @@ fn defined<T>(
     }
     let known: Vec<String> = table
         .into_iter()
-        .flat_map(BTreeMap::keys)
+        .flat_map(|table| table.keys())
         .take(8)
         .map(|key| quoted(key))
         .collect();

@@ -1,0 +1,152 @@
+//! What a caller may use of this library: the policy of `policy.toml` over what is installed.
+
+use std::fmt::Write as _;
+
+use vault_skill::hash::Digest;
+use vault_skill::policy::{
+    self, Asker, Capabilities, CompiledPolicy, Input, MAX_BYTES, Policy, PolicyError,
+};
+use vault_skill::search::Text;
+
+use crate::files;
+use crate::shelf::{self, Listed};
+use crate::vault::{Vault, VaultError};
+
+/// Name of the policy's file in a vault's folder.
+pub const POLICY_FILE: &str = "policy.toml";
+
+/// A question to [`resolve_capabilities`].
+#[derive(Clone, Copy, Debug)]
+pub struct ResolveInput<'a> {
+    /// The library.
+    pub vault: &'a Vault,
+    /// The policy that counts; nothing: that of the vault's `policy.toml`, where there is one.
+    pub policy: Option<&'a CompiledPolicy>,
+    /// Ids of the caller, looked up in this order; the first that the policy names counts.
+    pub callers: &'a [&'a str],
+    /// The profile that an owner bound to the user, where there is one.
+    pub bound_profile: Option<&'a str>,
+    /// Platform, for example `cli`.
+    pub platform: &'a str,
+    /// Channel on the platform, where there is one.
+    pub channel: Option<&'a str>,
+    /// What the caller is about to do; without it no context rule counts and nothing is ranked.
+    pub query: Option<&'a str>,
+}
+
+/// Why nothing could be resolved. That a caller is unknown is no such reason, but an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// policy.toml has an error.
+    #[error("policy.toml: {0}")]
+    Policy(#[from] PolicyError),
+    /// policy.toml is not UTF-8.
+    #[error("policy.toml is not UTF-8")]
+    NotText,
+    /// The vault, or a file of it, can't be read.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+/// Resolves which installed skills, which tools and which MCP servers a caller may use, own skills and linked ones alike;
+/// of two of one name the one that is used counts, and damaged ones are left out.
+///
+/// An unknown caller gets empty lists and the reason. Fails when the policy has an error or the vault can't be read.
+/// In the cache key the installed skills stand for the catalog: see `docs/policy.md`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use vault_library::{ResolveInput, Vault, VaultPaths, resolve_capabilities};
+/// use vault_store::{clock::TestClock, random::SeededRandom};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
+/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+/// let policy = "[profiles.dev]\ngroups = [\"review\"]\n\
+///               [groups.review]\nskills = [\"code-review\"]\ntools = [\"Bash\"]\n\
+///               [callers.\"ann@example.com\"]\nprofile = \"dev\"\n";
+/// std::fs::write(vault.paths().root.join("policy.toml"), policy)?;
+///
+/// let mut input = ResolveInput {
+///     vault: &vault,
+///     policy: None,
+///     callers: &["ann@example.com"],
+///     bound_profile: None,
+///     platform: "cli",
+///     channel: None,
+///     query: Some("review this change"),
+/// };
+/// let ann = resolve_capabilities(&input)?;
+/// assert_eq!(ann.tools, ["Bash"]);
+/// assert_eq!(ann.matched_groups, ["review"]);
+///
+/// input.callers = &["eve@example.com"];
+/// let eve = resolve_capabilities(&input)?;
+/// assert!(eve.skills.is_empty() && eve.tools.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, ResolveError> {
+    let read;
+    let policy = match input.policy {
+        Some(policy) => policy,
+        None => {
+            read = match read_policy(input.vault)? {
+                Some(policy) => CompiledPolicy::new(policy)?,
+                None => CompiledPolicy::absent(),
+            };
+            &read
+        }
+    };
+    let mut skills = shelf::list(input.vault)?.skills;
+    skills.retain(|skill| !skill.shadowed);
+    let texts: Vec<Text<'_>> = skills.iter().map(text).collect();
+    Ok(policy::resolve_capabilities(&Input {
+        policy,
+        catalog: Some(digest(&skills)),
+        asker: Asker {
+            callers: input.callers,
+            bound_profile: input.bound_profile,
+            platform: input.platform,
+            channel: input.channel,
+        },
+        query: input.query,
+        skills: &texts,
+    }))
+}
+
+/// Reads the vault's `policy.toml`; nothing where there is none. Fails with line and column on the first thing wrong in it.
+pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
+    let path = vault.paths().root.join(POLICY_FILE);
+    // One byte more than is allowed, so that a file that is too large is told so with the limit.
+    let Some(bytes) = files::read(&path, 4 * MAX_BYTES as u64).map_err(VaultError::from)? else {
+        return Ok(None);
+    };
+    let text = String::from_utf8(bytes).map_err(|_| ResolveError::NotText)?;
+    Ok(Some(Policy::from_toml(&text)?))
+}
+
+fn text(skill: &Listed) -> Text<'_> {
+    Text {
+        name: skill.name.as_str(),
+        description: &skill.texts.description,
+        tags: &skill.texts.tags,
+        categories: &skill.texts.categories,
+        when_to_use: &skill.texts.when_to_use,
+    }
+}
+
+/// What stands for the installed skills in a cache key: SHA-256 over a line `<name> <bundle hash>` for each, by name.
+fn digest(skills: &[Listed]) -> Digest {
+    let mut sorted: Vec<_> = skills
+        .iter()
+        .map(|skill| (&skill.name, skill.bundle))
+        .collect();
+    sorted.sort_unstable();
+    let mut lines = String::new();
+    for (name, bundle) in sorted {
+        let _infallible = writeln!(lines, "{name} {bundle}");
+    }
+    Digest::of(lines.as_bytes())
+}
