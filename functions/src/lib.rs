@@ -29,8 +29,10 @@ pub use vault_service::routes::Group;
 /// The process of one function, from its variables to its end. It ends with 2 when a variable is missing or wrong, and with 1 when the
 /// Lambda service does not answer; one line of the log says why.
 pub fn main(group: Group) -> ExitCode {
-    let level = environment::variable("VAULT_LOG_LEVEL").unwrap_or_else(|| "info".to_owned());
-    log(&level);
+    // Another one is told like every wrong variable: by one line, in the log's form.
+    let level = environment::variable("VAULT_LOG_LEVEL")
+        .filter(|level| settings::LOG_LEVELS.contains(&level.as_str()));
+    log(level.as_deref().unwrap_or("info"));
     let settings = match Settings::read(group, &environment::variable) {
         Ok(settings) => settings,
         Err(error) => {

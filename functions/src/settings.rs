@@ -13,6 +13,9 @@ const TOKEN_TTL: std::ops::RangeInclusive<i64> = 60..=86_400;
 /// The least that the first owner's password may have, in characters.
 const PASSWORD_CHARACTERS: usize = 24;
 
+/// How much the log tells: what `VAULT_LOG_LEVEL` may be.
+pub const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 /// Everything that a function needs to start.
 #[derive(Debug)]
 pub struct Settings {
@@ -100,12 +103,16 @@ impl Settings {
         let aws = vault_aws::Settings {
             table: reading.required("VAULT_TABLE"),
             bucket: reading.required("VAULT_BUCKET"),
-            region: reading.required("AWS_REGION"),
-            endpoint: reading
-                .text("VAULT_AWS_ENDPOINT")
-                .or_else(|| reading.text("AWS_ENDPOINT_URL")),
+            region: region(&mut reading),
+            endpoint: endpoint(&mut reading),
         };
         let config = config(&mut reading);
+        if let Some(level) = reading.text("VAULT_LOG_LEVEL")
+            && !LOG_LEVELS.contains(&level.as_str())
+        {
+            let why = format!("`{level}` is none of {}", LOG_LEVELS.join(", "));
+            reading.wrong("VAULT_LOG_LEVEL", why);
+        }
         let first_owner = matches!(group, Group::OAuth | Group::Admin)
             .then(|| first_owner(&mut reading))
             .flatten();
@@ -119,6 +126,30 @@ impl Settings {
             _ => Err(bad),
         }
     }
+}
+
+/// The region: part of the names of AWS's servers, so that another text would be found out with the first event only.
+fn region(reading: &mut Reading<'_>) -> String {
+    let region = reading.required("AWS_REGION");
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if !region.bytes().all(plain) {
+        reading.wrong("AWS_REGION", format!("`{region}` is no region"));
+    }
+    region
+}
+
+/// The address of an emulator, where there is one.
+fn endpoint(reading: &mut Reading<'_>) -> Option<String> {
+    let names = ["VAULT_AWS_ENDPOINT", "AWS_ENDPOINT_URL"];
+    let (name, endpoint) = names
+        .into_iter()
+        .find_map(|name| Some((name, reading.text(name)?)))?;
+    let is_address = url::Url::parse(&endpoint)
+        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if !is_address {
+        reading.wrong(name, format!("`{endpoint}` is no http or https address"));
+    }
+    Some(endpoint)
 }
 
 fn config(reading: &mut Reading<'_>) -> Option<Config> {

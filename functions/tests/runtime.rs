@@ -1,15 +1,19 @@
-//! The built functions under a small Runtime API on loopback: how they start, what they answer, how long both take.
+//! The built functions under a small Runtime API on loopback: how they start, what they answer, and what they say when they cannot.
 //!
-//! Figures are printed, never asserted: `cargo test -p vault-functions --release --test runtime -- --nocapture` shows them.
+//! How long that takes is measured by `./tests/bench/run functions`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+#[expect(dead_code, reason = "the benchmarks need more of it")]
+mod harness;
 
+use std::path::Path;
+use std::process::Stdio;
+
+use harness::Running;
+use harness::stores::{self, Heard, Stores, catalog_request};
 use serde_json::{Value, json};
+use vault_skill::keys::SecretKey;
 
 const FUNCTIONS: [(&str, &str); 5] = [
     ("oauth", env!("CARGO_BIN_EXE_oauth")),
@@ -18,237 +22,168 @@ const FUNCTIONS: [(&str, &str); 5] = [
     ("devices", env!("CARGO_BIN_EXE_devices")),
     ("catalog", env!("CARGO_BIN_EXE_catalog")),
 ];
-/// Longer than any of it takes; only to end a test that hangs.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Nobody listens there.
+const NOWHERE: &str = "http://127.0.0.1:1";
 
-/// What the Lambda service is to a function: it gives out events and takes answers.
-struct Runtime {
-    listener: TcpListener,
+fn function(name: &str) -> &'static Path {
+    let found = FUNCTIONS.iter().find(|(known, _)| *known == name);
+    Path::new(found.unwrap().1)
 }
 
-impl Runtime {
-    fn new() -> Self {
-        Self {
-            listener: TcpListener::bind("127.0.0.1:0").unwrap(),
-        }
+fn event(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Value {
+    let mut event: Value = serde_json::from_str(harness::EVENT).unwrap();
+    event["rawPath"] = path.into();
+    event["requestContext"]["http"]["method"] = method.into();
+    for (name, value) in headers {
+        event["headers"][*name] = (*value).into();
     }
-
-    fn address(&self) -> String {
-        self.listener.local_addr().unwrap().to_string()
-    }
-
-    /// The next connection of the function; `None` once it has ended instead.
-    fn accept(&self, function: &mut Child) -> Option<BufReader<TcpStream>> {
-        self.listener.set_nonblocking(true).unwrap();
-        let start = now();
-        loop {
-            if let Ok((stream, _)) = self.listener.accept() {
-                stream.set_nonblocking(false).unwrap();
-                stream.set_nodelay(true).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                return Some(BufReader::new(stream));
-            }
-            if function.try_wait().unwrap().is_some() || start.elapsed() > PATIENCE {
-                return None;
-            }
-            std::thread::yield_now();
-        }
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "it measures a process")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-/// Reads one HTTP request: its first line and its body.
-fn read(stream: &mut BufReader<TcpStream>) -> (String, Vec<u8>) {
-    let mut first = String::new();
-    stream.read_line(&mut first).unwrap();
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        let line = line.trim_end().to_ascii_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
-    (first.trim_end().to_owned(), body)
-}
-
-fn give(stream: &mut BufReader<TcpStream>, id: usize, event: &Value) {
-    let body = event.to_string();
-    let deadline = 4_000_000_000_000u64;
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nLambda-Runtime-Aws-Request-Id: {id}\r\nLambda-Runtime-Deadline-Ms: {deadline}\r\n\
-         Lambda-Runtime-Invoked-Function-Arn: arn:aws:lambda:eu-central-1:000000000000:function:x\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream
-        .get_mut()
-        .write_all(&[head.as_bytes(), body.as_bytes()].concat())
-        .unwrap();
-}
-
-fn accepted(stream: &mut BufReader<TcpStream>) {
-    let answer = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
-    stream.get_mut().write_all(answer).unwrap();
-}
-
-fn start(path: &str, runtime: &str, variables: &[(&str, &str)]) -> Child {
-    Command::new(path)
-        .env_clear()
-        .env("AWS_LAMBDA_RUNTIME_API", runtime)
-        .env("AWS_LAMBDA_FUNCTION_NAME", "x")
-        .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256")
-        .env("AWS_LAMBDA_FUNCTION_VERSION", "1")
-        .env("AWS_LAMBDA_LOG_GROUP_NAME", "x")
-        .env("AWS_LAMBDA_LOG_STREAM_NAME", "x")
-        .env("AWS_ACCESS_KEY_ID", "test")
-        .env("AWS_SECRET_ACCESS_KEY", "test")
-        .envs(variables.iter().copied())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-const GOOD: &[(&str, &str)] = &[
-    ("VAULT_TABLE", "vault"),
-    ("VAULT_BUCKET", "vault-objects"),
-    ("VAULT_PUBLIC_URL", "https://vault.example"),
-    ("AWS_REGION", "eu-central-1"),
-    // Nobody listens there: what these tests ask for needs no store.
-    ("VAULT_AWS_ENDPOINT", "http://127.0.0.1:1"),
-    ("VAULT_LOG_LEVEL", "error"),
-];
-
-/// A request that needs no store: unsigned, under `/v/`.
-fn unsigned() -> Value {
-    let mut event: Value = serde_json::from_str(include_str!("events/http.json")).unwrap();
-    event["rawPath"] = "/v/acme/catalog.json".into();
+    event["body"] = body.into();
     event
 }
 
 #[test]
 fn each_function_starts_answers_and_keeps_its_process() {
-    const CALLS: usize = 50;
     for (name, path) in FUNCTIONS {
-        let runtime = Runtime::new();
-        let address = runtime.address();
-        let began = now();
-        let mut function = start(path, &address, GOOD);
-        let mut init = None;
-        let mut times = Vec::new();
-        let mut given = now();
-        let (mut id, mut answered) = (0, 0);
-        // A client may ask for the next event on the same connection or on a new one.
-        while answered < CALLS {
-            let Some(mut stream) = runtime.accept(&mut function) else {
-                panic!("{name} ended: {}", log(&mut function));
-            };
-            while answered < CALLS {
-                if stream.fill_buf().is_ok_and(<[u8]>::is_empty) {
-                    break;
-                }
-                let (first, body) = read(&mut stream);
-                if first.starts_with("GET") {
-                    init.get_or_insert_with(|| began.elapsed());
-                    id += 1;
-                    given = now();
-                    give(&mut stream, id, &unsigned());
-                    continue;
-                }
-                times.push(given.elapsed());
-                assert!(first.contains("/response "), "{first}");
-                let answer: Value = serde_json::from_slice(&body).unwrap();
-                assert_eq!(answer["statusCode"], 401, "{answer}");
-                assert_eq!(answer["headers"]["www-authenticate"], "VaultDevice");
-                accepted(&mut stream);
-                answered += 1;
-            }
+        let mut running = Running::start(Path::new(path), &stores::variables(NOWHERE));
+        running.ready();
+        for _ in 0..5 {
+            // It needs no store: unsigned, under `/v/`.
+            let (answer, _) = running.call(&event("GET", "/v/acme/catalog.json", &[], ""));
+            assert_eq!(answer["statusCode"], 401, "{name}: {answer}");
+            assert_eq!(answer["headers"]["www-authenticate"], "VaultDevice");
         }
-        let peak = peak_memory(function.id());
-        function.kill().unwrap();
-        function.wait().unwrap();
-        let size = std::fs::metadata(path).unwrap().len();
-        let cold = times.remove(0);
-        times.sort_unstable();
-        println!(
-            "{name}: init {:?}, first {cold:?}, warm p50 {:?}, p95 {:?}, peak {} KiB, binary {size} bytes",
-            init.unwrap(),
-            times[times.len() / 2],
-            times[times.len() * 95 / 100],
-            peak.unwrap_or_default(),
-        );
     }
 }
 
-/// The most memory that a process had, in KiB, where the system tells it.
-fn peak_memory(process: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
+/// Device and namespace in one reading each time, and the catalog's bytes once in the life of the process.
+#[test]
+fn a_warm_signed_catalog_is_two_record_reads_and_no_object() {
+    let (stores, device) = (Stores::start(), SecretKey::from_seed([7; 32]));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(stores.publish(b"{\"a\":\"catalog\"}".to_vec(), &device));
+    let variables = stores::variables(&stores.endpoint);
+    let mut running = Running::start(function("catalog"), &variables);
+    running.ready();
+    assert_eq!(stores.heard(), [], "nothing is asked for in advance");
+    let mut first = None;
+    for calls in 0..5 {
+        let (answer, _) = running.call(&catalog_request(&device));
+        assert_eq!(answer["statusCode"], 200, "{answer}");
+        let heard = stores.heard();
+        if calls == 0 {
+            assert_eq!(heard, [Heard::Records(2), Heard::Object]);
+        } else {
+            assert_eq!(heard, [Heard::Records(2)]);
+        }
+        let body = first.get_or_insert_with(|| answer["body"].clone());
+        assert_eq!(*body, answer["body"]);
+    }
 }
 
-fn log(function: &mut Child) -> String {
-    let mut text = String::new();
-    let _ = function.stderr.take().unwrap().read_to_string(&mut text);
-    text
-}
-
+/// 503 with `Retry-After`, never a refusal and never the end of the process; what needs no store goes on.
 #[test]
 fn a_store_that_is_down_is_503_and_never_a_refusal() {
-    let runtime = Runtime::new();
-    let (_, path) = FUNCTIONS[2];
-    let mut function = start(path, &runtime.address(), GOOD);
-    let mut health = unsigned();
-    health["rawPath"] = "/healthz".into();
-    let mut vaults = unsigned();
-    vaults["rawPath"] = "/admin/vaults".into();
-    vaults["headers"]["authorization"] = format!("Bearer vat_{}", "A".repeat(43)).into();
-    let mut events = vec![health, vaults];
-    let mut statuses = Vec::new();
-    while statuses.len() < 2 {
-        let mut stream = runtime.accept(&mut function).unwrap();
-        while statuses.len() < 2 {
-            if stream.fill_buf().is_ok_and(<[u8]>::is_empty) {
-                break;
-            }
-            let (first, body) = read(&mut stream);
-            if first.starts_with("GET") {
-                give(&mut stream, events.len(), &events.remove(0));
-            } else {
-                let answer: Value = serde_json::from_slice(&body).unwrap();
-                statuses.push(answer["statusCode"].clone());
-                accepted(&mut stream);
-            }
-        }
+    let device = SecretKey::from_seed([7; 32]);
+    let mut current = catalog_request(&device);
+    let path = "/v/acme/devices/current";
+    let time = vault_store::clock::Clock::now(&vault_store::clock::SystemClock);
+    current["headers"]["x-vault-signature"] =
+        vault_skill::request::sign(&device, "GET", path, time)
+            .signature
+            .into();
+    current["rawPath"] = path.into();
+    let bearer = format!("Bearer vat_{}", "A".repeat(43));
+    let bearer = [("authorization", bearer.as_str())];
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let refresh = format!(
+        "grant_type=refresh_token&client_id=cli_00000000000000000000000000&refresh_token=vrt_{}",
+        "A".repeat(43)
+    );
+    let rows = [
+        ("admin", event("GET", "/healthz", &[], "")),
+        ("admin", event("GET", "/admin/vaults", &bearer, "")),
+        ("oauth", event("POST", "/oauth/token", &form, &refresh)),
+        ("devices", current),
+        ("catalog", catalog_request(&device)),
+    ];
+    for (name, event) in rows {
+        let mut running = Running::start(function(name), &stores::variables(NOWHERE));
+        let (answer, _) = running.call(&event);
+        assert_eq!(answer["statusCode"], 503, "{name} {answer}");
+        let after = answer["headers"]["retry-after"].as_str();
+        let healthz = event["rawPath"] == "/healthz";
+        assert!(
+            healthz || after.is_some_and(|text| text.parse::<u32>().is_ok()),
+            "{name} {answer}"
+        );
+        let (alive, _) = running.call(&self::event("GET", "/v/acme/catalog.json", &[], ""));
+        assert_eq!(alive["statusCode"], 401, "{name}");
     }
-    function.kill().unwrap();
-    function.wait().unwrap();
-    assert_eq!(statuses, [json!(503), json!(503)]);
+}
+
+/// How a function ends that is started with these variables, and the one line that it says.
+fn refused(name: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let started = harness::start(function(name), "127.0.0.1:1", variables, Stdio::piped());
+    let output = started.wait_with_output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(log.lines().count(), 1, "{name} {variables:?}: {log}");
+    let line: Value = serde_json::from_str(&log).unwrap();
+    assert_eq!(line["level"], "ERROR", "{log}");
+    let said = line["error"].as_str().unwrap().to_owned();
+    (output.status.code(), said)
 }
 
 #[test]
-fn a_missing_variable_is_named_in_one_line_and_the_function_ends() {
-    for (name, path) in FUNCTIONS {
-        let some = &GOOD[2..4];
-        let output = start(path, "127.0.0.1:1", some).wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{name}");
-        let log = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(log.lines().count(), 1, "{log}");
-        let line: Value = serde_json::from_str(&log).unwrap();
+fn missing_variables_are_named_in_one_line_and_the_function_ends() {
+    let good = stores::variables(NOWHERE);
+    for (name, _) in FUNCTIONS {
         assert_eq!(
-            line["error"], "VAULT_TABLE, VAULT_BUCKET must be set",
-            "{log}"
+            refused(name, &good[2..4]),
+            (Some(2), "VAULT_TABLE, VAULT_BUCKET must be set".to_owned())
         );
     }
+    for missing in &good[..4] {
+        let mut others = good.to_vec();
+        others.retain(|variable| variable != missing);
+        let said = format!("{} must be set", missing.0);
+        assert_eq!(refused("catalog", &others), (Some(2), said));
+    }
+}
+
+#[test]
+fn a_variable_that_is_wrong_is_named_in_one_line_and_the_function_ends() {
+    let good = stores::variables(NOWHERE);
+    let rows = [
+        ("VAULT_PUBLIC_URL", "vault.example"),
+        ("VAULT_PUBLIC_URL", "http://vault.example"),
+        ("VAULT_AWS_ENDPOINT", "127.0.0.1:4566"),
+        ("VAULT_AWS_ENDPOINT", "htp://127.0.0.1:4566"),
+        ("VAULT_LOG_LEVEL", "inof"),
+        ("VAULT_TOKEN_TTL", "an hour"),
+        ("VAULT_LIMIT_TOKEN", "many"),
+        ("VAULT_ALLOWED_ORIGINS", "app.example"),
+        ("AWS_REGION", "eu central"),
+    ];
+    for (variable, wrong) in rows {
+        // The later one counts.
+        let variables = [&good[..], &[(variable, wrong)]].concat();
+        let (code, said) = refused("oauth", &variables);
+        assert_eq!(code, Some(2), "{variable}={wrong}");
+        assert!(said.starts_with(&format!("{variable}: ")), "{said}");
+    }
+    let both = [&good[..], &[("VAULT_TABLE", ""), ("VAULT_LOG_LEVEL", "x")]].concat();
+    let (_, said) = refused("devices", &both);
+    let wanted = "VAULT_TABLE must be set; VAULT_LOG_LEVEL: ";
+    assert!(said.starts_with(wanted), "{said}");
+}
+
+/// A function whose Lambda service is gone ends; it does not wait for ever.
+#[test]
+fn without_the_lambda_service_a_function_ends_with_1() {
+    let (code, said) = refused("catalog", &stores::variables(NOWHERE));
+    assert_eq!((code, said.is_empty()), (Some(1), false));
+    assert_eq!(json!(said).as_str().unwrap().lines().count(), 1);
 }

@@ -5,6 +5,7 @@
 mod bare;
 mod catalog;
 mod command;
+mod functions;
 mod integrity;
 mod library;
 mod load;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 
 use table::Table;
 
-const PARTS: [&str; 3] = ["catalog", "library", "command"];
+const PARTS: [&str; 4] = ["catalog", "library", "command", "functions"];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +45,9 @@ fn main() -> ExitCode {
     }
     if wanted("command") {
         command::measure(&mut table);
+    }
+    if wanted("functions") {
+        functions::measure(&mut table);
     }
     table.print();
     ExitCode::from(u8::from(!table.all_met()))

@@ -1,0 +1,202 @@
+//! As much of DynamoDB and S3 as a read needs, in memory, on loopback: what is put is given back, and every reading is written down.
+//!
+//! It takes no notice of conditions, credentials or time. Whether the adapters are right is asked elsewhere, of an emulator.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use vault_aws::{Aws, fixed_credentials, sdk_config_with};
+use vault_service::model::device::{Device, DeviceStatus};
+use vault_service::model::namespace::{Current, Kind, Namespace};
+use vault_skill::hash::Digest;
+use vault_skill::keys::SecretKey;
+use vault_skill::request::sign;
+use vault_store::clock::{Clock as _, SystemClock};
+use vault_store::objects::{Class, ObjectKey};
+use vault_store::random::SystemRandom;
+use vault_store::records::When;
+
+use super::{Asked, EVENT};
+
+/// Table and bucket.
+pub const NAME: &str = "vault";
+const SLUG: &str = "acme";
+const REGION: &str = "eu-central-1";
+
+/// One reading.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Heard {
+    /// Records by this many keys.
+    Records(usize),
+    /// An object's bytes.
+    Object,
+}
+
+#[derive(Default)]
+struct Held {
+    items: HashMap<(String, String), Value>,
+    objects: HashMap<String, Vec<u8>>,
+    heard: Vec<Heard>,
+}
+
+/// Running stores.
+pub struct Stores {
+    /// Where they listen.
+    pub endpoint: String,
+    held: Arc<Mutex<Held>>,
+}
+
+impl Stores {
+    /// Starts empty ones.
+    pub fn start() -> Self {
+        let (address, asked) = super::serve();
+        let held = Arc::new(Mutex::new(Held::default()));
+        let shared = Arc::clone(&held);
+        std::thread::spawn(move || {
+            for request in asked {
+                reply(request, &mut shared.lock().unwrap());
+            }
+        });
+        Self {
+            endpoint: format!("http://{address}"),
+            held,
+        }
+    }
+
+    /// What was read since the last time.
+    pub fn heard(&self) -> Vec<Heard> {
+        std::mem::take(&mut self.held.lock().unwrap().heard)
+    }
+
+    /// The namespace `acme` whose current catalog is `bytes` (nobody reads them here), with an admitted device, written by the adapters
+    /// themselves.
+    pub async fn publish(&self, bytes: Vec<u8>, device: &SecretKey) {
+        let settings = vault_aws::Settings {
+            table: NAME.to_owned(),
+            bucket: NAME.to_owned(),
+            region: REGION.to_owned(),
+            endpoint: Some(self.endpoint.clone()),
+        };
+        let sdk = sdk_config_with(&settings, fixed_credentials("test", "test")).await;
+        let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+        let aws = Aws::new(&sdk, &settings, clock.clone(), random.clone());
+        let slug = SLUG.parse().unwrap();
+        let owner = "owner@example.org".to_owned();
+        let mut namespace = Namespace::new(slug, Kind::Hosted, owner, &*clock, &*random);
+        let key = ObjectKey::of(namespace.id, Class::Catalogs, &bytes);
+        namespace.current = Some(Current {
+            release: 1,
+            sha256: key.digest,
+            size: bytes.len() as u64,
+            payload_sha256: key.digest,
+            closure: Digest::of(b""),
+            skills: 0,
+            published_at: clock.now(),
+        });
+        let now = clock.now();
+        let key_of = device.public();
+        let mut device = Device::new(
+            &namespace.slug,
+            namespace.id,
+            key_of,
+            "machine".to_owned(),
+            now,
+        );
+        device.status = DeviceStatus::Active;
+        aws.objects().put(&key, bytes.into()).await.unwrap();
+        let writes = vec![
+            namespace.update(0).unwrap(),
+            device.write(&namespace.slug, When::Any).unwrap(),
+        ];
+        assert!(aws.records().commit(writes).await.unwrap().is_done());
+        self.heard();
+    }
+}
+
+/// A function's variables for these stores.
+pub fn variables(endpoint: &str) -> [(&str, &str); 6] {
+    [
+        ("VAULT_TABLE", NAME),
+        ("VAULT_BUCKET", NAME),
+        ("VAULT_PUBLIC_URL", "https://vault.example"),
+        ("AWS_REGION", REGION),
+        ("VAULT_AWS_ENDPOINT", endpoint),
+        ("VAULT_LOG_LEVEL", "error"),
+    ]
+}
+
+/// A request for `acme`'s catalog that this device signs now.
+pub fn catalog_request(device: &SecretKey) -> Value {
+    let path = format!("/v/{SLUG}/catalog.json");
+    let signed = sign(device, "GET", &path, SystemClock.now());
+    let mut event: Value = serde_json::from_str(EVENT).unwrap();
+    event["rawPath"] = path.into();
+    event["headers"]["x-vault-device"] = signed.device.into();
+    event["headers"]["x-vault-timestamp"] = signed.timestamp.into();
+    event["headers"]["x-vault-signature"] = signed.signature.into();
+    event
+}
+
+fn reply(request: Asked, held: &mut Held) {
+    const JSON: &str = "Content-Type: application/x-amz-json-1.0\r\n";
+    let operation = request
+        .header("x-amz-target")
+        .and_then(|target| target.split_once('.'));
+    if let Some((_, operation)) = operation {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let answer = match operation {
+            "GetItem" => {
+                held.heard.push(Heard::Records(1));
+                item(held, &body["Key"])
+            }
+            "TransactGetItems" => {
+                let keys = body["TransactItems"].as_array().unwrap();
+                held.heard.push(Heard::Records(keys.len()));
+                let items: Vec<_> = keys
+                    .iter()
+                    .map(|get| item(held, &get["Get"]["Key"]))
+                    .collect();
+                json!({ "Responses": items })
+            }
+            "TransactWriteItems" => {
+                for write in body["TransactItems"].as_array().unwrap() {
+                    let item = write["Put"]["Item"].clone();
+                    held.items.insert(place(&item), item);
+                }
+                json!({})
+            }
+            other => panic!("nobody needed {other} so far"),
+        };
+        return request.answer("200 OK", JSON, answer.to_string().as_bytes());
+    }
+    let mut words = request.line.split(' ');
+    let (method, target) = (words.next().unwrap(), words.next().unwrap());
+    // The SDK names the operation behind the path.
+    let path = target.split('?').next().unwrap().to_owned();
+    if method == "PUT" {
+        held.objects.insert(path, request.body.clone());
+        return request.answer("200 OK", "ETag: \"x\"\r\n", b"");
+    }
+    held.heard.push(Heard::Object);
+    match held.objects.get(&path) {
+        Some(bytes) => request.answer("200 OK", "", bytes),
+        None => request.answer(
+            "404 Not Found",
+            "",
+            b"<Error><Code>NoSuchKey</Code></Error>",
+        ),
+    }
+}
+
+fn place(attributes: &Value) -> (String, String) {
+    let text = |name: &str| attributes[name]["S"].as_str().unwrap().to_owned();
+    (text("pk"), text("sk"))
+}
+
+fn item(held: &Held, key: &Value) -> Value {
+    match held.items.get(&place(key)) {
+        Some(item) => json!({ "Item": item }),
+        None => json!({}),
+    }
+}
