@@ -12,7 +12,8 @@ use proptest::sample::{select, subsequence};
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 use vault_skill::policy::{
-    Asker, Capabilities, CompiledPolicy, Grant, Input, Policy, Reach, resolve_capabilities,
+    Asker, Capabilities, CompiledPolicy, Grant, Input, MAX_QUERY_BYTES, Policy, Reach,
+    resolve_capabilities,
 };
 use vault_skill::search::Text;
 
@@ -537,7 +538,7 @@ fn hostile_policies_cost_what_their_length_says() {
             when_to_use: "",
         })
         .collect();
-    let query = "a".repeat(4_096);
+    let query = "a".repeat(MAX_QUERY_BYTES);
     let input = Input {
         policy: &policy,
         catalog: None,

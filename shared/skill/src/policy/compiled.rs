@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Longest query that rules are asked about, in bytes; a longer one is granted nothing at all, since a rule that takes
 /// groups away might have matched it.
-pub const MAX_QUERY_BYTES: usize = 4096;
+pub const MAX_QUERY_BYTES: usize = 2048;
 
 /// Who asks, and from where.
 #[derive(Clone, Copy, Debug, Default)]

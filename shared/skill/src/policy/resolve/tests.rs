@@ -331,7 +331,7 @@ fn who_is_unknown_gets_nothing_and_is_told() {
     assert!(
         long.skills.is_empty()
             && long.tools.is_empty()
-            && long.reasons[0].starts_with("the query is over 4096 bytes")
+            && long.reasons[0].starts_with("the query is over 2048 bytes")
     );
 }
 
