@@ -4,6 +4,7 @@
 
 mod log;
 mod publisher;
+mod shelf;
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -297,6 +298,7 @@ impl Server {
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
         let mut publisher = publisher::Publisher::open(&app, options.paths, shared)?;
+        let app = app.with_shelves(publisher.shelves());
         publisher.look().await;
         // Bound last: who connects is answered.
         let listener = TcpListener::bind(options.address).await.map_err(|error| {

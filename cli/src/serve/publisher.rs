@@ -1,9 +1,10 @@
 //! Publishing the server's own library as the namespace `default`: every change of the library becomes a release by itself.
 //!
-//! The library's generation number is looked at every two seconds, so that `vault add` beside a running server is seen.
+//! The library's generation number is looked at every two seconds, so that `vault add` beside a running server is seen; a change through the
+//! server itself rings a bell.
 //! Of several servers on one database, the one that holds the lease record publishes; it ends by itself when its holder is gone.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use tokio::sync::watch;
 use vault_library::{
     Vault, VaultPaths,
     release::{self, Plan, PlanError, PlanRequest, ReleasePlan, Strangers},
-    shelf,
+    shelf::{self, LibraryShelf},
 };
 use vault_service::{
     App,
@@ -24,13 +25,14 @@ use vault_service::{
     publish::{self, Precondition},
     uploads,
 };
-use vault_skill::name::Slug;
+use vault_skill::{name::Slug, time::Timestamp};
 use vault_store::{
     StoreError,
     objects::{Class, ObjectKey},
     records::{Document, RecordKey, When, Write},
 };
 
+use super::shelf::{Holding, OwnShelves};
 use crate::error::{Failure, chain};
 
 /// How often the library is looked at.
@@ -43,6 +45,8 @@ const LEASE_SECONDS: i64 = 30;
 const LEASE_LOW_SECONDS: i64 = 20;
 /// Even without a change the plan is asked this often: releases expire.
 const RENEW: Duration = Duration::from_hours(1);
+/// How long a change through the server waits for another process that changes the library: requests end after 20 s.
+const WAIT: Duration = Duration::from_secs(10);
 /// Objects that are stored in one transaction hold at most this many bytes.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
@@ -82,6 +86,7 @@ pub struct Publisher {
     shared: bool,
     holder: String,
     seen: Option<u64>,
+    holding: Arc<Holding>,
 }
 
 impl Publisher {
@@ -98,7 +103,21 @@ impl Publisher {
             slug,
             shared,
             seen: None,
+            holding: Arc::default(),
         })
+    }
+
+    /// The shelves of this server: its library where it holds it, else releases.
+    pub fn shelves(&self) -> Arc<OwnShelves> {
+        let vault = self.vault.clone().with_wait(WAIT);
+        let library = LibraryShelf::new(vault, self.slug.as_str());
+        let holding = Arc::clone(&self.holding);
+        Arc::new(OwnShelves::new(self.slug.clone(), library, holding))
+    }
+
+    /// Ends when a change through this server waits to be published.
+    pub async fn woken(&self) {
+        self.holding.woken().await;
     }
 
     /// Looks once and publishes what changed. Troubles are logged: a server that cannot publish still serves.
@@ -125,29 +144,32 @@ impl Publisher {
     /// Looks until `stop` becomes true, then gives the lease back.
     pub async fn watch(mut self, mut stop: watch::Receiver<bool>) {
         let mut since_renewal = Duration::ZERO;
+        // Changes that come close together share a release.
+        let mut at_once = false;
         loop {
-            let before = self.seen;
-            tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => break,
-                () = tokio::time::sleep(LOOK) => {}
+            if !at_once {
+                tokio::select! {
+                    _ = stop.wait_for(|stop| *stop) => break,
+                    () = tokio::time::sleep(LOOK) => since_renewal += LOOK,
+                    () = self.woken() => {}
+                }
             }
-            since_renewal += LOOK;
             if since_renewal >= RENEW {
                 since_renewal = Duration::ZERO;
                 self.seen = None;
             }
+            let before = self.seen;
             self.look().await;
-            // Changes that come close together share a release.
-            let pause = match (before == self.seen, self.seen) {
-                (true, Some(_)) => continue,
-                (false, Some(_)) => APART.saturating_sub(LOOK),
-                (_, None) => APART,
-            };
-            tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => break,
-                () = tokio::time::sleep(pause) => {}
+            at_once = before != self.seen || self.seen.is_none();
+            if at_once {
+                // Something was published, or could not be.
+                tokio::select! {
+                    _ = stop.wait_for(|stop| *stop) => break,
+                    () = tokio::time::sleep(APART) => since_renewal += APART,
+                }
             }
         }
+        self.holding.set(None);
         if let Err(error) = self.give_back().await {
             tracing::warn!(error = %chain(&error), "the lease of the library was not given back");
         }
@@ -268,24 +290,33 @@ impl Publisher {
     /// Takes or renews the lease. False while another server holds it.
     async fn hold_lease(&self) -> Result<bool, StoreError> {
         if !self.shared {
+            self.holding.set_always();
             return Ok(true);
         }
+        let held_until = self.lease_until().await?;
+        self.holding.set(held_until);
+        Ok(held_until.is_some())
+    }
+
+    async fn lease_until(&self) -> Result<Option<Timestamp>, StoreError> {
         let key = lease_key();
         let now = self.app.clock.now();
         let found = self.app.records.get(&key).await?;
         let when = match &found {
             None => When::Absent,
-            Some(record) if record.read::<Lease>()?.holder != self.holder => return Ok(false),
+            Some(record) if record.read::<Lease>()?.holder != self.holder => return Ok(None),
             Some(record) if record.expires_at > Some(now.plus_seconds(LEASE_LOW_SECONDS)) => {
-                return Ok(true);
+                return Ok(record.expires_at);
             }
             Some(record) => When::At(record.revision),
         };
         let lease = Document::of(&Lease {
             holder: self.holder.clone(),
         })?;
-        let write = Write::put_until(key, lease, when, now.plus_seconds(LEASE_SECONDS));
-        Ok(self.app.records.commit(vec![write]).await?.is_done())
+        let until = now.plus_seconds(LEASE_SECONDS);
+        let write = Write::put_until(key, lease, when, until);
+        let done = self.app.records.commit(vec![write]).await?.is_done();
+        Ok(done.then_some(until))
     }
 
     async fn give_back(&self) -> Result<(), StoreError> {

@@ -15,6 +15,7 @@ mod healthz;
 mod http;
 mod oauth;
 mod publish;
+mod shelf;
 mod support;
 mod v;
 mod wire;

@@ -1,7 +1,7 @@
 //! What every adapter of the data ports must keep: one clause, one named test.
 //!
-//! An adapter's tests call [`objects_contract!`](crate::objects_contract) and
-//! [`records_contract!`](crate::records_contract) with an expression that opens a fresh, empty store. It answers
+//! An adapter's tests call [`objects_contract!`](crate::objects_contract), [`records_contract!`](crate::records_contract)
+//! or [`shelf_contract!`](crate::shelf_contract) with an expression that opens a fresh, empty store. It answers
 //! `Option`: `None` where the store's server is not on this machine (the expression says so itself, and fails where that
 //! is not allowed). Nothing else can be left out. Each clause has a store of its own, time moves by its clock alone, and
 //! races run on several threads. Races between processes are the adapter's own tests: a macro cannot start a process.
@@ -10,6 +10,7 @@ pub mod counters;
 pub mod objects;
 pub mod races;
 pub mod records;
+pub mod shelf;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -210,7 +211,42 @@ macro_rules! records_contract {
     };
 }
 
-/// The tests behind the two contract macros.
+/// Makes a named test of each clause for [`Shelf`](crate::shelf::Shelf). Takes an expression whose `await` answers an `Option` of a fresh
+/// [`ShelfFixture`](crate::contract::shelf::ShelfFixture); the calling crate needs tokio.
+#[macro_export]
+macro_rules! shelf_contract {
+    ($make:expr) => {
+        $crate::contract_tests! { $make, shelf:
+            an_empty_shelf_has_no_skills
+            skills_are_listed_in_the_order_of_their_names
+            a_ranking_has_the_positions_of_the_entries
+            an_entry_says_what_was_signed
+            a_loaded_skill_proves_itself
+            an_unchanged_shelf_hands_out_the_same_snapshot
+            a_snapshot_never_changes
+            an_older_entry_is_never_something_newer
+            a_removed_skill_is_gone
+            a_damaged_skill_is_never_content
+            a_made_up_entry_loads_nothing
+            a_policy_is_what_the_owner_wrote_last
+            a_new_skill_is_signed_or_drafted
+            equal_files_are_unchanged
+            other_files_need_leave_to_replace
+            a_fetched_name_is_not_taken_over
+            a_check_changes_nothing
+            what_the_gate_refuses_changes_nothing
+            a_removal_is_done_or_drafted
+            nothing_is_fetched
+            a_folder_that_is_not_there_changes_nothing
+            linked_skills_are_read_and_not_changed
+            drift_answers_for_each_skill
+            of_many_who_take_one_name_one_is_first
+            readers_see_whole_skills_only
+        }
+    };
+}
+
+/// The tests behind the contract macros.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_tests {
@@ -236,6 +272,7 @@ mod tests {
             include_str!("records.rs"),
             include_str!("counters.rs"),
             include_str!("races.rs"),
+            include_str!("shelf.rs"),
         ];
         let clauses = files
             .iter()
@@ -252,6 +289,6 @@ mod tests {
             );
             count += 1;
         }
-        assert_eq!(count, 62);
+        assert_eq!(count, 87);
     }
 }

@@ -1,4 +1,6 @@
-//! The memory double of both data ports: what the contract asks, nothing durable. For tests.
+//! The memory doubles of the ports: what the contracts ask, nothing durable. For tests.
+
+pub mod shelf;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,0 +1,103 @@
+//! The library keeps the contract of every shelf.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use support::host::{BASE, Host};
+use support::{Home, write};
+use vault_library::add::{AddSkill, add_skill};
+use vault_library::links::{self, Selection};
+use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::shelf::LibraryShelf;
+use vault_skill::draft::Draft;
+use vault_skill::gate::RawFile;
+use vault_skill::name::SkillName;
+use vault_store::contract::shelf::{Hand, ShelfFixture};
+use vault_store::shelf::Entry;
+
+/// The command line beside the shelf: another handle on the same library.
+struct Beside {
+    home: Home,
+    linked: Mutex<Option<Home>>,
+}
+
+impl Beside {
+    fn add(home: &Home, files: Vec<RawFile>, source: &str) {
+        let folder = tempfile::tempdir_in(home.folder.path()).unwrap();
+        for file in files {
+            write(&folder.path().join(&file.path), &file.bytes, false);
+        }
+        let request = AddSkill {
+            provenance: Some(source.parse().unwrap()),
+            replace: true,
+            ..AddSkill::from_path(folder.path().to_str().unwrap())
+        };
+        add_skill(&home.vault, &request).unwrap();
+    }
+}
+
+#[async_trait]
+impl Hand for Beside {
+    async fn put(&self, files: Vec<RawFile>, source: &str) {
+        Self::add(&self.home, files, source);
+    }
+
+    async fn remove(&self, name: &SkillName) {
+        let request = RemoveSkills {
+            names: vec![name.to_string()],
+            withdraw: None,
+        };
+        remove_skills(&self.home.vault, &request).unwrap();
+    }
+
+    async fn link(&self, files: Vec<RawFile>) -> bool {
+        let owner = Home::new(2);
+        Self::add(&owner, files, "local:linked");
+        let mut host = Host::new("linked");
+        host.sync(&owner.vault, owner.now()).unwrap();
+        let vault = &self.home.vault;
+        let link = links::create(vault, BASE, &host.slug).unwrap();
+        host.pull(vault, &link, &Selection::default()).unwrap();
+        *self.linked.lock().unwrap() = Some(owner);
+        true
+    }
+
+    async fn damage(&self, entry: &Entry) {
+        let path = format!("vault/store/{}/files/notes.txt", entry.texts.bundle_hash);
+        let path = self.home.path(&path);
+        support::set_mode(&path, 0o644);
+        std::fs::write(&path, "others\n").unwrap();
+        support::set_mode(&path, 0o444);
+    }
+
+    async fn policy(&self, text: &str) {
+        std::fs::write(self.home.path("vault/policy.toml"), text).unwrap();
+    }
+
+    async fn drafts(&self) -> Vec<Draft> {
+        Vec::new()
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other shelves may be absent")]
+fn library() -> Option<ShelfFixture> {
+    let home = Home::new(1);
+    let shelf = LibraryShelf::new(home.again(), "local");
+    Some(ShelfFixture {
+        shelf: Arc::new(shelf),
+        hand: Arc::new(Beside {
+            home,
+            linked: Mutex::default(),
+        }),
+        keep: Box::new(()),
+    })
+}
+
+vault_store::shelf_contract!(std::future::ready(library()));

@@ -1,0 +1,868 @@
+//! A namespace's release as a shelf: the contract of every shelf, a host that lies, and drafts up to their bounds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use vault_service::App;
+use vault_service::model::audit;
+use vault_service::model::draft::{self, DraftRecord, MAX_PENDING, MAX_PENDING_OF_AUTHOR, State};
+use vault_service::model::kept;
+use vault_service::model::namespace::{self, Kind, Namespace, Subscription};
+use vault_service::shelf::{ReleaseShelf, Releases, Shelves as _};
+use vault_service::work;
+use vault_skill::catalog::{
+    Catalog, ObjectEntry, PolicyEntry, Schema, SignedCatalog, SkillEntry, Stored as StoredRelease,
+    Withdrawn,
+};
+use vault_skill::draft::{Draft, DraftContext, Submitter};
+use vault_skill::gate::RawFile;
+use vault_skill::hash::Digest;
+use vault_skill::index;
+use vault_skill::manifest::Mode;
+use vault_skill::name::{NamespaceId, SkillName, Slug};
+use vault_skill::policy::Policy;
+use vault_store::StoreError;
+use vault_store::contract::shelf::{Hand, ShelfFixture, skill};
+use vault_store::memory::Memory;
+use vault_store::memory::shelf::{Owner, Signed};
+use vault_store::objects::{Class, ObjectKey, Objects, Stored};
+use vault_store::records::{Document, When, Write};
+use vault_store::shelf::{
+    Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
+};
+
+use crate::support::{World, world};
+
+const DAY: i64 = 24 * 3600;
+
+/// An object store that answers what it likes.
+#[derive(Default)]
+struct Host {
+    inner: Arc<Memory>,
+    /// What it answers in place of what is there; `None`: nothing.
+    lies: Mutex<HashMap<ObjectKey, Option<Bytes>>>,
+    read: AtomicUsize,
+}
+
+#[async_trait]
+impl Objects for Host {
+    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        self.read.fetch_add(1, Ordering::SeqCst);
+        let lie = self.lies.lock().unwrap().get(key).cloned();
+        match lie {
+            Some(lie) => Ok(lie),
+            None => self.inner.get(key).await,
+        }
+    }
+
+    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        self.inner.put(key, bytes).await
+    }
+
+    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+        self.inner.missing(wanted).await
+    }
+
+    async fn list(
+        &self,
+        namespace: &NamespaceId,
+        class: Class,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<(Digest, u64)>, StoreError> {
+        Objects::list(&*self.inner, namespace, class, after, limit).await
+    }
+
+    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        self.inner.delete(key).await
+    }
+}
+
+/// Somebody who signs releases of the namespace `acme` and publishes them.
+struct Publisher {
+    world: World,
+    host: Arc<Host>,
+    owner: Owner,
+    signed: Mutex<Set>,
+}
+
+#[derive(Default)]
+struct Set {
+    skills: BTreeMap<SkillName, Signed>,
+    versions: BTreeMap<SkillName, u64>,
+    policy: Option<Vec<u8>>,
+    withdrawn: Vec<Withdrawn>,
+    release: u64,
+    previous: Option<StoredRelease>,
+}
+
+impl Publisher {
+    async fn new(kind: Kind) -> Arc<Self> {
+        let mut world = world();
+        let host = Arc::new(Host {
+            inner: Arc::clone(&world.memory),
+            ..Host::default()
+        });
+        world.app.objects = host.clone();
+        world.namespace("acme", kind).await;
+        Arc::new(Self {
+            world,
+            host,
+            owner: Owner::new(1),
+            signed: Mutex::default(),
+        })
+    }
+
+    async fn namespace(&self) -> Namespace {
+        self.world.read_namespace("acme").await
+    }
+
+    async fn shelf(&self) -> ReleaseShelf {
+        ReleaseShelf::new(self.world.app.clone(), self.namespace().await, None)
+    }
+
+    fn sign(&self, files: Vec<RawFile>, source: &str) -> Signed {
+        let source = source.parse().unwrap();
+        let first = self.owner.sign(files.clone(), &source, 1).unwrap();
+        let mut set = self.signed.lock().unwrap();
+        let version = set.versions.entry(first.entry.name().clone()).or_default();
+        *version += 1;
+        self.owner.sign(files, &source, *version).unwrap()
+    }
+
+    fn hold(&self, signed: Signed) {
+        let mut set = self.signed.lock().unwrap();
+        set.skills.insert(signed.entry.name().clone(), signed);
+    }
+
+    async fn put_object(&self, class: Class, bytes: Vec<u8>) -> (Digest, u64) {
+        let size = bytes.len() as u64;
+        let namespace = self.namespace().await;
+        let digest = self.world.put_object(&namespace, class, bytes).await;
+        (digest, size)
+    }
+
+    /// Publishes what is held as the next release, after `change`.
+    async fn publish_with(&self, owner: &Owner, change: impl FnOnce(&mut Catalog)) {
+        let (skills, policy, withdrawn, release, previous) = {
+            let set = self.signed.lock().unwrap();
+            let skills: Vec<_> = set.skills.values().cloned().collect();
+            let (policy, withdrawn) = (set.policy.clone(), set.withdrawn.clone());
+            (skills, policy, withdrawn, set.release + 1, set.previous)
+        };
+        for skill in &skills {
+            self.put_object(Class::Bundles, skill.encoded.bytes.clone())
+                .await;
+            for part in &skill.encoded.parts {
+                self.put_object(Class::Bundles, part.bytes.clone()).await;
+            }
+        }
+        let mut index = Vec::new();
+        let texts = skills.iter().map(|skill| skill.entry.texts.clone());
+        for object in index::build(&self.owner.vault_id(), texts) {
+            let (bundle_hash, size) = self.put_object(Class::Bundles, object).await;
+            index.push(ObjectEntry { bundle_hash, size });
+        }
+        let policy = match policy {
+            Some(bytes) => {
+                let (sha256, size) = self.put_object(Class::Policies, bytes).await;
+                Some(PolicyEntry { sha256, size })
+            }
+            None => None,
+        };
+        let now = self.world.now();
+        let mut catalog = Catalog {
+            schema: Schema,
+            vault_id: self.owner.vault_id(),
+            slug: "acme".parse().unwrap(),
+            audience: vec!["https://vault.example/v/acme/".to_owned()],
+            release,
+            issued_at: now,
+            expires_at: now.plus_days(90),
+            public_key: owner.key().public(),
+            recovery_key_sha256: None,
+            previous,
+            skills: skills
+                .iter()
+                .map(|skill| SkillEntry {
+                    name: skill.entry.name().clone(),
+                    version: skill.entry.version,
+                    bundle_hash: skill.encoded.hash,
+                    size: skill.entry.size,
+                })
+                .collect(),
+            index,
+            policy,
+            profiles: Vec::new(),
+            withdrawn,
+        };
+        change(&mut catalog);
+        let bytes = SignedCatalog::sign(&catalog, &[], owner.key()).unwrap();
+        let payload_sha256 = SignedCatalog::parse(&bytes).unwrap().payload_sha256();
+        self.world.publish("acme", bytes).await.unwrap();
+        let mut set = self.signed.lock().unwrap();
+        set.release = release;
+        set.previous = Some(StoredRelease {
+            release,
+            payload_sha256,
+        });
+    }
+
+    async fn publish(&self) {
+        self.publish_with(&self.owner, |_| {}).await;
+    }
+
+    fn lie(&self, key: ObjectKey, lie: Option<Bytes>) {
+        self.host.lies.lock().unwrap().insert(key, lie);
+    }
+
+    /// The app as a process that was just started.
+    fn fresh(&self) -> App {
+        App::new(
+            self.world.app.records.clone(),
+            self.host.clone(),
+            self.world.app.clock.clone(),
+            self.world.app.random.clone(),
+            (*self.world.app.config).clone(),
+        )
+    }
+
+    async fn records(&self, partition: &str) -> usize {
+        kept::all(&*self.world.memory, partition)
+            .await
+            .unwrap()
+            .len()
+    }
+}
+
+#[async_trait]
+impl Hand for Publisher {
+    async fn put(&self, files: Vec<RawFile>, source: &str) {
+        self.hold(self.sign(files, source));
+        self.publish().await;
+    }
+
+    async fn put_all(&self, skills: Vec<Vec<RawFile>>) {
+        for files in skills {
+            self.hold(self.sign(files, "local:folder"));
+        }
+        self.publish().await;
+    }
+
+    async fn remove(&self, name: &SkillName) {
+        self.signed.lock().unwrap().skills.remove(name);
+        self.publish().await;
+    }
+
+    async fn link(&self, _files: Vec<RawFile>) -> bool {
+        false
+    }
+
+    async fn damage(&self, entry: &Entry) {
+        let key = self
+            .namespace()
+            .await
+            .object(Class::Bundles, entry.texts.bundle_hash);
+        let mut bytes = self.host.inner.get(&key).await.unwrap().unwrap().to_vec();
+        let last = bytes.len() - 20;
+        bytes[last] ^= 1;
+        self.lie(key, Some(bytes.into()));
+    }
+
+    async fn policy(&self, text: &str) {
+        let policy = Policy::from_toml(text).unwrap().to_object();
+        self.signed.lock().unwrap().policy = Some(policy);
+        self.publish().await;
+    }
+
+    async fn drafts(&self) -> Vec<Draft> {
+        let namespace = self.namespace().await;
+        let records = kept::all(&*self.world.memory, &draft::partition(&namespace.id)).await;
+        let mut drafts = Vec::new();
+        for record in records.unwrap() {
+            let record: DraftRecord = record.read().unwrap();
+            let key = record.object().key(namespace.id);
+            let bytes = self.host.inner.get(&key).await.unwrap().unwrap();
+            assert_eq!(bytes.len() as u64, record.size);
+            let read = |vault_id| {
+                let slug = &namespace.slug;
+                Draft::parse(&bytes, &DraftContext { slug, vault_id })
+            };
+            let vault_id = self.owner.vault_id();
+            let draft = read(Some(&vault_id)).or_else(|_| read(None)).unwrap();
+            assert_eq!(record, DraftRecord::new(&draft, &bytes));
+            drafts.push(draft);
+        }
+        drafts
+    }
+}
+
+/// What a request does: it reads the namespace, and then has a shelf of its own.
+struct PerRequest(Arc<Publisher>);
+
+impl PerRequest {
+    async fn now(&self) -> Arc<dyn Shelf> {
+        let app = &self.0.world.app;
+        app.shelves.shelf(app, &self.0.namespace().await, None)
+    }
+}
+
+#[async_trait]
+impl Shelf for PerRequest {
+    fn owner(&self) -> &'static str {
+        "acme"
+    }
+    fn writes(&self) -> Writes {
+        Writes::Drafted
+    }
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        self.now().await.snapshot().await
+    }
+    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        self.now().await.load(entry).await
+    }
+    async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
+        self.now().await.submit(by, change).await
+    }
+    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
+        self.now().await.drift(entries).await
+    }
+}
+
+async fn released() -> Option<ShelfFixture> {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    Some(ShelfFixture {
+        shelf: Arc::new(PerRequest(Arc::clone(&publisher))),
+        hand: publisher,
+        keep: Box::new(()),
+    })
+}
+
+mod contract {
+    vault_store::shelf_contract!(super::released());
+}
+
+fn by(user: &str) -> Submitter {
+    Submitter {
+        user_id: user.to_owned(),
+        client_id: None,
+    }
+}
+
+fn take(name: &str, body: &str) -> Change {
+    Change::Take {
+        files: skill(name, body),
+        replace: true,
+        check: false,
+    }
+}
+
+fn large(name: &str, bytes: usize) -> Vec<RawFile> {
+    let mut files = skill(name, "large");
+    files.push(RawFile {
+        path: "table.bin".to_owned(),
+        mode: Mode::Plain,
+        bytes: (0..bytes).map(|n| (n % 251) as u8).collect(),
+    });
+    files
+}
+
+/// Two skills, one of them in parts, and a policy.
+async fn two_skills() -> Arc<Publisher> {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    publisher.hold(publisher.sign(skill("alpha", "one"), "local:folder"));
+    publisher.hold(publisher.sign(large("beta", 3_500_000), "local:folder"));
+    publisher.policy("[profiles.all]\ngroups = [\"*\"]\n").await;
+    publisher
+}
+
+#[tokio::test]
+async fn a_skill_in_parts_is_put_together() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    let snapshot = shelf.snapshot().await.unwrap();
+    let loaded = shelf.load(&snapshot.entries()[1]).await.unwrap();
+    assert_eq!(loaded.file("table.bin").unwrap().bytes.len(), 3_500_000);
+}
+
+#[tokio::test]
+async fn a_warm_process_asks_the_object_store_for_nothing() {
+    let publisher = two_skills().await;
+    let first = publisher.shelf().await.snapshot().await.unwrap();
+    publisher
+        .shelf()
+        .await
+        .load(&first.entries()[0])
+        .await
+        .unwrap();
+    let before = publisher.host.read.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        let shelf = publisher.shelf().await;
+        let again = shelf.snapshot().await.unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        shelf.load(&again.entries()[0]).await.unwrap();
+    }
+    assert_eq!(publisher.host.read.load(Ordering::SeqCst), before);
+}
+
+#[tokio::test]
+async fn many_who_ask_for_a_cold_release_read_it_once() {
+    let publisher = two_skills().await;
+    let app = publisher.fresh();
+    let namespace = publisher.namespace().await;
+    let before = publisher.host.read.load(Ordering::SeqCst);
+    let mut readers = JoinSet::new();
+    for _ in 0..16 {
+        let shelf = Releases.shelf(&app, &namespace, None);
+        readers.spawn(async move { shelf.snapshot().await.unwrap().entries().len() });
+    }
+    assert!(readers.join_all().await.iter().all(|count| *count == 2));
+    // Catalog, index, policy.
+    assert_eq!(publisher.host.read.load(Ordering::SeqCst), before + 3);
+}
+
+#[tokio::test]
+async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
+    let publisher = two_skills().await;
+    let namespace = publisher.namespace().await;
+    let current = namespace.current.clone().unwrap();
+    let catalog_key = namespace.object(Class::Catalogs, current.sha256);
+    let catalog = publisher
+        .host
+        .inner
+        .get(&catalog_key)
+        .await
+        .unwrap()
+        .unwrap();
+    let catalog = SignedCatalog::parse(&catalog).unwrap().verify().unwrap();
+    let (alpha, beta) = (&catalog.skills[0], &catalog.skills[1]);
+    let bundle = |digest| namespace.object(Class::Bundles, digest);
+    let part = publisher.signed.lock().unwrap().skills[&beta.name]
+        .encoded
+        .parts[0]
+        .hash;
+    let snapshot = publisher.shelf().await.snapshot().await.unwrap();
+    // Good objects in the wrong places, among them those of a release that another owner signed, and bytes that are nothing.
+    let foreign = Publisher::new(Kind::Hosted).await;
+    foreign.put(skill("alpha", "evil"), "local:folder").await;
+    let theirs = foreign.namespace().await.current.unwrap();
+    let theirs = foreign
+        .namespace()
+        .await
+        .object(Class::Catalogs, theirs.sha256);
+    let mut lies = vec![None, Some(Bytes::new()), Some(Bytes::from_static(b"{}"))];
+    lies.push(foreign.host.inner.get(&theirs).await.unwrap());
+    for digest in [
+        alpha.bundle_hash,
+        beta.bundle_hash,
+        part,
+        catalog.index[0].bundle_hash,
+    ] {
+        lies.push(publisher.host.inner.get(&bundle(digest)).await.unwrap());
+    }
+    let places = [
+        ("catalog", catalog_key),
+        ("index", bundle(catalog.index[0].bundle_hash)),
+        (
+            "policy",
+            namespace.object(Class::Policies, catalog.policy.unwrap().sha256),
+        ),
+        ("bundle", bundle(beta.bundle_hash)),
+        ("part", bundle(part)),
+    ];
+    for (what, key) in places {
+        let truth = publisher.host.inner.get(&key).await.unwrap();
+        for lie in lies.iter().filter(|lie| **lie != truth) {
+            publisher.lie(key, lie.clone());
+            let shelf = Releases.shelf(&publisher.fresh(), &namespace, None);
+            let listed = shelf.snapshot().await;
+            let loaded = shelf.load(&snapshot.entries()[1]).await;
+            let gone = lie.is_none();
+            match what {
+                "bundle" | "part" => {
+                    assert_eq!(listed.unwrap().entries(), snapshot.entries());
+                    match loaded {
+                        Err(ShelfError::Unavailable(_)) => assert!(gone, "{what}"),
+                        Err(ShelfError::Damaged(..)) => assert!(!gone, "{what}"),
+                        other => panic!("{what}: {other:?}"),
+                    }
+                    // The other skill is not concerned.
+                    shelf.load(&snapshot.entries()[0]).await.unwrap();
+                }
+                _ => {
+                    for answer in [listed.map(|_| ()), loaded.map(|_| ())] {
+                        match answer {
+                            Err(ShelfError::Store(StoreError::Unavailable(_))) => {
+                                assert!(gone, "{what}");
+                            }
+                            Err(ShelfError::Failed(_)) => assert!(!gone, "{what}"),
+                            other => panic!("{what}: {other:?}"),
+                        }
+                    }
+                }
+            }
+        }
+        publisher.host.lies.lock().unwrap().clear();
+    }
+    let shelf = Releases.shelf(&publisher.fresh(), &namespace, None);
+    shelf
+        .load(&shelf.snapshot().await.unwrap().entries()[1])
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_catalog_that_the_pin_does_not_allow_is_not_believed() {
+    let publisher = two_skills().await;
+    let namespace = publisher.namespace().await;
+    let foreign = Publisher::new(Kind::Hosted).await;
+    let thief = Owner::new(2);
+    foreign
+        .publish_with(&thief, |catalog| {
+            catalog.vault_id = publisher.owner.vault_id()
+        })
+        .await;
+    let theirs = foreign.namespace().await;
+    let current = theirs.current.clone().unwrap();
+    let bytes = foreign
+        .host
+        .inner
+        .get(&theirs.object(Class::Catalogs, current.sha256))
+        .await
+        .unwrap()
+        .unwrap();
+    let key = namespace.object(Class::Catalogs, current.sha256);
+    publisher.host.inner.put(&key, bytes).await.unwrap();
+    // The record names a catalog with a good hash, which the pinned key did not sign.
+    let mut forged = namespace.clone();
+    forged.current = Some(current);
+    let shelf = Releases.shelf(&publisher.fresh(), &forged, None);
+    let refused = shelf.snapshot().await;
+    assert!(matches!(refused, Err(ShelfError::Failed(_))), "{refused:?}");
+    // Another payload under the number of the release that was accepted.
+    let mut pinned = namespace.clone();
+    pinned.pin.stored = Some(StoredRelease {
+        payload_sha256: Digest::of(b"another"),
+        ..namespace.pin.stored.unwrap()
+    });
+    let shelf = Releases.shelf(&publisher.fresh(), &pinned, None);
+    assert!(matches!(shelf.snapshot().await, Err(ShelfError::Failed(_))));
+    // A catalog that was signed for another place.
+    let mut elsewhere = namespace.clone();
+    elsewhere.slug = "other".parse().unwrap();
+    let shelf = Releases.shelf(&publisher.fresh(), &elsewhere, None);
+    assert!(matches!(shelf.snapshot().await, Err(ShelfError::Failed(_))));
+}
+
+#[tokio::test]
+async fn an_index_of_other_skills_is_not_believed() {
+    let publisher = two_skills().await;
+    for change in [
+        (|catalog| catalog.index.clear()) as fn(&mut Catalog),
+        |catalog| catalog.index.push(catalog.index[0]),
+        |catalog| {
+            catalog.skills.pop();
+        },
+        |catalog| catalog.skills[0].bundle_hash = catalog.skills[1].bundle_hash,
+    ] {
+        publisher
+            .publish_with(&publisher.owner, |catalog| {
+                change(catalog);
+                let size = catalog.skills.last().unwrap().size;
+                if let [first, second] = catalog.skills.as_mut_slice()
+                    && first.bundle_hash == second.bundle_hash
+                {
+                    first.size = size;
+                }
+            })
+            .await;
+        let refused = publisher.shelf().await.snapshot().await;
+        assert!(matches!(refused, Err(ShelfError::Failed(_))), "{refused:?}");
+    }
+    publisher.publish().await;
+    assert_eq!(
+        publisher
+            .shelf()
+            .await
+            .snapshot()
+            .await
+            .unwrap()
+            .entries()
+            .len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn a_bundle_that_another_key_signed_is_not_content() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    let foreign = Owner::new(9).sign(skill("alpha", "evil"), &"local:x".parse().unwrap(), 1);
+    publisher.hold(foreign.unwrap());
+    let mut other_version = publisher.sign(skill("beta", "one"), "local:x");
+    other_version.entry.version = 5;
+    publisher.hold(other_version);
+    publisher.publish().await;
+    let shelf = publisher.shelf().await;
+    for entry in shelf.snapshot().await.unwrap().entries() {
+        let refused = shelf.load(entry).await;
+        assert!(
+            matches!(refused, Err(ShelfError::Damaged(..))),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn without_a_subscription_lists_go_on_and_content_stops() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    let snapshot = shelf.snapshot().await.unwrap();
+    let entry = &snapshot.entries()[0];
+    shelf.load(entry).await.unwrap();
+    let lapse = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
+    publisher.world.change("acme", lapse).await;
+    let shelf = publisher.shelf().await;
+    assert!(Arc::ptr_eq(&snapshot, &shelf.snapshot().await.unwrap()));
+    assert!(matches!(
+        shelf.load(entry).await,
+        Err(ShelfError::SubscriptionLapsed)
+    ));
+    let drafted = shelf.submit(&by("usr_1"), take("alpha", "two")).await;
+    assert!(
+        matches!(drafted, Ok(Submitted::Drafted { .. })),
+        "{drafted:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_was_withdrawn_is_not_loaded_from_an_older_list_either() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    let old = shelf.snapshot().await.unwrap().entries()[0].clone();
+    shelf.load(&old).await.unwrap();
+    {
+        let mut set = publisher.signed.lock().unwrap();
+        set.skills.remove(old.name());
+        set.withdrawn.push(Withdrawn {
+            name: old.name().clone(),
+            bundle_hash: old.texts.bundle_hash,
+            reason: "stolen".to_owned(),
+            since_release: 2,
+        });
+    }
+    publisher.publish().await;
+    let refused = publisher.shelf().await.load(&old).await;
+    assert!(
+        matches!(refused, Err(ShelfError::NotFound(_))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_namespace_whose_library_is_elsewhere_is_read_and_not_changed() {
+    let publisher = Publisher::new(Kind::SelfSigned).await;
+    publisher.put(skill("alpha", "one"), "local:folder").await;
+    let shelf = publisher.shelf().await;
+    assert_eq!(shelf.writes(), Writes::Elsewhere);
+    let snapshot = shelf.snapshot().await.unwrap();
+    shelf.load(&snapshot.entries()[0]).await.unwrap();
+    for change in [
+        take("alpha", "two"),
+        Change::Remove("alpha".parse().unwrap()),
+    ] {
+        let refused = shelf.submit(&by("usr_1"), change).await;
+        assert!(
+            matches!(refused, Err(ShelfError::LibraryElsewhere)),
+            "{refused:?}"
+        );
+    }
+    let namespace = publisher.namespace().await;
+    assert_eq!(publisher.records(&draft::partition(&namespace.id)).await, 0);
+}
+
+#[tokio::test]
+async fn a_draft_of_over_a_mebibyte_is_refused_and_leaves_nothing() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    for check in [true, false] {
+        let refused = shelf
+            .submit(
+                &by("usr_1"),
+                Change::Take {
+                    files: large("gamma", 1_100_000),
+                    replace: false,
+                    check,
+                },
+            )
+            .await;
+        assert!(
+            matches!(refused, Err(ShelfError::TooLarge(_))),
+            "{refused:?}"
+        );
+    }
+    let namespace = publisher.namespace().await;
+    assert_eq!(publisher.records(&draft::partition(&namespace.id)).await, 0);
+    let objects = publisher
+        .host
+        .list(&namespace.id, Class::Drafts, None, 10)
+        .await;
+    assert_eq!(objects.unwrap(), []);
+}
+
+/// Hands in `each` drafts of every author at once; how many were kept and how many found no room.
+async fn flood(publisher: &Publisher, authors: usize, each: usize) -> (usize, usize) {
+    let barrier = Arc::new(Barrier::new(authors * each));
+    let mut writers = JoinSet::new();
+    for author in 0..authors {
+        for n in 0..each {
+            let shelf = publisher.shelf().await;
+            let barrier = Arc::clone(&barrier);
+            writers.spawn(async move {
+                let change = take(&format!("skill-{author}-{n}"), "one");
+                barrier.wait().await;
+                shelf.submit(&by(&format!("usr_{author}")), change).await
+            });
+        }
+    }
+    let (mut kept, mut full) = (0, 0);
+    for outcome in writers.join_all().await {
+        match outcome {
+            Ok(Submitted::Drafted { .. }) => kept += 1,
+            Err(ShelfError::DraftsFull(_)) => full += 1,
+            other => panic!("no such outcome: {other:?}"),
+        }
+    }
+    (kept, full)
+}
+
+async fn pending(publisher: &Publisher, key: vault_store::records::RecordKey) -> i64 {
+    let record = publisher.world.app.records.get(&key).await.unwrap();
+    let queue: draft::Queue = record.map_or_else(Default::default, |record| record.read().unwrap());
+    queue.pending
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fifty_drafts_of_one_author_at_once_leave_twenty() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    assert_eq!(flood(&publisher, 1, 50).await, (20, 30));
+    let id = publisher.namespace().await.id;
+    assert_eq!(publisher.records(&draft::partition(&id)).await, 20);
+    assert_eq!(publisher.records(&draft::authored_partition(&id)).await, 20);
+    assert_eq!(publisher.records(&audit::partition(Some(&id))).await, 20);
+    assert_eq!(pending(&publisher, draft::queue_key(&id)).await, 20);
+    let mine = draft::author_queue_key(&id, "usr_0");
+    assert_eq!(pending(&publisher, mine).await, MAX_PENDING_OF_AUTHOR);
+    // Another author still has room, and a full queue says so before anything is stored.
+    let shelf = publisher.shelf().await;
+    let other = shelf.submit(&by("usr_9"), take("alpha", "one")).await;
+    assert!(matches!(other, Ok(Submitted::Drafted { .. })), "{other:?}");
+    let objects = || async {
+        publisher
+            .host
+            .list(&id, Class::Drafts, None, 1000)
+            .await
+            .unwrap()
+            .len()
+    };
+    let before = objects().await;
+    let full = shelf.submit(&by("usr_0"), take("alpha", "one")).await;
+    assert!(matches!(full, Err(ShelfError::DraftsFull(_))), "{full:?}");
+    assert_eq!(objects().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn drafts_of_many_authors_at_once_leave_a_hundred() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    assert_eq!(flood(&publisher, 6, 20).await, (100, 20));
+    let id = publisher.namespace().await.id;
+    assert_eq!(
+        pending(&publisher, draft::queue_key(&id)).await,
+        MAX_PENDING
+    );
+    let mut sum = 0;
+    for author in 0..6 {
+        let key = draft::author_queue_key(&id, &format!("usr_{author}"));
+        sum += pending(&publisher, key).await;
+    }
+    assert_eq!(sum, MAX_PENDING);
+    assert_eq!(publisher.drafts().await.len(), 100);
+}
+
+#[tokio::test]
+async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
+    let publisher = two_skills().await;
+    let shelf = publisher.shelf().await;
+    let done = shelf.submit(&by("usr_1"), take("gamma", "one")).await;
+    let Ok(Submitted::Drafted { draft: id, .. }) = done else {
+        panic!("{done:?}");
+    };
+    let (world, namespace) = (&publisher.world, publisher.namespace().await);
+    let key = draft::key(&namespace.id, &id);
+    let held = world.app.records.get(&key).await.unwrap().unwrap();
+    let mut record: DraftRecord = held.read().unwrap();
+    let object = record.object().key(namespace.id);
+    let collect = || async {
+        for _ in 0..4 {
+            world.clock.advance(8 * DAY);
+            work::run(&world.app).await.unwrap();
+        }
+        world.memory.get(&object).await.unwrap().is_some()
+    };
+    assert!(collect().await, "it waits");
+    record.state = State::Declined;
+    let write = Write::put(key, Document::of(&record).unwrap(), When::At(held.revision));
+    assert!(
+        world
+            .app
+            .records
+            .commit(vec![write])
+            .await
+            .unwrap()
+            .is_done()
+    );
+    assert!(!collect().await, "nobody waits for it");
+}
+
+#[tokio::test]
+async fn a_draft_is_in_the_audit_log_with_its_author() {
+    let publisher = two_skills().await;
+    let app = &publisher.world.app;
+    let source = "192.0.2.7".parse().unwrap();
+    let shelf = app
+        .shelves
+        .shelf(app, &publisher.namespace().await, Some(source));
+    let author = Submitter {
+        user_id: "usr_1".to_owned(),
+        client_id: Some("cli_1".to_owned()),
+    };
+    shelf
+        .submit(&author, Change::Remove("alpha".parse().unwrap()))
+        .await
+        .unwrap();
+    let id = publisher.namespace().await.id;
+    let entries = kept::all(&*app.records, &audit::partition(Some(&id)))
+        .await
+        .unwrap();
+    let entry: audit::Entry = entries.last().unwrap().read().unwrap();
+    assert_eq!(
+        (entry.actor.as_str(), entry.client.as_deref(), entry.source),
+        ("usr_1", Some("cli_1"), Some(source))
+    );
+    assert_eq!(
+        (entry.action.as_str(), entry.outcome.as_str()),
+        ("draft.create", "done")
+    );
+    assert_eq!(entry.after.unwrap()["kind"], "remove");
+    let slug: Slug = "acme".parse().unwrap();
+    assert!(
+        namespace::find(&*app.records, &slug)
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
