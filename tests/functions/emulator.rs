@@ -19,7 +19,6 @@ const DEPLOYMENT: &str = "vault-local";
 /// One deployment on the emulator.
 pub struct Emulator {
     place: &'static Place,
-    client: reqwest::Client,
     bucket: String,
     table: String,
 }
@@ -63,7 +62,6 @@ impl Emulator {
         let place = place::deployed().expect("run these by ./tests/run --aws");
         let emulator = Self {
             place,
-            client: browser::client(),
             bucket: String::new(),
             table: String::new(),
         };
@@ -88,7 +86,8 @@ impl Emulator {
             "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=0"
         );
         let url = format!("{}{path}", self.place.endpoint);
-        let mut request = self.client.request(method, url).body(body);
+        // A connection must not outlive the event loop that it began in: each step of a test has its own.
+        let mut request = browser::client().request(method, url).body(body);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
