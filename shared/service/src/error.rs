@@ -111,7 +111,13 @@ codes! {
     ConfirmationMismatch UNPROCESSABLE_ENTITY "confirmation_mismatch" Caller "The typed name is not the name of the vault.";
     DeviceState CONFLICT "device_state" Caller "The device is in a state that does not allow this.";
     UserNotFound NOT_FOUND "user_not_found" Caller "There is no user with this id.";
-    LastOwner CONFLICT "last_owner" Caller "A vault must keep one owner.";
+    LastOwner CONFLICT "last_owner" Caller "A vault must keep one owner who can sign in and has the scope write.";
+    UserExists CONFLICT "user_exists" Caller "This person is a user here already.";
+    InvitationPending CONFLICT "invitation_pending" Caller "Another vault has invited this person, who has not accepted yet; invite them when they can sign in.";
+    ScopeUnknown UNPROCESSABLE_ENTITY "scope_unknown" Caller "The scopes are read and write.";
+    RoleUnknown UNPROCESSABLE_ENTITY "role_unknown" Caller "The roles are role:owner and role:member.";
+    ProfileInvalid UNPROCESSABLE_ENTITY "profile_invalid" Caller "The name of a profile has 1 to 64 printable characters.";
+    ClientNotFound NOT_FOUND "client_not_found" Caller "No client with this id is connected here.";
     SlugInvalid UNPROCESSABLE_ENTITY "slug_invalid" Caller "A name of a vault has 1 to 63 characters a-z, 0-9 and single inner hyphens.";
     SlugReserved UNPROCESSABLE_ENTITY "slug_reserved" Caller "This name is reserved.";
     SlugTaken CONFLICT "slug_taken" Caller "This name is or was in use.";

@@ -3,12 +3,15 @@
 //! Who may call is settled before any id is looked up. Every change writes its audit record in its own commit; refusals of somebody who is
 //! signed in are audited too, strangers are only logged.
 
+mod audit;
 mod catalog;
+mod clients;
 mod devices;
 mod objects;
 mod operator;
 mod pin;
 mod releases;
+mod users;
 mod vaults;
 
 use std::pin::Pin;
@@ -30,7 +33,7 @@ use crate::App;
 use crate::bearer::{Caller, identify};
 use crate::error::{Code, Refusal, is_safe};
 use crate::http::{MAX_JSON_BYTES, Seen, client_address, drop_body, read_json};
-use crate::model::audit::{self, Actor, Change};
+use crate::model::audit::{self as log, Actor, Change};
 use crate::model::namespace::{Kind, Namespace};
 use crate::model::user::Scope;
 use crate::routes::{Auth, Group, Route, route};
@@ -69,9 +72,20 @@ rows! {
     "device.deny" POST "/admin/vaults/{slug}/devices/{id}/deny" OwnerWrite devices::deny;
     "device.revoke" POST "/admin/vaults/{slug}/devices/{id}/revoke" OwnerWrite devices::revoke;
     "device.forget" POST "/admin/vaults/{slug}/devices/{id}/forget" OwnerWrite devices::forget;
+    "user.list" GET "/admin/users" Owner users::list;
+    "user.create" POST "/admin/users" OwnerWrite users::create;
+    "user.profile" PUT "/admin/users/{id}/profile" OwnerWrite users::set_profile;
+    "user.role" PUT "/admin/users/{id}/role" OwnerWrite users::set_role;
+    "user.scopes" POST "/admin/users/{id}/scopes" OwnerWrite users::change_scopes;
+    "user.remove" DELETE "/admin/users/{id}" OwnerWrite users::remove;
+    "client.list" GET "/admin/clients" Owner clients::list;
+    "client.revoke" DELETE "/admin/clients/{id}" OwnerWrite clients::revoke;
+    "audit.list" GET "/admin/audit" Owner audit::list;
     "namespace.list" GET "/admin/operator/namespaces" Operator operator::list;
     "namespace.create" POST "/admin/operator/namespaces" OperatorWrite operator::create;
     "namespace.show" GET "/admin/operator/namespaces/{slug}" Operator operator::show;
+    "namespace.suspend" POST "/admin/operator/namespaces/{slug}/suspend" OperatorWrite operator::suspend;
+    "namespace.resume" POST "/admin/operator/namespaces/{slug}/resume" OperatorWrite operator::resume;
 }
 
 /// A request of somebody who may make it.
@@ -198,7 +212,7 @@ async fn audit_refusal(
     name: &str,
     code: &str,
 ) {
-    let entry = audit::entry(
+    let entry = log::entry(
         Some(namespace),
         actor,
         name,
@@ -294,7 +308,7 @@ impl Call {
 
     /// The audit record of a change, for the commit that makes it.
     fn audit(&self, name: &str, change: Change) -> Result<vault_store::records::Write, Refusal> {
-        Ok(audit::entry(
+        Ok(log::entry(
             Some(&self.caller.namespace.id),
             &self.actor,
             name,

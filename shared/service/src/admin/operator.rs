@@ -158,3 +158,70 @@ pub(super) async fn show(call: Call) -> Answer {
     let shown = vaults::shown(&call, namespace).await?;
     Ok(json_answer(StatusCode::OK, &shown))
 }
+
+/// Stops a namespace: everybody but operators is told so, on every route.
+pub(super) async fn suspend(call: Call) -> Answer {
+    set_status(call, "namespace.suspend", Status::Suspended).await
+}
+
+/// Lets a suspended namespace serve again.
+pub(super) async fn resume(call: Call) -> Answer {
+    set_status(call, "namespace.resume", Status::Active).await
+}
+
+/// Sets the status; done already is done. The log of the namespace keeps it, so that its owner can read who stopped it.
+async fn set_status(call: Call, name: &str, status: Status) -> Answer {
+    let slug: Slug = call.param("slug").parse().map_err(|_| Code::NotFound)?;
+    let mut retry = Retry::default();
+    loop {
+        if let Some(namespace) = try_set_status(&call, &slug, name, status).await? {
+            let shown = vaults::shown(&call, namespace).await?;
+            return Ok(json_answer(StatusCode::OK, &shown));
+        }
+        if !retry.again(&*call.app.random).await {
+            return Err(Code::Unavailable.into());
+        }
+    }
+}
+
+/// One try; `None` when the record changed meanwhile.
+async fn try_set_status(
+    call: &Call,
+    slug: &Slug,
+    name: &str,
+    status: Status,
+) -> Result<Option<Namespace>, Refusal> {
+    let app = &call.app;
+    let found = namespace::find(&*app.records, slug).await?;
+    let (namespace, revision) = found.ok_or(Code::NotFound)?;
+    if namespace.status == status {
+        return Ok(Some(namespace));
+    }
+    let change = Change {
+        target: Some(slug.to_string()),
+        before: Some(json!({ "status": namespace.status })),
+        after: Some(json!({ "status": status })),
+    };
+    let namespace = Namespace {
+        status,
+        ..namespace
+    };
+    let entry = audit::entry(
+        Some(&namespace.id),
+        &call.actor,
+        name,
+        change,
+        "done",
+        &*app.clock,
+        &*app.random,
+    )?;
+    match app
+        .records
+        .commit(vec![namespace.update(revision)?, entry])
+        .await
+    {
+        Ok(Commit::Done(_)) => Ok(Some(namespace)),
+        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -17,7 +17,9 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, Records, When, Write};
 
+use super::Seen;
 use super::token::{Secret, SecretKind};
+use super::user::NamespaceRef;
 
 /// How long an invitation can be used, in seconds: 72 hours.
 pub const INVITE_SECONDS: i64 = 72 * 3600;
@@ -97,6 +99,9 @@ pub struct Account {
     pub created_at: Timestamp,
     /// The hash of the one invitation that may set the password; an earlier one is dead.
     pub invite: Option<Digest>,
+    /// The namespace whose owner gave that invitation; absent where an operator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invited_by: Option<NamespaceRef>,
 }
 
 impl fmt::Debug for Account {
@@ -118,7 +123,18 @@ impl Account {
             operator: false,
             created_at: now,
             invite: None,
+            invited_by: None,
         }
+    }
+
+    /// Whether there is a way to sign in: until then nobody has shown to be the person.
+    pub const fn can_sign_in(&self) -> bool {
+        self.password.is_some()
+    }
+
+    /// Whether the owner of this namespace invited the account, and nobody accepted yet.
+    pub fn waits_for(&self, namespace: &NamespaceRef) -> bool {
+        !self.can_sign_in() && self.invited_by.as_ref() == Some(namespace)
     }
 }
 
@@ -168,7 +184,7 @@ pub struct Invited {
     pub url: Option<String>,
 }
 
-/// Prepares an account for `email`: a new one or one without a password gets a fresh invitation under `issuer`
+/// Prepares an account for `email`, as an operator: a new one or one without a password gets a fresh invitation under `issuer`
 /// (the public URL), which replaces an earlier one. Fails when the store does.
 pub async fn invite(
     records: &dyn Records,
@@ -177,13 +193,44 @@ pub async fn invite(
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<Invited, StoreError> {
-    let key = account_key(email);
-    let found = records.get(&key).await?;
-    let (mut account, when) = match &found {
-        Some(record) => (record.read::<Account>()?, When::At(record.revision)),
+    let found = Seen::read(records.get(&account_key(email)).await?)?;
+    invitation(found, email, None, issuer, now, random)
+}
+
+/// The same as the owner of `namespace`. `None` when the account waits for somebody else's invitation: its link sets the password of the
+/// account everywhere, so a second owner who got one could enter the vault that invited first.
+pub async fn invite_into(
+    records: &dyn Records,
+    email: &Email,
+    namespace: &NamespaceRef,
+    issuer: &str,
+    now: Timestamp,
+    random: &dyn Random,
+) -> Result<Option<Invited>, StoreError> {
+    let found = Seen::<Account>::read(records.get(&account_key(email)).await?)?;
+    let free = found
+        .as_ref()
+        .is_none_or(|found| found.value.can_sign_in() || found.value.waits_for(namespace));
+    if !free {
+        return Ok(None);
+    }
+    let by = Some(namespace.clone());
+    invitation(found, email, by, issuer, now, random).map(Some)
+}
+
+fn invitation(
+    found: Option<Seen<Account>>,
+    email: &Email,
+    by: Option<NamespaceRef>,
+    issuer: &str,
+    now: Timestamp,
+    random: &dyn Random,
+) -> Result<Invited, StoreError> {
+    let (mut account, when) = match found {
+        Some(found) => (found.value, When::At(found.revision)),
         None => (Account::new(email.clone(), now), When::Absent),
     };
-    if account.password.is_some() {
+    if account.can_sign_in() {
         return Ok(Invited {
             writes: Vec::new(),
             url: None,
@@ -195,11 +242,16 @@ pub async fn invite(
     if let Some(earlier) = account.invite.replace(secret.hash()) {
         writes.push(Write::delete(invite_key(&earlier), When::Any));
     }
+    account.invited_by = by;
     let invite = Invite {
         email: email.clone(),
         expires_at,
     };
-    writes.push(Write::put(key, Document::of(&account)?, when));
+    writes.push(Write::put(
+        account_key(email),
+        Document::of(&account)?,
+        when,
+    ));
     writes.push(Write::put_until(
         invite_key(&secret.hash()),
         Document::of(&invite)?,
@@ -210,6 +262,16 @@ pub async fn invite(
         writes,
         url: Some(format!("{issuer}/oauth/invite/{}", secret.text())),
     })
+}
+
+/// The writes that remove an account which nobody can sign in to, read at this revision, with its invitation.
+pub fn withdrawal(account: &Seen<Account>) -> Vec<Write> {
+    let key = account_key(&account.value.email);
+    let mut writes = vec![Write::delete(key, When::At(account.revision))];
+    if let Some(invite) = &account.value.invite {
+        writes.push(Write::delete(invite_key(invite), When::Any));
+    }
+    writes
 }
 
 #[cfg(test)]

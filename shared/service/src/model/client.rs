@@ -13,8 +13,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use vault_skill::name::NamespaceId;
 use vault_skill::time::Timestamp;
+use vault_store::StoreError;
 use vault_store::random::Random;
-use vault_store::records::RecordKey;
+use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::fresh_id;
 use super::user::Scopes;
@@ -120,6 +121,27 @@ pub struct Connection {
     pub connected_at: Timestamp,
     /// When the owner ended it: no token of it is good any more, and it gets no new ones here.
     pub revoked_at: Option<Timestamp>,
+}
+
+impl Connection {
+    /// The write that ends the connection, which was read at `revision`: all tokens of the client are dead in this namespace. The record
+    /// stays, so that no token can be given any more.
+    pub fn ending(
+        &self,
+        namespace: &NamespaceId,
+        revision: u64,
+        now: Timestamp,
+    ) -> Result<Write, StoreError> {
+        let ended = Self {
+            revoked_at: Some(now),
+            ..self.clone()
+        };
+        Ok(Write::put(
+            connection_key(namespace, &self.client),
+            Document::of(&ended)?,
+            When::At(revision),
+        ))
+    }
 }
 
 /// Where a registration stands.

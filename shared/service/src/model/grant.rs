@@ -106,7 +106,21 @@ impl Grant {
     }
 }
 
+impl Grant {
+    /// When tokens of it were given the last time, to within [`GRACE_SECONDS`].
+    pub fn last_given_at(&self) -> Timestamp {
+        self.previous
+            .as_ref()
+            .map_or(self.created_at, |previous| previous.rotated_at)
+    }
+}
+
+/// The partition that lists the grants of a namespace, client by client.
+pub fn grants_partition(namespace: &NamespaceId) -> String {
+    format!("grant/{namespace}")
+}
+
 /// Where a grant stands.
 pub fn grant_key(namespace: &NamespaceId, client: &ClientId, grant: &str) -> RecordKey {
-    RecordKey::new(format!("grant/{namespace}"), format!("{client}/{grant}"))
+    RecordKey::new(grants_partition(namespace), format!("{client}/{grant}"))
 }

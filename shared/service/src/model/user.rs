@@ -81,6 +81,15 @@ impl Scopes {
         }
     }
 
+    /// What is in this set and not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self {
+            read: self.read && !other.read,
+            write: self.write && !other.write,
+        }
+    }
+
     /// What both sets have.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -263,6 +272,40 @@ impl User {
             ),
         ])
     }
+}
+
+impl User {
+    /// Whether the user may change who has a part in the namespace: an owner with the scope `write`.
+    pub fn administers(&self) -> bool {
+        self.role == Role::Owner && self.scopes.has(Scope::Write)
+    }
+
+    /// The write that replaces the record as it was read at `revision`.
+    pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
+        Ok(Write::put(
+            self.key(),
+            Document::of(self)?,
+            When::At(revision),
+        ))
+    }
+
+    /// The writes that remove the user, read at `revision`, with its account's index entry: its tokens are dead at once.
+    pub fn removal(&self, revision: u64) -> [Write; 2] {
+        [
+            Write::delete(self.key(), When::At(revision)),
+            Write::delete(membership_key(&self.email, &self.namespace.slug), When::Any),
+        ]
+    }
+}
+
+/// Whether `text` has the form of a user's id: `usr_` and 26 lower-case letters or digits.
+pub fn is_user_id(text: &str) -> bool {
+    text.strip_prefix("usr_").is_some_and(|rest| {
+        rest.len() == 26
+            && rest
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    })
 }
 
 /// Where a user stands.

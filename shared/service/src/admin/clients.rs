@@ -1,0 +1,231 @@
+//! `/admin/clients`: the apps that people connected to the caller's namespace, and ending one with all its tokens.
+
+use std::collections::{HashMap, HashSet};
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
+use vault_skill::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Commit, MAX_KEYS, MAX_PAGE, Record};
+
+use super::{Answer, Call, Items, cut};
+use crate::error::{Code, Refusal};
+use crate::http::json_answer;
+use crate::model::Seen;
+use crate::model::audit::Change;
+use crate::model::client::{
+    Client, ClientId, Connection, client_key, connection_key, connections_partition,
+};
+use crate::model::grant::{Grant, grants_partition};
+use crate::model::token::token_key;
+use crate::retry::Retry;
+
+/// Most pages of grants that are read to count the tokens of a client that is ended.
+const MAX_COUNT_PAGES: usize = 10;
+
+#[derive(Serialize)]
+struct Shown {
+    id: ClientId,
+    /// What the app calls itself.
+    name: Option<String>,
+    /// Where its answers go: hosts, or the schemes of apps. Empty once its registration has expired.
+    redirect_hosts: Vec<String>,
+    /// When it registered; when it was connected, once the registration has expired.
+    created_at: Timestamp,
+    connected_at: Timestamp,
+    /// When it was given tokens the last time; absent when no consent lives.
+    last_used_at: Option<Timestamp>,
+    /// How many people's consent lives.
+    users: usize,
+}
+
+/// What the living grants of a client say.
+#[derive(Default)]
+struct Use {
+    users: HashSet<String>,
+    last: Option<Timestamp>,
+}
+
+/// The clients that are connected, those that registered first first. A page is short where some were ended, or where those on it hold
+/// very many grants; `next` says whether there is more.
+pub(super) async fn list(call: Call) -> Answer {
+    let page = call.page()?;
+    let namespace = call.caller.namespace.id;
+    let records = &call.app.records;
+    let found = records
+        .list(
+            &connections_partition(&namespace),
+            "",
+            page.after.as_deref(),
+            page.limit + 1,
+        )
+        .await?;
+    let (mut found, mut next) = cut(found, page.limit);
+    let mut used = HashMap::new();
+    if let Some(first) = found.first().map(|record| record.key.key.clone()) {
+        // Grants stand in the order of clients, so those of a page are one range.
+        let grants = records
+            .list(&grants_partition(&namespace), "", Some(&first), MAX_PAGE)
+            .await?;
+        if let Some(reached) = reached(&grants) {
+            let whole = found
+                .iter()
+                .take_while(|record| *record.key.key < *reached)
+                .count()
+                .max(1);
+            if whole < found.len() {
+                found.truncate(whole);
+                next = found.last().map(|record| record.key.key.clone());
+            }
+        }
+        used = uses(&grants, call.app.clock.now())?;
+    }
+    let connections = found
+        .iter()
+        .map(Record::read)
+        .filter(|read| {
+            !read
+                .as_ref()
+                .is_ok_and(|connection: &Connection| connection.revoked_at.is_some())
+        })
+        .collect::<Result<Vec<Connection>, _>>()?;
+    let keys: Vec<_> = connections
+        .iter()
+        .map(|connection| client_key(&connection.client))
+        .collect();
+    let clients = if keys.is_empty() {
+        Vec::new()
+    } else {
+        records.get_many(&keys).await?
+    };
+    let mut items = Vec::new();
+    for (connection, client) in connections.into_iter().zip(clients) {
+        let used = used.remove(&connection.client).unwrap_or_default();
+        items.push(shown(connection, Seen::read(client)?, &used));
+    }
+    Ok(json_answer(StatusCode::OK, &Items { items, next }))
+}
+
+/// The client whose grants a full page of grants may have cut off.
+fn reached(grants: &[Record]) -> Option<&str> {
+    let last = grants.last().filter(|_| grants.len() == MAX_PAGE)?;
+    last.key.key.split('/').next()
+}
+
+fn uses(grants: &[Record], now: Timestamp) -> Result<HashMap<ClientId, Use>, StoreError> {
+    let mut uses: HashMap<ClientId, Use> = HashMap::new();
+    for record in grants {
+        let grant: Grant = record.read()?;
+        if grant.is_alive(now) {
+            let last = grant.last_given_at();
+            let used = uses.entry(grant.family.client).or_default();
+            used.users.insert(grant.family.user);
+            used.last = used.last.max(Some(last));
+        }
+    }
+    Ok(uses)
+}
+
+fn shown(connection: Connection, client: Option<Seen<Client>>, used: &Use) -> Shown {
+    let mut hosts: Vec<String> = Vec::new();
+    let mut created_at = connection.connected_at;
+    if let Some(client) = client {
+        created_at = client.value.created_at;
+        for uri in &client.value.redirect_uris {
+            if !hosts.iter().any(|host| host == uri.shown()) {
+                hosts.push(uri.shown().to_owned());
+            }
+        }
+    }
+    Shown {
+        id: connection.client,
+        name: connection.name,
+        redirect_hosts: hosts,
+        created_at,
+        connected_at: connection.connected_at,
+        last_used_at: used.last,
+        users: used.users.len(),
+    }
+}
+
+#[derive(Serialize)]
+struct Ended {
+    client_id: ClientId,
+    revoked_tokens: usize,
+}
+
+/// Ends a client here: its tokens are dead at once, and it gets no new ones.
+pub(super) async fn revoke(call: Call) -> Answer {
+    let id: ClientId = call.param("id").parse().map_err(|_| Code::ClientNotFound)?;
+    let mut retry = Retry::default();
+    loop {
+        if let Some(ended) = try_revoke(&call, &id).await? {
+            return Ok(json_answer(StatusCode::OK, &ended));
+        }
+        if !retry.again(&*call.app.random).await {
+            return Err(Code::Unavailable.into());
+        }
+    }
+}
+
+/// One try; `None` when the connection changed meanwhile.
+async fn try_revoke(call: &Call, id: &ClientId) -> Result<Option<Ended>, Refusal> {
+    let namespace = call.caller.namespace.id;
+    let records = &call.app.records;
+    let found = Seen::<Connection>::read(records.get(&connection_key(&namespace, id)).await?)?;
+    let connection = found
+        .filter(|found| found.value.revoked_at.is_none())
+        .ok_or(Code::ClientNotFound)?;
+    let revoked_tokens = living_tokens(call, id).await?;
+    let now = call.app.clock.now();
+    let change = Change {
+        target: Some(id.to_string()),
+        before: Some(json!({ "name": connection.value.name })),
+        after: Some(json!({ "revoked_tokens": revoked_tokens })),
+    };
+    let writes = vec![
+        connection
+            .value
+            .ending(&namespace, connection.revision, now)?,
+        call.audit("client.revoke", change)?,
+    ];
+    match records.commit(writes).await {
+        Ok(Commit::Done(_)) => Ok(Some(Ended {
+            client_id: id.clone(),
+            revoked_tokens,
+        })),
+        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How many tokens the living grants of a client have: the newest pair of each, as far as they live, of at most 10,000 grants. Access tokens
+/// that a refresh replaced end with the others, and are not counted.
+async fn living_tokens(call: &Call, id: &ClientId) -> Result<usize, StoreError> {
+    let records = &call.app.records;
+    let partition = grants_partition(&call.caller.namespace.id);
+    let (prefix, now) = (format!("{id}/"), call.app.clock.now());
+    let mut after: Option<String> = None;
+    let mut living = 0;
+    for _ in 0..MAX_COUNT_PAGES {
+        let found = records
+            .list(&partition, &prefix, after.as_deref(), MAX_PAGE)
+            .await?;
+        let mut keys = Vec::new();
+        for record in &found {
+            let grant: Grant = record.read()?;
+            if grant.is_alive(now) {
+                keys.extend([token_key(&grant.refresh), token_key(&grant.access)]);
+            }
+        }
+        for some in keys.chunks(MAX_KEYS) {
+            living += records.get_many(some).await?.iter().flatten().count();
+        }
+        after = found.last().map(|record| record.key.key.clone());
+        if found.len() < MAX_PAGE {
+            break;
+        }
+    }
+    Ok(living)
+}
