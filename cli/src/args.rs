@@ -9,8 +9,8 @@ use clap::{
 
 use crate::{
     commands::{
-        add, cloud, completions, demo, devices, key, link, man, operator, policy, remove, resolve,
-        serve, skill, status, sync, version,
+        add, audit_log, clients, cloud, completions, demo, devices, key, link, man, operator,
+        policy, remove, resolve, serve, skill, status, sync, users, version,
     },
     ui::{BOLD, paint},
 };
@@ -22,10 +22,11 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 /// The groups of the top-level help, in the order in which a new user meets them.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Start", &["demo", "add", "remove"]),
     ("Find and run", &["skill", "resolve"]),
     ("Share", &["cloud", "sync", "status", "link", "devices"]),
+    ("Administer", &["users", "clients", "audit-log"]),
     ("Trust", &["key", "policy"]),
     ("Server", &["serve", "operator"]),
     ("Maintenance", &["version", "completions", "man"]),
@@ -127,6 +128,12 @@ pub enum Command {
     Link(link::Arguments),
     /// Admit, deny and revoke machines
     Devices(devices::Arguments),
+    /// Show, invite, change and remove the people of a vault
+    Users(users::Arguments),
+    /// Show and end the apps that people connected
+    Clients(clients::Arguments),
+    /// Show what was done and refused on a vault
+    AuditLog(audit_log::Arguments),
     /// Run the service
     Serve(Box<serve::Arguments>),
     /// Make and look at namespaces of a service

@@ -63,11 +63,13 @@ macro_rules! transcripts {
     };
 }
 
-transcripts![add, cloud, help, json, key, policy, remove, serve, skill];
+transcripts![
+    add, administer, cloud, help, json, key, policy, remove, serve, skill
+];
 
 #[test]
 fn no_transcript_is_forgotten() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cmd");
     let found = std::fs::read_dir(folder).unwrap().count();
-    assert_eq!(found, 9, "list every file of tests/cmd above");
+    assert_eq!(found, 10, "list every file of tests/cmd above");
 }

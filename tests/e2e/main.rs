@@ -7,6 +7,7 @@
 
 mod corpus;
 mod library;
+mod people;
 mod races;
 mod refusals;
 mod service;

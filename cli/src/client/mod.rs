@@ -27,7 +27,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 pub use self::{
     base::{Address, Base},
     device::{DeviceClient, DeviceState},
-    owner::{Body, OwnerClient, PACK_BYTES},
+    owner::{Body, OwnerClient, PACK_BYTES, form},
 };
 use crate::{
     Context,

@@ -43,6 +43,7 @@ pub struct OwnerClient {
 /// A part of a list.
 #[derive(Debug, Deserialize)]
 struct Page<T> {
+    #[serde(alias = "users")]
     items: Vec<T>,
     #[serde(default)]
     next: Option<String>,
@@ -132,17 +133,31 @@ impl OwnerClient {
             .json()
     }
 
-    /// All parts of a list, at most 100,000 entries.
+    /// Any method, with JSON or nothing, answered with JSON.
+    pub async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<serde_json::Value>,
+    ) -> Result<T, Failure> {
+        let body = body.map_or(Body::Empty, Body::Json);
+        self.call(method, path, &[], body, ceiling::LIST)
+            .await?
+            .json()
+    }
+
+    /// All parts of a list, at most 100,000 entries or 1,000 answers; `path` may have a query.
     pub async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Failure> {
         let mut items = Vec::new();
         let mut after = None;
+        let join = if path.contains('?') { '&' } else { '?' };
         for _ in 0..1000 {
             let query = after.map_or_else(String::new, |after: String| {
                 let after: String =
                     url::form_urlencoded::byte_serialize(after.as_bytes()).collect();
                 format!("&after={after}")
             });
-            let page: Page<T> = self.get(&format!("{path}?limit=100{query}")).await?;
+            let page: Page<T> = self.get(&format!("{path}{join}limit=100{query}")).await?;
             items.extend(page.items);
             match page.next {
                 Some(next) => after = Some(next),
@@ -238,7 +253,7 @@ impl Grant {
 }
 
 /// Name and value pairs as a form.
-pub(super) fn form(pairs: &[(&str, &str)]) -> String {
+pub fn form(pairs: &[(&str, &str)]) -> String {
     url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(pairs)
         .finish()

@@ -1,6 +1,8 @@
 //! One file for each command: its arguments with their help, and what it does.
 
 pub mod add;
+pub mod audit_log;
+pub mod clients;
 pub mod cloud;
 pub mod completions;
 pub mod connection;
@@ -17,6 +19,7 @@ pub mod serve;
 pub mod skill;
 pub mod status;
 pub mod sync;
+pub mod users;
 pub mod version;
 
 use std::sync::Arc;
@@ -57,6 +60,9 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Status(arguments) => status::run(context, &arguments),
         Command::Link(arguments) => link::run(context, &arguments),
         Command::Devices(arguments) => devices::run(context, &arguments),
+        Command::Users(arguments) => users::run(context, &arguments),
+        Command::Clients(arguments) => clients::run(context, &arguments),
+        Command::AuditLog(arguments) => audit_log::run(context, &arguments),
         Command::Serve(arguments) => serve::run(context, &arguments),
         Command::Operator(arguments) => operator::run(context, &arguments),
         Command::Policy(arguments) => policy::run(context, &arguments),

@@ -16,7 +16,7 @@ use vault_service::App;
 use vault_service::config::Limits;
 use vault_service::http::Peer;
 use vault_service::model::namespace::Kind;
-use vault_service::model::user::{Role, Scopes, User};
+use vault_service::model::user::{Membership, Role, Scopes, User, membership_key, user_key};
 use vault_service::routes;
 use vault_skill::catalog::{SkillEntry, Stored as StoredRelease, Withdrawn};
 use vault_skill::hash::Digest;
@@ -286,6 +286,35 @@ impl Scene {
         device
     }
 
+    /// The path of a user's route.
+    async fn user(&self, email: &str, what: &str) -> String {
+        let id = self.membership(email).await.user_id;
+        format!("/admin/users/{id}{what}")
+    }
+
+    async fn membership(&self, email: &str) -> Membership {
+        let key = membership_key(&email.parse().unwrap(), &"acme".parse().unwrap());
+        let found = Records::get(&*self.world.memory, &key).await.unwrap();
+        found.unwrap().read().unwrap()
+    }
+
+    /// Makes a user of `acme` an owner, past all rules.
+    async fn promote(&self, email: &str) {
+        let member = self.membership(email).await;
+        let key = user_key(&member.namespace.id, &member.user_id);
+        let found = Records::get(&*self.world.memory, &key)
+            .await
+            .unwrap()
+            .unwrap();
+        let user = User {
+            role: Role::Owner,
+            ..found.read().unwrap()
+        };
+        let write = user.update(found.revision).unwrap();
+        let done = self.world.memory.commit(vec![write]).await.unwrap();
+        assert!(done.is_done());
+    }
+
     async fn decide(&self, device: &SecretKey, decision: &str) -> u16 {
         let id = device_id(&"acme".parse().unwrap(), &device.public());
         let path = format!("/admin/vaults/acme/devices/{id}/{decision}");
@@ -474,6 +503,26 @@ const ROWS: &[Row] = &[
     flat("device.revoke", "", 200, "read 4, commit 1"),
     flat("device.forget", "", 200, "read 4, commit 1"),
     flat("device.deny-pending", "", 200, "read 3, list 1, commit 1"),
+    flat("user.list", "", 200, "read 2, list 1"),
+    flat("user.create", "somebody new", 201, "read 4, commit 1"),
+    flat("user.create", "invited anew", 201, "read 5, commit 1"),
+    flat("user.create", "for an account", 201, "read 4, commit 1"),
+    flat("user.profile", "", 200, "read 3, commit 1"),
+    flat("user.role", "", 200, "read 3, commit 1"),
+    flat(
+        "user.role",
+        "stepping back",
+        200,
+        "read 4, list 1, commit 1",
+    ),
+    flat("user.scopes", "", 200, "read 3, commit 1"),
+    flat("user.remove", "", 200, "read 4, commit 1"),
+    flat("client.list", "", 200, "read 3, list 2"),
+    flat("client.revoke", "", 200, "read 4, list 1, commit 1"),
+    flat("audit.list", "", 200, "read 2, list 1"),
+    flat("audit.list", "filtered", 200, "read 2, list 1"),
+    flat("namespace.suspend", "", 200, "read 4, commit 1, list 1"),
+    flat("namespace.resume", "", 200, "read 4, commit 1, list 1"),
     flat("namespace.list", "", 200, "read 3, list 1"),
     flat(
         "namespace.create",
@@ -705,6 +754,74 @@ async fn ask(scene: &mut Scene, row: &Row) -> u16 {
                 url["https://vault.example".len()..].clone_into(&mut scene.invitation);
             }
             status
+        }
+        ("user.list", _) => scene.ask(&owner, "GET", "/admin/users").await,
+        ("user.create", case) => {
+            let email = match case {
+                "for an account" => OWNER,
+                _ => "guest@example.org",
+            };
+            let body = json!({ "email": email, "role": "role:owner", "scopes": ["read", "write"] });
+            scene.post(&owner, "/admin/users", &body).await.0
+        }
+        ("user.profile", _) => {
+            let path = scene.user(OWNER, "/profile").await;
+            let body = Some(("application/json", br#"{"profile":"p"}"#.to_vec()));
+            scene.send(&owner, "PUT", &path, body, &[]).await.0
+        }
+        ("user.role", case) => {
+            let stepping_back = case == "stepping back";
+            let path = scene
+                .user(if stepping_back { ADA } else { OWNER }, "/role")
+                .await;
+            let role = if stepping_back {
+                "role:member"
+            } else {
+                "role:owner"
+            };
+            let body = json!({ "role": role }).to_string().into_bytes();
+            let body = Some(("application/json", body));
+            let status = scene.send(&owner, "PUT", &path, body, &[]).await.0;
+            if stepping_back {
+                let calls = scene.counting.take();
+                scene.promote(ADA).await;
+                scene.counting.calls.lock().unwrap().extend(calls);
+            }
+            status
+        }
+        ("user.scopes", _) => {
+            let path = scene.user(OWNER, "/scopes").await;
+            let body = json!({ "revoke": ["read"] });
+            scene.post(&owner, &path, &body).await.0
+        }
+        ("user.remove", _) => {
+            let path = scene.user("guest@example.org", "").await;
+            scene.ask(&owner, "DELETE", &path).await
+        }
+        ("client.list", _) => scene.ask(&owner, "GET", "/admin/clients").await,
+        ("client.revoke", _) => {
+            let mut client = String::new();
+            for _ in 0..n {
+                let who = (ADA, PASSWORD);
+                client = common::tokens(&scene.world.app, who, "acme", Scopes::READ)
+                    .await
+                    .client;
+            }
+            let path = format!("/admin/clients/{client}");
+            scene.ask(&owner, "DELETE", &path).await
+        }
+        ("audit.list", case) => {
+            let query = match case {
+                "filtered" => "?action=device.admit&since=2026-01-01T00:00:00Z",
+                _ => "",
+            };
+            let path = format!("/admin/audit{query}");
+            scene.ask(&owner, "GET", &path).await
+        }
+        ("namespace.suspend" | "namespace.resume", _) => {
+            let what = &row.name["namespace.".len()..];
+            let path = format!("/admin/operator/namespaces/acme/{what}");
+            scene.ask(&operator, "POST", &path).await
         }
         ("namespace.show", _) => {
             scene

@@ -22,13 +22,16 @@ async fn busy() -> Desk {
 }
 
 /// Everything that writes, by name: what it answers when all is well, and the request.
-const WRITERS: [(&str, u16); 6] = [
+const WRITERS: [(&str, u16); 9] = [
     ("enrol", 201),
     ("admit", 200),
     ("deny-pending", 200),
     ("publish", 201),
     ("pin", 200),
     ("create", 201),
+    ("invite", 201),
+    ("scopes", 200),
+    ("suspend", 200),
 ];
 
 async fn write(desk: &Desk, operator: &str, what: &str) -> Answer {
@@ -53,6 +56,22 @@ async fn write(desk: &Desk, operator: &str, what: &str) -> Answer {
         "pin" => {
             let body = json!({"slug": "acme"});
             desk.post("/admin/vaults/acme/pin/reset", &body).await
+        }
+        "invite" => {
+            let body = json!({"email": "new@example.org"});
+            desk.post("/admin/users", &body).await
+        }
+        "scopes" => {
+            let users = desk.get("/admin/users").await.json();
+            let path = format!(
+                "/admin/users/{}/scopes",
+                users["users"][0]["id"].as_str().unwrap()
+            );
+            desk.post(&path, &json!({"revoke": ["read"]})).await
+        }
+        "suspend" => {
+            let path = "/admin/operator/namespaces/acme/suspend";
+            desk.ask(operator, "POST", path, None).await
         }
         _ => {
             let body = json!({"slug": "fresh", "owner": "new@example.org"});

@@ -1,6 +1,8 @@
 //! `/admin/…`: who may what, and what each route does, over the namespace `acme` with release 42 of the vectors.
 
+mod audit;
 mod catalog;
+mod clients;
 mod conflicts;
 mod devices;
 mod matrix;
@@ -8,8 +10,10 @@ mod objects;
 mod operator;
 mod pin;
 mod releases;
+mod users;
 mod vaults;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,12 +22,12 @@ use axum::body::Body;
 use axum::http::{Request, header};
 use serde_json::Value;
 use vault_service::http::Peer;
-use vault_service::model::audit::{self, Entry};
+use vault_service::model::audit::{self as log, Entry};
 use vault_service::model::namespace::{Kind, Namespace};
-use vault_service::model::user::{NamespaceRef, Role, Scopes};
+use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_store::StoreError;
 use vault_store::memory::Memory;
-use vault_store::records::{Commit, Record, RecordKey, Records, Write};
+use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
 
 use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD};
 use crate::support::{Answer, World, world_with};
@@ -70,6 +74,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
         inner: Arc::clone(&world.memory),
         seen: Mutex::default(),
         interfered: AtomicUsize::new(0),
+        demoted: Mutex::default(),
     });
     world.app.records = commits.clone();
     world.router = vault_service::router(world.app.clone());
@@ -167,7 +172,7 @@ impl Desk {
 
     /// The audit entries of a namespace, oldest first.
     pub async fn entries(&self, namespace: &Namespace) -> Vec<Entry> {
-        let partition = audit::partition(Some(&namespace.id));
+        let partition = log::partition(Some(&namespace.id));
         let records = &self.world.app.records;
         let listed = records.list(&partition, "", None, 1000).await.unwrap();
         let mut entries: Vec<Entry> = listed.iter().map(|entry| entry.read().unwrap()).collect();
@@ -199,12 +204,25 @@ pub struct Commits {
     inner: Arc<Memory>,
     seen: Mutex<Vec<Vec<RecordKey>>>,
     interfered: AtomicUsize,
+    demoted: Mutex<Option<User>>,
 }
 
 impl Commits {
     /// Lets the next commits fail as those do that other writers get in the way of.
     pub fn interfere(&self, times: usize) {
         self.interfered.store(times, Ordering::SeqCst);
+    }
+
+    /// Makes a user a member right before the next commit that is more than a note of when somebody was seen.
+    pub fn demote_before_next(&self, user: User) {
+        *self.demoted.lock().unwrap() = Some(user);
+    }
+
+    /// Every partition that a successful commit wrote.
+    pub fn written(&self) -> BTreeSet<String> {
+        let seen = self.seen.lock().unwrap();
+        let all = seen.iter().flatten().map(|key| key.partition.clone());
+        all.collect()
     }
 
     /// Forgets what was seen.
@@ -251,6 +269,15 @@ impl Records for Commits {
             .is_ok()
         {
             return Err(StoreError::Conflict);
+        }
+        let demoted = self.demoted.lock().unwrap().take_if(|_| writes.len() > 1);
+        if let Some(user) = demoted {
+            let member = User {
+                role: Role::Member,
+                ..user
+            };
+            let write = Write::put(member.key(), Document::of(&member)?, When::Any);
+            assert!(self.inner.commit(vec![write]).await?.is_done());
         }
         let keys = writes.iter().map(|write| write.key().clone()).collect();
         let done = self.inner.commit(writes).await?;

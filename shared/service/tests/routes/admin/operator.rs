@@ -294,3 +294,60 @@ async fn of_many_at_once_one_gets_the_name() {
         assert_eq!(users.len(), 1);
     }
 }
+
+#[tokio::test]
+async fn an_operator_suspends_and_resumes_and_the_owner_can_read_who() {
+    let desk = desk().await;
+    let operator = desk.operator().await;
+    let set = async |what: &str| {
+        let path = format!("{PATH}/acme/{what}");
+        desk.ask(&operator, "POST", &path, None).await
+    };
+    let stopped = set("suspend").await;
+    assert_eq!(
+        (stopped.status.as_u16(), &stopped.json()["status"]),
+        (200, &json!("suspended"))
+    );
+    assert_eq!(
+        desk.get("/admin/users").await.short(),
+        "403 vault_suspended",
+        "it acts at once"
+    );
+    let device = crate::support::key(1);
+    let enrolled = desk.world.enrol(&device, "acme", "laptop").await;
+    assert_eq!(enrolled.short(), "403 vault_suspended");
+    assert_eq!(set("suspend").await.status, 200, "again is no error");
+    let resumed = set("resume").await;
+    assert_eq!(
+        (resumed.status.as_u16(), &resumed.json()["status"]),
+        (200, &json!("active"))
+    );
+    let log = desk.get("/admin/audit?action=namespace").await.json();
+    let entries = log["items"].as_array().unwrap();
+    let mut kept: Vec<_> = entries
+        .iter()
+        .map(|entry| (&entry["action"], &entry["before"], &entry["after"]))
+        .collect();
+    // Ids of one moment sort by chance, and the clock stands still.
+    kept.sort_by_key(|(action, ..)| action.to_string());
+    assert_eq!(
+        kept,
+        [
+            (
+                &json!("namespace.resume"),
+                &json!({"status": "suspended"}),
+                &json!({"status": "active"})
+            ),
+            (
+                &json!("namespace.suspend"),
+                &json!({"status": "active"}),
+                &json!({"status": "suspended"})
+            ),
+        ]
+    );
+    desk.world
+        .change("acme", |namespace| namespace.status = Status::Deleted)
+        .await;
+    assert_eq!(set("resume").await.short(), "404 not_found");
+    assert_eq!(set("suspend").await.short(), "404 not_found");
+}

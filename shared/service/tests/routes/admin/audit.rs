@@ -1,0 +1,223 @@
+//! `GET /admin/audit`: paging, filters, bounded reading, one vault alone.
+
+use serde_json::{Value, json};
+use vault_service::model::audit::{self, Actor, Change};
+use vault_service::model::user::{Role, Scopes};
+
+use super::{ADA, BOB, Desk, SOURCE, empty_desk, reference, token};
+use crate::common;
+
+impl Desk {
+    /// Writes entries past all routes, one a second.
+    async fn happen(&self, actor: &str, action: &str, times: usize) {
+        let app = &self.world.app;
+        let actor = Actor {
+            user: actor.into(),
+            ..Actor::default()
+        };
+        let mut left = times;
+        while left > 0 {
+            let some = left.min(50);
+            left -= some;
+            let mut writes = Vec::new();
+            for _ in 0..some {
+                self.world.clock.advance(1);
+                let namespace = Some(&self.acme.id);
+                let entry = audit::entry(
+                    namespace,
+                    &actor,
+                    action,
+                    Change::default(),
+                    "done",
+                    &*app.clock,
+                    &*app.random,
+                );
+                writes.push(entry.unwrap());
+            }
+            assert!(app.records.commit(writes).await.unwrap().is_done());
+        }
+    }
+
+    async fn page(&self, query: &str) -> (Vec<Value>, Option<String>) {
+        let answer = self.get(&format!("/admin/audit?{query}")).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let mut page = answer.json();
+        let Value::Array(items) = page["items"].take() else {
+            panic!("{page}");
+        };
+        (items, page["next"].as_str().map(str::to_owned))
+    }
+
+    /// All pages of a query; the entries and how many requests it took.
+    async fn all(&self, query: &str) -> (Vec<Value>, usize) {
+        let (mut all, mut requests, mut after) = (Vec::new(), 0, String::new());
+        loop {
+            let (items, next) = self.page(&format!("{query}&after={after}")).await;
+            requests += 1;
+            all.extend(items);
+            match next {
+                Some(next) => after = next,
+                None => return (all, requests),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_done_and_refused_is_read_back_whole() {
+    let desk = empty_desk().await;
+    let bob = common::member(
+        &desk.world.app,
+        BOB,
+        &reference(&desk.acme),
+        Role::Member,
+        Scopes::ALL,
+    )
+    .await;
+    let bobs = token(&desk.world, BOB, "acme", Scopes::ALL).await;
+    desk.world.clock.advance(60);
+    let since = desk.world.now();
+    let path = format!("/admin/users/{}/scopes", bob.id);
+    desk.post(&path, &json!({"revoke": ["write"]})).await;
+    desk.world.clock.advance(1);
+    desk.ask(&bobs, "GET", "/admin/audit", None).await;
+    let (entries, next) = desk.page(&format!("since={since}")).await;
+    assert_eq!((entries.len(), next), (2, None), "{entries:?}");
+    let adas = desk.get("/admin/users").await.json()["users"][0]["id"].clone();
+    let client = entries[0]["client"].clone();
+    assert!(client.as_str().unwrap().starts_with("cli_"));
+    assert_eq!(
+        entries[0],
+        json!({
+            "id": entries[0]["id"],
+            "at": "2026-11-21T02:01:10Z",
+            "actor": adas,
+            "client": client,
+            "source": SOURCE,
+            "action": "user.scopes",
+            "target": bob.id,
+            "before": {"scopes": ["read", "write"]},
+            "after": {"scopes": ["read"]},
+            "outcome": "done",
+        })
+    );
+    assert_eq!(
+        (
+            &entries[1]["action"],
+            &entries[1]["outcome"],
+            &entries[1]["actor"]
+        ),
+        (
+            &json!("audit.list"),
+            &json!("owner_required"),
+            &json!(bob.id)
+        )
+    );
+}
+
+#[tokio::test]
+async fn pages_go_on_where_the_last_one_ended() {
+    let desk = empty_desk().await;
+    desk.happen("usr_a", "device.admit", 7).await;
+    let since = desk.world.now();
+    desk.happen("usr_b", "device.deny", 5).await;
+    desk.happen("usr_a", "user.scopes", 3).await;
+    let (all, requests) = desk.all("limit=4").await;
+    assert!(requests >= 4, "{requests}");
+    let times: Vec<_> = all
+        .iter()
+        .map(|entry| entry["at"].as_str().unwrap())
+        .collect();
+    assert!(times.is_sorted(), "oldest first");
+    for (query, wanted) in [
+        ("actor=usr_a", 10),
+        ("actor=usr_b", 5),
+        ("actor=usr_c", 0),
+        ("actor=usr_", 0),
+        ("action=device.admit", 7),
+        ("action=device", 12),
+        ("action=dev", 0),
+        ("action=device.", 0),
+        ("action=user.scopes&actor=usr_a", 3),
+        ("action=user.scopes&actor=usr_b", 0),
+    ] {
+        for limit in [1, 4, 100] {
+            let (found, _) = desk.all(&format!("{query}&limit={limit}")).await;
+            assert_eq!(found.len(), wanted, "{query} by {limit}");
+        }
+    }
+    // The entry of that second belongs to it.
+    let (later, _) = desk.all(&format!("since={since}&limit=3")).await;
+    assert_eq!(later.len(), 9);
+    let (later, _) = desk.all(&format!("since={since}&action=device")).await;
+    assert_eq!(later.len(), 6);
+    let (none, _) = desk.all("since=2030-01-01T00:00:00Z").await;
+    assert!(none.is_empty());
+}
+
+/// One page of records a request, however rare the entries are that are asked for.
+#[tokio::test]
+async fn a_filter_reads_a_thousand_entries_and_no_more() {
+    let desk = empty_desk().await;
+    desk.happen("usr_a", "device.admit", 2500).await;
+    desk.happen("usr_rare", "device.deny", 2).await;
+    let (first, next) = desk.page("actor=usr_rare").await;
+    assert!(
+        first.is_empty() && next.is_some(),
+        "a page may be empty and have a next"
+    );
+    let (found, requests) = desk.all("actor=usr_rare").await;
+    assert_eq!((found.len(), requests), (2, 3));
+    let (found, requests) = desk.all("actor=usr_a&limit=100").await;
+    assert_eq!((found.len(), requests), (2500, 26));
+}
+
+#[tokio::test]
+async fn odd_questions_are_422() {
+    let desk = empty_desk().await;
+    let long = "a".repeat(129);
+    for query in [
+        "since=yesterday",
+        "since=2026-11-21",
+        "since=2026-11-21T02:00:10%2B01:00",
+        "since=0",
+        "actor=a%20b",
+        "actor=%00",
+        "action=%C3%A9",
+        "limit=0",
+        "limit=1000",
+        &format!("actor={long}"),
+        &format!("after={long}"),
+    ] {
+        let answer = desk.get(&format!("/admin/audit?{query}")).await;
+        assert_eq!(answer.short(), "422 parameter_invalid", "{query}");
+    }
+    // An empty one is none.
+    assert_eq!(
+        desk.get("/admin/audit?actor=&action=&since=&after=")
+            .await
+            .status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn the_log_of_another_vault_is_not_shown() {
+    let desk = empty_desk().await;
+    let stranger = desk.stranger().await;
+    desk.happen("usr_a", "device.admit", 3).await;
+    let theirs = desk
+        .ask(&stranger, "GET", "/admin/audit", None)
+        .await
+        .json();
+    assert!(!theirs.to_string().contains("device.admit"), "{theirs}");
+    let adas = token(&desk.world, ADA, "acme", Scopes::READ).await;
+    let read = desk
+        .ask(&adas, "GET", "/admin/audit?actor=usr_a", None)
+        .await;
+    assert_eq!(
+        read.json()["items"].as_array().unwrap().len(),
+        3,
+        "reading needs no write"
+    );
+}

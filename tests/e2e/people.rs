@@ -1,0 +1,306 @@
+//! People, apps and the log of a vault, by the commands that owners type, on SQLite and on PostgreSQL; and owners who get in each other's way.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use vault_tests::browser::{Browser, client, forms};
+use vault_tests::home::Home;
+use vault_tests::person::{Answer, Person};
+use vault_tests::server::{Database, OWNER_EMAIL, Server};
+
+use crate::support::{self, SLUG, address, block_on, text};
+
+const ANN: &str = "ann@example.com";
+const PASSWORD: &str = "a password that ann chose";
+
+/// Sets a password by an invitation; the status of the answer.
+async fn accept(link: &str, password: &str) -> StatusCode {
+    let mut browser = Browser::new();
+    let page = browser.get(link).await;
+    if page.status() != StatusCode::OK {
+        return page.status();
+    }
+    let form = forms(&page.text().await.unwrap()).remove(0);
+    let mut fields = form.hidden;
+    fields.push(("password".into(), password.into()));
+    browser.post(link, &fields).await.status()
+}
+
+/// A server whose vault `team` belongs to the first owner, connected in a home.
+fn team(database: &Database) -> (Server, Home) {
+    let server = Server::start(database);
+    let desk = Home::new();
+    support::connect(&server, &desk, SLUG);
+    (server, desk)
+}
+
+/// Invites somebody, who accepts and connects in a home of their own.
+fn join(server: &Server, desk: &Home, email: &str, role: &str, scopes: &[&str]) -> Home {
+    let words = scopes.join(",");
+    let invited = desk.json(&["users", "invite", email, "--role", role, "--scopes", &words]);
+    let link = text(&invited["invite_url"]);
+    assert_eq!(block_on(accept(&link, PASSWORD)), StatusCode::OK);
+    let home = Home::new();
+    let vault = address(server, SLUG);
+    let person = Person {
+        email,
+        password: PASSWORD,
+        scopes,
+    };
+    let connect = ["cloud", "connect", &vault, "--json"];
+    home.sign_in(&connect, person, Answer::Pasted).data();
+    home
+}
+
+/// A request with the token that a home's owner has; status and code.
+async fn ask(server: &Server, token: &str, method: Method, path: &str, body: Value) -> String {
+    let request = client()
+        .request(method, format!("{}{path}", server.url))
+        .bearer_auth(token)
+        .json(&body);
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    let body: Value = answer.json().await.unwrap_or_default();
+    match body["code"].as_str() {
+        Some(code) => format!("{status} {code}"),
+        None => status.to_string(),
+    }
+}
+
+#[test]
+fn an_owner_administers_a_vault_on_sqlite() {
+    administers(&Database::Sqlite);
+}
+
+#[test]
+fn an_owner_administers_a_vault_on_postgresql() {
+    support::on_postgres(administers);
+}
+
+fn administers(database: &Database) {
+    let (server, desk) = team(database);
+    let anns = join(&server, &desk, ANN, "owner", &["read", "write"]);
+    let joined = desk.refused(&["users", "invite", ANN], 1);
+    assert_eq!(joined.code, "user_exists");
+
+    let users = desk.json(&["users", "list"]);
+    let emails: Vec<_> = users
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|user| &user["email"])
+        .collect();
+    assert_eq!(emails, [OWNER_EMAIL, ANN]);
+    assert_eq!(users[1]["role"], "role:owner");
+    let ann = text(&users[1]["id"]);
+
+    // What the other owner may do changes under her hands.
+    assert!(anns.json(&["users", "list"]).is_array());
+    let changed = desk.json(&["users", "scopes", ANN, "--revoke", "write"]);
+    assert_eq!(changed["scopes"], json!(["read"]));
+    let refused = anns.refused(&["users", "profile", OWNER_EMAIL, "restricted"], 4);
+    assert_eq!(refused.code, "insufficient_scope");
+    desk.json(&["users", "scopes", ANN, "--grant", "write"]);
+    let bound = anns.json(&["users", "profile", OWNER_EMAIL, "restricted"]);
+    assert_eq!(bound["profile"], "restricted");
+    let free = anns.json(&["users", "profile", OWNER_EMAIL, "--none"]);
+    assert_eq!(free["profile"], Value::Null);
+    desk.json(&["users", "role", &ann, "member"]);
+    assert_eq!(anns.refused(&["users", "list"], 4).code, "owner_required");
+    let alone = desk.refused(&["users", "role", OWNER_EMAIL, "member"], 1);
+    assert_eq!(alone.code, "last_owner");
+    let unknown = desk.refused(&["users", "remove", "an@example.com", "--yes"], 1);
+    assert_eq!(unknown.code, "user_not_found");
+    assert!(unknown.hint.unwrap().contains(ANN));
+
+    // The app that ann uses is ended; then she is.
+    let apps = desk.json(&["clients", "list"]);
+    assert_eq!(apps.as_array().unwrap().len(), 2, "{apps}");
+    let app = text(&apps[1]["id"]);
+    let ended = desk.json(&["clients", "revoke", &app, "--yes"]);
+    assert_eq!(ended, json!({"client_id": app, "revoked_tokens": 2}));
+    assert_eq!(anns.refused(&["users", "list"], 4).code, "signed_out");
+    let again = desk.refused(&["clients", "revoke", &app, "--yes"], 1);
+    assert_eq!(again.code, "client_not_found");
+    let removed = desk.json(&["users", "remove", ANN, "--yes"]);
+    assert_eq!(removed["email"], ANN);
+
+    let log = desk.json(&["audit-log", "--action", "user"]);
+    let done: Vec<_> = log
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| format!("{} {}", text(&entry["action"]), text(&entry["outcome"])))
+        .collect();
+    assert_eq!(
+        done,
+        [
+            "user.create done",
+            "user.create user_exists",
+            "user.scopes done",
+            "user.profile insufficient_scope",
+            "user.scopes done",
+            "user.profile done",
+            "user.profile done",
+            "user.role done",
+            "user.list owner_required",
+            "user.role last_owner",
+            "user.remove done",
+        ]
+    );
+    let hers = desk.json(&["audit-log", "--actor", &ann, "--since", "1h"]);
+    assert!(
+        hers.as_array()
+            .unwrap()
+            .iter()
+            .all(|entry| entry["actor"] == ann.as_str())
+    );
+    let ended = desk.json(&["audit-log", "--action", "client.revoke"]);
+    assert_eq!(ended[0]["target"], app.as_str());
+    let none = desk.json(&["audit-log", "--since", "2030-01-01T00:00:00Z"]);
+    assert_eq!(none, json!([]));
+    for table in [
+        &["users", "list"][..],
+        &["clients", "list"],
+        &["audit-log", "--since", "7d"],
+    ] {
+        let shown = desk.run(table).ok().stdout;
+        assert!(shown.lines().count() > 1, "{shown}");
+    }
+}
+
+#[test]
+fn two_owners_who_remove_each_other_at_once_leave_one_on_sqlite() {
+    each_other(&Database::Sqlite);
+}
+
+#[test]
+fn two_owners_who_remove_each_other_at_once_leave_one_on_postgresql() {
+    support::on_postgres(each_other);
+}
+
+fn each_other(database: &Database) {
+    let (server, desk) = team(database);
+    for round in 0..3 {
+        let email = format!("ann{round}@example.com");
+        let anns = join(&server, &desk, &email, "owner", &["read", "write"]);
+        let users = desk.json(&["users", "list"]);
+        let path = |at: usize| format!("/admin/users/{}/role", text(&users[at]["id"]));
+        let member = json!({"role": "role:member"});
+        let (mine, hers) = (
+            desk.access_token(&server.url, SLUG),
+            anns.access_token(&server.url, SLUG),
+        );
+        let (her, me) = (path(1), path(0));
+        let mut answers = block_on(async {
+            let both = tokio::join!(
+                ask(&server, &mine, Method::PUT, &her, member.clone()),
+                ask(&server, &hers, Method::PUT, &me, member.clone())
+            );
+            [both.0, both.1]
+        });
+        let desk_stays = answers[0] == "200";
+        answers.sort();
+        assert_eq!(answers[0], "200", "{answers:?}");
+        assert!(
+            ["403 owner_required", "409 last_owner"].contains(&answers[1].as_str()),
+            "{answers:?}"
+        );
+        // Who stayed makes it as it was.
+        let owner = json!({"role": "role:owner"});
+        let (token, other) = if desk_stays {
+            (&mine, &her)
+        } else {
+            (&hers, &me)
+        };
+        let back = block_on(ask(&server, token, Method::PUT, other, owner));
+        assert_eq!(back, "200");
+        desk.json(&["users", "remove", &email, "--yes"]);
+    }
+}
+
+#[test]
+fn an_invitation_accepted_twice_at_once_sets_one_password_on_sqlite() {
+    accepted_twice(&Database::Sqlite);
+}
+
+#[test]
+fn an_invitation_accepted_twice_at_once_sets_one_password_on_postgresql() {
+    support::on_postgres(accepted_twice);
+}
+
+fn accepted_twice(database: &Database) {
+    let (_server, desk) = team(database);
+    for round in 0..3 {
+        let email = format!("ann{round}@example.com");
+        let invited = desk.json(&["users", "invite", &email]);
+        let link = text(&invited["invite_url"]);
+        let mut answers = block_on(async {
+            let both = tokio::join!(
+                accept(&link, "the first of two passwords"),
+                accept(&link, "the second of two passwords")
+            );
+            [both.0.as_u16(), both.1.as_u16()]
+        });
+        answers.sort_unstable();
+        assert_eq!(answers, [200, 404]);
+    }
+}
+
+#[test]
+fn a_scope_revoked_during_refreshes_is_not_carried_on_on_sqlite() {
+    revoked_during_refreshes(&Database::Sqlite);
+}
+
+#[test]
+fn a_scope_revoked_during_refreshes_is_not_carried_on_on_postgresql() {
+    support::on_postgres(revoked_during_refreshes);
+}
+
+fn revoked_during_refreshes(database: &Database) {
+    let (server, desk) = team(database);
+    let anns = join(&server, &desk, ANN, "owner", &["read", "write"]);
+    let users = desk.json(&["users", "list"]);
+    let path = format!("/admin/users/{}/scopes", text(&users[1]["id"]));
+    let mine = desk.access_token(&server.url, SLUG);
+    let mut tokens: Value =
+        serde_json::from_slice(&std::fs::read(anns.token_file(&server.url, SLUG)).unwrap())
+            .unwrap();
+    for _ in 0..5 {
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("client_id", tokens["client_id"].as_str().unwrap()),
+            ("refresh_token", tokens["refresh_token"].as_str().unwrap()),
+        ];
+        let form = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(fields)
+            .finish();
+        let grant = json!({"grant": ["write"]});
+        let revoke = json!({"revoke": ["write"]});
+        let fresh: Value = block_on(async {
+            let granted = ask(&server, &mine, Method::POST, &path, grant).await;
+            assert_eq!(granted, "200");
+            let refreshed = client()
+                .post(format!("{}/oauth/token", server.url))
+                .header("content-type", "application/x-www-form-urlencoded")
+                .body(form)
+                .send();
+            let both = tokio::join!(refreshed, ask(&server, &mine, Method::POST, &path, revoke));
+            assert_eq!(both.1, "200");
+            both.0.unwrap().json().await.unwrap()
+        });
+        for token in [&tokens["access_token"], &fresh["access_token"]] {
+            let body = json!({"email": "x"});
+            let tried = block_on(ask(
+                &server,
+                &text(token),
+                Method::POST,
+                "/admin/users",
+                body,
+            ));
+            assert_eq!(tried, "403 insufficient_scope");
+        }
+        for name in ["access_token", "refresh_token"] {
+            tokens[name] = fresh[name].clone();
+        }
+    }
+}
