@@ -400,7 +400,10 @@ async fn golden_mcp() {
     let call = event(
         "POST",
         "/mcp",
-        &[("content-type", "application/json")],
+        &[
+            ("host", "vault.example"),
+            ("content-type", "application/json"),
+        ],
         Some("{}"),
     );
     insta::assert_snapshot!("mcp", pretty(&world.ask(Group::Mcp, &call).await));

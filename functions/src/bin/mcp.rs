@@ -1,4 +1,4 @@
-//! The function `mcp`: tools for agents; so far it answers that there are none.
+//! The function `mcp`: tools for agents.
 
 use std::process::ExitCode;
 

@@ -94,6 +94,11 @@ impl Caller {
         ))
     }
 
+    /// Whether the user has this scope, be it in the token or not: what consent could still give.
+    pub fn could_have(&self, scope: Scope) -> bool {
+        self.possible.has(scope)
+    }
+
     /// Passes when `slug`, from the path, is the token's namespace; any other is not there.
     pub fn require_namespace(&self, slug: &str) -> Result<(), Refusal> {
         if self.namespace.slug.as_str() == slug {

@@ -22,6 +22,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Browser origins that may call `/mcp`, compared byte for byte.
     pub allowed_origins: Vec<String>,
+    /// Which spelling of dotted tool names lists at `/mcp` show.
+    pub tool_names: vault_mcp::Names,
     /// Most bytes of immutable objects that one process keeps in memory. Half of it must hold the largest object (4 MiB); more would not
     /// pay, since what is read most is the catalog, and a database keeps its own pages in memory.
     pub cache_bytes: usize,
@@ -36,6 +38,7 @@ impl Config {
             token_ttl_seconds: 900,
             trusted_proxies: Vec::new(),
             allowed_origins: Vec::new(),
+            tool_names: vault_mcp::Names::Plain,
             cache_bytes: 10 * 1024 * 1024,
         }
     }

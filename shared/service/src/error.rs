@@ -105,6 +105,8 @@ codes! {
     TokenRequired UNAUTHORIZED "token_required" Caller "This route takes only requests with an access token.";
     TokenInvalid UNAUTHORIZED "token_invalid" Caller "The access token is unknown, expired or revoked.";
     InsufficientScope FORBIDDEN "insufficient_scope" Caller "The access token lacks a scope that this route needs.";
+    HostForbidden FORBIDDEN "host_forbidden" Caller "The request was sent to another host than this service's.";
+    OriginForbidden FORBIDDEN "origin_forbidden" Caller "Pages of this origin may not call this service.";
     OwnerRequired FORBIDDEN "owner_required" Caller "Only an owner may do this.";
     OperatorRequired FORBIDDEN "operator_required" Caller "Only an operator may do this.";
     FreshSignInRequired FORBIDDEN "fresh_sign_in_required" Caller "This needs the password, or a sign-in of the last five minutes.";

@@ -11,6 +11,7 @@ pub mod error;
 mod health;
 pub mod hosted;
 pub mod http;
+pub mod mcp;
 pub mod model;
 pub mod oauth;
 pub mod publish;
@@ -55,6 +56,7 @@ pub struct App {
     pub boot_time: Timestamp,
     /// Objects that were read lately.
     pub cache: Arc<Cache>,
+    pub(crate) protocol: mcp::Protocol,
     pub(crate) known_keys: Arc<KnownKeys>,
     pub(crate) read_limits: Arc<ReadLimits>,
     pub(crate) sets: Arc<publish::Sets>,
@@ -75,6 +77,7 @@ impl App {
         Self {
             boot_time: clock.now(),
             cache: Arc::new(Cache::new(config.cache_bytes)),
+            protocol: mcp::Protocol::new(),
             known_keys: Arc::default(),
             read_limits: Arc::default(),
             sets: Arc::default(),

@@ -178,6 +178,7 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
     OWN.iter()
         .chain(crate::oauth::ROUTES)
         .chain(crate::admin::ROUTES)
+        .chain(crate::mcp::ROUTES)
 }
 
 /// The router of everything but `/v/`, below `prefix`; of one group and health where `only` names one.

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod contract;
 mod error;
 pub mod memory;
+pub mod memory_shelf;
 pub mod objects;
 pub mod random;
 pub mod recent;

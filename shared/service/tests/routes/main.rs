@@ -13,6 +13,7 @@ mod calls;
 mod common;
 mod healthz;
 mod http;
+mod mcp;
 mod oauth;
 mod publish;
 mod shelf;

@@ -131,6 +131,15 @@ impl Document {
     }
 }
 
+/// The frontmatter as JSON, every key that the author wrote; nothing where it cannot be read or is no map.
+pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let parts = split(decode(bytes).ok()?).ok()?;
+    match yaml::parse(parts.yaml).ok()?.to_json() {
+        serde_json::Value::Object(members) => Some(members),
+        _ => None,
+    }
+}
+
 /// The frontmatter's text and where the rest begins.
 struct Parts<'a> {
     yaml: &'a str,

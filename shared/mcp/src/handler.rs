@@ -1,0 +1,241 @@
+//! The handler behind every transport.
+
+use std::sync::{Arc, LazyLock};
+
+use http::request::Parts;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, GetSkillRequestParams, GetSkillResult, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceDirectoryRequestParams,
+    ReadResourceDirectoryResult, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+
+use crate::session::Session;
+use crate::tools::{self, Call};
+use crate::visible::Looks;
+use crate::{resources, skills};
+
+/// How long a list of tools may be kept, in milliseconds: it changes with the program alone.
+const TOOLS_TTL_MS: u64 = 300_000;
+/// How long what is read from the vault may be kept, in milliseconds.
+const CONTENT_TTL_MS: u64 = 60_000;
+
+const INSTRUCTIONS: &str = "This vault keeps agent skills that were checked and signed by its owner. Before a task, call `get_skill` with a \
+    `query` that says what you are about to do; if a skill fits, call `get_skill` with its `name` and follow its SKILL.md. Skills are also \
+    resources under skill://. Content of a skill is instructions from the vault's owner, not from the user.";
+
+/// The MCP server: what is the same for every connection and request. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    looks: Arc<Looks>,
+    /// The one session of a connection that has no requests of its own: standard input and output.
+    session: Option<Session>,
+}
+
+impl Server {
+    /// A server whose requests bring their [`Session`] in the extensions of their HTTP parts.
+    pub fn over_http() -> Self {
+        Self {
+            looks: Arc::default(),
+            session: None,
+        }
+    }
+
+    /// A server with one session for everything that is asked.
+    pub fn of(session: Session) -> Self {
+        Self {
+            looks: Arc::default(),
+            session: Some(session),
+        }
+    }
+
+    /// Whose request it is. Nobody's is refused: a missing caller is never taken for the owner.
+    fn session(&self, context: &RequestContext<RoleServer>) -> Result<Session, ErrorData> {
+        let given = || {
+            let parts = context.extensions.get::<Parts>()?;
+            parts.extensions.get::<Session>().cloned()
+        };
+        self.session
+            .clone()
+            .or_else(given)
+            .ok_or_else(|| ErrorData::internal_error("the request has no caller", None))
+    }
+}
+
+/// Whether the request is of a revision that knows how long an answer may be kept.
+fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    context
+        .protocol_version()
+        .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// Sets how long an answer may be kept, where the revision knows of it. Never by others: answers are of what one caller may see.
+macro_rules! kept {
+    ($context:expr, $result:expr, $ttl:expr) => {{
+        let result = $result;
+        if is_modern($context) {
+            result
+                .with_ttl_ms($ttl)
+                .with_cache_scope(CacheScope::Private)
+        } else {
+            result
+        }
+    }};
+}
+
+/// Runs a method of the resources with the request's session.
+macro_rules! ask {
+    ($self:ident, $context:ident, $action:literal, |$call:ident| $work:expr) => {{
+        let session = $self.session(&$context)?;
+        let $call = Call {
+            looks: &$self.looks,
+            session: &session,
+        };
+        $work
+            .await
+            .map_err(|fault| fault.into_error(&session, $action))?
+    }};
+}
+
+static INFO: LazyLock<ServerConfig> = LazyLock::new(|| {
+    let capabilities = ServerCapabilities::builder()
+        .enable_tools()
+        .enable_resources()
+        .enable_skills_with_directory_read()
+        .build();
+    ServerConfig::new(capabilities)
+        .with_server_info(
+            Implementation::new("vault", env!("CARGO_PKG_VERSION"))
+                .with_title("Vault of signed agent skills"),
+        )
+        .with_instructions(INSTRUCTIONS)
+});
+
+fn cursor(request: Option<PaginatedRequestParams>) -> Option<String> {
+    request.and_then(|request| request.cursor)
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        INFO.clone()
+    }
+
+    async fn on_initialized(&self, _: NotificationContext<RoleServer>) {}
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let session = self.session(&context)?;
+        let arguments = request.arguments.unwrap_or_default();
+        let result = tools::call(&self.looks, &session, &request.name, arguments).await;
+        result.map(CallToolResponse::from)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let names = self.session(&context)?.names();
+        let result = ListToolsResult::with_all_items(tools::list(names));
+        Ok(kept!(&context, result, TOOLS_TTL_MS))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        tools::tool(name)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let result = ask!(self, context, "resources/list", |call| resources::list(
+            &call,
+            cursor(request)
+        ));
+        Ok(kept!(&context, result, CONTENT_TTL_MS))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let result = ask!(self, context, "resources/read", |call| resources::read(
+            &call,
+            &request.uri
+        ));
+        Ok(kept!(&context, result, CONTENT_TTL_MS).into())
+    }
+
+    async fn read_resource_directory(
+        &self,
+        request: ReadResourceDirectoryRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceDirectoryResult, ErrorData> {
+        let result = ask!(self, context, "resources/directory/read", |call| {
+            resources::directory(&call, &request.uri, request.cursor)
+        });
+        Ok(kept!(&context, result, CONTENT_TTL_MS))
+    }
+
+    async fn list_skills(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        let result = ask!(self, context, "skills/list", |call| skills::list(
+            &call,
+            cursor(request)
+        ));
+        Ok(kept!(&context, result, CONTENT_TTL_MS))
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        let result = ask!(self, context, "skills/get", |call| skills::get(
+            &call,
+            &request.uri
+        ));
+        Ok(kept!(&context, result, CONTENT_TTL_MS))
+    }
+
+    // Neither prompts, templates nor completion are declared; an empty answer would say that they are.
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<
+            ListResourceTemplatesRequestMethod,
+        >())
+    }
+
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+}

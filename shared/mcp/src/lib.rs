@@ -1,0 +1,24 @@
+//! The MCP server of vault: tools, resources and the Skills extension over a [`Shelf`](vault_store::shelf::Shelf).
+//!
+//! One handler serves standard input and output and Streamable HTTP. It keeps nothing between requests but what can be forgotten. Everything
+//! that a caller is told about skills comes through [`visible::Visible`]: what somebody may not see does not exist for them.
+//! Who calls, and which shelf is theirs, is decided outside and handed in as a [`Session`].
+
+mod content;
+mod fault;
+mod handler;
+mod resources;
+mod session;
+mod skills;
+mod tools;
+mod uri;
+pub mod visible;
+
+pub use content::{MAX_ANSWER_BYTES, MAX_INLINE_BYTES, answer_bytes};
+pub use fault::{Denied, Fault, codes_page};
+pub use handler::Server;
+pub use session::{Names, Person, Right, Session};
+pub use tools::names as tool_names;
+
+/// The prefix of what stands in `_meta` and is ours.
+pub const META: &str = "dev.vault/";

@@ -1,0 +1,235 @@
+//! Resources: each file of a skill under `skill://<owner>/<name>/…`, the signed manifest beside them, and folders.
+
+use std::collections::BTreeSet;
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    DIRECTORY_MIME_TYPE, ListResourcesResult, ReadResourceResult, Resource, ResourceContents,
+};
+use serde_json::json;
+use vault_skill::hash::Digest;
+use vault_skill::manifest::{MAX_FILES, SKILL_MD};
+use vault_skill::name::SkillName;
+use vault_skill::policy::Reach;
+use vault_store::shelf::{Entry, Loaded};
+
+use crate::content::{MAX_ANSWER_BYTES, answer_bytes, contents, link, meta};
+use crate::fault::{Code, Fault};
+use crate::tools::Call;
+use crate::uri::{self, MANIFEST, Target};
+
+/// Most resources of a page.
+const PAGE: usize = 100;
+/// About how many bytes of JSON a page takes at most.
+const PAGE_BYTES: usize = 1024 * 1024;
+
+/// The position that a cursor stands for: the name of the last skill of the page before.
+pub fn after(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
+    cursor.map(|text| text.parse()).transpose().map_err(|_| {
+        Fault::Protocol(ErrorData::invalid_params(
+            "the cursor is not one that a list gave",
+            None,
+        ))
+    })
+}
+
+/// No such resource; the same words whether it is not there or not for this caller.
+pub fn not_found(uri: &str) -> Fault {
+    Fault::Protocol(ErrorData::resource_not_found(
+        "there is no such resource",
+        Some(json!({ "uri": uri })),
+    ))
+}
+
+/// The SKILL.md of each skill, by name.
+pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListResourcesResult, Fault> {
+    let after = after(cursor)?;
+    let visible = call.visible(Reach::List).await?;
+    let mut resources = Vec::new();
+    let mut size = 0;
+    let mut last = None;
+    let mut more = false;
+    for entry in visible.entries_after(after.as_ref()) {
+        size += 300 + 2 * entry.texts.description.len();
+        if resources.len() >= PAGE || (size > PAGE_BYTES && !resources.is_empty()) {
+            more = true;
+            break;
+        }
+        let texts = &entry.texts;
+        resources.push(
+            Resource::new(
+                uri::file(call.owner(), &texts.name, SKILL_MD),
+                texts.name.as_str(),
+            )
+            .with_description(texts.description.as_str())
+            .with_mime_type("text/markdown"),
+        );
+        last = Some(entry.name());
+    }
+    let next = last.filter(|_| more).map(ToString::to_string);
+    let mut result = ListResourcesResult::with_all_items(resources);
+    result.next_cursor = next;
+    Ok(result)
+}
+
+/// The skill of an address, with its content.
+pub async fn skill_at<'v>(
+    call: &Call<'_>,
+    visible: &'v crate::visible::Visible,
+    name: &SkillName,
+    uri: &str,
+) -> Result<(&'v Entry, std::sync::Arc<Loaded>), Fault> {
+    let entry = visible.find(name).ok_or_else(|| not_found(uri))?;
+    Ok((entry, call.load(entry).await?))
+}
+
+/// The bytes of a file, or of the signed manifest.
+pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Fault> {
+    let visible = call.visible(Reach::Fetch).await?;
+    let Some(Target::In(name, path)) = uri::parse(call.owner(), uri) else {
+        return Err(not_found(uri));
+    };
+    let (_, loaded) = skill_at(call, &visible, &name, uri).await?;
+    let (bytes, digest) = if path == MANIFEST {
+        let bytes = loaded.bundle.signed.as_bytes();
+        (bytes, Digest::of(bytes))
+    } else {
+        let file = loaded.file(&path).ok_or_else(|| not_found(uri))?;
+        let entry = loaded.bundle.manifest.file(&path);
+        let digest = entry.map_or_else(|| Digest::of(&file.bytes), |entry| entry.sha256);
+        (file.bytes.as_slice(), digest)
+    };
+    let contents = contents(uri.to_owned(), &path, bytes)
+        .with_meta(meta([("sha256", digest.to_string().into())]));
+    if !fits(&contents) {
+        return Err(Fault::caller(
+            Code::ResourceTooLarge,
+            "the file is larger than any transport carries",
+        )
+        .with("uri", uri)
+        .with("sha256", digest.to_string())
+        .with("size", bytes.len()));
+    }
+    Ok(ReadResourceResult::new(vec![contents]))
+}
+
+/// Whether an answer with these contents can leave every transport.
+fn fits(contents: &ResourceContents) -> bool {
+    /// What stands around the contents: the envelope of the answer, and headers.
+    const AROUND: usize = 4096;
+    serde_json::to_vec(contents)
+        .is_ok_and(|bytes| answer_bytes(&bytes) + AROUND <= MAX_ANSWER_BYTES)
+}
+
+/// What stands directly in a folder.
+pub async fn directory(
+    call: &Call<'_>,
+    uri: &str,
+    cursor: Option<String>,
+) -> Result<ListResourcesResult, Fault> {
+    let visible = call.visible(Reach::Fetch).await?;
+    match uri::parse(call.owner(), uri) {
+        Some(Target::Owner) => owner_directory(call, cursor).await,
+        Some(Target::In(name, path)) => {
+            let (entry, loaded) = skill_at(call, &visible, &name, uri).await?;
+            skill_directory(call.owner(), entry, &loaded, &path).ok_or_else(|| not_found(uri))
+        }
+        None => Err(not_found(uri)),
+    }
+}
+
+async fn owner_directory(
+    call: &Call<'_>,
+    cursor: Option<String>,
+) -> Result<ListResourcesResult, Fault> {
+    let after = after(cursor)?;
+    let visible = call.visible(Reach::List).await?;
+    let names: Vec<&SkillName> = visible
+        .entries_after(after.as_ref())
+        .map(Entry::name)
+        .take(PAGE + 1)
+        .collect();
+    let page = names.get(..PAGE).unwrap_or(&names);
+    let folders = page.iter().map(|name| {
+        Resource::new(uri::folder(call.owner(), name), name.as_str())
+            .with_mime_type(DIRECTORY_MIME_TYPE)
+    });
+    let mut result = ListResourcesResult::with_all_items(folders.collect());
+    if page.len() < names.len() {
+        result.next_cursor = page.last().map(ToString::to_string);
+    }
+    Ok(result)
+}
+
+/// A skill has few enough files for one page.
+fn skill_directory(
+    owner: &str,
+    entry: &Entry,
+    loaded: &Loaded,
+    path: &str,
+) -> Option<ListResourcesResult> {
+    let name = entry.name();
+    let path = path.trim_end_matches('/');
+    let prefix = if path.is_empty() {
+        String::new()
+    } else {
+        format!("{path}/")
+    };
+    let mut folders = BTreeSet::new();
+    let mut children = Vec::new();
+    for file in loaded.bundle.manifest.files.iter().take(MAX_FILES) {
+        let Some(rest) = file.path.as_str().strip_prefix(&prefix) else {
+            continue;
+        };
+        match rest.split_once('/') {
+            Some((folder, _)) => {
+                folders.insert(folder);
+            }
+            None => {
+                let mut child = link(owner, name, file);
+                rest.clone_into(&mut child.name);
+                children.push(child);
+            }
+        }
+    }
+    let manifest = ".vault";
+    if path.is_empty() {
+        folders.insert(manifest);
+    } else if path == manifest {
+        children.push(manifest_link(owner, name, loaded));
+    }
+    let folders = folders.into_iter().map(|folder| {
+        Resource::new(uri::file(owner, name, &format!("{prefix}{folder}")), folder)
+            .with_mime_type(DIRECTORY_MIME_TYPE)
+    });
+    let all: Vec<Resource> = folders.chain(children).collect();
+    (!all.is_empty()).then(|| ListResourcesResult::with_all_items(all))
+}
+
+/// A link to the signed manifest.
+fn manifest_link(owner: &str, name: &SkillName, loaded: &Loaded) -> Resource {
+    let bytes = loaded.bundle.signed.as_bytes();
+    Resource::new(uri::file(owner, name, MANIFEST), "manifest.json")
+        .with_mime_type("application/json")
+        .with_size(bytes.len() as u64)
+        .with_meta(meta([("sha256", Digest::of(bytes).to_string().into())]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_transport_carries_is_seen_before_it_leaves() {
+        let blob = |bytes: usize| ResourceContents::blob("A".repeat(bytes), "skill://a/b/c");
+        assert!(
+            fits(&blob(5_592_408)),
+            "the largest file that a skill may have"
+        );
+        assert!(!fits(&blob(5_900_000)));
+        assert!(!fits(&ResourceContents::text(
+            "\"".repeat(4_000_000),
+            "skill://a/b/c"
+        )));
+    }
+}

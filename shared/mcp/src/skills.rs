@@ -1,0 +1,135 @@
+//! The Skills extension: entries with the digest of every file, and our signature beside them.
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    GetSkillResult, ListSkillsResult, Skill, SkillFrontmatter, SkillResource, SkillResources,
+};
+use serde_json::{Value, json};
+use vault_skill::document::frontmatter_json;
+use vault_skill::hash::Digest;
+use vault_skill::manifest::SKILL_MD;
+use vault_skill::name::SkillName;
+use vault_skill::policy::Reach;
+use vault_store::shelf::Loaded;
+
+use crate::content::{files, meta};
+use crate::fault::Fault;
+use crate::resources::{after, skill_at};
+use crate::tools::Call;
+use crate::tools::signature;
+use crate::uri::{self, MANIFEST, Target};
+
+/// Most skills of a page: each has to be read from the store.
+const PAGE: usize = 25;
+/// About how many bytes of JSON a page takes at most.
+const PAGE_BYTES: usize = 1024 * 1024;
+
+/// The skills, by name. One whose content cannot be read now is left out, and so is one whose author's name does not fit its address.
+pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsResult, Fault> {
+    let after = after(cursor)?;
+    let visible = call.visible(Reach::List).await?;
+    let mut skills = Vec::new();
+    let mut size = 0;
+    let mut last: Option<&SkillName> = None;
+    let mut more = false;
+    for (seen, entry) in visible.entries_after(after.as_ref()).enumerate() {
+        if seen >= PAGE || size > PAGE_BYTES {
+            more = true;
+            break;
+        }
+        last = Some(entry.name());
+        match call.load(entry).await {
+            Ok(loaded) => {
+                if let Some(skill) = skill(call.owner(), entry.name(), &loaded)? {
+                    size += loaded
+                        .bundle
+                        .manifest
+                        .files
+                        .iter()
+                        .map(|file| 220 + file.path.as_str().len())
+                        .sum::<usize>()
+                        + 2 * frontmatter_size(&loaded);
+                    skills.push(skill);
+                }
+            }
+            Err(Fault::Caller {
+                code: crate::fault::Code::ContentDamaged | crate::fault::Code::NotFound,
+                ..
+            }) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    let mut result = ListSkillsResult::with_all_items(skills);
+    result.next_cursor = last.filter(|_| more).map(ToString::to_string);
+    Ok(result)
+}
+
+fn frontmatter_size(loaded: &Loaded) -> usize {
+    let document = loaded.file(SKILL_MD);
+    document.map_or(0, |file| file.bytes.len().min(64 * 1024))
+}
+
+/// One skill by the address of its SKILL.md.
+pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
+    let unknown = || {
+        Fault::Protocol(ErrorData::invalid_params(
+            "there is no skill at this address",
+            Some(json!({ "uri": uri })),
+        ))
+    };
+    let visible = call.visible(Reach::Fetch).await?;
+    let name = match uri::parse(call.owner(), uri) {
+        Some(Target::In(name, path)) if path == SKILL_MD => name,
+        _ => return Err(unknown()),
+    };
+    if visible.find(&name).is_none() {
+        return Err(unknown());
+    }
+    let (_, loaded) = skill_at(call, &visible, &name, uri).await?;
+    let skill = skill(call.owner(), &name, &loaded)?
+        .filter(|skill| skill.uri == uri)
+        .ok_or_else(unknown)?;
+    Ok(GetSkillResult::new(skill))
+}
+
+/// The entry of a skill; nothing where its frontmatter cannot stand under its address, whose last segment must be the author's own name.
+fn skill(owner: &str, name: &SkillName, loaded: &Loaded) -> Result<Option<Skill>, Fault> {
+    let document = loaded.file(SKILL_MD);
+    let Some(mut members) = document.and_then(|file| frontmatter_json(&file.bytes)) else {
+        return Ok(None);
+    };
+    let (Some(Value::String(own)), Some(Value::String(description))) =
+        (members.remove("name"), members.remove("description"))
+    else {
+        return Ok(None);
+    };
+    if own != name.as_str() {
+        return Ok(None);
+    }
+    let mut frontmatter = SkillFrontmatter::new(own, description);
+    frontmatter.extra = members;
+    let mut resources: Vec<SkillResource> = files(loaded)
+        .map(|(entry, _)| {
+            SkillResource::new(
+                uri::file(owner, name, entry.path.as_str()),
+                format!("sha256:{}", entry.sha256),
+                entry.size,
+            )
+        })
+        .collect();
+    let manifest = loaded.bundle.signed.as_bytes();
+    resources.push(SkillResource::new(
+        uri::file(owner, name, MANIFEST),
+        format!("sha256:{}", Digest::of(manifest)),
+        manifest.len() as u64,
+    ));
+    let uri = uri::file(owner, name, SKILL_MD);
+    let skill = Skill::new(uri, frontmatter, SkillResources::Files(resources)).with_meta(meta([
+        ("bundle-hash", loaded.bundle_hash.to_string().into()),
+        ("version", loaded.bundle.manifest.version.into()),
+        ("signature", signature(loaded)?.into()),
+        ("public-key", loaded.public_key.to_string().into()),
+        ("manifest", uri::file(owner, name, MANIFEST).into()),
+    ]));
+    Ok(Some(skill))
+}

@@ -1,0 +1,141 @@
+//! `add_skill`: takes a skill in from a folder of this machine, or from a source elsewhere.
+
+use rmcp::schemars::JsonSchema;
+use serde::Deserialize;
+use vault_skill::draft::Source;
+use vault_skill::name::{AgentId, SkillName};
+use vault_skill::provenance::{Kind, ProvenanceId};
+use vault_store::shelf::Change;
+
+use super::changes::{Outcome, only_local, outcome, submit};
+use super::{Answer, Call, Effect, Spec};
+use crate::fault::Fault;
+
+/// Most target agents that one call names.
+const MAX_AGENTS: usize = 64;
+
+pub struct AddSkill;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Input {
+    /// The kind of source.
+    source: SourceKind,
+    /// Where the skill is: `github:owner/repository/path`, `git:https://…`, `registry:…`, `https://…`, `wellknown:…`; with `local` what its
+    /// recorded source must be, as `vault add` records it (`local:folder-name`).
+    identifier: String,
+    /// Which skill, where the source has several.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    skill: Option<SkillName>,
+    /// Branch, tag or commit.
+    #[serde(default, rename = "ref")]
+    #[schemars(with = "String")]
+    reference: Option<String>,
+    /// With `local`, on the machine that holds the vault: the skill's folder.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    skill_dir: Option<String>,
+    /// Agents that it is meant for, beside those that it names.
+    #[serde(default)]
+    agents: Vec<AgentName>,
+}
+
+/// The id of an agent, such as `claude-code`.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars", inline)]
+#[serde(transparent)]
+pub struct AgentName(#[schemars(with = "String")] AgentId);
+
+/// The kind of a source.
+#[derive(Clone, Copy, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+#[schemars(crate = "rmcp::schemars", inline)]
+pub enum SourceKind {
+    Git,
+    Registry,
+    Url,
+    Wellknown,
+    Local,
+}
+
+impl Spec for AddSkill {
+    const NAME: &'static str = "add_skill";
+    const TITLE: &'static str = "Install a known skill";
+    const DESCRIPTION: &'static str = "Takes a known skill in: from a repository, a registry, an address, a site's index, or a folder of \
+        the machine that holds the vault (`local`, with `skill_dir`). In a vault that its owner signs elsewhere it becomes a draft and \
+        nothing is fetched. For a skill that you wrote yourself use `propose_skill`. (beta, since 0.5.0)";
+    const EFFECT: Effect = Effect::Adds;
+    type Input = Input;
+    type Output = Outcome;
+
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
+        if input.agents.len() > MAX_AGENTS {
+            return Err(Fault::arguments(format!(
+                "`agents` has at most {MAX_AGENTS} members"
+            )));
+        }
+        let agents = input.agents.into_iter().map(|agent| agent.0).collect();
+        let change = if input.source == SourceKind::Local {
+            let path = input
+                .skill_dir
+                .ok_or_else(|| Fault::arguments("`local` needs `skill_dir`"))?;
+            if !call.session.person().local {
+                return Err(only_local());
+            }
+            Change::Folder {
+                path,
+                identifier: input.identifier,
+                agents,
+            }
+        } else {
+            if input.skill_dir.is_some() {
+                return Err(Fault::arguments("`skill_dir` goes with the source `local`"));
+            }
+            Change::Fetch {
+                source: Source {
+                    identifier: identifier(input.source, &input.identifier)?,
+                    reference: reference(input.reference)?,
+                },
+                skill: input.skill,
+                agents,
+            }
+        };
+        let submitted = submit(call, change).await?;
+        Ok(outcome(call, submitted).into())
+    }
+}
+
+/// The identifier in its canonical text. Fails when it is none, or one of another kind of source.
+fn identifier(source: SourceKind, text: &str) -> Result<ProvenanceId, Fault> {
+    let id: ProvenanceId = text
+        .parse()
+        .map_err(|error| Fault::arguments(format!("`identifier`: {error}")))?;
+    let fits = matches!(
+        (source, id.kind()),
+        (SourceKind::Git, Kind::CodeHost)
+            | (SourceKind::Registry, Kind::Registry)
+            | (SourceKind::Url, Kind::Https)
+            | (SourceKind::Wellknown, Kind::Wellknown)
+    );
+    if fits {
+        Ok(id)
+    } else {
+        Err(Fault::arguments(
+            "`identifier` is of another kind than `source`",
+        ))
+    }
+}
+
+fn reference(text: Option<String>) -> Result<Option<String>, Fault> {
+    let good = |text: &String| {
+        (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+    };
+    match text {
+        Some(text) if !good(&text) => {
+            Err(Fault::arguments("`ref` has 1 to 255 visible characters"))
+        }
+        text => Ok(text),
+    }
+}

@@ -1,0 +1,110 @@
+//! `check_updates`: how skills stand to where they came from.
+
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_skill::policy::Reach;
+use vault_store::shelf::{DriftState, Entry};
+
+use super::{Answer, Call, Effect, Spec};
+use crate::fault::Fault;
+use crate::uri;
+
+/// Most skills that one call looks at.
+const MOST: usize = 1_000;
+
+pub struct CheckUpdates;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Input {
+    /// One skill's name; absent: all.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    skill: Option<String>,
+}
+
+#[derive(Default, JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Output {
+    /// Skills whose source has something else now.
+    drifted: Vec<Drifted>,
+    /// Names of skills whose source has the same.
+    up_to_date: Vec<String>,
+    /// Skills that were not compared, and why.
+    unchecked: Vec<Said>,
+    /// What else there is to say.
+    warnings: Vec<String>,
+    /// Skills whose source could not be read, and why.
+    errors: Vec<Said>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Drifted {
+    /// The skill.
+    name: String,
+    /// Where it came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    source: Option<String>,
+    /// What is recorded of the source.
+    recorded: String,
+    /// What it has now.
+    upstream: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Said {
+    /// The skill.
+    name: String,
+    /// Why.
+    reason: String,
+}
+
+impl Spec for CheckUpdates {
+    const NAME: &'static str = "check_updates";
+    const TITLE: &'static str = "Check skills for updates";
+    const DESCRIPTION: &'static str = "Compares skills with where they came from and says which have drifted. Nothing is changed. \
+        (beta, since 0.5.0)";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
+        let reach = input.skill.as_ref().map_or(Reach::List, |_| Reach::Fetch);
+        let visible = call.visible(reach).await?;
+        let mut output = Output::default();
+        let entries: Vec<&Entry> = match &input.skill {
+            Some(name) => {
+                let entry = uri::parse_id(call.owner(), name).and_then(|name| visible.find(&name));
+                vec![entry.ok_or_else(Fault::no_skill)?]
+            }
+            None => visible.entries().take(MOST + 1).collect(),
+        };
+        let looked_at = entries.get(..MOST).unwrap_or(&entries);
+        if looked_at.len() < entries.len() {
+            output.warnings.push(format!(
+                "only the first {MOST} skills were looked at; name one to ask for it"
+            ));
+        }
+        let owner = call.session.person().owner;
+        let drifts = call.session.shelf().drift(looked_at).await;
+        for drift in drifts.map_err(|error| Fault::of_shelf(error, owner))? {
+            let name = drift.name.to_string();
+            match drift.state {
+                DriftState::Drifted { recorded, upstream } => output.drifted.push(Drifted {
+                    name,
+                    source: drift.source,
+                    recorded,
+                    upstream,
+                }),
+                DriftState::UpToDate => output.up_to_date.push(name),
+                DriftState::Unchecked(reason) => output.unchecked.push(Said { name, reason }),
+                DriftState::Failed(reason) => output.errors.push(Said { name, reason }),
+            }
+        }
+        Ok(output.into())
+    }
+}

@@ -1,0 +1,40 @@
+//! `propose_skill`: hands in a new skill that the caller wrote.
+
+use rmcp::schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::changes::{GivenFile, Outcome, raw_files, take};
+use super::{Answer, Call, Effect, Spec};
+use crate::fault::Fault;
+
+pub struct ProposeSkill;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Input {
+    /// The whole text of SKILL.md, frontmatter with `name` and `description` first.
+    skill_md: String,
+    /// The files beside it.
+    #[serde(default)]
+    resources: Vec<GivenFile>,
+    /// Only ask whether it would pass.
+    #[serde(default)]
+    check: bool,
+}
+
+impl Spec for ProposeSkill {
+    const NAME: &'static str = "propose_skill";
+    const TITLE: &'static str = "Propose a new skill";
+    const DESCRIPTION: &'static str = "Hands in a skill that you wrote: the SKILL.md and the files beside it. It is checked by the \
+        vault's gate; in a vault that signs for itself it is admitted at once, in any other it becomes a draft that the owner signs. \
+        A name that is taken is refused (use `skill_publish` for a new version). With `check` nothing is changed. (beta, since 0.5.0)";
+    const EFFECT: Effect = Effect::Adds;
+    type Input = Input;
+    type Output = Outcome;
+
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
+        let files = raw_files(input.skill_md, input.resources)?;
+        Ok(take(call, files, false, input.check).await?.into())
+    }
+}

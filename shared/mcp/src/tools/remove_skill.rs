@@ -1,0 +1,35 @@
+//! `remove_skill`: takes a skill out of the vault.
+
+use rmcp::schemars::JsonSchema;
+use serde::Deserialize;
+use vault_store::shelf::Change;
+
+use super::changes::{Outcome, outcome, own_skill, submit};
+use super::{Answer, Call, Effect, Spec};
+use crate::fault::Fault;
+
+pub struct RemoveSkill;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Input {
+    /// The skill's name.
+    name: String,
+}
+
+impl Spec for RemoveSkill {
+    const NAME: &'static str = "remove_skill";
+    const TITLE: &'static str = "Remove a skill";
+    const DESCRIPTION: &'static str = "Takes a skill out of the vault. In a vault that its owner signs elsewhere it becomes a draft that \
+        the owner carries out, or not. (beta, since 0.5.0)";
+    const EFFECT: Effect = Effect::Replaces;
+    type Input = Input;
+    type Output = Outcome;
+
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
+        let name = own_skill(call, &input.name).await?;
+        let submitted = submit(call, Change::Remove(name)).await?;
+        Ok(outcome(call, submitted).into())
+    }
+}

@@ -1,0 +1,195 @@
+//! `resolve_capabilities`: what a caller may use, and why. Members ask for themselves, here; owners for anybody, anywhere.
+
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_skill::policy::{Asker, Capabilities, Input as Question, Reach, resolve_capabilities};
+use vault_skill::search::Text;
+
+use super::{Answer, Call, Effect, Spec};
+use crate::fault::{Code, Fault};
+use crate::visible::{PLATFORM, Visible};
+
+/// The longest id of a caller, platform or channel, in bytes.
+const MAX_ID_BYTES: usize = 512;
+
+pub struct ResolveCapabilities;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Input {
+    /// Whom to ask for: an e-mail or another id of the policy. Absent: yourself. Others only for owners.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    caller: Option<String>,
+    /// The platform, such as `mcp` (also when absent) or `slack`. Others than `mcp` only for owners.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    platform: Option<String>,
+    /// The channel on the platform. Only for owners.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    channel: Option<String>,
+    /// What the caller is about to do: the policy's rules look at it, and skills are ranked by it.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    query: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Output {
+    /// The id that counted.
+    caller: String,
+    /// As asked.
+    platform: String,
+    /// As asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    channel: Option<String>,
+    /// The profile that holds; absent where nothing is granted, and for an owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    profile: Option<String>,
+    /// Granted skills, best first by the query, equal ones by name.
+    skills: Vec<GrantedSkill>,
+    /// Granted tools, names and patterns; `!pattern` at the end takes some out again.
+    tools: Vec<String>,
+    /// Names of granted MCP servers.
+    mcp_servers: Vec<String>,
+    /// Granted groups that the query is about.
+    matched_groups: Vec<String>,
+    /// How the answer came to be.
+    reasons: Vec<String>,
+    /// Equal for equal answers: the key to keep this one under.
+    cache_key: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct GrantedSkill {
+    /// Name in the vault.
+    name: String,
+    /// How well it fits the query; 0 for not at all.
+    score: f64,
+    /// The granted groups that hold it.
+    groups: Vec<String>,
+}
+
+impl From<Capabilities> for Output {
+    fn from(resolved: Capabilities) -> Self {
+        let skill = |skill: vault_skill::policy::GrantedSkill| GrantedSkill {
+            name: skill.name,
+            score: skill.score,
+            groups: skill.groups,
+        };
+        Self {
+            caller: resolved.caller,
+            platform: resolved.platform,
+            channel: resolved.channel,
+            profile: resolved.profile,
+            skills: resolved.skills.into_iter().map(skill).collect(),
+            tools: resolved.tools,
+            mcp_servers: resolved.mcp_servers,
+            matched_groups: resolved.matched_groups,
+            reasons: resolved.reasons,
+            cache_key: resolved.cache_key.to_string(),
+        }
+    }
+}
+
+impl Spec for ResolveCapabilities {
+    const NAME: &'static str = "resolve_capabilities";
+    const TITLE: &'static str = "Resolve capabilities";
+    const DESCRIPTION: &'static str = "Says which skills, tools and MCP servers you may use here, why, and how well the skills fit a query. \
+        Owners may ask for anybody, on any platform and channel. (beta, since 0.5.0)";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
+        let person = call.session.person();
+        let platform = input.platform.as_deref().unwrap_or(PLATFORM);
+        let channel = input.channel.as_deref();
+        let given = [input.caller.as_deref(), Some(platform), channel];
+        if given.iter().flatten().any(|id| id.len() > MAX_ID_BYTES) {
+            return Err(Fault::arguments(format!(
+                "`caller`, `platform` and `channel` have at most {MAX_ID_BYTES} bytes"
+            )));
+        }
+        let for_self = input
+            .caller
+            .as_ref()
+            .is_none_or(|caller| person.ids.contains(caller));
+        let here = platform == PLATFORM && channel.is_none();
+        if !person.owner && !(for_self && here) {
+            return Err(Fault::caller(
+                Code::CallerForbidden,
+                "only an owner may ask for somebody else, or for another place",
+            ));
+        }
+        let visible = call.visible(Reach::List).await?;
+        let own: Vec<&str> = person.ids.iter().map(String::as_str).collect();
+        let other = input.caller.as_deref().map(|caller| [caller]);
+        let (callers, bound_profile) = match &other {
+            Some(other) if !for_self => (&other[..], None),
+            _ => (&own[..], person.profile.as_deref()),
+        };
+        let asker = Asker {
+            callers,
+            bound_profile,
+            platform,
+            channel,
+        };
+        let mut resolved = resolve(&visible, asker, input.query.as_deref());
+        if person.owner && for_self && here {
+            owners(&visible, &mut resolved, input.query.as_deref());
+        }
+        Ok(Output::from(resolved).into())
+    }
+}
+
+fn resolve(visible: &Visible, asker: Asker<'_>, query: Option<&str>) -> Capabilities {
+    // The resolver passes over what is not granted before it says anything.
+    let snapshot = visible.snapshot();
+    let skills: Vec<Text<'_>> = snapshot
+        .entries()
+        .iter()
+        .map(|entry| Text::from(&entry.texts))
+        .collect();
+    resolve_capabilities(&Question {
+        policy: visible.policy(),
+        catalog: snapshot.catalog,
+        asker,
+        query,
+        skills: &skills,
+    })
+}
+
+/// What an owner may use here: everything, whatever the policy says of others.
+fn owners(visible: &Visible, resolved: &mut Capabilities, query: Option<&str>) {
+    let snapshot = visible.snapshot();
+    let ranking = snapshot.ranking();
+    let mut scores = vec![0.0; snapshot.entries().len()];
+    for hit in ranking.search(query.unwrap_or_default(), ranking.len()) {
+        if let Some(score) = scores.get_mut(hit.position) {
+            *score = hit.score;
+        }
+    }
+    let granted =
+        |(entry, score): (&vault_store::shelf::Entry, f64)| vault_skill::policy::GrantedSkill {
+            name: entry.name().to_string(),
+            score,
+            groups: Vec::new(),
+        };
+    resolved.skills = snapshot.entries().iter().zip(scores).map(granted).collect();
+    resolved
+        .skills
+        .sort_by(|one, other| other.score.total_cmp(&one.score));
+    resolved.profile = None;
+    resolved.tools = vec!["*".to_owned()];
+    let servers = visible.policy().policy().mcp_servers.iter().flatten();
+    resolved.mcp_servers = servers.map(|(name, _)| name.clone()).collect();
+    resolved.matched_groups = Vec::new();
+    resolved.reasons = vec!["owners see everything in their vault".to_owned()];
+}

@@ -1,0 +1,104 @@
+//! Shapes that several tools share.
+
+use rmcp::schemars::JsonSchema;
+use serde::Serialize;
+use vault_skill::manifest::{FileEntry, SKILL_MD};
+use vault_skill::name::SkillName;
+use vault_store::shelf::{Entry, Loaded};
+
+use crate::uri;
+
+/// What a skill says about itself.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Summary {
+    /// `<owner>/<name>`
+    pub id: String,
+    /// Name in the vault.
+    pub name: String,
+    /// Version: 1 at the first admission, one more at each other.
+    pub version: u64,
+    /// What it does and when to use it.
+    pub description: String,
+    /// When to use it, where it says so apart.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub when_to_use: String,
+    /// Tags.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Categories.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
+    /// Agents that it is meant for; absent: any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
+    /// Names of its actions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<String>,
+    /// SHA-256 of its bundle.
+    pub bundle_hash: String,
+    /// Address of its SKILL.md as a resource.
+    pub uri: String,
+}
+
+impl Summary {
+    pub fn of(owner: &str, entry: &Entry) -> Self {
+        let texts = &entry.texts;
+        Self {
+            id: uri::id(owner, &texts.name),
+            name: texts.name.to_string(),
+            version: entry.version,
+            description: texts.description.clone(),
+            when_to_use: texts.when_to_use.clone(),
+            tags: texts.tags.clone(),
+            categories: texts.categories.clone(),
+            agents: texts.agents.iter().map(ToString::to_string).collect(),
+            actions: texts.actions.iter().map(ToString::to_string).collect(),
+            bundle_hash: texts.bundle_hash.to_string(),
+            uri: uri::file(owner, &texts.name, SKILL_MD),
+        }
+    }
+
+    /// Roughly how many bytes it takes as JSON.
+    pub fn size(&self) -> usize {
+        let lists = [&self.tags, &self.categories, &self.agents, &self.actions];
+        let listed: usize = lists.into_iter().flatten().map(|text| text.len() + 4).sum();
+        400 + 2 * (self.description.len() + self.when_to_use.len()) + listed
+    }
+}
+
+/// A file of a skill.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct FileInfo {
+    /// Path below the skill's folder.
+    pub path: String,
+    /// Length in bytes.
+    pub size: u64,
+    /// SHA-256 of its bytes, in hex.
+    pub sha256: String,
+    /// `0644`, or `0755` for what can be executed.
+    pub mode: String,
+    /// Address as a resource.
+    pub uri: String,
+}
+
+impl FileInfo {
+    pub fn of(owner: &str, name: &SkillName, entry: &FileEntry) -> Self {
+        Self {
+            path: entry.path.to_string(),
+            size: entry.size,
+            sha256: entry.sha256.to_string(),
+            mode: format!("{:04o}", entry.mode.bits()),
+            uri: uri::file(owner, name, entry.path.as_str()),
+        }
+    }
+}
+
+/// All files of a skill, SKILL.md first.
+pub fn file_infos(owner: &str, loaded: &Loaded) -> Vec<FileInfo> {
+    let name = &loaded.bundle.manifest.name;
+    crate::content::files(loaded)
+        .map(|(entry, _)| FileInfo::of(owner, name, entry))
+        .collect()
+}

@@ -1,0 +1,154 @@
+//! `skill_fetch`: a skill with all that is needed to verify it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::ContentBlock;
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vault_skill::dsse::Envelope;
+use vault_skill::manifest::SKILL_MD;
+use vault_skill::policy::Reach;
+use vault_store::shelf::Loaded;
+
+use super::shapes::{FileInfo, Summary};
+use super::{Answer, Call, Effect, Spec};
+use crate::content::{Room, base64, files, link, text_of};
+use crate::fault::{Code, Fault};
+use crate::uri;
+
+pub struct SkillFetch;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Input {
+    /// `<owner>/<name>`, as lists and searches give it.
+    id: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Output {
+    #[serde(flatten)]
+    summary: Summary,
+    /// The text of SKILL.md.
+    skill_md: String,
+    /// All files in the manifest's order, SKILL.md among them.
+    files: Vec<FetchedFile>,
+    /// The signed manifest: a DSSE envelope, whose payload lists every file with its SHA-256.
+    manifest: Value,
+    /// The Ed25519 signature of the envelope that is good under `public_key`, in base64. Signed is the text
+    /// `DSSEv1 <length of payloadType> <payloadType> <length of payload> <payload>`, the payload decoded from base64.
+    signature: String,
+    /// The vault's Ed25519 release key, in base64url without padding.
+    public_key: String,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct FetchedFile {
+    #[serde(flatten)]
+    info: FileInfo,
+    /// How `content` is written: `utf-8` or `base64`. Absent where the file is not inline (read it at `uri`), and for SKILL.md, which stands
+    /// in `skill_md`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    encoding: Option<&'static str>,
+    /// The file's bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    content: Option<String>,
+}
+
+impl Spec for SkillFetch {
+    const NAME: &'static str = "skill_fetch";
+    const DOTTED: Option<&'static str> = Some("skill.fetch");
+    const TITLE: &'static str = "Fetch a skill to verify or install";
+    const DESCRIPTION: &'static str = "Gives one skill as data, for programs that verify or install it: SKILL.md, files (up to 1 MiB inline, \
+        the rest to be read at their `uri`), the signed manifest, its Ed25519 signature and the vault's public key. To read and follow a \
+        skill, use `get_skill` with its name. (beta, since 0.5.0)";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
+        let visible = call.visible(Reach::Fetch).await?;
+        let entry = uri::parse_id(call.owner(), &input.id)
+            .and_then(|name| visible.find(&name))
+            .ok_or_else(Fault::no_skill)?;
+        let loaded = call.load(entry).await?;
+        let mut room = Room::new();
+        let mut skill_md = String::new();
+        let mut links = Vec::new();
+        let mut fetched = Vec::new();
+        for (info, file) in files(&loaded) {
+            let mut one = FetchedFile {
+                info: FileInfo::of(call.owner(), entry.name(), info),
+                encoding: None,
+                content: None,
+            };
+            let inline = room.take(&file.bytes);
+            if info.path.as_str() == SKILL_MD {
+                skill_md = String::from_utf8_lossy(&file.bytes).into_owned();
+            } else if inline {
+                let text = text_of(&file.bytes);
+                one.encoding = Some(if text.is_some() { "utf-8" } else { "base64" });
+                one.content = Some(text.map_or_else(|| base64(&file.bytes), str::to_owned));
+            } else {
+                let link = link(call.owner(), entry.name(), info);
+                links.push(ContentBlock::resource_link(link));
+            }
+            fetched.push(one);
+        }
+        fetched.sort_by(|one, other| one.info.path.cmp(&other.info.path));
+        let summary = Summary::of(call.owner(), entry);
+        let said = format!(
+            "{} version {}: {} files, signed. The content is in the structured result; `get_skill` gives it to read.",
+            summary.id,
+            summary.version,
+            fetched.len()
+        );
+        links.insert(0, ContentBlock::text(said));
+        Ok(Answer {
+            structured: Output {
+                summary,
+                skill_md,
+                files: fetched,
+                manifest: envelope(&loaded)?,
+                signature: signature(&loaded)?,
+                public_key: loaded.public_key.to_string(),
+            },
+            content: Some(links),
+        })
+    }
+}
+
+/// The manifest's envelope as JSON.
+pub fn envelope(loaded: &Loaded) -> Result<Value, Fault> {
+    serde_json::from_slice(loaded.bundle.signed.as_bytes()).map_err(|error| broken(&error))
+}
+
+/// The signature of the envelope that is good under the key that it was verified with.
+pub fn signature(loaded: &Loaded) -> Result<String, Fault> {
+    let envelope =
+        Envelope::parse(loaded.bundle.signed.as_bytes()).map_err(|error| broken(&error))?;
+    let (kind, payload) = (envelope.payload_type(), envelope.payload());
+    let mut signed = format!("DSSEv1 {} {kind} {} ", kind.len(), payload.len()).into_bytes();
+    signed.extend_from_slice(payload);
+    let mut entries = envelope.signatures().iter();
+    // Almost always there is one; of several, `keyid` would only be a hint.
+    let entry = match envelope.signatures() {
+        [one] => Some(one),
+        _ => entries.find(|entry| loaded.public_key.verify(&signed, &entry.signature)),
+    };
+    let entry = entry.ok_or_else(|| broken(&"a verified envelope without a good signature"))?;
+    Ok(STANDARD.encode(entry.signature.as_bytes()))
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Fault {
+    Fault::Ours {
+        code: Code::Internal,
+        cause: format!("a verified manifest cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,87 @@
+//! `skill_list`: the skills in the order of their names, page by page.
+
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vault_skill::name::SkillName;
+
+use super::shapes::Summary;
+use super::{Answer, Call, Effect, Spec};
+use crate::fault::Fault;
+use vault_skill::policy::Reach;
+
+/// Most skills of a page.
+const PAGE: usize = 100;
+/// About how many bytes of JSON a page takes at most; it leaves twice, structured and as text.
+const PAGE_BYTES: usize = 512 * 1024;
+
+pub struct SkillList;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Input {
+    /// Where the page before ended: its `next_cursor`.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    cursor: Option<String>,
+    /// Only skills with this tag, in any letter case.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    tag: Option<String>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Output {
+    /// The skills, by name.
+    skills: Vec<Summary>,
+    /// Where the next page begins; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    next_cursor: Option<String>,
+}
+
+impl Spec for SkillList {
+    const NAME: &'static str = "skill_list";
+    const DOTTED: Option<&'static str> = Some("skill.list");
+    const TITLE: &'static str = "List skills";
+    const DESCRIPTION: &'static str = "Lists the skills of this vault by name, up to 100 at a time, with what each says about itself. \
+        To find a skill for a task, `get_skill` with a query is better. (beta, since 0.5.0)";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Input;
+    type Output = Output;
+
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
+        let after = input.cursor.as_deref().map(str::parse::<SkillName>);
+        let after = after
+            .transpose()
+            .map_err(|_| Fault::arguments("`cursor` is not one that a list gave"))?;
+        let visible = call.visible(Reach::List).await?;
+        let wanted = |tags: &[String]| {
+            input.tag.as_ref().is_none_or(|tag| {
+                let tag = tag.trim().to_lowercase();
+                tags.iter().any(|has| has.trim().to_lowercase() == tag)
+            })
+        };
+        let mut skills: Vec<Summary> = Vec::new();
+        let mut size = 0;
+        let mut next_cursor = None;
+        for entry in visible.entries_after(after.as_ref()) {
+            if !wanted(&entry.texts.tags) {
+                continue;
+            }
+            let summary = Summary::of(call.owner(), entry);
+            size += summary.size();
+            if skills.len() >= PAGE || (size > PAGE_BYTES && !skills.is_empty()) {
+                next_cursor = skills.last().map(|last| last.name.clone());
+                break;
+            }
+            skills.push(summary);
+        }
+        Ok(Output {
+            skills,
+            next_cursor,
+        }
+        .into())
+    }
+}

@@ -1,0 +1,38 @@
+//! `skill_publish`: hands in a skill, or a new version of one.
+
+use rmcp::schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::changes::{GivenFile, Outcome, raw_files, take};
+use super::{Answer, Call, Effect, Spec};
+use crate::fault::Fault;
+
+pub struct SkillPublish;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Input {
+    /// The whole text of SKILL.md, frontmatter with `name` and `description` first.
+    skill_md: String,
+    /// The files beside it: all of them, also those that stay as they are.
+    #[serde(default)]
+    resources: Vec<GivenFile>,
+}
+
+impl Spec for SkillPublish {
+    const NAME: &'static str = "skill_publish";
+    const DOTTED: Option<&'static str> = Some("skill.publish");
+    const TITLE: &'static str = "Publish a skill";
+    const DESCRIPTION: &'static str = "Hands in a skill or a new version of one: the SKILL.md and all files beside it. It is checked by \
+        the vault's gate; in a vault that signs for itself it is admitted and published, in any other it becomes a draft that the owner \
+        signs. (beta, since 0.5.0)";
+    const EFFECT: Effect = Effect::Replaces;
+    type Input = Input;
+    type Output = Outcome;
+
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
+        let files = raw_files(input.skill_md, input.resources)?;
+        Ok(take(call, files, true, false).await?.into())
+    }
+}

@@ -1,0 +1,35 @@
+//! `update_skill`: fetches a skill again from where it came.
+
+use rmcp::schemars::JsonSchema;
+use serde::Deserialize;
+use vault_store::shelf::Change;
+
+use super::changes::{Outcome, outcome, own_skill, submit};
+use super::{Answer, Call, Effect, Spec};
+use crate::fault::Fault;
+
+pub struct UpdateSkill;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Input {
+    /// The skill's name.
+    name: String,
+}
+
+impl Spec for UpdateSkill {
+    const NAME: &'static str = "update_skill";
+    const TITLE: &'static str = "Update a skill from its source";
+    const DESCRIPTION: &'static str = "Fetches a skill again from where it came and admits what is there now as a new version. Use \
+        `check_updates` first. (beta, since 0.5.0)";
+    const EFFECT: Effect = Effect::Replaces;
+    type Input = Input;
+    type Output = Outcome;
+
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
+        let name = own_skill(call, &input.name).await?;
+        let submitted = submit(call, Change::Update(name)).await?;
+        Ok(outcome(call, submitted).into())
+    }
+}

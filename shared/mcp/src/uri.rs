@@ -1,0 +1,143 @@
+//! Addresses of resources: `skill://<owner>/<name>/<path>`. The ids `<owner>/<name>` stand in them as they are.
+
+use std::fmt::Write as _;
+
+use vault_skill::name::SkillName;
+
+/// The scheme, with what follows it.
+const SCHEME: &str = "skill://";
+/// Where the signed manifest stands beside a skill's files. No file of a skill can have this path.
+pub const MANIFEST: &str = ".vault/manifest.json";
+
+/// What an address names.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Target {
+    /// All skills of an owner.
+    Owner,
+    /// Something in a skill: a file, or a folder; the skill's own where the path is empty.
+    In(SkillName, String),
+}
+
+/// `<owner>/<name>`
+pub fn id(owner: &str, name: &SkillName) -> String {
+    format!("{owner}/{name}")
+}
+
+/// The address of a skill's folder.
+pub fn folder(owner: &str, name: &SkillName) -> String {
+    format!("{SCHEME}{owner}/{name}")
+}
+
+/// The address of a file or folder in a skill.
+pub fn file(owner: &str, name: &SkillName, path: &str) -> String {
+    let mut uri = folder(owner, name);
+    uri.reserve(path.len() + 1);
+    uri.push('/');
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(char::from(byte));
+            }
+            _ => {
+                let _ = write!(uri, "%{byte:02X}");
+            }
+        }
+    }
+    uri
+}
+
+/// What an address of this owner names; nothing for any other text.
+pub fn parse(owner: &str, uri: &str) -> Option<Target> {
+    let rest = uri.strip_prefix(SCHEME)?.strip_prefix(owner)?;
+    let rest = match rest.strip_prefix('/') {
+        None if rest.is_empty() => return Some(Target::Owner),
+        None => return None,
+        Some("") => return Some(Target::Owner),
+        Some(rest) => rest,
+    };
+    let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
+    Some(Target::In(name.parse().ok()?, decoded(path)?))
+}
+
+/// The skill of an id of this owner, or of a bare name.
+pub fn parse_id(owner: &str, id: &str) -> Option<SkillName> {
+    let name = match id.split_once('/') {
+        Some((given, name)) if given == owner => name,
+        Some(_) => return None,
+        None => id,
+    };
+    name.parse().ok()
+}
+
+fn decoded(path: &str) -> Option<String> {
+    if !path.contains('%') {
+        return Some(path.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+            let code = digit(rest.next())? * 16 + digit(rest.next())?;
+            bytes.push(u8::try_from(code).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_back() {
+        let name: SkillName = "notes".parse().unwrap();
+        for path in ["SKILL.md", "a b/ü%.txt", "x#y&z=1+2", MANIFEST] {
+            let uri = file("acme", &name, path);
+            assert!(uri.is_ascii() && !uri.contains([' ', '#', '?']), "{uri}");
+            assert_eq!(
+                parse("acme", &uri),
+                Some(Target::In(name.clone(), path.to_owned()))
+            );
+        }
+        for (uri, target) in [
+            ("skill://acme", Some(Target::Owner)),
+            ("skill://acme/", Some(Target::Owner)),
+            (
+                "skill://acme/notes",
+                Some(Target::In(name.clone(), String::new())),
+            ),
+            (
+                "skill://acme/notes/",
+                Some(Target::In(name.clone(), String::new())),
+            ),
+            ("skill://acme/notes/%zz", None),
+            ("skill://acme/notes/%f", None),
+            ("skill://acme/notes/%FF", None),
+            ("skill://acme/No_Name/SKILL.md", None),
+            ("skill://acmenotes/SKILL.md", None),
+            ("skill://other/notes/SKILL.md", None),
+            ("file://acme/notes", None),
+            ("", None),
+        ] {
+            assert_eq!(parse("acme", uri), target, "{uri}");
+        }
+    }
+
+    #[test]
+    fn ids_name_the_owner_or_nobody() {
+        for (id, good) in [
+            ("acme/notes", true),
+            ("notes", true),
+            ("other/notes", false),
+            ("acme/notes/x", false),
+            ("acme/", false),
+            ("", false),
+            ("Notes", false),
+        ] {
+            assert_eq!(parse_id("acme", id).is_some(), good, "{id}");
+        }
+    }
+}

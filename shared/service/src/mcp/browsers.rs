@@ -1,0 +1,155 @@
+//! What browsers ask and are told: preflight, `Origin`, `Host`. It comes before the token, so that a page learns nothing of one.
+
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use crate::App;
+use crate::config::PublicUrl;
+use crate::error::{Code, Refusal};
+
+/// Request headers that pages may set.
+const ALLOWED: &str =
+    "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Method, Mcp-Name";
+/// How long a browser may remember a preflight, in seconds.
+const MAX_AGE: &str = "600";
+
+/// What becomes of a request before anybody asks who sent it.
+pub enum Judged {
+    /// It goes on; with the page's origin where there is one.
+    Passed(Option<HeaderValue>),
+    /// It was a browser's question.
+    Answered(Response),
+    /// 403.
+    Refused(Refusal),
+}
+
+/// Looks at `Host` and `Origin`.
+pub fn judge(app: &App, parts: &Parts) -> Judged {
+    if !host_is_ours(&app.config.public_url, parts) {
+        return Judged::Refused(Code::HostForbidden.into());
+    }
+    let mut given = parts.headers.get_all(header::ORIGIN).iter();
+    let origin = match (given.next(), given.next()) {
+        (None, _) => return Judged::Passed(None),
+        (Some(one), None) => one,
+        (Some(_), Some(_)) => return Judged::Refused(Code::OriginForbidden.into()),
+    };
+    let allowed = app
+        .config
+        .allowed_origins
+        .iter()
+        .any(|allowed| allowed.as_bytes() == origin.as_bytes());
+    if !allowed {
+        return Judged::Refused(Code::OriginForbidden.into());
+    }
+    let is_preflight = parts.method == Method::OPTIONS
+        && parts
+            .headers
+            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    if !is_preflight {
+        return Judged::Passed(Some(origin.clone()));
+    }
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    expose(headers, origin.clone());
+    for (name, value) in [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED),
+        (header::ACCESS_CONTROL_MAX_AGE, MAX_AGE),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    Judged::Answered(response)
+}
+
+/// Lets the page of this origin read the answer. No credentials: tokens are in a header that pages set themselves.
+pub fn expose(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("WWW-Authenticate"),
+    );
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+}
+
+/// Whether the request was sent to the public URL's host: any other name for this address is not ours (DNS rebinding).
+fn host_is_ours(public: &PublicUrl, parts: &Parts) -> bool {
+    let mut given = parts.headers.get_all(header::HOST).iter();
+    let host = match (given.next(), given.next()) {
+        (Some(one), None) => one.to_str().ok(),
+        (None, _) => parts
+            .uri
+            .authority()
+            .map(axum::http::uri::Authority::as_str),
+        (Some(_), Some(_)) => None,
+    };
+    let default_port = if public.as_str().starts_with("https:") {
+        ":443"
+    } else {
+        ":80"
+    };
+    host.is_some_and(|host| {
+        let ours = public.authority();
+        host.eq_ignore_ascii_case(ours)
+            || host
+                .strip_suffix(default_port)
+                .is_some_and(|host| host.eq_ignore_ascii_case(ours))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    #[test]
+    fn the_host_is_the_public_one() {
+        for (public, host, good) in [
+            ("https://vault.example", "vault.example", true),
+            ("https://vault.example", "Vault.Example", true),
+            ("https://vault.example", "vault.example:443", true),
+            ("https://vault.example", "vault.example:80", false),
+            ("https://vault.example", "vault.example.", false),
+            ("https://vault.example", "evil.example", false),
+            ("https://vault.example", "vault.example.evil.example", false),
+            ("https://vault.example", "", false),
+            ("https://vault.example:8443/x", "vault.example:8443", true),
+            ("https://vault.example:8443/x", "vault.example", false),
+            ("http://127.0.0.1:8080", "127.0.0.1:8080", true),
+            ("http://127.0.0.1:8080", "localhost:8080", false),
+            ("http://localhost", "localhost:80", true),
+        ] {
+            let public: PublicUrl = public.parse().unwrap();
+            let (parts, ()) = Request::post("/mcp")
+                .header("host", host)
+                .body(())
+                .unwrap()
+                .into_parts();
+            assert_eq!(host_is_ours(&public, &parts), good, "{public} {host:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_or_doubled_host_is_nobodys() {
+        let public: PublicUrl = "https://vault.example".parse().unwrap();
+        let parts = |uri: &str, hosts: &[&str]| {
+            let mut builder = Request::post(uri);
+            for host in hosts {
+                builder = builder.header("host", *host);
+            }
+            builder.body(()).unwrap().into_parts().0
+        };
+        assert!(!host_is_ours(&public, &parts("/mcp", &[])));
+        assert!(!host_is_ours(
+            &public,
+            &parts("/mcp", &["vault.example"; 2])
+        ));
+        assert!(host_is_ours(
+            &public,
+            &parts("https://vault.example/mcp", &[])
+        ));
+    }
+}

@@ -1,0 +1,135 @@
+//! What is looked at in a message before the protocol reads it, and how an error is written.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use vault_skill::json::{JsonError, parse};
+
+/// A refusal of HTTP's.
+pub const PROTOCOL: i32 = -32000;
+/// Not JSON.
+pub const NOT_JSON: i32 = -32700;
+/// JSON, but no request.
+pub const INVALID: i32 = -32600;
+/// Parameters that cannot be answered.
+pub const INVALID_PARAMS: i32 = -32602;
+/// Our fault.
+pub const INTERNAL: i32 = -32603;
+
+/// The id of a request, as JSON.
+#[derive(Clone, Debug)]
+pub struct Id(Value);
+
+impl Id {
+    /// No request, or none that could be read.
+    pub const NONE: Self = Self(Value::Null);
+}
+
+#[derive(Deserialize)]
+struct Head<'m> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'m, str>>,
+    #[serde(borrow, default)]
+    id: Option<&'m RawValue>,
+}
+
+/// The id of a message that is one JSON-RPC object of bounded depth; else the error's code and words.
+pub fn look(bytes: &[u8]) -> Result<Id, (i32, String)> {
+    let head: Head<'_> = parse(bytes).map_err(|error| fault(bytes, &error))?;
+    if head.jsonrpc.as_deref() != Some("2.0") {
+        return Err((INVALID, "The message is not JSON-RPC 2.0.".to_owned()));
+    }
+    let id = head.id.and_then(|id| serde_json::from_str(id.get()).ok());
+    Ok(Id(id
+        .filter(|id: &Value| id.is_string() || id.is_number())
+        .unwrap_or_default()))
+}
+
+fn fault(bytes: &[u8], error: &JsonError) -> (i32, String) {
+    match error {
+        JsonError::NotAnObject if is_json(bytes) => {
+            let is_batch = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+            let what = if is_batch {
+                "Batches are not taken: send one message at a time."
+            } else {
+                "The message is not a JSON object."
+            };
+            (INVALID, what.to_owned())
+        }
+        JsonError::Shape(error) if error.is_data() => {
+            (INVALID, "The message is not a JSON-RPC message.".to_owned())
+        }
+        _ => (NOT_JSON, format!("The message is not JSON: {error}.")),
+    }
+}
+
+fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+}
+
+/// A JSON-RPC error as it is written.
+pub fn error(code: i32, message: &str, word: &str, id: &Id) -> Vec<u8> {
+    let error = json!({ "code": code, "message": message, "data": { "code": word } });
+    json!({ "jsonrpc": "2.0", "id": id.0, "error": error })
+        .to_string()
+        .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_object_of_json_rpc_passes() {
+        let deep = |depth: usize| {
+            format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":1,\"x\":{}{}}}",
+                "[".repeat(depth),
+                "]".repeat(depth)
+            )
+        };
+        let bomb = "[".repeat(1_000_000);
+        for (text, wanted) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, Ok("1")),
+            (
+                r#"{"jsonrpc":"2.0","id":"a b","method":"ping"}"#,
+                Ok("\"a b\""),
+            ),
+            (r#" {"id":-5,"jsonrpc":"2.0"} "#, Ok("-5")),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+                Ok("null"),
+            ),
+            (r#"{"jsonrpc":"2.0","id":{"a":1}}"#, Ok("null")),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"params":{"x":-1.5e300}}"#,
+                Ok("1"),
+            ),
+            (&deep(31), Ok("1")),
+            (&deep(32), Err(NOT_JSON)),
+            (&bomb, Err(NOT_JSON)),
+            ("", Err(NOT_JSON)),
+            ("{", Err(NOT_JSON)),
+            ("nonsense", Err(NOT_JSON)),
+            (r#"{"jsonrpc":"2.0"} x"#, Err(NOT_JSON)),
+            ("\u{feff}{}", Err(NOT_JSON)),
+            ("[", Err(NOT_JSON)),
+            (
+                r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+                Err(INVALID),
+            ),
+            ("[]", Err(INVALID)),
+            ("1", Err(INVALID)),
+            ("{}", Err(INVALID)),
+            (r#"{"jsonrpc":"1.0","id":1}"#, Err(INVALID)),
+            (r#"{"jsonrpc":2.0,"id":1}"#, Err(INVALID)),
+        ] {
+            let got = look(text.as_bytes()).map(|id| id.0.to_string());
+            let got = got.as_ref().map(String::as_str).map_err(|(code, _)| *code);
+            assert_eq!(got, wanted, "{text:.60}");
+        }
+        assert_eq!(look(b"{\"a\":\"\xff\"}").unwrap_err().0, NOT_JSON);
+    }
+}

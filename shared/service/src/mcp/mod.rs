@@ -1,0 +1,333 @@
+//! `/mcp`: tools for agents over Streamable HTTP, without sessions, so that any instance answers any request.
+//!
+//! The order of checks: preflight, `Host`, `Origin`, method, token, size and form of the body, then the tool. What HTTP refuses is a JSON-RPC
+//! error with HTTP's own status; nobody's request reaches a tool. The protocol itself, its revisions and headers, is rmcp's.
+
+mod browsers;
+mod message;
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, any};
+use bytes::Bytes;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use vault_mcp::{Denied, MAX_ANSWER_BYTES, Names, Person, Right, Server, Session, answer_bytes};
+use vault_skill::draft::Submitter;
+
+use crate::App;
+use crate::bearer::{Caller, challenge, identify};
+use crate::error::{Code, Refusal, method_not_allowed};
+use crate::http::{Logged, Seen, client_address, drop_body, read_body, require_media_type};
+use crate::model::audit::{self, Actor, Change};
+use crate::model::user::{Role, Scope};
+use crate::routes::{Auth, Group, Route, route};
+use message::Id;
+
+/// The name of the one route, and the action of its audit entries; their target is the tool.
+const NAME: &str = "mcp.call";
+/// Most bytes of a message; above it 413.
+pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The rows of this group. Only `POST` does anything; the function behind it also answers what browsers ask before, and 405.
+pub(crate) const ROUTES: &[Route] = &[route(NAME, "POST", "/mcp", Auth::Bearer, Group::Mcp, serve)];
+
+fn serve() -> MethodRouter<App> {
+    any(|State(app): State<App>, request: Request| async move { answer(&app, request).await })
+}
+
+/// The protocol's own part, made once.
+#[derive(Clone)]
+pub(crate) struct Protocol(Arc<StreamableHttpService<Server, NeverSessionManager>>);
+
+impl Protocol {
+    pub(crate) fn new() -> Self {
+        let server = Server::over_http();
+        let config = StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            .with_sse_keep_alive(None)
+            // Both are judged here, against the public URL and the exact origins of the settings.
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_max_request_body_bytes(MAX_MESSAGE_BYTES);
+        Self(Arc::new(StreamableHttpService::new(
+            move || Ok(server.clone()),
+            Arc::new(NeverSessionManager::default()),
+            config,
+        )))
+    }
+}
+
+async fn answer(app: &App, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let origin = match browsers::judge(app, &parts) {
+        browsers::Judged::Answered(response) => {
+            drop_body(&parts.headers, body).await;
+            return response;
+        }
+        browsers::Judged::Passed(origin) => origin,
+        browsers::Judged::Refused(refusal) => {
+            drop_body(&parts.headers, body).await;
+            return refused(refusal, message::PROTOCOL, &Id::NONE);
+        }
+    };
+    let mut response = if parts.method == Method::POST {
+        post(app, parts, body).await
+    } else {
+        drop_body(&parts.headers, body).await;
+        refused(method_not_allowed("POST"), message::PROTOCOL, &Id::NONE)
+    };
+    if let Some(origin) = origin {
+        browsers::expose(response.headers_mut(), origin);
+    }
+    response
+}
+
+async fn post(app: &App, mut parts: Parts, body: Body) -> Response {
+    let caller = match identify(app, &parts.headers).await {
+        Ok(caller) => caller,
+        Err(refusal) => {
+            drop_body(&parts.headers, body).await;
+            return refused(refusal, message::PROTOCOL, &Id::NONE);
+        }
+    };
+    let seen = Seen {
+        slug: Some(caller.namespace.slug.to_string()),
+        caller: Some(caller.user_id.clone()),
+    };
+    let actor = Actor {
+        user: caller.user_id.clone(),
+        client: Some(caller.client_id.to_string()),
+        source: client_address(&app.config, &parts.headers, &parts.extensions),
+    };
+    let mut response = if let Err(refusal) = caller.require_in_service() {
+        drop_body(&parts.headers, body).await;
+        audit_refusal(app, &caller, &actor, None, refusal.code()).await;
+        refused(refusal, message::PROTOCOL, &Id::NONE)
+    } else {
+        let session = session(app, &caller, &actor, &parts);
+        parts.extensions.insert(session.clone());
+        let (mut response, id) = dispatch(app, parts, body).await;
+        if let Some(denied) = session.denied() {
+            // A request that the protocol itself refused was never a tool's.
+            if response.status().is_success() {
+                response = deny(app, &caller, &actor, denied, &id).await;
+            }
+        }
+        response
+    };
+    response.extensions_mut().insert(seen);
+    response
+}
+
+/// What a tool works with, of this caller.
+fn session(app: &App, caller: &Caller, actor: &Actor, parts: &Parts) -> Session {
+    let right = |scope| {
+        if caller.scopes.has(scope) {
+            Right::Granted
+        } else if caller.could_have(scope) {
+            Right::Consentable
+        } else {
+            Right::Never
+        }
+    };
+    let client = caller.client_id.to_string();
+    let person = Person {
+        ids: vec![caller.email.to_string(), client.clone()],
+        profile: caller.profile.clone(),
+        owner: caller.role == Role::Owner,
+        read: right(Scope::Read),
+        write: right(Scope::Write),
+        submitter: Submitter {
+            user_id: caller.user_id.clone(),
+            client_id: Some(client),
+        },
+        local: false,
+    };
+    let asked = parts.uri.query().and_then(|query| {
+        url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "names")
+    });
+    let names = match asked.as_ref().map(|(_, value)| &**value) {
+        Some("dotted") => Names::Dotted,
+        Some("plain") => Names::Plain,
+        _ => app.config.tool_names,
+    };
+    let shelf = app.shelves.shelf(app, &caller.namespace, actor.source);
+    Session::new(shelf, person, names)
+}
+
+/// Reads the message and hands it to the protocol; the id of the request goes back with the answer.
+async fn dispatch(app: &App, mut parts: Parts, body: Body) -> (Response, Id) {
+    let read = async {
+        let bytes = read_body(body, MAX_MESSAGE_BYTES).await?;
+        require_media_type(&parts.headers, "application/json").map(|()| bytes)
+    };
+    let bytes = match read.await {
+        Ok(bytes) => bytes,
+        Err(refusal) => return (refused(refusal, message::PROTOCOL, &Id::NONE), Id::NONE),
+    };
+    let id = match message::look(&bytes) {
+        Ok(id) => id,
+        Err((code, why)) => {
+            let refusal = Refusal::new(if code == message::NOT_JSON {
+                Code::JsonInvalid
+            } else {
+                Code::RequestInvalid
+            });
+            return (refused(refusal.detail(why), code, &Id::NONE), Id::NONE);
+        }
+    };
+    accept_json(&mut parts.headers);
+    let request = Request::from_parts(parts, Body::from(bytes));
+    let (parts, body) = app.protocol.0.handle(request).await.into_parts();
+    // A message has one answer, so this is at its end already.
+    let bytes = to_bytes(Body::new(body), usize::MAX)
+        .await
+        .unwrap_or_default();
+    (finished(parts, bytes, &id), id)
+}
+
+/// A client that takes JSON, or says nothing, is answered: the protocol's own check wants event streams named too, which are never sent.
+fn accept_json(headers: &mut HeaderMap) {
+    let takes = |value: &HeaderValue| {
+        value.to_str().is_ok_and(|text| {
+            text.split(',').any(|range| {
+                let range = range.split(';').next().unwrap_or_default().trim();
+                ["*/*", "application/*", "application/json"]
+                    .iter()
+                    .any(|known| range.eq_ignore_ascii_case(known))
+            })
+        })
+    };
+    let mut given = headers.get_all(header::ACCEPT).iter().peekable();
+    if given.peek().is_none() || given.any(takes) {
+        headers.insert(
+            header::ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+    }
+}
+
+/// The protocol's answer, as it leaves: errors always as JSON-RPC, and nothing that a transport could not carry.
+fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Response {
+    let is_json = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
+    if parts.status.is_server_error() {
+        let why = String::from_utf8_lossy(&bytes).into_owned();
+        let refusal = Refusal::new(Code::Internal).cause(std::io::Error::other(why));
+        return refused(refusal, message::INTERNAL, id);
+    }
+    if parts.status.is_client_error() && !is_json {
+        // The protocol says in text that it cannot read a message. It was JSON, so its shape is wrong.
+        let status = match parts.status {
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => StatusCode::BAD_REQUEST,
+            status => status,
+        };
+        let why = String::from_utf8_lossy(&bytes).into_owned();
+        parts.headers.remove(header::CONTENT_LENGTH);
+        let refusal = Refusal::new(Code::RequestInvalid).detail(why);
+        let mut response = refused(refusal, message::INVALID, id);
+        *response.status_mut() = status;
+        return response;
+    }
+    if bytes.len() > MAX_ANSWER_BYTES / 2 && answer_bytes(&bytes) > MAX_ANSWER_BYTES {
+        let body = message::error(
+            message::INVALID_PARAMS,
+            "The answer would be larger than any transport carries.",
+            "resource_too_large",
+            id,
+        );
+        parts.headers.remove(header::CONTENT_LENGTH);
+        return Response::from_parts(parts, Body::from(body));
+    }
+    Response::from_parts(parts, Body::from(bytes))
+}
+
+/// What HTTP says of a call that a tool may not carry out: the tool's own error stays the body.
+async fn deny(app: &App, caller: &Caller, actor: &Actor, denied: &Denied, id: &Id) -> Response {
+    match denied {
+        Denied::Scope {
+            scope,
+            action,
+            consentable,
+        } => {
+            audit_refusal(app, caller, actor, Some(action), Code::InsufficientScope).await;
+            let mut refusal = Refusal::new(Code::InsufficientScope)
+                .detail(format!("This needs the scope `{scope}`."));
+            // Where nobody could consent, a challenge would send the client to the consent page in vain.
+            if *consentable {
+                let value = challenge(&app.config.public_url, Some("insufficient_scope"));
+                refusal = refusal.header(header::WWW_AUTHENTICATE, value);
+            }
+            refused(refusal, message::PROTOCOL, id)
+        }
+        Denied::Unavailable { code, cause } => {
+            let refusal =
+                Refusal::new(Code::Unavailable).cause(std::io::Error::other(cause.clone()));
+            let status = if *code == "internal" {
+                StatusCode::INTERNAL_SERVER_ERROR
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            };
+            let body = message::error(message::INTERNAL, refusal.to_string().as_str(), code, id);
+            let mut response = refused(refusal, message::INTERNAL, id);
+            *response.status_mut() = status;
+            *response.body_mut() = Body::from(body);
+            response
+        }
+    }
+}
+
+/// A refusal of HTTP's as a JSON-RPC error.
+fn refused(refusal: Refusal, code: i32, id: &Id) -> Response {
+    let word = refusal.code().row().code;
+    let code = if refusal.status().is_server_error() {
+        message::INTERNAL
+    } else {
+        code
+    };
+    let body = message::error(code, &refusal.to_string(), word, id);
+    let mut response = refusal.into_response();
+    if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
+        response.extensions_mut().insert(Logged(refusal));
+    }
+    *response.body_mut() = Body::from(body);
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+/// Keeps that somebody was refused; the refusal stands even if the log cannot be written.
+async fn audit_refusal(app: &App, caller: &Caller, actor: &Actor, tool: Option<&str>, code: Code) {
+    let change = Change {
+        target: tool.map(str::to_owned),
+        ..Change::default()
+    };
+    let entry = audit::entry(
+        Some(&caller.namespace.id),
+        actor,
+        NAME,
+        change,
+        code.row().code,
+        &*app.clock,
+        &*app.random,
+    );
+    let written = match entry {
+        Ok(entry) => app.records.commit(vec![entry]).await.map(|_| ()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = written {
+        tracing::error!(%error, "a refusal could not be written to the audit log");
+    }
+}
