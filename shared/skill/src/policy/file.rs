@@ -660,6 +660,10 @@ skills = ["*", "tag:x", "code-review"]
             assert_eq!(error.word(), word, "{text}: {error}");
             assert!(error.to_string().starts_with(message), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn sizes_are_bounded() {
         let many = "[[rules]]\nwhen = \"a\"\n".repeat(MAX_RULES + 1);
         assert_eq!(
             Policy::from_toml(&many).unwrap_err().word(),

@@ -1,0 +1,75 @@
+//! What a caller may use of a library, by its `policy.toml`.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
+mod support;
+
+use support::Home;
+use vault_library::{
+    Capabilities, POLICY_FILE, ResolveError, ResolveInput, read_policy, resolve_capabilities,
+};
+
+const POLICY: &str = "[profiles.dev]\ngroups = [\"own\"]\n[groups.own]\nskills = [\"alpha\"]\n[callers.ann]\nprofile = \"dev\"\n";
+
+fn ask(home: &Home, caller: &str) -> Result<Capabilities, ResolveError> {
+    resolve_capabilities(&ResolveInput {
+        vault: &home.vault,
+        policy: None,
+        callers: &[caller],
+        bound_profile: None,
+        platform: "cli",
+        channel: None,
+        query: Some("the work of alpha"),
+    })
+}
+
+fn names(answer: &Capabilities) -> Vec<&str> {
+    answer
+        .skills
+        .iter()
+        .map(|skill| skill.name.as_str())
+        .collect()
+}
+
+#[test]
+fn the_policy_of_the_vault_decides_over_what_is_installed() {
+    let home = Home::new(1);
+    home.add("alpha", "one");
+    home.add("beta", "two");
+    let nobody = ask(&home, "ann").unwrap();
+    assert!(nobody.skills.is_empty() && read_policy(&home.vault).unwrap().is_none());
+    assert_eq!(
+        nobody.reasons,
+        ["there is no policy, so nothing is granted"]
+    );
+
+    let file = home.vault.paths().root.join(POLICY_FILE);
+    std::fs::write(&file, POLICY).unwrap();
+    let ann = ask(&home, "ann").unwrap();
+    assert_eq!(names(&ann), ["alpha"]);
+    assert!(ann.skills[0].score > 0.0 && ann.matched_groups == ["own"]);
+    assert!(ask(&home, "eve").unwrap().skills.is_empty());
+
+    // The same question has the same key until a skill changes.
+    assert_eq!(ask(&home, "ann").unwrap(), ann);
+    home.add("beta", "three");
+    assert_ne!(ask(&home, "ann").unwrap().cache_key, ann.cache_key);
+}
+
+#[test]
+fn a_policy_with_an_error_grants_nothing_to_anybody() {
+    let home = Home::new(2);
+    home.add("alpha", "one");
+    let file = home.vault.paths().root.join(POLICY_FILE);
+    std::fs::write(&file, POLICY.replace("\"own\"]", "\"owm\"]")).unwrap();
+    let error = ask(&home, "ann").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "policy.toml: 2:11: there is no group `owm` (defined: `own`)"
+    );
+    std::fs::write(&file, [0xff]).unwrap();
+    assert!(matches!(ask(&home, "ann"), Err(ResolveError::NotText)));
+}
