@@ -1,5 +1,10 @@
 //! The examples of `docs/policy.md`: each question gives exactly the answer that stands below it.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 use serde::Deserialize;
 use serde_json::Value;
 use vault_skill::hash::Digest;

@@ -513,11 +513,11 @@ fn hostile_policies_cost_what_their_length_says() {
     // A matcher that goes back, or that tries all pairs, would not end within the life of the test.
     let stars = "a*".repeat(5_000);
     let names: Vec<String> = (0..1_000).map(|number| format!("\"g{number}\"")).collect();
-    let groups: String = (0..1_000)
-        .map(|number| {
-            format!("[groups.g{number}]\nskills = [\"tag:t\"]\naliases = [\"x x x {number}\"]\n")
-        })
-        .collect();
+    let groups = (0..1_000).fold(String::new(), |text, number| {
+        text + &format!(
+            "[groups.g{number}]\nskills = [\"tag:t\"]\naliases = [\"x x x {number}\"]\n"
+        )
+    });
     let rules = "[[rules]]\nwhen = \"(a|aa)+b\"\nadd_groups = [\"g1\"]\n".repeat(500);
     let text = format!(
         "default_profile = \"p\"\n[profiles.p]\ngroups = [{}]\n{groups}{rules}[always]\ntools = [\"{stars}\", \"*\"]\ndisabled_tools = [\"{stars}b\"]\n",
