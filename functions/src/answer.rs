@@ -26,7 +26,7 @@ const MAX_BODY_BYTES: usize = 4_400_000;
 pub struct Answer {
     status_code: u16,
     headers: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// There even when empty: `cargo lambda watch` refuses an answer without it.
     cookies: Vec<String>,
     body: String,
     is_base64_encoded: bool,

@@ -39,16 +39,17 @@ struct Outline<'e> {
 pub struct HttpEvent<'e> {
     #[serde(borrow)]
     raw_path: Cow<'e, str>,
+    // Whoever fills in for the gateway may say null for what is not there.
     #[serde(borrow, default)]
-    raw_query_string: Cow<'e, str>,
+    raw_query_string: Option<Cow<'e, str>>,
     #[serde(default)]
     cookies: Option<Vec<String>>,
     #[serde(default)]
-    headers: BTreeMap<String, String>,
+    headers: Option<BTreeMap<String, String>>,
     #[serde(borrow, default)]
     body: Option<Cow<'e, str>>,
     #[serde(default)]
-    is_base64_encoded: bool,
+    is_base64_encoded: Option<bool>,
     request_context: Context,
 }
 
@@ -62,7 +63,7 @@ struct Context {
 struct HttpContext {
     method: String,
     #[serde(default)]
-    source_ip: String,
+    source_ip: Option<String>,
 }
 
 /// An event that says it is a request and is none.
@@ -92,12 +93,15 @@ impl<'e> Event<'e> {
 impl HttpEvent<'_> {
     /// The request that the client sent. Fails when a part of it cannot be one of a request.
     pub fn into_request(self) -> Result<Request<Body>, BadRequest> {
-        let mut request = Request::new(body(self.body, self.is_base64_encoded)?);
+        let mut request = Request::new(body(self.body, self.is_base64_encoded == Some(true))?);
         *request.method_mut() = Method::from_bytes(self.request_context.http.method.as_bytes())
             .map_err(|_| BadRequest)?;
-        *request.uri_mut() = uri(&self.raw_path, &self.raw_query_string)?;
+        *request.uri_mut() = uri(
+            &self.raw_path,
+            self.raw_query_string.as_deref().unwrap_or_default(),
+        )?;
         let headers = request.headers_mut();
-        for (name, value) in &self.headers {
+        for (name, value) in self.headers.iter().flatten() {
             headers.append(
                 HeaderName::from_bytes(name.as_bytes()).map_err(|_| BadRequest)?,
                 HeaderValue::from_bytes(value.as_bytes()).map_err(|_| BadRequest)?,
@@ -110,7 +114,8 @@ impl HttpEvent<'_> {
         let extensions = request.extensions_mut();
         extensions.insert(RawPath(self.raw_path.into()));
         // The gateway knows who called; what headers say about that was sent by the caller.
-        if let Ok(address) = self.request_context.http.source_ip.parse::<IpAddr>() {
+        let source = self.request_context.http.source_ip;
+        if let Some(Ok(address)) = source.map(|text| text.parse::<IpAddr>()) {
             extensions.insert(Peer(SocketAddr::new(address, 0)));
         }
         Ok(request)
@@ -183,6 +188,27 @@ mod tests {
             Event::Http(event) => event.into_request(),
             Event::Schedule | Event::Other => panic!("{text}"),
         }
+    }
+
+    /// As `cargo lambda watch` says it.
+    #[test]
+    fn null_is_what_is_not_there() {
+        let request = request(|event| {
+            for name in [
+                "rawQueryString",
+                "cookies",
+                "headers",
+                "body",
+                "isBase64Encoded",
+            ] {
+                event[name] = Value::Null;
+            }
+            event["requestContext"]["http"]["sourceIp"] = Value::Null;
+        });
+        let request = request.unwrap();
+        assert_eq!(request.uri(), "/healthz");
+        assert!(request.headers().is_empty());
+        assert!(request.extensions().get::<Peer>().is_none());
     }
 
     #[test]
