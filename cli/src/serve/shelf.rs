@@ -143,8 +143,9 @@ impl OwnShelf {
         let (clock, random) = (&*self.app.clock, &*self.app.random);
         let namespace = Some(&self.namespace);
         let entry = audit::entry(namespace, &actor, action, change, "done", clock, random)?;
-        self.app.records.commit(vec![entry]).await?;
-        Ok(())
+        let commit = self.app.records.commit(vec![entry]).await?;
+        // Its key is fresh, so that nothing but another writer can be in the way.
+        commit.is_done().then_some(()).ok_or(StoreError::Conflict)
     }
 }
 
@@ -169,6 +170,12 @@ impl Shelf for OwnShelf {
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
         if !self.holding.holds(self.app.clock.now()) {
             return Err(ShelfError::LibraryElsewhere);
+        }
+        if matches!(change, Change::Folder { .. }) {
+            // Who asks over the network is on another machine: the folders of this one are none of their business.
+            return Err(ShelfError::SourceUnsupported(
+                "a folder cannot be read here; propose the skill's files instead".to_owned(),
+            ));
         }
         let submitted = self.library.submit(by, change).await?;
         if matches!(submitted, Submitted::Signed { .. } | Submitted::Removed(_)) {
@@ -355,6 +362,29 @@ mod tests {
         servers.clock.advance(31);
         holder.look().await;
         assert_eq!(shelf(&first).await.writes(), Writes::Signed);
+    }
+
+    #[tokio::test]
+    async fn no_folder_of_the_server_is_read_for_who_asks_over_the_network() {
+        let servers = Servers::new().await;
+        let (app, mut holder) = servers.server(1);
+        holder.look().await;
+        let folder = servers.home.path().join("alpha");
+        std::fs::create_dir(&folder).unwrap();
+        for file in skill("alpha", "one") {
+            std::fs::write(folder.join(file.path), file.bytes).unwrap();
+        }
+        let change = Change::Folder {
+            path: folder.to_str().unwrap().to_owned(),
+            identifier: "local:alpha".to_owned(),
+            agents: Vec::new(),
+        };
+        let refused = shelf(&app).await.submit(&by(), change).await;
+        assert!(
+            matches!(refused, Err(ShelfError::SourceUnsupported(_))),
+            "{refused:?}"
+        );
+        assert!(names(&app).await.is_empty());
     }
 
     #[tokio::test]

@@ -1,5 +1,10 @@
 //! The library as a shelf: what is particular to it, beside the contract that every shelf keeps.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 mod support;
 
 use std::sync::Arc;

@@ -367,7 +367,7 @@ fn large(name: &str, bytes: usize) -> Vec<RawFile> {
     files.push(RawFile {
         path: "table.bin".to_owned(),
         mode: Mode::Plain,
-        bytes: (0..bytes).map(|n| (n % 251) as u8).collect(),
+        bytes: (0..=250).cycle().take(bytes).collect(),
     });
     files
 }
@@ -524,7 +524,7 @@ async fn a_catalog_that_the_pin_does_not_allow_is_not_believed() {
     let thief = Owner::new(2);
     foreign
         .publish_with(&thief, |catalog| {
-            catalog.vault_id = publisher.owner.vault_id()
+            catalog.vault_id = publisher.owner.vault_id();
         })
         .await;
     let theirs = foreign.namespace().await;
