@@ -147,7 +147,10 @@ fn administers(database: &Database) {
             "user.remove done",
         ]
     );
+    let mine = desk.json(&["audit-log", "--actor", OWNER_EMAIL, "--action", "user.role"]);
+    assert_eq!(mine.as_array().unwrap().len(), 2);
     let hers = desk.json(&["audit-log", "--actor", &ann, "--since", "1h"]);
+    assert!(!hers.as_array().unwrap().is_empty());
     assert!(
         hers.as_array()
             .unwrap()
@@ -158,6 +161,14 @@ fn administers(database: &Database) {
     assert_eq!(ended[0]["target"], app.as_str());
     let none = desk.json(&["audit-log", "--since", "2030-01-01T00:00:00Z"]);
     assert_eq!(none, json!([]));
+    for (verb, status) in [("suspend", "suspended"), ("resume", "active")] {
+        let set = desk.json(&["operator", "namespace", verb, SLUG]);
+        assert_eq!(set["status"], status);
+        // Only an operator's own token passes a suspended vault, and the first owner is one.
+        assert!(desk.json(&["users", "list"]).is_array());
+    }
+    let nobody = desk.refused(&["operator", "namespace", "suspend", "nobody"], 1);
+    assert_eq!(nobody.code, "vault_not_found");
     for table in [
         &["users", "list"][..],
         &["clients", "list"],

@@ -6,7 +6,7 @@ use serde_json::Value;
 use vault_skill::time::Timestamp;
 use vault_store::clock::{Clock as _, SystemClock};
 
-use super::connection::Connection;
+use super::{connection::Connection, users};
 use crate::{
     Context,
     client::form,
@@ -17,17 +17,17 @@ use crate::{
 /// Since 0.5.0 (beta).
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Oldest first. An actor is a user's id (see `vault users list`) or `server`; an action is one word of a route, as `user.scopes`, or its subject, as `user`. The outcome is `done`, or the code of the refusal.
+Oldest first. An actor is a user's id or `server`, or a user's e-mail address as long as they have a part; an action is one word of a route, as `user.scopes`, or its subject, as `user`. The outcome is `done`, or the code of the refusal.
 
 Examples:
   vault audit-log --since 7d
   vault audit-log --action user --since 2026-11-01T00:00:00Z
-  vault audit-log --actor usr_01kd1xq0r8vmzq3y5c7t9w2b4n --json
+  vault audit-log --actor ann@example.com --json
 
 Since 0.5.0 (beta).")]
 pub struct Arguments {
     /// Only what this user did
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "USER")]
     actor: Option<String>,
     /// Only this action, or all actions on this subject
     #[arg(long, value_name = "ACTION")]
@@ -66,20 +66,27 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Since::At(at) => at.to_string(),
         Since::Ago(seconds) => SystemClock.now().plus_seconds(-seconds).to_string(),
     });
-    let asked: Vec<(&str, &str)> = [
-        ("actor", arguments.actor.as_deref()),
-        ("action", arguments.action.as_deref()),
-        ("since", since.as_deref()),
-    ]
-    .into_iter()
-    .filter_map(|(name, value)| value.map(|value| (name, value)))
-    .collect();
-    let path = if asked.is_empty() {
-        "/admin/audit".to_owned()
-    } else {
-        format!("/admin/audit?{}", form(&asked))
-    };
-    context.block_on(async { Ok(show(&client.list(&path).await?)) })
+    context.block_on(async {
+        let actor = match &arguments.actor {
+            // The log names users by id.
+            Some(email) if email.contains('@') => Some(users::find(&client, email).await?.id),
+            actor => actor.clone(),
+        };
+        let asked: Vec<(&str, &str)> = [
+            ("actor", actor.as_deref()),
+            ("action", arguments.action.as_deref()),
+            ("since", since.as_deref()),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| value.map(|value| (name, value)))
+        .collect();
+        let path = if asked.is_empty() {
+            "/admin/audit".to_owned()
+        } else {
+            format!("/admin/audit?{}", form(&asked))
+        };
+        Ok(show(&client.list(&path).await?))
+    })
 }
 
 fn show(entries: &[Entry]) -> Report {

@@ -70,6 +70,16 @@ enum Action {
         /// Its name
         slug: Slug,
     },
+    /// Stop a namespace: everybody but operators is refused
+    Suspend {
+        /// Its name
+        slug: Slug,
+    },
+    /// Let a suspended namespace serve again
+    Resume {
+        /// Its name
+        slug: Slug,
+    },
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -104,6 +114,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Create { slug, owner } => create(&client, slug, owner).await,
             Action::List => list(&client).await,
             Action::Show { slug } => show(&client, slug).await,
+            Action::Suspend { slug } => set(&client, slug, "suspend", "suspended").await,
+            Action::Resume { slug } => set(&client, slug, "resume", "resumed").await,
         }
     })
 }
@@ -181,14 +193,7 @@ async fn show(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
     let found: Value = client
         .get(&format!("/admin/operator/namespaces/{slug}"))
         .await
-        .map_err(|failure: Failure| match &*failure.code {
-            "not_found" => Failure::failed(
-                "vault_not_found",
-                format!("no namespace is called `{slug}`"),
-            )
-            .hint("vault operator namespace list shows them all"),
-            _ => failure,
-        })?;
+        .map_err(|failure| named(failure, slug))?;
     let text = found.as_object().map_or_else(String::new, |members| {
         let mut table = Table::default();
         for (name, value) in members {
@@ -197,6 +202,30 @@ async fn show(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
         table.text()
     });
     Ok(Report::new(&found, text))
+}
+
+async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Result<Report, Failure> {
+    let found: Value = client
+        .post(
+            &format!("/admin/operator/namespaces/{slug}/{verb}"),
+            json!({}),
+        )
+        .await
+        .map_err(|failure| named(failure, slug))?;
+    let text = format!("{} {done} {}", paint(GOOD, "✓"), paint(BOLD, slug));
+    Ok(Report::new(&found, text))
+}
+
+/// The refusal, with the name that was asked for where there is no such namespace.
+fn named(failure: Failure, slug: &Slug) -> Failure {
+    match &*failure.code {
+        "not_found" => Failure::failed(
+            "vault_not_found",
+            format!("no namespace is called `{slug}`"),
+        )
+        .hint("vault operator namespace list shows them all"),
+        _ => failure,
+    }
 }
 
 /// A member of an answer as a person reads it.

@@ -123,8 +123,8 @@ enum Scope {
 
 /// A user as the service lists it for an owner.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct User {
-    id: String,
+pub(super) struct User {
+    pub(super) id: String,
     email: String,
     role: String,
     scopes: Vec<String>,
@@ -285,11 +285,11 @@ fn article(role: &str) -> String {
 }
 
 /// The user with this id or address.
-async fn find(client: &OwnerClient, user: &str) -> Result<User, Failure> {
-    pick(client.list(USERS).await?, user)
+pub(super) async fn find(client: &OwnerClient, user: &str) -> Result<User, Failure> {
+    pick(&client.list::<User>(USERS).await?, user)
 }
 
-fn pick(users: Vec<User>, user: &str) -> Result<User, Failure> {
+fn pick(users: &[User], user: &str) -> Result<User, Failure> {
     let is = |found: &&User| found.id == user || found.email.eq_ignore_ascii_case(user);
     if let Some(found) = users.iter().find(is) {
         return Ok(found.clone());
@@ -338,9 +338,9 @@ mod tests {
             ("ann@example.com", "usr_a"),
             ("Ann@Example.com", "usr_a"),
         ] {
-            assert_eq!(pick(users.clone(), asked).unwrap().id, id, "{asked}");
+            assert_eq!(pick(&users, asked).unwrap().id, id, "{asked}");
         }
-        let missed = pick(users, "ann@example.org").unwrap_err();
+        let missed = pick(&users, "ann@example.org").unwrap_err();
         assert_eq!(missed.code, "user_not_found");
         assert!(missed.hint.as_ref().unwrap().contains("ann@example.com"));
     }

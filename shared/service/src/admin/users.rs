@@ -372,7 +372,7 @@ async fn another_owner(call: &Call, id: &str) -> Result<Option<Seen<User>>, Stor
         after = found.last().map(|record| record.key.key.clone());
         let full = found.len() == MAX_PAGE;
         let mut owners = Vec::new();
-        for record in found {
+        for record in &found {
             let owner = seen::<User>(record)?;
             if owner.value.administers() && owner.value.id != id {
                 owners.push(owner);
@@ -397,7 +397,7 @@ async fn another_owner(call: &Call, id: &str) -> Result<Option<Seen<User>>, Stor
     Ok(None)
 }
 
-fn seen<T: serde::de::DeserializeOwned>(record: Record) -> Result<Seen<T>, StoreError> {
+fn seen<T: serde::de::DeserializeOwned>(record: &Record) -> Result<Seen<T>, StoreError> {
     Ok(Seen {
         revision: record.revision,
         expires_at: record.expires_at,

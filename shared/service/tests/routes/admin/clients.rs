@@ -91,7 +91,7 @@ async fn clients_are_listed_with_their_hosts_and_use() {
 }
 
 #[tokio::test]
-async fn ending_a_client_ends_all_its_tokens_at_once_and_gives_no_new_ones() {
+async fn requirement_43_ending_a_client_ends_all_its_tokens_at_once_and_gives_no_new_ones() {
     let desk = empty_desk().await;
     let app = &desk.world.app;
     common::member(app, BOB, &reference(&desk.acme), Role::Member, Scopes::READ).await;

@@ -529,7 +529,7 @@ async fn ids_of_another_vault_and_odd_ids_are_not_there() {
 }
 
 #[tokio::test]
-async fn every_change_acts_on_living_tokens_at_once_and_is_kept_before_and_after() {
+async fn requirement_44_every_change_acts_on_living_tokens_at_once_and_is_kept_before_and_after() {
     let desk = empty_desk().await;
     let (bob, bobs) = desk.bob(Role::Owner, Scopes::ALL).await;
     let of = |what: &str| format!("{USERS}/{}/{what}", bob.id);
@@ -890,4 +890,101 @@ async fn who_was_demoted_meanwhile_changes_nothing_any_more() {
         assert_eq!(answer.short(), "403 owner_required", "{method} {path}");
         assert_eq!(desk.people().await, before);
     }
+}
+
+/// What a user may do, as the model of the test below sees it.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    owner: bool,
+    write: bool,
+    there: bool,
+}
+
+impl Part {
+    const fn administers(self) -> bool {
+        self.there && self.owner && self.write
+    }
+}
+
+/// Any order of changes by anybody: the answers are those of a model of a few lines, and an owner always stays.
+#[tokio::test]
+async fn whatever_owners_do_to_each_other_one_stays() {
+    let desk = empty_desk().await;
+    let app = &desk.world.app;
+    let mut people = vec![(desk.ada().await, desk.owner.clone())];
+    for name in ["bob", "cyd", "dan", "eli"] {
+        let email = format!("{name}@example.org");
+        let home = reference(&desk.acme);
+        let user = common::member(app, &email, &home, Role::Owner, Scopes::ALL).await;
+        people.push((
+            user.id,
+            token(&desk.world, &email, "acme", Scopes::ALL).await,
+        ));
+    }
+    let all = Part {
+        owner: true,
+        write: true,
+        there: true,
+    };
+    let mut parts = [all; 5];
+    let random = vault_store::random::SeededRandom::new(7);
+    let mut seen = std::collections::BTreeSet::new();
+    for step in 0..400 {
+        let [by, on, what, _] = vault_store::random::bytes::<4>(&random).map(usize::from);
+        let (by, on) = (by % 5, on % 5);
+        // Removing is rare, or nobody would be left to go on.
+        let what = if step % 10 == 9 { 4 } else { what % 4 };
+        let before = parts[on];
+        let after = match what {
+            0 => Part {
+                owner: false,
+                ..before
+            },
+            1 => Part {
+                owner: true,
+                ..before
+            },
+            2 => Part {
+                write: false,
+                ..before
+            },
+            3 => Part {
+                write: true,
+                ..before
+            },
+            _ => Part {
+                there: false,
+                ..before
+            },
+        };
+        let others = (0..5).any(|other| other != on && parts[other].administers());
+        let wanted = match parts[by] {
+            Part { there: false, .. } => "401 token_invalid",
+            Part { owner: false, .. } => "403 owner_required",
+            Part { write: false, .. } => "403 insufficient_scope",
+            _ if !before.there => "404 user_not_found",
+            _ if before.administers() && !after.administers() && !others => "409 last_owner",
+            _ => "200",
+        };
+        if wanted == "200" {
+            parts[on] = after;
+        }
+        let path = format!("{USERS}/{}", people[on].0);
+        let (method, path, body) = match what {
+            0 => ("PUT", path + "/role", Some(json!({"role": "role:member"}))),
+            1 => ("PUT", path + "/role", Some(json!({"role": "role:owner"}))),
+            2 => ("POST", path + "/scopes", Some(json!({"revoke": ["write"]}))),
+            3 => ("POST", path + "/scopes", Some(json!({"grant": ["write"]}))),
+            _ => ("DELETE", path, None),
+        };
+        let answer = desk.ask(&people[by].1, method, &path, body.as_ref()).await;
+        assert_eq!(
+            answer.short(),
+            wanted,
+            "step {step}: {by} {method} {path} {parts:?}"
+        );
+        seen.insert(wanted);
+        assert!(parts.iter().any(|part| part.administers()), "step {step}");
+    }
+    assert_eq!(seen.len(), 6, "every answer came: {seen:?}");
 }
