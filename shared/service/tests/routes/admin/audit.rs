@@ -83,7 +83,9 @@ async fn what_was_done_and_refused_is_read_back_whole() {
     desk.ask(&bobs, "GET", "/admin/audit", None).await;
     let (entries, next) = desk.page(&format!("since={since}")).await;
     assert_eq!((entries.len(), next), (2, None), "{entries:?}");
-    let adas = desk.get("/admin/users").await.json()["users"][0]["id"].clone();
+    let users = desk.get("/admin/users").await.json();
+    let users = users["users"].as_array().unwrap();
+    let ada = users.iter().find(|user| user["email"] == ADA).unwrap();
     let client = entries[0]["client"].clone();
     assert!(client.as_str().unwrap().starts_with("cli_"));
     assert_eq!(
@@ -91,7 +93,7 @@ async fn what_was_done_and_refused_is_read_back_whole() {
         json!({
             "id": entries[0]["id"],
             "at": "2026-11-21T02:01:10Z",
-            "actor": adas,
+            "actor": ada["id"],
             "client": client,
             "source": SOURCE,
             "action": "user.scopes",

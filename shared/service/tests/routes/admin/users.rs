@@ -202,6 +202,7 @@ async fn somebody_new_gets_an_invitation_that_is_shown_once_and_kept_nowhere() {
 async fn who_can_sign_in_joins_without_an_invitation_and_only_once() {
     let desk = empty_desk().await;
     desk.stranger().await;
+    desk.world.clock.advance(1);
     let made = desk.post(USERS, &json!({"email": EVE})).await;
     assert_eq!(
         (made.status.as_u16(), made.json().get("invite_url")),
