@@ -1,8 +1,10 @@
-// What the walks of both npm clients share: the person at the browser, the client's storage, one line a step, a skill verified.
+// What the walks of both npm clients share: the client's storage, one line a step, a skill verified.
 import { createHash, createPublicKey, randomBytes, verify } from 'node:crypto';
 import dns from 'node:dns';
 import { createRequire } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
+
+import * as person from './person.mjs';
 
 /** Loads a module of the clients, which are installed outside the checkout. */
 export const load = createRequire(`${process.env.CLIENTS_MODULES}/here.js`);
@@ -98,57 +100,8 @@ export function looksRight(asked) {
     return `PKCE S256, scope ${query.get('scope')}`;
 }
 
-/** A person at a browser: signs in, ticks these scopes, allows. Returns the address that the client is called back with. */
-export async function consent(asked, scopes) {
-    let cookies = new Map();
-    let next = { url: asked, method: 'GET' };
-    const statuses = [];
-    let signedIn = false;
-    for (let turn = 0; turn < 8; turn += 1) {
-        const headers = { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') };
-        if (next.body) Object.assign(headers, { origin: next.url.origin, 'content-type': 'application/x-www-form-urlencoded' });
-        const response = await fetch(next.url, { method: next.method, headers, body: next.body?.toString(), redirect: 'manual', signal: AbortSignal.timeout(30_000) });
-        statuses.push(response.status);
-        for (const cookie of response.headers.getSetCookie()) {
-            const [name, value] = cookie.split(';')[0].split('=');
-            cookies.set(name, value);
-        }
-        const page = await response.text();
-        if (response.status === 302 || response.status === 303) {
-            const target = new URL(response.headers.get('location'), asked);
-            if (target.origin === asked.origin) {
-                next = { url: target, method: 'GET' };
-                continue;
-            }
-            expect(response.status === 302 && target.searchParams.get('code'), `302 with a code, not ${response.status} with ${target.searchParams.get('error')}`);
-            target.note = statuses.join(', ');
-            return target;
-        }
-        expect(response.status === 200, `the sign-in or consent page, not ${response.status}`);
-        const form = (path) => page.split('<form').find((part) => new RegExp(`action="[^"]*${path}"`).test(part));
-        const text = (value) => value.replaceAll('&amp;', '&').replaceAll('&#38;', '&').replaceAll('&quot;', '"').replaceAll('&#39;', "'");
-        const fields = (part) => new URLSearchParams([...part.matchAll(/type="hidden" name="([^"]*)" value="([^"]*)"/g)].map(([, name, value]) => [name, text(value)]));
-        const target = (part) => new URL(text(/action="([^"]*)"/.exec(part)[1]), asked);
-        const allow = form('/oauth/consent');
-        const signIn = form('/oauth/login');
-        if (allow) {
-            const body = fields(allow);
-            for (const scope of scopes) if (allow.includes(`value="${scope}"`)) body.append('scope', scope);
-            const radio = /name="namespace" value="([^"]*)"/.exec(allow);
-            if (!body.has('namespace') && radio) body.append('namespace', radio[1]);
-            body.append('decision', 'approve');
-            next = { url: target(allow), method: 'POST', body };
-        } else {
-            expect(signIn && !signedIn, `a page of this walk, and a password that is right`);
-            signedIn = true;
-            const body = fields(signIn);
-            body.append('email', settings.email);
-            body.append('password', settings.password);
-            next = { url: target(signIn), method: 'POST', body };
-        }
-    }
-    throw new Error('sign-in never came to an end');
-}
+/** The person of these walks allows these scopes. */
+export const consent = (asked, scopes) => person.consent(asked, scopes, settings.email, settings.password);
 
 /** Verifies what skill_fetch answered: the Ed25519 signature over the manifest, and the digest of every file that came with it. */
 export function verified(answer) {

@@ -4,7 +4,6 @@
 //! an interrupt too. Nothing secret is printed.
 
 mod report;
-mod skill;
 mod walk;
 mod web;
 

@@ -9,9 +9,9 @@ use url::Url;
 use vault_skill::hash::Digest;
 use vault_store::random::{Random as _, SystemRandom};
 use vault_tests::browser::{Browser, End, Walk, forms, no_answer, words};
+use vault_tests::fetched::verify;
 
 use crate::report::{Report, left_out};
-use crate::skill;
 use crate::web::{self, Answer, Failure, members, send, text};
 
 /// Where the client asks to be sent back to. Nothing listens there: the walk reads the address.
@@ -401,7 +401,8 @@ impl Service {
         let answer = self
             .tool(token, "skill.fetch", &json!({ "id": id }))
             .await?;
-        let good = skill::verify(&answer, id)?;
+        let good = verify(&answer, id)
+            .map_err(|came| Failure::new("a skill whose Ed25519 signature verifies", came))?;
         let note = format!(
             "{id} version {}: signature good, {} of {} files inline and as signed, key {}",
             good.version, good.inline, good.files, good.fingerprint

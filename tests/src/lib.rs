@@ -2,6 +2,7 @@
 //! snapshots of folders, kill sweeps. Tests touch the product only as a user, a host or an attacker could.
 
 pub mod browser;
+pub mod fetched;
 pub mod home;
 pub mod host;
 pub mod person;

@@ -8,8 +8,6 @@ use vault_skill::hash::Digest;
 use vault_skill::keys::{PublicKey, Signature};
 use vault_skill::manifest::{SKILL_MD, SignedManifest};
 
-use crate::web::{Failure, text};
-
 /// What was found good.
 #[derive(Debug)]
 pub struct Verified {
@@ -24,47 +22,48 @@ pub struct Verified {
 }
 
 /// Verifies the structured answer of `skill.fetch` for `<owner>/<name>`: the Ed25519 signature, the manifest's rules, the name, and every
-/// file that came with it.
-pub fn verify(answer: &Value, id: &str) -> Result<Verified, Failure> {
-    let bad = |came: String| Failure::new("a skill whose Ed25519 signature verifies", came);
-    let key: PublicKey = text(answer, "public_key")?
+/// file that came with it. Fails with what is wrong.
+pub fn verify(answer: &Value, id: &str) -> Result<Verified, String> {
+    let key: PublicKey = answer["public_key"]
+        .as_str()
+        .unwrap_or_default()
         .parse()
-        .map_err(|error| bad(format!("public_key: {error}")))?;
+        .map_err(|error| format!("public_key: {error}"))?;
     let envelope = answer.get("manifest").map(Value::to_string);
-    let envelope = envelope.ok_or_else(|| bad("no manifest".to_owned()))?;
-    let signed = SignedManifest::parse(envelope.as_bytes())
-        .map_err(|error| bad(format!("manifest: {error}")))?;
+    let envelope = envelope.ok_or("no manifest")?;
+    let signed =
+        SignedManifest::parse(envelope.as_bytes()).map_err(|error| format!("manifest: {error}"))?;
     let manifest = signed
         .verify_signature(&[key])
-        .map_err(|error| bad(format!("manifest: {error}")))?;
-    stands_alone(answer, &envelope, &key).map_err(bad)?;
+        .map_err(|error| format!("manifest: {error}"))?;
+    stands_alone(answer, &envelope, &key)?;
     let name = id.rsplit('/').next().unwrap_or_default();
     if manifest.name.as_str() != name {
-        return Err(bad(format!("the signed manifest of {}", manifest.name)));
+        return Err(format!("the signed manifest of {}", manifest.name));
     }
     let listed = answer.get("files").and_then(Value::as_array);
-    let listed = listed.ok_or_else(|| bad("no list of files".to_owned()))?;
+    let listed = listed.ok_or("no list of files")?;
     let mut inline = 0;
     for entry in &manifest.files {
         let path = entry.path.as_str();
         let file = listed
             .iter()
             .find(|file| file["path"] == path)
-            .ok_or_else(|| bad(format!("no file {path}, which the manifest names")))?;
-        let Some(bytes) = content(answer, file, path).map_err(bad)? else {
+            .ok_or_else(|| format!("no file {path}, which the manifest names"))?;
+        let Some(bytes) = content(answer, file, path)? else {
             continue;
         };
         if bytes.len() as u64 != entry.size || Digest::of(&bytes) != entry.sha256 {
-            return Err(bad(format!("{path} with other bytes than were signed")));
+            return Err(format!("{path} with other bytes than were signed"));
         }
         inline += 1;
     }
     if listed.len() != manifest.files.len() {
-        return Err(bad(format!(
+        return Err(format!(
             "{} files, of which the manifest names {}",
             listed.len(),
             manifest.files.len()
-        )));
+        ));
     }
     Ok(Verified {
         version: manifest.version,
