@@ -21,6 +21,7 @@ node_package() {
 }
 tools="${XDG_CACHE_HOME:-$HOME/.cache}/vault-tools"
 node="$tools/node/node_modules/$(node_package)/bin/node"
+node_here=(env "NODE_OPTIONS=--import=\"$root/tests/clients/localhost.mjs\"" "$node")
 install_node() {
     install_npm "$tools/node" "node $node_version" "$(node_package)@$node_version"
     "$node" --version >/dev/null || stop 3 "Node $node_version does not run here"
@@ -64,15 +65,20 @@ until_said() {
     return 1
 }
 
-# serve [PUBLIC_URL]: starts the server, with three skills in its vault, and waits until it answers. It listens at $served_at; VAULT_REMOTE_URL
-# is the public address, which is the same where none is given. Ends with the script, as do the processes in also_end.
+# own_place: a folder, $serve_home, that ends with the script, as do the processes in also_end.
 also_end=()
-serve() {
-    local home skill
-    home=$(mktemp -d)
-    serve_home=$home
+own_place() {
+    serve_home=$(mktemp -d)
     trap end_serve EXIT
     trap 'exit 130' INT TERM
+}
+
+# serve [PUBLIC_URL]: starts the server, with three skills in its vault, and waits until it answers. It listens at $served_at; VAULT_REMOTE_URL
+# is the public address, which is the same where none is given. Ends with the script.
+serve() {
+    local home skill
+    own_place
+    home=$serve_home
     export VAULT_ADMIN_EMAIL=owner@example.com VAULT_ADMIN_PASSWORD='correct horse battery staple 42'
     for skill in greeting release-notes table-of-files; do
         mkdir -p "$home/work/$skill/references"

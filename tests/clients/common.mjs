@@ -1,6 +1,5 @@
 // What the walks of both npm clients share: the client's storage, one line a step, a skill verified.
 import { createHash, createPublicKey, randomBytes, verify } from 'node:crypto';
-import dns from 'node:dns';
 import { createRequire } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -8,15 +7,6 @@ import * as person from './person.mjs';
 
 /** Loads a module of the clients, which are installed outside the checkout. */
 export const load = createRequire(`${process.env.CLIENTS_MODULES}/here.js`);
-
-// Names below localhost are this machine (RFC 6761), whatever its resolver says.
-const lookUp = dns.lookup;
-dns.lookup = (name, options, done) => {
-    const callback = done ?? options;
-    if (!name.endsWith('.localhost')) return lookUp(name, ...(done ? [options, done] : [done ?? options]));
-    const found = { address: '127.0.0.1', family: 4 };
-    process.nextTick(() => (options?.all ? callback(null, [found]) : callback(null, found.address, found.family)));
-};
 
 export const settings = {
     url: new URL(`${process.env.VAULT_REMOTE_URL.replace(/\/$/, '')}/mcp`),

@@ -12,7 +12,9 @@ use rmcp::transport::auth::{
     AuthClient, AuthorizationManager, AuthorizationRequest, CredentialStore as _,
     InMemoryCredentialStore, OAuthState,
 };
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{
+    InsufficientScopeError, StreamableHttpClientTransportConfig,
+};
 use rmcp::{RoleClient, ServiceError};
 use serde_json::{Value, json};
 use url::Url;
@@ -287,11 +289,9 @@ impl Walk {
         let Err(error) = self.write(client).await else {
             return Err("a write with a token for reading".into());
         };
-        let text = format!("{error}");
-        check(text.contains("insufficient_scope"), || format!("{text}"))?;
-        let said = text.split("Bearer ").nth(1).unwrap_or_default();
-        let challenge = format!("Bearer {}", said.lines().next().unwrap_or_default());
-        Ok((challenge, "refused: insufficient_scope".to_owned()))
+        let text = error.to_string();
+        let challenge = text.strip_prefix("insufficient scope: ").ok_or(error)?;
+        Ok((challenge.to_owned(), text.clone()))
     }
 
     async fn write(&self, client: &Client) -> Result<((), String)> {
@@ -338,12 +338,19 @@ async fn call(client: &Client, name: &'static str, arguments: Value) -> Result<V
         .ok_or_else(|| format!("{name}: no structured result").into())
 }
 
-/// An error with all of its causes, which the client's own text leaves out.
+/// An error of the transport, with the challenge where it is one: the client's own text leaves it out.
 fn told(error: ServiceError) -> Box<dyn std::error::Error + Send + Sync> {
-    if let ServiceError::TransportSend(inner) = error {
-        return format!("{:?}", inner.error).into();
+    let ServiceError::TransportSend(inner) = error else {
+        return error.into();
+    };
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*inner.error);
+    while let Some(error) = cause {
+        if let Some(scope) = error.downcast_ref::<InsufficientScopeError>() {
+            return scope.to_string().into();
+        }
+        cause = error.source();
     }
-    error.into()
+    format!("{:?}", inner.error).into()
 }
 
 /// Names below `localhost` are this machine (RFC 6761), whatever its resolver says.

@@ -24,7 +24,7 @@ const { client_id } = await registered.json();
 const tester = spawn(process.execPath, [conformance, 'authorization', '--url', base, '--client-id', client_id, '-p', String(port), '--resource', `${base}/mcp`, '--spec-version', revision], {
     stdio: ['ignore', 'pipe', 'inherit'],
 });
-const deadline = setTimeout(() => tester.kill(), 60_000);
+const deadline = setTimeout(() => tester.kill(), 100_000);
 let said = '';
 let walked = false;
 tester.stdout.on('data', async (part) => {

@@ -1,22 +1,23 @@
 // A door in front of a vault, for a tester that cannot send headers of its own: signs in as the owner, then passes everything on and gives
-// requests to /mcp without a token the owner's. The vault's public address is the door's.
+// requests to /mcp without a token the owner's.
 //
-//   node door.mjs PORT VAULT     VAULT is where the vault really listens; prints one line when the door is open
+//   node door.mjs PORT VAULT PUBLIC_URL     VAULT is where the vault really listens; prints one line when the door is open
 import { createHash, randomBytes } from 'node:crypto';
 import http from 'node:http';
+import https from 'node:https';
 
 import { consent } from '../clients/person.mjs';
 
-const [port, vault] = process.argv.slice(2);
-const base = `http://127.0.0.1:${port}`;
+const [port, vault, base] = process.argv.slice(2);
+const own = `127.0.0.1:${port}`;
+const { protocol, hostname, port: vaultPort } = new URL(vault);
 let bearer;
 
 const server = http.createServer((request, response) => {
-    const { hostname, port } = new URL(vault);
-    // As they came: what a header is called and holds is what the scenarios are about.
-    const headers = [...request.rawHeaders];
+    // As they came: what a header is called and holds is what the scenarios are about. But the door's own name means the vault's.
+    const headers = request.rawHeaders.map((text, at) => (at % 2 && request.rawHeaders[at - 1].toLowerCase() === 'host' && text === own ? new URL(base).host : text));
     if (bearer && request.url.split('?')[0] === '/mcp' && !request.headers.authorization) headers.push('Authorization', `Bearer ${bearer}`);
-    const onward = http.request({ hostname, port, method: request.method, path: request.url, headers, setHost: false }, (answer) => {
+    const onward = (protocol === 'https:' ? https : http).request({ hostname, port: vaultPort, method: request.method, path: request.url, headers, setHost: false }, (answer) => {
         response.writeHead(answer.statusCode, answer.rawHeaders);
         answer.pipe(response);
     });
@@ -52,4 +53,4 @@ bearer = (await json(await fetch(`${base}/oauth/token`, {
     method: 'POST',
     body: new URLSearchParams({ grant_type: 'authorization_code', client_id, redirect_uri, code: back.searchParams.get('code'), code_verifier }),
 }), 200)).access_token;
-console.log(`open at ${base}`);
+console.log(`open at ${own}`);

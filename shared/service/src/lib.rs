@@ -97,6 +97,12 @@ impl App {
         Self { shelves, ..self }
     }
 
+    /// The same app with another handler behind `/mcp`.
+    #[must_use]
+    pub fn with_protocol(self, protocol: mcp::Protocol) -> Self {
+        Self { protocol, ..self }
+    }
+
     /// A fresh id of 26 characters that sorts by time.
     pub fn fresh_id(&self) -> Arc<str> {
         ulid(&*self.clock, &*self.random).into()

@@ -161,10 +161,10 @@ fn row<T: Spec>() -> Row {
         annotations = annotations.destructive(T::EFFECT == Effect::Replaces);
     }
     // A type of ours whose schema is no object would be found by the first test that lists the tools.
-    let input = schema_for_input::<T::Input>().unwrap_or_default();
+    let input = plain(schema_for_input::<T::Input>().unwrap_or_default());
     let tool = Tool::new(T::NAME, T::DESCRIPTION, input)
         .with_title(T::TITLE)
-        .with_raw_output_schema(schema_for_output::<T::Output>())
+        .with_raw_output_schema(plain(schema_for_output::<T::Output>()))
         .with_annotations(annotations)
         .with_meta(meta([
             ("since", T::SINCE.into()),
@@ -176,6 +176,26 @@ fn row<T: Spec>() -> Row {
         tool,
         call: |call, arguments| Box::pin(run::<T>(call, arguments)),
     }
+}
+
+/// The schema without Rust's names of integers as formats: no vocabulary has them, and the npm clients warn of each.
+fn plain(mut schema: Arc<JsonObject>) -> Arc<JsonObject> {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(members) => strip_members(members),
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    fn strip_members(members: &mut JsonObject) {
+        let format = members.get("format").and_then(Value::as_str);
+        if format.is_some_and(|format| format.trim_start_matches('u').starts_with("int")) {
+            members.remove("format");
+        }
+        members.values_mut().for_each(strip);
+    }
+    strip_members(Arc::make_mut(&mut schema));
+    schema
 }
 
 async fn run<T: Spec>(call: &Call<'_>, arguments: JsonObject) -> Result<CallToolResult, Fault> {
@@ -240,5 +260,19 @@ pub(crate) async fn call(
     match (row.call)(&call, arguments).await {
         Ok(result) => Ok(result),
         Err(fault) => fault.into_tool_result(session, row.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_name_no_formats_that_only_rust_knows() {
+        for tool in list(Names::Plain) {
+            let schemas = [Some(tool.input_schema), tool.output_schema];
+            let text = serde_json::to_string(&schemas).unwrap();
+            assert!(!text.contains("\"format\":"), "{}: {text}", tool.name);
+        }
     }
 }

@@ -8,6 +8,7 @@ mod message;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
@@ -15,6 +16,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any};
 use bytes::Bytes;
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use vault_mcp::{Denied, MAX_ANSWER_BYTES, Names, Person, Right, Server, Session, answer_bytes};
@@ -41,13 +43,31 @@ fn serve() -> MethodRouter<App> {
     any(|State(app): State<App>, request: Request| async move { answer(&app, request).await })
 }
 
-/// The protocol's own part, made once.
+/// The protocol's own part, made once: what a message goes to that has passed the checks of this module.
 #[derive(Clone)]
-pub(crate) struct Protocol(Arc<StreamableHttpService<Server, NeverSessionManager>>);
+pub struct Protocol(Arc<dyn Speaks>);
+
+/// A handler behind rmcp, whichever it is.
+#[async_trait]
+trait Speaks: Send + Sync {
+    async fn answer(&self, request: Request) -> Response;
+}
+
+#[async_trait]
+impl<H: ServerHandler> Speaks for StreamableHttpService<H, NeverSessionManager> {
+    async fn answer(&self, request: Request) -> Response {
+        self.handle(request).await.map(Body::new)
+    }
+}
 
 impl Protocol {
+    /// The vault's own tools and resources.
     pub(crate) fn new() -> Self {
-        let server = Server::over_http();
+        Self::of(Server::over_http())
+    }
+
+    /// Another handler behind the same checks, so that tests can hold these to scenarios that no vault has the tools for.
+    pub fn of<H: ServerHandler + Clone>(handler: H) -> Self {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
@@ -57,7 +77,7 @@ impl Protocol {
             .disable_allowed_origins()
             .with_max_request_body_bytes(MAX_MESSAGE_BYTES);
         Self(Arc::new(StreamableHttpService::new(
-            move || Ok(server.clone()),
+            move || Ok(handler.clone()),
             Arc::new(NeverSessionManager::default()),
             config,
         )))
@@ -185,11 +205,9 @@ async fn dispatch(app: &App, mut parts: Parts, body: Body) -> (Response, Id) {
     };
     accept_json(&mut parts.headers);
     let request = Request::from_parts(parts, Body::from(bytes));
-    let (parts, body) = app.protocol.0.handle(request).await.into_parts();
+    let (parts, body) = app.protocol.0.answer(request).await.into_parts();
     // A message has one answer, so this is at its end already.
-    let bytes = to_bytes(Body::new(body), usize::MAX)
-        .await
-        .unwrap_or_default();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     (finished(parts, bytes, &id), id)
 }
 
