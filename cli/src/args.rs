@@ -9,7 +9,7 @@ use clap::{
 
 use crate::{
     commands::{
-        add, audit_log, clients, cloud, completions, demo, devices, key, link, man, operator,
+        add, audit_log, clients, cloud, completions, demo, devices, key, link, man, mcp, operator,
         policy, remove, resolve, serve, skill, status, sync, users, version,
     },
     ui::{BOLD, paint},
@@ -28,7 +28,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Share", &["cloud", "sync", "status", "link", "devices"]),
     ("Administer", &["users", "clients", "audit-log"]),
     ("Trust", &["key", "policy"]),
-    ("Server", &["serve", "operator"]),
+    ("Server", &["serve", "mcp", "operator"]),
     ("Maintenance", &["version", "completions", "man"]),
 ];
 
@@ -134,6 +134,8 @@ pub enum Command {
     Clients(clients::Arguments),
     /// Show what was done and refused on a vault
     AuditLog(audit_log::Arguments),
+    /// Serve this vault's tools to an agent on standard input and output
+    Mcp(mcp::Arguments),
     /// Run the service
     Serve(Box<serve::Arguments>),
     /// Make and look at namespaces of a service

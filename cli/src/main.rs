@@ -40,11 +40,31 @@ pub struct Context {
 fn main() -> ExitCode {
     let process = Process::read();
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if is_bare_local(&arguments, &process) {
+        // An agent that was told to start `vault` and no more.
+        let cli = args::parse(["vault", "mcp"].map(OsString::from));
+        if let Ok(cli) = cli {
+            return ExitCode::from(run(cli, process).code());
+        }
+    }
     let exit = match args::parse(arguments.iter().cloned()) {
         Ok(cli) => run(cli, process),
         Err(error) => usage(&error, &arguments, &process),
     };
     ExitCode::from(exit.code())
+}
+
+/// Whether this is `vault` without arguments in local mode with a program at the other end: then it speaks MCP.
+fn is_bare_local(arguments: &[OsString], process: &Process) -> bool {
+    if arguments.len() != 1 || process.stdin_is_terminal {
+        return false;
+    }
+    let file = process
+        .config_folder()
+        .map(|folder| folder.join("config.toml"))
+        .filter(|file| file.exists());
+    Settings::load(process, file.as_deref())
+        .is_ok_and(|settings| settings.text("VAULT_MODE") == Some("local"))
 }
 
 fn run(cli: Cli, process: Process) -> Exit {

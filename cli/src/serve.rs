@@ -153,6 +153,7 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
         }
         config.token_ttl_seconds = seconds;
     }
+    config.tool_names = tool_names(settings);
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
         // One address is a range of one.
         let parsed = range
@@ -193,6 +194,14 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
     Ok(config)
 }
 
+/// Which spelling of dotted tool names lists show.
+pub fn tool_names(settings: &Settings) -> vault_mcp::Names {
+    match settings.text("VAULT_TOOL_NAMES") {
+        Some("dotted") => vault_mcp::Names::Dotted,
+        _ => vault_mcp::Names::Plain,
+    }
+}
+
 /// The port, and who said so: `VAULT_PORT`, else what the platform sets, else the older name.
 fn port(settings: &Settings) -> Result<(u16, String), Failure> {
     for name in ["VAULT_PORT", "PORT", "VAULT_HTTP_PORT"] {
@@ -221,7 +230,7 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let filter = tracing_subscriber::EnvFilter::builder()
-        .parse_lossy(format!("warn,vault={level},vault_service={level},vault_sql={level},vault_library={level},vault_store={level}"));
+        .parse_lossy(format!("warn,rmcp=error,vault={level},vault_mcp={level},vault_service={level},vault_sql={level},vault_library={level},vault_store={level}"));
     let _ = tracing_subscriber::fmt()
         .json()
         .flatten_event(true)

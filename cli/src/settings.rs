@@ -83,6 +83,11 @@ const TABLE: &[Known] = &[
     known("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
     known("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),
     known("VAULT_TOKEN_TTL", Kind::Number, "900"),
+    known(
+        "VAULT_TOOL_NAMES",
+        Kind::OneOf(&["plain", "dotted"]),
+        "plain",
+    ),
     known("VAULT_TRUSTED_PROXIES", Kind::List, ""),
 ];
 

@@ -12,13 +12,12 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::Serialize;
 use vault_service::error::{Code, Refusal};
+use vault_service::mcp::{MAX_ANSWER_BYTES, answer_bytes, escaped_bytes};
 
 /// The most that a function may answer, in bytes of JSON.
 pub const MAX_EVENT_BYTES: usize = 6_000_000;
-/// The most bytes of a body that can leave as text: longer ones are in base64, which is never more than a third longer.
+/// The most bytes of a body that leave as text without a second look: longer ones leave as whatever is shorter.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
-/// The most bytes of a body at all: with base64 and headers it stays below the limit.
-const MAX_BODY_BYTES: usize = 4_400_000;
 
 /// An answer to an HTTP event.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -40,8 +39,13 @@ impl Answer {
             // A server drops it where it writes the answer; here nobody else would.
             Bytes::new()
         } else {
-            match to_bytes(body, MAX_BODY_BYTES).await {
-                Ok(body) => body,
+            match to_bytes(body, MAX_ANSWER_BYTES).await {
+                Ok(body) if in_event(&parts.headers, &body) <= MAX_ANSWER_BYTES => body,
+                Ok(body) => {
+                    let bytes = body.len();
+                    tracing::error!(bytes, "an answer is longer than a function may give");
+                    return Self::refusal(&Code::Internal.into(), "");
+                }
                 Err(error) => {
                     tracing::error!(%error, "an answer is longer than a function may give");
                     return Self::refusal(&Code::Internal.into(), "");
@@ -75,9 +79,11 @@ impl Answer {
                 joined.insert(name.as_str().to_owned(), value.into_owned());
             }
         }
-        let text = (!is_exact(headers) && body.len() <= MAX_TEXT_BYTES)
+        let in_base64 = body.len().div_ceil(3) * 4;
+        let text = (!is_exact(headers))
             .then(|| std::str::from_utf8(body).ok())
-            .flatten();
+            .flatten()
+            .filter(|text| body.len() <= MAX_TEXT_BYTES || escaped_bytes(text) <= in_base64);
         Self {
             status_code: status.as_u16(),
             headers: joined,
@@ -85,6 +91,15 @@ impl Answer {
             is_base64_encoded: text.is_none(),
             body: text.map_or_else(|| STANDARD.encode(body), str::to_owned),
         }
+    }
+}
+
+/// How many bytes a body takes in the event.
+fn in_event(headers: &HeaderMap, body: &[u8]) -> usize {
+    if is_exact(headers) {
+        body.len().div_ceil(3) * 4
+    } else {
+        answer_bytes(body)
     }
 }
 
@@ -137,10 +152,24 @@ mod tests {
                 ("e30=", true)
             );
         }
-        let answer = Answer::of(&Method::GET, response(&[], vec![b'a'; 4_400_001])).await;
-        assert_eq!(answer.status_code, 500);
-        let answer = Answer::of(&Method::GET, response(&[], vec![b'a'; 600_000])).await;
-        assert!(answer.is_base64_encoded, "long text");
+        for (byte, bytes, status, in_base64) in [
+            (b'a', 600_000, 200, false),
+            (b'"', 500_000, 200, false),
+            (b'"', 600_000, 200, true),
+            (b'"', 4_400_000, 200, true),
+            (b'"', 4_500_000, 500, false),
+            (b'a', 5_800_000, 200, false),
+            (b'a', 5_900_001, 500, false),
+        ] {
+            let answer = Answer::of(&Method::GET, response(&[], vec![byte; bytes])).await;
+            assert_eq!(
+                (answer.status_code, answer.is_base64_encoded),
+                (status, in_base64),
+                "{bytes}"
+            );
+            let event = serde_json::to_vec(&answer).unwrap();
+            assert!(event.len() < MAX_EVENT_BYTES, "{bytes}");
+        }
     }
 
     #[tokio::test]

@@ -107,7 +107,7 @@ async fn parameter(
 /// JSON lines on standard error, as `vault serve` writes them.
 fn log(level: &str) {
     let filter = EnvFilter::builder().parse_lossy(format!(
-        "warn,vault_functions={level},vault_service={level},vault_aws={level},vault_store={level}"
+        "warn,rmcp=error,vault_mcp={level},vault_functions={level},vault_service={level},vault_aws={level},vault_store={level}"
     ));
     let _ = tracing_subscriber::fmt()
         .json()

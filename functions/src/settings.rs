@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use secrecy::SecretString;
 use vault_service::config::Config;
+use vault_service::mcp::Names;
 use vault_service::model::account::Email;
 use vault_service::routes::Group;
 
@@ -171,6 +172,14 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
             );
         }
         config.token_ttl_seconds = seconds;
+    }
+    match reading.text("VAULT_TOOL_NAMES").as_deref() {
+        None | Some("plain") => {}
+        Some("dotted") => config.tool_names = Names::Dotted,
+        Some(other) => reading.wrong(
+            "VAULT_TOOL_NAMES",
+            format!("`{other}` is neither plain nor dotted"),
+        ),
     }
     let origins = reading.text("VAULT_ALLOWED_ORIGINS").unwrap_or_default();
     for origin in origins.split(',').map(str::trim).filter(|o| !o.is_empty()) {

@@ -11,6 +11,7 @@ pub mod devices;
 pub mod key;
 pub mod link;
 pub mod man;
+pub mod mcp;
 pub mod operator;
 pub mod policy;
 pub mod remove;
@@ -63,6 +64,7 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Users(arguments) => users::run(context, &arguments),
         Command::Clients(arguments) => clients::run(context, &arguments),
         Command::AuditLog(arguments) => audit_log::run(context, &arguments),
+        Command::Mcp(arguments) => mcp::run(context, &arguments),
         Command::Serve(arguments) => serve::run(context, &arguments),
         Command::Operator(arguments) => operator::run(context, &arguments),
         Command::Policy(arguments) => policy::run(context, &arguments),

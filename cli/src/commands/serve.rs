@@ -17,7 +17,7 @@ use crate::{
 #[command(after_help = "\
 Settings come from flags, then the environment (VAULT_PUBLIC_URL, VAULT_ADMIN_EMAIL, VAULT_ADMIN_PASSWORD,
 VAULT_DATABASE_URL, VAULT_PORT, VAULT_BIND, VAULT_TRUSTED_PROXIES, VAULT_ALLOWED_ORIGINS, VAULT_TOKEN_TTL,
-VAULT_LIMIT_…), then the file of --config, where the same names stand in lower case without VAULT_.
+VAULT_TOOL_NAMES, VAULT_LIMIT_…), then the file of --config, where the same names stand in lower case without VAULT_.
 The password has no flag: the command line of a process can be read by others.
 
 Examples:
@@ -52,6 +52,9 @@ pub struct Arguments {
     /// How long an access token lives [default: 900]
     #[arg(long, value_name = "SECONDS")]
     token_ttl: Option<String>,
+    /// How lists show tool names with a dot: plain (skill_list) or dotted (skill.list) [default: plain]
+    #[arg(long, value_name = "SPELLING")]
+    tool_names: Option<String>,
     /// Whether security flags block a skill: true or false [default: true]
     #[arg(long, value_name = "BOOLEAN")]
     security_strict: Option<String>,
@@ -88,6 +91,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             &arguments.trusted_proxies,
         ),
         ("--token-ttl", "VAULT_TOKEN_TTL", &arguments.token_ttl),
+        ("--tool-names", "VAULT_TOOL_NAMES", &arguments.tool_names),
         (
             "--security-strict",
             "VAULT_SECURITY_STRICT",

@@ -24,11 +24,11 @@ pub fn answer_bytes(body: &[u8]) -> usize {
     if in_base64 <= MAX_ANSWER_BYTES {
         return in_base64;
     }
-    std::str::from_utf8(body).map_or(in_base64, |text| escaped(text).min(in_base64))
+    std::str::from_utf8(body).map_or(in_base64, |text| escaped_bytes(text).min(in_base64))
 }
 
 /// The bytes of a text between the quotes of a JSON string.
-fn escaped(text: &str) -> usize {
+pub fn escaped_bytes(text: &str) -> usize {
     let extra = |byte: u8| match byte {
         b'"' | b'\\' | 0x08 | 0x09 | 0x0a | 0x0c | 0x0d => 1,
         0..=0x1f => 5,
@@ -43,7 +43,7 @@ pub fn text_of(bytes: &[u8]) -> Option<&str> {
         return None;
     }
     let text = std::str::from_utf8(bytes).ok()?;
-    (escaped(text) <= MAX_ESCAPED_BYTES).then_some(text)
+    (escaped_bytes(text) <= MAX_ESCAPED_BYTES).then_some(text)
 }
 
 /// What is left of an answer's room for file content.
@@ -62,7 +62,7 @@ impl Room {
 
     /// Whether these bytes still fit; then they are counted.
     pub fn take(&mut self, bytes: &[u8]) -> bool {
-        let cost = text_of(bytes).map_or_else(|| bytes.len().div_ceil(3) * 4, escaped);
+        let cost = text_of(bytes).map_or_else(|| bytes.len().div_ceil(3) * 4, escaped_bytes);
         let fits = bytes.len() <= self.bytes && cost <= self.escaped;
         if fits {
             self.bytes -= bytes.len();

@@ -14,7 +14,7 @@ mod tools;
 mod uri;
 pub mod visible;
 
-pub use content::{MAX_ANSWER_BYTES, MAX_INLINE_BYTES, answer_bytes};
+pub use content::{MAX_ANSWER_BYTES, MAX_INLINE_BYTES, answer_bytes, escaped_bytes};
 pub use fault::{Denied, Fault, codes_page};
 pub use handler::Server;
 pub use session::{Names, Person, Right, Session};

@@ -161,10 +161,10 @@ fn row<T: Spec>() -> Row {
         annotations = annotations.destructive(T::EFFECT == Effect::Replaces);
     }
     // A type of ours whose schema is no object would be found by the first test that lists the tools.
-    let input = plain(schema_for_input::<T::Input>().unwrap_or_default());
+    let input = portable(&schema_for_input::<T::Input>().unwrap_or_default());
     let tool = Tool::new(T::NAME, T::DESCRIPTION, input)
         .with_title(T::TITLE)
-        .with_raw_output_schema(plain(schema_for_output::<T::Output>()))
+        .with_raw_output_schema(portable(&schema_for_output::<T::Output>()))
         .with_annotations(annotations)
         .with_meta(meta([
             ("since", T::SINCE.into()),
@@ -178,24 +178,31 @@ fn row<T: Spec>() -> Row {
     }
 }
 
-/// The schema without Rust's names of integers as formats: no vocabulary has them, and the npm clients warn of each.
-fn plain(mut schema: Arc<JsonObject>) -> Arc<JsonObject> {
-    fn strip(value: &mut Value) {
+/// A schema as every client reads it: an absent member has no value `null`, and formats are only those that JSON Schema names.
+fn portable(schema: &JsonObject) -> Arc<JsonObject> {
+    fn clean(value: &mut Value) {
         match value {
-            Value::Object(members) => strip_members(members),
-            Value::Array(items) => items.iter_mut().for_each(strip),
+            Value::Object(members) => {
+                if members.get("default") == Some(&Value::Null) {
+                    members.remove("default");
+                }
+                let is_rusts = |format: &Value| {
+                    format.as_str().is_some_and(|text| {
+                        text.trim_start_matches('u').starts_with("int") || text == "double"
+                    })
+                };
+                if members.get("format").is_some_and(is_rusts) {
+                    members.remove("format");
+                }
+                members.values_mut().for_each(clean);
+            }
+            Value::Array(items) => items.iter_mut().for_each(clean),
             _ => {}
         }
     }
-    fn strip_members(members: &mut JsonObject) {
-        let format = members.get("format").and_then(Value::as_str);
-        if format.is_some_and(|format| format.trim_start_matches('u').starts_with("int")) {
-            members.remove("format");
-        }
-        members.values_mut().for_each(strip);
-    }
-    strip_members(Arc::make_mut(&mut schema));
-    schema
+    let mut schema = schema.clone();
+    schema.values_mut().for_each(clean);
+    Arc::new(schema)
 }
 
 async fn run<T: Spec>(call: &Call<'_>, arguments: JsonObject) -> Result<CallToolResult, Fault> {

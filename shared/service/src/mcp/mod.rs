@@ -19,7 +19,7 @@ use bytes::Bytes;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use vault_mcp::{Denied, MAX_ANSWER_BYTES, Names, Person, Right, Server, Session, answer_bytes};
+use vault_mcp::{Denied, Person, Right, Server, Session};
 use vault_skill::draft::Submitter;
 
 use crate::App;
@@ -30,6 +30,8 @@ use crate::model::audit::{self, Actor, Change};
 use crate::model::user::{Role, Scope};
 use crate::routes::{Auth, Group, Route, route};
 use message::Id;
+
+pub use vault_mcp::{MAX_ANSWER_BYTES, Names, answer_bytes, escaped_bytes};
 
 /// The name of the one route, and the action of its audit entries; their target is the tool.
 const NAME: &str = "mcp.call";

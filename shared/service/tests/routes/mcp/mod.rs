@@ -1,5 +1,6 @@
 //! `POST /mcp`, driven in process: transport, rights, revisions, tools.
 
+mod rights;
 mod transport;
 
 use std::net::IpAddr;

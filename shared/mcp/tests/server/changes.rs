@@ -1,0 +1,210 @@
+use serde_json::{Value, json};
+use vault_mcp::Person;
+use vault_store::shelf::{Change, Writes};
+
+use super::support::{member, owner, policy, stocked};
+
+fn document(name: &str, more: &str) -> String {
+    format!(
+        "---\nname: {name}\ndescription: Does one thing that is described well enough\n---\n\n# {name}\n{more}"
+    )
+}
+
+#[tokio::test]
+async fn a_proposal_is_taken_once_and_never_over_another() {
+    let world = stocked(Writes::Signed);
+    let arguments = |more: &str, check: bool| {
+        json!({
+            "skill_md": document("new-skill", more),
+            "resources": [{ "path": "data.bin", "content": "AAEC", "encoding": "base64" }, { "path": "a.txt", "content": "text" }],
+            "check": check,
+        })
+    };
+    for (arguments, status, version) in [
+        (arguments("", true), "would_accept", Value::Null),
+        (arguments("", false), "accepted", json!(1)),
+        (arguments("", false), "duplicate", json!(1)),
+        (arguments("", true), "duplicate", json!(1)),
+    ] {
+        let reply = world.call(&owner(), "propose_skill", arguments).await;
+        let outcome = reply.structured();
+        assert_eq!(outcome["status"], status);
+        assert_eq!(outcome["id"], "acme/new-skill");
+        assert_eq!(outcome["version"], version);
+    }
+    let reply = world
+        .call(&owner(), "propose_skill", arguments("other", false))
+        .await;
+    assert_eq!(reply.code(), "name_taken");
+    let mut publish = arguments("other", false);
+    publish.as_object_mut().unwrap().remove("check");
+    let reply = world.call(&owner(), "skill_publish", publish).await;
+    assert_eq!(
+        (
+            &reply.structured()["status"],
+            &reply.structured()["version"]
+        ),
+        (&json!("accepted"), &json!(2))
+    );
+    let fetched = world
+        .call(&owner(), "skill_fetch", json!({ "id": "acme/new-skill" }))
+        .await;
+    assert_eq!(fetched.structured()["files"][2]["content"], "AAEC");
+}
+
+#[tokio::test]
+async fn what_is_no_skill_is_said_with_findings() {
+    let world = stocked(Writes::Signed);
+    for (skill_md, status) in [
+        ("no frontmatter".to_owned(), "invalid"),
+        ("---\nname: x\n---\n".to_owned(), "invalid"),
+        (
+            document("hidden", "").replace("Does one", "Does\u{202e} one"),
+            "security_blocked",
+        ),
+    ] {
+        let reply = world
+            .call(&owner(), "propose_skill", json!({ "skill_md": skill_md }))
+            .await;
+        let outcome = reply.structured();
+        assert_eq!(outcome["status"], status, "{}", reply.text);
+        assert!(outcome["findings"][0]["rule"].is_string());
+    }
+    for arguments in [
+        json!({}),
+        json!({ "skill_md": 1 }),
+        json!({ "skill_md": "x", "resources": [{ "path": "a", "content": "!", "encoding": "base64" }] }),
+        json!({ "skill_md": "x", "resources": [{ "path": "a", "content": "x", "encoding": "latin-1" }] }),
+        json!({ "skill_md": "x", "resources": [{ "path": "a", "content": "x", "mode": "0755" }] }),
+    ] {
+        let reply = world.call(&owner(), "skill_publish", arguments).await;
+        assert_eq!(reply.code(), "invalid_arguments");
+    }
+    let evil = json!({ "skill_md": document("evil", ""), "resources": [{ "path": "../../x", "content": "x" }] });
+    let reply = world.call(&owner(), "skill_publish", evil).await;
+    assert_eq!(reply.structured()["status"], "invalid");
+}
+
+#[tokio::test]
+async fn a_hosted_vault_makes_drafts_and_says_so() {
+    let world = stocked(Writes::Drafted);
+    for (tool, arguments) in [
+        (
+            "propose_skill",
+            json!({ "skill_md": document("new-skill", "") }),
+        ),
+        (
+            "skill_publish",
+            json!({ "skill_md": document("payroll", "again") }),
+        ),
+        ("remove_skill", json!({ "name": "payroll" })),
+    ] {
+        let reply = world.call(&owner(), tool, arguments).await;
+        let outcome = reply.structured();
+        assert_eq!(outcome["status"], "drafted", "{tool}");
+        assert!(
+            outcome["draft_id"].is_string()
+                && outcome["message"].as_str().unwrap().contains("draft")
+        );
+    }
+    let listed = world.call(&owner(), "skill_list", json!({})).await;
+    assert_eq!(
+        listed.names("skills"),
+        ["code-review", "payroll", "release-notes"]
+    );
+    assert_eq!(world.shelf.submitted()[0].0.user_id, "local");
+}
+
+#[tokio::test]
+async fn removal_takes_a_skill_out() {
+    let world = stocked(Writes::Signed);
+    let reply = world
+        .call(&owner(), "remove_skill", json!({ "name": "payroll" }))
+        .await;
+    assert_eq!(reply.structured()["status"], "removed");
+    let again = world
+        .call(&owner(), "remove_skill", json!({ "name": "payroll" }))
+        .await;
+    assert_eq!(again.code(), "not_found");
+}
+
+#[tokio::test]
+async fn another_servers_library_is_its_own() {
+    let world = stocked(Writes::Elsewhere);
+    let reply = world
+        .call(&owner(), "remove_skill", json!({ "name": "payroll" }))
+        .await;
+    assert_eq!(reply.code(), "library_elsewhere");
+    assert!(reply.denied.is_some());
+    assert!(world.shelf.submitted().is_empty());
+}
+
+#[tokio::test]
+async fn a_folder_is_taken_in_on_its_own_machine_only() {
+    let world = stocked(Writes::Signed);
+    let local =
+        json!({ "source": "local", "identifier": "local:notes", "skill_dir": "/home/me/notes" });
+    let reply = world.call(&owner(), "add_skill", local.clone()).await;
+    assert_eq!(reply.code(), "source_unsupported");
+    assert!(world.shelf.submitted().is_empty());
+    let reply = world.call(&Person::local(), "add_skill", local).await;
+    assert_eq!(
+        reply.code(),
+        "source_unsupported",
+        "the shelf in memory has no folders"
+    );
+    let submitted = world.shelf.submitted();
+    assert!(
+        matches!(&submitted[0].1, Change::Folder { path, identifier, .. } if path == "/home/me/notes" && identifier == "local:notes")
+    );
+    for arguments in [
+        json!({ "source": "local", "identifier": "local:notes" }),
+        json!({ "source": "git", "identifier": "github:acme/skills", "skill_dir": "/x" }),
+        json!({ "source": "git", "identifier": "https://example.org/SKILL.md" }),
+        json!({ "source": "url", "identifier": "https://user:pass@example.org/SKILL.md" }),
+        json!({ "source": "git", "identifier": "github:acme/skills", "ref": "" }),
+        json!({ "source": "git", "identifier": "github:acme/skills", "agents": vec!["codex"; 65] }),
+        json!({ "source": "ftp", "identifier": "x" }),
+    ] {
+        let reply = world
+            .call(&Person::local(), "add_skill", arguments.clone())
+            .await;
+        assert_eq!(reply.code(), "invalid_arguments", "{arguments}");
+    }
+    let git = json!({ "source": "git", "identifier": "github:acme/skills", "ref": "main", "skill": "notes", "agents": ["codex"] });
+    let reply = world.call(&owner(), "add_skill", git).await;
+    assert_eq!(reply.code(), "source_unsupported");
+    assert!(
+        matches!(&world.shelf.submitted()[1].1, Change::Fetch { source, .. } if source.reference.as_deref() == Some("main"))
+    );
+}
+
+#[tokio::test]
+async fn a_member_cannot_take_the_name_of_what_it_does_not_see() {
+    let world = stocked(Writes::Signed);
+    world.shelf.set_policy(Some(policy()));
+    let ana = member("ana@example.org");
+    for (tool, name, code) in [
+        ("skill_publish", "payroll", "name_taken"),
+        ("propose_skill", "payroll", "name_taken"),
+        ("propose_skill", "code-review", "name_taken"),
+    ] {
+        let reply = world
+            .call(&ana, tool, json!({ "skill_md": document(name, "mine") }))
+            .await;
+        assert_eq!(reply.code(), code, "{tool} {name}");
+        assert!(!reply.text.contains(name), "{}", reply.text);
+    }
+    for tool in ["remove_skill", "update_skill"] {
+        let hidden = world.call(&ana, tool, json!({ "name": "payroll" })).await;
+        let absent = world.call(&ana, tool, json!({ "name": "nothing" })).await;
+        assert_eq!(hidden.text, absent.text);
+        assert_eq!(hidden.code(), "not_found");
+    }
+    let submitted = world.shelf.submitted();
+    assert_eq!(
+        submitted.len(),
+        1,
+        "only the skill that she sees was asked for"
+    );
+}

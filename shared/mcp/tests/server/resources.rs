@@ -1,0 +1,231 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use vault_skill::hash::Digest;
+use vault_store::shelf::Writes;
+
+use super::support::{World, owner, stocked};
+
+async fn read(world: &World, uri: &str) -> Value {
+    let reply = world
+        .ask(&owner(), "resources/read", json!({ "uri": uri }))
+        .await;
+    reply.body["result"]["contents"][0].clone()
+}
+
+async fn directory(world: &World, uri: &str) -> Vec<(String, String)> {
+    let reply = world
+        .ask(&owner(), "resources/directory/read", json!({ "uri": uri }))
+        .await;
+    let children = reply.body["result"]["resources"].as_array();
+    let children = children.unwrap_or_else(|| panic!("{uri}: {}", reply.text));
+    let text = |child: &Value, member: &str| child[member].as_str().unwrap_or_default().to_owned();
+    children
+        .iter()
+        .map(|child| (text(child, "uri"), text(child, "mimeType")))
+        .collect()
+}
+
+#[tokio::test]
+async fn skills_are_listed_with_digests_signature_and_key() {
+    let world = stocked(Writes::Signed);
+    let reply = world.ask(&owner(), "skills/list", json!({})).await;
+    let skills = reply.body["result"]["skills"].as_array().unwrap();
+    assert_eq!(skills.len(), 3);
+    let skill = &skills[2];
+    assert_eq!(skill["uri"], "skill://acme/release-notes/SKILL.md");
+    assert_eq!(
+        skill["frontmatter"],
+        json!({ "name": "release-notes", "description": "Writes release notes from merged changes", "tags": ["docs"] })
+    );
+    for name in ["bundle-hash", "signature", "public-key", "manifest"] {
+        assert!(
+            skill["_meta"][format!("dev.vault/{name}")].is_string(),
+            "{name}"
+        );
+    }
+    let resources = skill["resources"].as_array().unwrap();
+    let uris: Vec<&str> = resources
+        .iter()
+        .map(|file| file["uri"].as_str().unwrap())
+        .collect();
+    assert_eq!(uris.len(), 5);
+    assert_eq!(uris[4], "skill://acme/release-notes/.vault/manifest.json");
+    for file in resources {
+        let contents = read(&world, file["uri"].as_str().unwrap()).await;
+        let bytes = match contents["text"].as_str() {
+            Some(text) => text.as_bytes().to_vec(),
+            None => STANDARD.decode(contents["blob"].as_str().unwrap()).unwrap(),
+        };
+        assert_eq!(
+            file["digest"],
+            format!("sha256:{}", Digest::of(&bytes)),
+            "{file}"
+        );
+        assert_eq!(file["size"], bytes.len());
+    }
+    let got = world
+        .ask(&owner(), "skills/get", json!({ "uri": skill["uri"] }))
+        .await;
+    assert_eq!(&got.body["result"]["skill"], skill);
+    for uri in [
+        "skill://acme/nobody/SKILL.md",
+        "skill://acme/release-notes/templates/SKILL.md",
+        "skill://other/release-notes/SKILL.md",
+        "skill://acme/release%2Dnotes/SKILL.md",
+        "nonsense/SKILL.md",
+        "skill://acme/release-notes/logo.png",
+    ] {
+        let reply = world
+            .ask(&owner(), "skills/get", json!({ "uri": uri }))
+            .await;
+        assert_eq!(reply.body["error"]["code"], -32602, "{uri}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_fit_its_address_is_left_out_of_the_extension_alone() {
+    let world = stocked(Writes::Signed);
+    world
+        .shelf
+        .put_text("Code Of Conduct", "Says how to behave", &[], &[])
+        .unwrap();
+    let listed = world.ask(&owner(), "skills/list", json!({})).await;
+    assert_eq!(listed.body["result"]["skills"].as_array().unwrap().len(), 3);
+    let listed = world.ask(&owner(), "resources/list", json!({})).await;
+    assert_eq!(
+        listed.body["result"]["resources"].as_array().unwrap().len(),
+        4
+    );
+    let read = read(&world, "skill://acme/code-of-conduct/SKILL.md").await;
+    assert!(read["text"].is_string());
+}
+
+#[tokio::test]
+async fn skills_and_resources_come_page_by_page() {
+    let world = stocked(Writes::Signed);
+    for at in 0..130 {
+        world
+            .shelf
+            .put_text(&format!("skill-{at:03}"), "One of many", &[], &[])
+            .unwrap();
+    }
+    for (method, list, pages) in [
+        ("skills/list", "skills", 6),
+        ("resources/list", "resources", 2),
+    ] {
+        let mut cursor: Option<String> = None;
+        let mut uris: Vec<String> = Vec::new();
+        let mut seen = 0;
+        loop {
+            let params = cursor
+                .as_ref()
+                .map_or(json!({}), |cursor| json!({ "cursor": cursor }));
+            let reply = world.ask(&owner(), method, params).await;
+            let items = reply.body["result"][list].as_array().unwrap().clone();
+            uris.extend(
+                items
+                    .iter()
+                    .map(|item| item["uri"].as_str().unwrap().to_owned()),
+            );
+            seen += 1;
+            cursor = reply.body["result"]["nextCursor"]
+                .as_str()
+                .map(str::to_owned);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!((uris.len(), seen), (133, pages), "{method}");
+        assert!(uris.is_sorted());
+        let bad = world
+            .ask(&owner(), method, json!({ "cursor": "No Cursor" }))
+            .await;
+        assert_eq!(bad.body["error"]["code"], -32602, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn folders_show_what_stands_directly_in_them() {
+    let world = stocked(Writes::Signed);
+    let folder = "inode/directory";
+    let base = "skill://acme/release-notes";
+    let pair = |path: &str, kind: &str| (format!("{base}/{path}"), kind.to_owned());
+    for root in [base.to_owned(), format!("{base}/")] {
+        assert_eq!(
+            directory(&world, &root).await,
+            [
+                pair(".vault", folder),
+                pair("templates", folder),
+                pair("SKILL.md", "text/markdown"),
+                pair("logo.png", "image/png"),
+            ]
+        );
+    }
+    assert_eq!(
+        directory(&world, &format!("{base}/templates")).await,
+        [
+            pair("templates/deep", folder),
+            pair("templates/notes.md", "text/markdown")
+        ]
+    );
+    assert_eq!(
+        directory(&world, &format!("{base}/.vault")).await,
+        [pair(".vault/manifest.json", "application/json")]
+    );
+    let skills = directory(&world, "skill://acme").await;
+    assert_eq!(skills.len(), 3);
+    assert!(skills.iter().all(|(_, kind)| kind == folder));
+    for uri in [
+        "skill://acme/nobody",
+        "skill://acme/release-notes/SKILL.md",
+        "skill://acme/release-notes/temp",
+        "skill://other",
+        "x",
+    ] {
+        let reply = world
+            .ask(&owner(), "resources/directory/read", json!({ "uri": uri }))
+            .await;
+        let code = reply.body["error"]["code"].as_i64().unwrap();
+        assert!([-32602, -32002].contains(&code), "{uri}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_there_says_which_address() {
+    let world = stocked(Writes::Signed);
+    for uri in [
+        "skill://acme/release-notes/none.txt",
+        "skill://acme/nobody/SKILL.md",
+        "file:///etc/passwd",
+        "",
+    ] {
+        let reply = world
+            .ask(&owner(), "resources/read", json!({ "uri": uri }))
+            .await;
+        assert_eq!(reply.body["error"]["code"], -32002, "{}", reply.text);
+        assert_eq!(reply.body["error"]["data"]["uri"], uri);
+    }
+}
+
+#[tokio::test]
+async fn a_large_file_is_a_blob_and_fits() {
+    let world = stocked(Writes::Signed);
+    let large = vec![b'a'; 4 * 1024 * 1024];
+    let files: [(&str, &[u8]); 2] = [("edge.txt", &large[..1024 * 1024]), ("large.txt", &large)];
+    world
+        .shelf
+        .put_text("big", "Has large files", &[], &files)
+        .unwrap();
+    let edge = read(&world, "skill://acme/big/edge.txt").await;
+    assert_eq!(edge["text"].as_str().unwrap().len(), 1024 * 1024);
+    let blob = read(&world, "skill://acme/big/large.txt").await;
+    assert_eq!(
+        STANDARD.decode(blob["blob"].as_str().unwrap()).unwrap(),
+        large
+    );
+    assert_eq!(
+        blob["_meta"]["dev.vault/sha256"],
+        Digest::of(&large).to_string()
+    );
+}
