@@ -91,8 +91,12 @@ pub struct Account {
     pub email: Email,
     /// The argon2id hash; absent until an invitation was used.
     pub password: Option<String>,
-    /// When the password was set: sessions that began before it no longer count.
+    /// When the password was set.
     pub password_set_at: Option<Timestamp>,
+    /// How many passwords the account has had: a session counts only for the one it began with. A time would not do, since a session of
+    /// the same second would stay.
+    #[serde(default)]
+    pub password_number: u32,
     /// Whether the account may use the operator routes.
     pub operator: bool,
     /// When the account was made.
@@ -120,6 +124,7 @@ impl Account {
             email,
             password: None,
             password_set_at: None,
+            password_number: 0,
             operator: false,
             created_at: now,
             invite: None,
@@ -135,6 +140,16 @@ impl Account {
     /// Whether the owner of this namespace invited the account, and nobody accepted yet.
     pub fn waits_for(&self, namespace: &NamespaceRef) -> bool {
         !self.can_sign_in() && self.invited_by.as_ref() == Some(namespace)
+    }
+}
+
+impl Account {
+    /// Sets the password by its hash: sessions and an invitation from before it end.
+    pub fn set_password(&mut self, hash: String, now: Timestamp) {
+        self.password = Some(hash);
+        self.password_set_at = Some(now);
+        self.password_number = self.password_number.wrapping_add(1);
+        self.invite = None;
     }
 }
 

@@ -31,15 +31,25 @@ pub struct Session {
     pub signed_in_at: Timestamp,
     /// When it ends.
     pub ends_at: Timestamp,
+    /// Which of the account's passwords it began with.
+    #[serde(default)]
+    pub password_number: u32,
 }
 
 impl Session {
+    /// A session that begins now.
+    pub fn begun(account: &Account, now: Timestamp) -> Self {
+        Self {
+            account: account.email.clone(),
+            signed_in_at: now,
+            ends_at: now.plus_seconds(SESSION_SECONDS),
+            password_number: account.password_number,
+        }
+    }
+
     /// Whether it still counts: not over, and not from before the account's password was set anew.
     pub fn counts(&self, account: &Account, now: Timestamp) -> bool {
-        now < self.ends_at
-            && account
-                .password_set_at
-                .is_none_or(|set| set <= self.signed_in_at)
+        now < self.ends_at && self.password_number == account.password_number
     }
 }
 

@@ -101,8 +101,7 @@ async fn creation(
     };
     let mut account = Account::new(email.clone(), now);
     account.operator = true;
-    account.password = Some(hash.to_owned());
-    account.password_set_at = Some(now);
+    account.set_password(hash.to_owned(), now);
     let mut writes = vec![
         Write::put(first_owner_key(), Document::of(&mark)?, When::Absent),
         Write::put(account_key(email), Document::of(&account)?, When::Absent),

@@ -16,10 +16,10 @@ use crate::model::account::{Account, account_key};
 use crate::model::session::{SESSION_SECONDS, Session, session_key};
 use crate::model::token::{Secret, SecretKind};
 
-/// Most bytes of a form.
-pub const MAX_FORM_BYTES: usize = 8 * 1024;
-/// Longest authorize query, in bytes: it has to fit into a form and into a `Location`.
+/// Longest authorize query, in bytes: it has to fit into a `Location`.
 pub const MAX_QUERY_BYTES: usize = 6 * 1024;
+/// Most bytes of a form: each byte of the query in it may be written as three, and the rest is small.
+pub const MAX_FORM_BYTES: usize = 3 * MAX_QUERY_BYTES + 8 * 1024;
 
 /// A browser, by the random value of its cookie. Before sign-in nothing is stored about it.
 pub struct Browser {
@@ -200,15 +200,59 @@ fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
     same_site && same_origin
 }
 
+/// Where a form leads in the end: nowhere but to two pages of ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Onward<'f> {
+    /// The authorize request with this query.
+    Authorize(&'f str),
+    /// The page where a password is changed.
+    Password,
+}
+
+/// The path of the page where a password is changed, below the prefix.
+pub const PASSWORD_PATH: &str = "/oauth/password";
+
+impl<'f> Onward<'f> {
+    /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query, or our password page.
+    pub fn of(app: &App, form: &'f Form) -> Result<Self, Stop> {
+        let path = form
+            .value("return_to")
+            .and_then(|text| text.strip_prefix(app.config.public_url.prefix()))
+            .ok_or(Stop::FormMalformed)?;
+        if path == PASSWORD_PATH {
+            return Ok(Self::Password);
+        }
+        path.strip_prefix("/oauth/authorize?")
+            .filter(|query| {
+                query.len() <= MAX_QUERY_BYTES && query.bytes().all(|byte| byte.is_ascii_graphic())
+            })
+            .map(Self::Authorize)
+            .ok_or(Stop::FormMalformed)
+    }
+
+    /// What a form token for it is about.
+    pub const fn subject(self) -> &'f str {
+        match self {
+            Self::Authorize(query) => query,
+            Self::Password => PASSWORD_PATH,
+        }
+    }
+
+    /// Its address, for a form or a redirect.
+    pub fn address(self, app: &App) -> String {
+        match self {
+            Self::Authorize(query) => authorize_address(app, query),
+            Self::Password => format!("{}{PASSWORD_PATH}", app.config.public_url.prefix()),
+        }
+    }
+}
+
 /// The authorize query in a `return_to` field; fails unless it is exactly our authorize address with a query.
 pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, Stop> {
-    form.value("return_to")
-        .and_then(|text| text.strip_prefix(app.config.public_url.prefix()))
-        .and_then(|text| text.strip_prefix("/oauth/authorize?"))
-        .filter(|query| {
-            query.len() <= MAX_QUERY_BYTES && query.bytes().all(|byte| byte.is_ascii_graphic())
-        })
-        .ok_or(Stop::FormMalformed)
+    match Onward::of(app, form)? {
+        Onward::Authorize(query) => Ok(query),
+        Onward::Password => Err(Stop::FormMalformed),
+    }
 }
 
 /// The address of an authorize request, for a form or a redirect.

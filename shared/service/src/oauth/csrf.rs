@@ -26,6 +26,8 @@ pub enum Purpose {
     Logout,
     /// Setting a password by invitation.
     Invite,
+    /// Changing a password.
+    Password,
 }
 
 impl Purpose {
@@ -35,6 +37,7 @@ impl Purpose {
             Self::Consent => "consent",
             Self::Logout => "logout",
             Self::Invite => "invite",
+            Self::Password => "password",
         }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use vault_store::StoreError;
 use vault_store::records::Commit;
 
+use super::cors;
 use super::form::Form;
 use super::metadata;
 use super::register::{self, Metadata, RegisterError};
@@ -46,20 +47,15 @@ pub async fn protected_mcp(State(app): State<App>) -> Response {
 }
 
 fn discovery(document: &Value) -> Response {
-    let mut response = json_answer(StatusCode::OK, document);
-    // The documents hold nothing private, and clients in browsers have to find them.
-    response.headers_mut().insert(
-        header::ACCESS_CONTROL_ALLOW_ORIGIN,
-        HeaderValue::from_static("*"),
-    );
-    response
+    cors::open(json_answer(StatusCode::OK, document))
 }
 
 /// `POST /oauth/register`
 pub async fn register(State(app): State<App>, request: Request) -> Response {
-    registered(&app, request)
-        .await
-        .unwrap_or_else(|failure| failure.answer(&app))
+    let headers = request.headers().clone();
+    let answer = registered(&app, request).await;
+    let response = answer.unwrap_or_else(|failure| failure.answer(&app));
+    cors::limited(&app, &headers, response)
 }
 
 async fn registered(app: &App, request: Request) -> Result<Response, Failure> {
@@ -96,13 +92,18 @@ async fn registered(app: &App, request: Request) -> Result<Response, Failure> {
 
 /// `POST /oauth/token`
 pub async fn token(State(app): State<App>, request: Request) -> Response {
-    tokens(&app, request)
-        .await
-        .unwrap_or_else(|failure| failure.answer(&app))
+    let headers = request.headers().clone();
+    let answer = tokens(&app, request).await;
+    let response = answer.unwrap_or_else(|failure| failure.answer(&app));
+    cors::limited(&app, &headers, response)
 }
 
 async fn tokens(app: &App, request: Request) -> Result<Response, Failure> {
+    let by_header = request.headers().contains_key(header::AUTHORIZATION);
     let form = form(request).await?;
+    if by_header && form.sound("client_id") && form.value("client_id").is_none() {
+        return Err(Failure::ByHeader);
+    }
     let request = TokenRequest::read(&form)?;
     let terms = Terms {
         base: app.config.public_url.base(),
@@ -146,9 +147,10 @@ async fn tokens(app: &App, request: Request) -> Result<Response, Failure> {
 
 /// `POST /oauth/revoke`
 pub async fn revoke(State(app): State<App>, request: Request) -> Response {
-    revoked(&app, request)
-        .await
-        .unwrap_or_else(|failure| failure.answer(&app))
+    let headers = request.headers().clone();
+    let answer = revoked(&app, request).await;
+    let response = answer.unwrap_or_else(|failure| failure.answer(&app));
+    cors::limited(&app, &headers, response)
 }
 
 async fn revoked(app: &App, request: Request) -> Result<Response, Failure> {
@@ -182,7 +184,8 @@ async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Fai
         None => None,
         Some(id) => Some(registered_client(app, id).await?),
     };
-    match bearer::authenticate(app, headers).await {
+    // Whoever may not use a suspended vault may end what was given there all the same.
+    match bearer::identify(app, headers).await {
         Ok(caller) => Ok(Asker {
             client,
             bearer: Some((caller.client_id, caller.email)),
@@ -217,6 +220,8 @@ async fn form(request: Request) -> Result<Form, Failure> {
 enum Failure {
     Token(TokenError),
     Register(RegisterError),
+    /// A client that names itself by a header: it has a secret in mind, and there are none.
+    ByHeader,
     /// 401 with the challenge of a bearer route.
     Challenged(Refusal),
     Refused(Refusal),
@@ -259,6 +264,20 @@ impl Failure {
             }
             Self::Register(error) => {
                 said(StatusCode::BAD_REQUEST, error.code(), &error.to_string())
+            }
+            Self::ByHeader => {
+                let error = TokenError::InvalidClient;
+                let mut response = said(
+                    StatusCode::UNAUTHORIZED,
+                    error.code(),
+                    "clients are public: name the client by client_id in the body",
+                );
+                // RFC 6749 section 5.2 wants the scheme that was tried.
+                response.headers_mut().insert(
+                    header::WWW_AUTHENTICATE,
+                    HeaderValue::from_static("Basic realm=\"vault\""),
+                );
+                response
             }
             Self::Challenged(refusal) => {
                 let sent_one = refusal.code() == Code::TokenInvalid;

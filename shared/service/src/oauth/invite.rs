@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use super::browser::{Browser, Posted, posted};
 use super::csrf::Purpose;
+use super::noted;
 use super::pages::{self, Frame, InvitePage, MessagePage};
 use super::password::{self, LEAST_FOR_USERS};
 use super::stop::Stop;
@@ -91,7 +92,11 @@ impl Pending {
 }
 
 async fn accepted(app: &App, token: &str, request: Request) -> Result<Response, Stop> {
-    let Posted { form, browser, .. } = posted(app, request).await?;
+    let Posted {
+        form,
+        browser,
+        source,
+    } = posted(app, request).await?;
     let pending = Pending::find(app, token).await?;
     browser.check_form(app, &form, Purpose::Invite, &pending.subject())?;
     let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
@@ -99,28 +104,22 @@ async fn accepted(app: &App, token: &str, request: Request) -> Result<Response, 
         return Ok(pending.page(app, &browser, Some(format!("That did not work: {bad}."))));
     }
     let hash = password::hash(password, &*app.random).await?;
-    let now = app.clock.now();
-    let account = Account {
-        password: Some(hash),
-        password_set_at: Some(now),
-        invite: None,
-        ..pending.account.value
-    };
-    let written = app
-        .records
-        .commit(vec![
-            Write::delete(
-                invite_key(&pending.secret.hash()),
-                When::At(pending.invite.revision),
-            ),
-            Write::put(
-                account_key(&account.email),
-                Document::of(&account)?,
-                When::At(pending.account.revision),
-            ),
-        ])
-        .await?;
-    if !written.is_done() {
+    let mut account = pending.account.value;
+    account.set_password(hash, app.clock.now());
+    let mut writes = vec![
+        Write::delete(
+            invite_key(&pending.secret.hash()),
+            When::At(pending.invite.revision),
+        ),
+        Write::put(
+            account_key(&account.email),
+            Document::of(&account)?,
+            When::At(pending.account.revision),
+        ),
+    ];
+    writes
+        .extend(noted::about_account(app, &account.email, source, "invite.accept", "done").await?);
+    if !app.records.commit(writes).await?.is_done() {
         return Err(Stop::InviteGone);
     }
     let lines = vec![

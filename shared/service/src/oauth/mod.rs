@@ -6,11 +6,14 @@
 pub mod authorize;
 pub mod bootstrap;
 mod browser;
+mod change;
+mod cors;
 pub mod csrf;
 mod endpoints;
 pub mod form;
 mod invite;
 pub mod metadata;
+mod noted;
 mod pages;
 pub mod password;
 pub mod pkce;
@@ -34,32 +37,42 @@ pub(crate) const ROUTES: &[Route] = &[
     well_known(
         "oauth.metadata",
         "/.well-known/oauth-authorization-server",
-        || get(endpoints::authorization_server),
+        || get(endpoints::authorization_server).options(cors::discovery_preflight),
     ),
     well_known("oauth.openid", "/.well-known/openid-configuration", || {
-        get(endpoints::authorization_server)
+        get(endpoints::authorization_server).options(cors::discovery_preflight)
     }),
     well_known(
         "oauth.resource",
         "/.well-known/oauth-protected-resource",
-        || get(endpoints::protected_resource),
+        || get(endpoints::protected_resource).options(cors::discovery_preflight),
     ),
     well_known(
         "oauth.resource_mcp",
         "/.well-known/oauth-protected-resource/mcp",
-        || get(endpoints::protected_mcp),
+        || get(endpoints::protected_mcp).options(cors::discovery_preflight),
     ),
     public("client.register", "POST", "/oauth/register", || {
-        post(endpoints::register)
+        post(endpoints::register).options(cors::endpoint_preflight)
     }),
     public("oauth.authorize", "GET", "/oauth/authorize", || {
         get(walk::authorize)
     }),
     public("oauth.login", "POST", "/oauth/login", || post(walk::login)),
-    session("oauth.consent", "/oauth/consent", || post(walk::consent)),
-    session("oauth.logout", "/oauth/logout", || post(walk::logout)),
+    session("oauth.consent", "POST", "/oauth/consent", || {
+        post(walk::consent)
+    }),
+    session("oauth.logout", "POST", "/oauth/logout", || {
+        post(walk::logout)
+    }),
+    session("password.show", "GET", "/oauth/password", || {
+        get(change::show)
+    }),
+    session("password.change", "POST", "/oauth/password", || {
+        post(change::change)
+    }),
     public("token.grant", "POST", "/oauth/token", || {
-        post(endpoints::token)
+        post(endpoints::token).options(cors::endpoint_preflight)
     }),
     route(
         "token.revoke",
@@ -67,7 +80,7 @@ pub(crate) const ROUTES: &[Route] = &[
         "/oauth/revoke",
         Auth::Bearer,
         Group::OAuth,
-        || post(endpoints::revoke),
+        || post(endpoints::revoke).options(cors::endpoint_preflight),
     ),
     public("invite.show", "GET", "/oauth/invite/{token}", || {
         get(invite::show)
@@ -88,10 +101,11 @@ const fn public(
 
 const fn session(
     name: &'static str,
+    method: &'static str,
     path: &'static str,
     serve: fn() -> MethodRouter<App>,
 ) -> Route {
-    route(name, "POST", path, Auth::Session, Group::OAuth, serve)
+    route(name, method, path, Auth::Session, Group::OAuth, serve)
 }
 
 const fn well_known(

@@ -235,6 +235,26 @@ pub struct InvitePage {
     pub problem: Option<String>,
 }
 
+/// The page where a signed-in person changes the password.
+#[derive(Template)]
+#[template(path = "password.html")]
+pub struct PasswordPage {
+    /// What is around it.
+    pub frame: Frame,
+    /// The account.
+    pub email: String,
+    /// Least characters of the new one.
+    pub least: usize,
+    /// The form token.
+    pub csrf: String,
+    /// The form token of the button that signs out.
+    pub logout_csrf: String,
+    /// This page, for that button.
+    pub return_to: String,
+    /// What went wrong the last time.
+    pub problem: Option<String>,
+}
+
 /// A form token and where to go afterwards, for a button that signs out.
 pub struct SignOut {
     /// The form token.

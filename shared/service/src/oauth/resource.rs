@@ -1,30 +1,45 @@
 //! The audience of a token (RFC 8707): this service, or its `/mcp`.
 
-use url::Url;
-
 /// The canonical form of a `resource` parameter: `base` or `base/mcp`; `None` when it names anything else.
 ///
-/// A slash at the end and the case of scheme and host do not matter; a fragment or a query does.
+/// One slash at the end, the case of scheme and host, and a port that is the scheme's own do not matter. Everything else is compared as
+/// text, without a parser that would forgive: an audience is who the token is for.
 pub fn canonical(asked: &str, base: &str) -> Option<String> {
-    // The parser drops tabs and turns `\` into `/`; an audience is compared, so only plain text comes in.
-    if !asked
-        .bytes()
-        .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
-    {
+    let (ours, theirs) = (Parts::of(base)?, Parts::of(asked)?);
+    if ours.scheme != theirs.scheme || ours.authority != theirs.authority {
         return None;
     }
-    let plain = |text: &str| {
-        let url = Url::parse(text).ok()?;
-        let alone = url.query().is_none()
-            && url.fragment().is_none()
-            && url.username().is_empty()
-            && url.password().is_none();
-        alone.then(|| url.as_str().trim_end_matches('/').to_owned())
-    };
-    let asked = plain(asked.strip_suffix('/').unwrap_or(asked))?;
-    [base.to_owned(), format!("{base}/mcp")]
-        .into_iter()
-        .find(|known| plain(known).as_ref() == Some(&asked))
+    let path = theirs.path.strip_suffix('/').unwrap_or(theirs.path);
+    match path.strip_prefix(ours.path)? {
+        "" => Some(base.to_owned()),
+        "/mcp" => Some(format!("{base}/mcp")),
+        _ => None,
+    }
+}
+
+/// An absolute address, cut without interpretation.
+struct Parts<'t> {
+    scheme: String,
+    authority: String,
+    path: &'t str,
+}
+
+impl<'t> Parts<'t> {
+    fn of(text: &'t str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let scheme = scheme.to_ascii_lowercase();
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let authority = authority.to_ascii_lowercase();
+        let own_port = if scheme == "https" { ":443" } else { ":80" };
+        Some(Self {
+            authority: authority
+                .strip_suffix(own_port)
+                .unwrap_or(&authority)
+                .to_owned(),
+            scheme,
+            path,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +89,26 @@ mod tests {
             ("https://v.example", "/mcp", None),
             ("https://v.example", "", None),
             ("https://v.example", "https://v.example\\mcp", None),
+            ("https://v.example", "https:v.example/mcp", None),
+            ("https://v.example", "https:///v.example/mcp", None),
+            ("https://v.example", "https://v.example//", None),
+            ("https://v.example", "https://v.example/mcp//", None),
+            ("https://v.example", "https://v.example/x/../mcp", None),
+            ("https://v.example", "https://v.example/%6dcp", None),
+            (
+                "https://v.example",
+                "https://v.example.evil.example/mcp",
+                None,
+            ),
+            (
+                "https://v.example",
+                "https://v.example@evil.example/mcp",
+                None,
+            ),
+            ("https://v.example", "https://v.example:80/mcp", None),
+            ("https://v.example", "https://v.example?/mcp", None),
+            ("https://v.example", " https://v.example/mcp", None),
+            ("https://v.example", "https://v.exa\tmple/mcp", None),
             ("https://v.example", "https://v.example/admin", None),
             (
                 "https://v.example/a",

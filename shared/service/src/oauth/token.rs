@@ -45,6 +45,8 @@ enum Presented {
         hash: Digest,
         scopes: Option<String>,
     },
+    /// No code or token of ours; the client is looked up all the same, since one that is unknown has to learn that first.
+    Nothing,
 }
 
 /// Why there are no tokens: the codes of RFC 6749 section 5.2 and RFC 8707.
@@ -153,16 +155,21 @@ impl TokenRequest {
             .parse()
             .map_err(|_| TokenError::InvalidClient)?;
         let presented = if grant_type == "authorization_code" {
-            Presented::Code {
-                verifier: needed("code_verifier")?.to_owned(),
-                hash: hash(SecretKind::Code, needed("code")?)?,
-                redirect_uri: form.value("redirect_uri").map(str::to_owned),
-            }
+            let verifier = needed("code_verifier")?;
+            hash(SecretKind::Code, needed("code")?).map_or(Presented::Nothing, |hash| {
+                Presented::Code {
+                    hash,
+                    verifier: verifier.to_owned(),
+                    redirect_uri: form.value("redirect_uri").map(str::to_owned),
+                }
+            })
         } else {
-            Presented::Refresh {
-                hash: hash(SecretKind::Refresh, needed("refresh_token")?)?,
-                scopes: form.value("scope").map(str::to_owned),
-            }
+            hash(SecretKind::Refresh, needed("refresh_token")?).map_or(Presented::Nothing, |hash| {
+                Presented::Refresh {
+                    hash,
+                    scopes: form.value("scope").map(str::to_owned),
+                }
+            })
         };
         Ok(Self {
             client,
@@ -172,10 +179,8 @@ impl TokenRequest {
     }
 }
 
-fn hash(kind: SecretKind, text: &str) -> Result<Digest, TokenError> {
-    Secret::parse(kind, text)
-        .map(|secret| secret.hash())
-        .ok_or(TokenError::InvalidGrant)
+fn hash(kind: SecretKind, text: &str) -> Option<Digest> {
+    Secret::parse(kind, text).map(|secret| secret.hash())
 }
 
 /// Reads what the records say about a request: client and code or token first, then what those name.
@@ -192,6 +197,10 @@ pub async fn load(records: &dyn Records, request: &TokenRequest) -> Result<Known
                 two(records, client_key(&request.client), token_key(hash)).await?;
             (known.client, known.token) = (Seen::read(client)?, Seen::read(token)?);
             known.token.as_ref().map(|token| token.value.family.clone())
+        }
+        Presented::Nothing => {
+            known.client = Seen::read(records.get(&client_key(&request.client)).await?)?;
+            None
         }
     };
     if let Some(family) = family {
@@ -237,6 +246,7 @@ pub fn decide(
             redirect_uri,
         } => asked.exchange(hash, verifier, redirect_uri.as_deref(), random),
         Presented::Refresh { hash, scopes } => asked.refresh(hash, scopes.as_deref(), random),
+        Presented::Nothing => Ok(Decision::refused(TokenError::InvalidGrant)),
     }
 }
 

@@ -16,11 +16,12 @@ use zeroize::Zeroizing;
 
 use super::authorize::{AuthorizeRequest, Refused, client_id};
 use super::browser::{
-    Browser, MAX_QUERY_BYTES, Posted, SignedIn, authorize_address, authorize_query, posted,
+    Browser, MAX_QUERY_BYTES, Onward, Posted, SignedIn, authorize_address, authorize_query, posted,
     removed_cookie,
 };
 use super::csrf::{FORM_SECONDS, Purpose};
 use super::form::Form;
+use super::noted;
 use super::pages::{self, Asking, ConsentPage, Frame, MessagePage, ShownApp, SignInPage};
 use super::sign_in::{self, Checked};
 use super::stop::Stop;
@@ -31,7 +32,7 @@ use crate::model::account::{Account, partition};
 use crate::model::client::{Client, client_key};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::session::{
-    APPROVAL_SECONDS, Approval, SESSION_SECONDS, Session, approval_key, session_key, spent_key,
+    APPROVAL_SECONDS, Approval, Session, approval_key, session_key, spent_key,
 };
 use crate::model::user::{MEMBERSHIPS, Membership, Scopes, User, membership_key, user_key};
 
@@ -91,7 +92,8 @@ async fn asked(app: &App, request: Request) -> Result<Response, Stop> {
     };
     let browser = Browser::of(app, request.headers());
     let Some(signed_in) = browser.signed_in(app).await? else {
-        return Ok(sign_in_page(app, &browser, &query, Some(&asked), "", None));
+        let onward = Onward::Authorize(&query);
+        return Ok(sign_in_page(app, &browser, onward, Some(&asked), "", None));
     };
     let users = asked.fitting(users(app, &signed_in.account, asked.namespace.as_deref()).await?);
     if users.is_empty() {
@@ -228,48 +230,50 @@ async fn signing_in(app: &App, request: Request) -> Result<Response, Stop> {
         browser,
         source,
     } = posted(app, request).await?;
-    let query = authorize_query(app, &form)?;
-    browser.check_form(app, &form, Purpose::Login, query)?;
+    let onward = Onward::of(app, &form)?;
+    browser.check_form(app, &form, Purpose::Login, onward.subject())?;
     let typed = form.value("email").unwrap_or_default();
     let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
     let (account, forgotten) = match sign_in::check(app, typed, password, source).await? {
         Checked::Good { account, forgotten } => (*account, forgotten),
-        refused => return Ok(refused_sign_in(app, &browser, query, typed, &refused).await),
+        refused => return Ok(refused_sign_in(app, &browser, onward, typed, &refused).await),
     };
-    let now = app.clock.now();
-    let session = Session {
-        account: account.email,
-        signed_in_at: now,
-        ends_at: now.plus_seconds(SESSION_SECONDS),
-    };
-    let fresh = Browser::fresh(app);
-    let written = app
-        .records
-        .commit(vec![
-            forgotten,
-            Write::delete(session_key(&browser.hash()), When::Any),
-            Write::put_until(
-                session_key(&fresh.hash()),
-                Document::of(&session)?,
-                When::Absent,
-                session.ends_at,
-            ),
-        ])
-        .await?;
-    if let Commit::Failed { .. } = written {
+    let (fresh, mut writes) = new_session(app, &browser, &account)?;
+    writes.push(forgotten);
+    if let Commit::Failed { .. } = app.records.commit(writes).await? {
         return Err(StoreError::Conflict.into());
     }
-    let mut response = redirect(StatusCode::SEE_OTHER, &authorize_address(app, query));
+    let mut response = redirect(StatusCode::SEE_OTHER, &onward.address(app));
     if let Some(cookie) = fresh.set_cookie(app, true) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     Ok(response)
 }
 
+/// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in there and nowhere under the old one.
+pub fn new_session(
+    app: &App,
+    old: &Browser,
+    account: &Account,
+) -> Result<(Browser, Vec<Write>), StoreError> {
+    let session = Session::begun(account, app.clock.now());
+    let fresh = Browser::fresh(app);
+    let writes = vec![
+        Write::delete(session_key(&old.hash()), When::Any),
+        Write::put_until(
+            session_key(&fresh.hash()),
+            Document::of(&session)?,
+            When::Absent,
+            session.ends_at,
+        ),
+    ];
+    Ok((fresh, writes))
+}
+
 async fn refused_sign_in(
     app: &App,
     browser: &Browser,
-    query: &str,
+    onward: Onward<'_>,
     typed: &str,
     why: &Checked,
 ) -> Response {
@@ -284,8 +288,11 @@ async fn refused_sign_in(
         ),
     };
     // Who asks is a courtesy here; when it cannot be read, the authorize page will say why.
-    let asked = read(app, query).await.ok().and_then(Result::ok);
-    let mut response = sign_in_page(app, browser, query, asked.as_ref(), typed, Some(problem));
+    let asked = match onward {
+        Onward::Authorize(query) => read(app, query).await.ok().and_then(Result::ok),
+        Onward::Password => None,
+    };
+    let mut response = sign_in_page(app, browser, onward, asked.as_ref(), typed, Some(problem));
     *response.status_mut() = status;
     if status == StatusCode::TOO_MANY_REQUESTS {
         response
@@ -295,10 +302,11 @@ async fn refused_sign_in(
     response
 }
 
-fn sign_in_page(
+/// The sign-in page on the way to `onward`.
+pub fn sign_in_page(
     app: &App,
     browser: &Browser,
-    query: &str,
+    onward: Onward<'_>,
     asked: Option<&AuthorizeRequest>,
     email: &str,
     problem: Option<&'static str>,
@@ -307,8 +315,8 @@ fn sign_in_page(
         frame: Frame::of(&app.config.public_url),
         app: asked.map(|asked| ShownApp::of(&asked.client, &asked.back.redirect)),
         problem,
-        csrf: browser.form_token(app, Purpose::Login, query),
-        return_to: authorize_address(app, query),
+        csrf: browser.form_token(app, Purpose::Login, onward.subject()),
+        return_to: onward.address(app),
         email: email.to_owned(),
     };
     let mut response = pages::answer(
@@ -323,9 +331,19 @@ fn sign_in_page(
 }
 
 async fn decided(app: &App, request: Request) -> Result<Response, Stop> {
-    let Posted { form, browser, .. } = posted(app, request).await?;
+    let Posted {
+        form,
+        browser,
+        source,
+    } = posted(app, request).await?;
     let query = authorize_query(app, &form)?;
-    let nonce = browser.check_form(app, &form, Purpose::Consent, query)?;
+    let nonce = match browser.check_form(app, &form, Purpose::Consent, query) {
+        Ok(nonce) => nonce,
+        Err(stop) => {
+            noted::refused(app, &browser, source, "oauth.consent", "form_forged").await;
+            return Err(stop);
+        }
+    };
     let approval = match form.value("decision") {
         Some("deny") => Approval::Denied {},
         Some("approve") => Approval::Approved {
@@ -387,10 +405,7 @@ async fn signing_out(app: &App, request: Request) -> Result<Response, Stop> {
         .await?;
     debug_assert!(written.is_done(), "a write without a condition");
     let mut response = if form.value("return_to").is_some() {
-        redirect(
-            StatusCode::SEE_OTHER,
-            &authorize_address(app, authorize_query(app, &form)?),
-        )
+        redirect(StatusCode::SEE_OTHER, &Onward::of(app, &form)?.address(app))
     } else {
         let lines = vec!["You can close this page.".to_owned()];
         let frame = Frame::of(&app.config.public_url);
@@ -411,7 +426,8 @@ async fn signing_out(app: &App, request: Request) -> Result<Response, Stop> {
     Ok(response)
 }
 
-fn redirect(status: StatusCode, location: &str) -> Response {
+/// A redirect that nothing keeps and that tells nobody where it came from.
+pub fn redirect(status: StatusCode, location: &str) -> Response {
     // Both kinds of address were checked to be printable ASCII.
     let Ok(location) = HeaderValue::from_str(location) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();

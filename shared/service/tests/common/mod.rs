@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use vault_service::App;
 use vault_service::model::account::{self, Email};
-use vault_service::model::namespace::{Kind, Namespace};
+use vault_service::model::audit::{self, Entry};
+use vault_service::model::namespace::{self, Kind, Namespace};
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_service::oauth::bootstrap::first_owner;
 use vault_service::oauth::form::with_query;
@@ -325,6 +326,18 @@ pub async fn member(
         assert_eq!(done.status, 200, "{}", done.body);
     }
     user
+}
+
+/// What the audit log of a namespace holds, oldest first.
+pub async fn audited(app: &App, slug: &str) -> Vec<Entry> {
+    let slug = slug.parse().unwrap();
+    let home = namespace::find(&*app.records, &slug).await.unwrap();
+    let partition = audit::partition(Some(&home.unwrap().0.id));
+    let listed = app.records.list(&partition, "", None, 1000).await.unwrap();
+    let mut entries: Vec<Entry> = listed.iter().map(|record| record.read().unwrap()).collect();
+    // Within one moment the ids of the seeded source are in no order.
+    entries.sort_by_key(|entry| entry.at);
+    entries
 }
 
 /// Registers a client; its id.

@@ -3,7 +3,9 @@
 mod authorize;
 mod bearer;
 mod bootstrap;
+mod cors;
 mod invite;
+mod password;
 mod register;
 mod revoke;
 mod sign_in;

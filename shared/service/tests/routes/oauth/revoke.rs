@@ -1,4 +1,5 @@
 use axum::http::{Request, header};
+use vault_service::model::namespace::{self as homes, Namespace, Status};
 use vault_service::model::user::{Role, Scopes};
 
 use super::{Place, owned};
@@ -136,6 +137,27 @@ async fn requirement_41_nobody_is_401() {
     .await;
     assert_eq!(unknown.short(), "401 invalid_client");
     assert_eq!(works(&place, &held).await, (true, true));
+}
+
+#[tokio::test]
+async fn requirement_41_a_suspended_vault_keeps_nobody_from_ending_a_token() {
+    let place = owned().await;
+    let app = &place.app;
+    let acme = namespace(app, "acme").await;
+    member(app, "ada@example.org", &acme, Role::Member, Scopes::READ).await;
+    let held = tokens(app, ("ada@example.org", PASSWORD), "acme", Scopes::READ).await;
+    let (mut home, revision) = homes::find(&*app.records, &acme.slug)
+        .await
+        .unwrap()
+        .unwrap();
+    let suspend = |home: &Namespace, revision| vec![home.update(revision).unwrap()];
+    home.status = Status::Suspended;
+    let done = app.records.commit(suspend(&home, revision)).await.unwrap();
+    assert!(done.is_done());
+    let done = revoke(&place, Some(&held.access), &[("token", &held.refresh)]).await;
+    assert_eq!((done.status, done.body.as_str()), (200, ""));
+    let again = refresh(app, &held.client, &held.refresh).await;
+    assert_eq!(again.short(), "400 invalid_grant");
 }
 
 #[tokio::test]

@@ -210,7 +210,7 @@ async fn forms_that_are_no_forms_are_refused() {
         ("email", OWNER),
     ];
     assert_eq!(visitor.post("/oauth/login", &twice).await.status, 400);
-    let long = "x".repeat(9000);
+    let long = "x".repeat(30_000);
     assert_eq!(
         visitor
             .post("/oauth/login", &[("csrf", &csrf), ("password", &long)])

@@ -11,7 +11,7 @@ use vault_store::records::{Document, When, Write};
 use super::{owned, place_at};
 use crate::common::{
     CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Tokens, VERIFIER, Visitor, authorize, bootstrap,
-    exchange, member, namespace, post_form, refresh, register, tokens,
+    exchange, form_request, member, namespace, post_form, refresh, register, send, tokens,
 };
 
 const ADMIN: (&str, &str) = (OWNER, OWNER_PASSWORD);
@@ -643,6 +643,46 @@ async fn a_client_asks_sixty_times_a_minute() {
             .await
             .short(),
         "400 invalid_grant"
+    );
+}
+
+#[tokio::test]
+async fn requirement_12_an_unknown_client_learns_that_first() {
+    let place = owned().await;
+    let unknown = "cli_00000000000000000000000000";
+    for fields in [
+        [
+            ("grant_type", "refresh_token"),
+            ("client_id", unknown),
+            ("refresh_token", "no token of ours"),
+            ("x", ""),
+        ],
+        [
+            ("grant_type", "authorization_code"),
+            ("client_id", unknown),
+            ("code", "no code of ours"),
+            ("code_verifier", VERIFIER),
+        ],
+    ] {
+        let reply = post_form(&place.app, "/oauth/token", &fields).await;
+        assert_eq!(reply.short(), "401 invalid_client", "{fields:?}");
+    }
+}
+
+#[tokio::test]
+async fn requirement_34_a_client_with_a_secret_is_told_that_there_are_none() {
+    let place = owned().await;
+    let mut request = form_request(
+        "/oauth/token",
+        &[("grant_type", "refresh_token"), ("refresh_token", "x")],
+    );
+    request
+        .headers_mut()
+        .insert("authorization", "Basic eDp5".parse().unwrap());
+    let reply = send(&place.app, request).await;
+    assert_eq!(
+        (reply.short().as_str(), reply.header("www-authenticate")),
+        ("401 invalid_client", "Basic realm=\"vault\"")
     );
 }
 

@@ -1,0 +1,148 @@
+//! `GET|POST /oauth/password`: a signed-in person changes the password, which ends the account's other sessions.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderValue};
+use axum::response::Response;
+use vault_store::records::{Document, When, Write};
+use zeroize::Zeroizing;
+
+use super::browser::{Browser, Onward, PASSWORD_PATH, Posted, SignedIn, posted};
+use super::csrf::Purpose;
+use super::noted;
+use super::pages::{self, Frame, MessagePage, PasswordPage};
+use super::password::{self, LEAST_FOR_USERS};
+use super::sign_in::{self, Checked};
+use super::stop::Stop;
+use super::throttle::WINDOW_SECONDS;
+use super::walk::{new_session, redirect, sign_in_page};
+use crate::App;
+use crate::model::Seen;
+use crate::model::account::{Account, account_key};
+
+/// The name of the change in the audit log.
+const ACTION: &str = "password.change";
+
+/// `GET /oauth/password`: the page, or the sign-in page before it.
+pub async fn show(State(app): State<App>, request: Request) -> Response {
+    let browser = Browser::of(&app, request.headers());
+    match browser.signed_in(&app).await {
+        Ok(None) => sign_in_page(&app, &browser, Onward::Password, None, "", None),
+        Ok(Some(signed_in)) => page(&app, &browser, &signed_in, StatusCode::OK, None),
+        Err(error) => Stop::from(error).answer(&app),
+    }
+}
+
+/// `POST /oauth/password`: sets the new one.
+pub async fn change(State(app): State<App>, request: Request) -> Response {
+    changed(&app, request)
+        .await
+        .unwrap_or_else(|stop| stop.answer(&app))
+}
+
+fn page(
+    app: &App,
+    browser: &Browser,
+    signed_in: &SignedIn,
+    status: StatusCode,
+    problem: Option<String>,
+) -> Response {
+    let return_to = Onward::Password.address(app);
+    let page = PasswordPage {
+        frame: Frame::of(&app.config.public_url),
+        email: signed_in.account.email.to_string(),
+        least: LEAST_FOR_USERS,
+        csrf: browser.form_token(app, Purpose::Password, PASSWORD_PATH),
+        logout_csrf: browser.form_token(app, Purpose::Logout, &return_to),
+        return_to,
+        problem,
+    };
+    pages::answer(status, &page, None)
+}
+
+async fn changed(app: &App, request: Request) -> Result<Response, Stop> {
+    let Posted {
+        form,
+        browser,
+        source,
+    } = posted(app, request).await?;
+    if let Err(stop) = browser.check_form(app, &form, Purpose::Password, PASSWORD_PATH) {
+        noted::refused(app, &browser, source, ACTION, "form_forged").await;
+        return Err(stop);
+    }
+    let Some(signed_in) = browser.signed_in(app).await? else {
+        return Ok(redirect(
+            StatusCode::SEE_OTHER,
+            &Onward::Password.address(app),
+        ));
+    };
+    let refused = |status, problem: String| page(app, &browser, &signed_in, status, Some(problem));
+    let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+    let field = |name| Zeroizing::new(form.value(name).unwrap_or_default().to_owned());
+    let (current, new) = (field("current"), field("password"));
+    // Looked at first: a new password that cannot be must not cost an attempt.
+    if let Err(bad) = password::check_length(&new, LEAST_FOR_USERS) {
+        return Ok(refused(unprocessable, format!("That did not work: {bad}.")));
+    }
+    if *current == *new {
+        let same = "The new password is the one you have.".to_owned();
+        return Ok(refused(unprocessable, same));
+    }
+    let email = &signed_in.account.email;
+    let (checked, forgotten) = match sign_in::check(app, email.as_str(), current, source).await? {
+        Checked::Good { account, forgotten } => (*account, forgotten),
+        Checked::Wrong => {
+            noted::refused(app, &browser, source, ACTION, "wrong_password").await;
+            let wrong = "This is not your present password.".to_owned();
+            return Ok(refused(unprocessable, wrong));
+        }
+        Checked::TooMany => {
+            noted::refused(app, &browser, source, ACTION, "rate_limited").await;
+            let mut response = refused(
+                StatusCode::TOO_MANY_REQUESTS,
+                "There were too many attempts. Wait a quarter of an hour, then try again."
+                    .to_owned(),
+            );
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(WINDOW_SECONDS));
+            return Ok(response);
+        }
+    };
+    let hash = password::hash(new, &*app.random).await?;
+    let held = Seen::<Account>::read(app.records.get(&account_key(email)).await?)?;
+    // Somebody may have set another password while this one was hashed; then the present one was not given.
+    let Some(mut held) = held.filter(|held| held.value.password == checked.password) else {
+        let moved = "Your password was changed elsewhere just now.".to_owned();
+        return Ok(refused(StatusCode::CONFLICT, moved));
+    };
+    held.value.set_password(hash, app.clock.now());
+    let (fresh, mut writes) = new_session(app, &browser, &held.value)?;
+    writes.push(Write::put(
+        account_key(email),
+        Document::of(&held.value)?,
+        When::At(held.revision),
+    ));
+    writes.push(forgotten);
+    writes.extend(noted::about_account(app, email, source, ACTION, "done").await?);
+    if !app.records.commit(writes).await?.is_done() {
+        let moved = "Your account was changed elsewhere just now. Try again.".to_owned();
+        return Ok(refused(StatusCode::CONFLICT, moved));
+    }
+    let page = MessagePage {
+        frame: Frame::of(&app.config.public_url),
+        title: "Your password is changed",
+        lines: vec![
+            format!(
+                "From now on, {email} signs in with the new one. Every other browser was signed out."
+            ),
+            "Apps that you allowed keep their access until it ends or is taken away.".to_owned(),
+        ],
+        sign_out: None,
+    };
+    let mut response = pages::answer(StatusCode::OK, &page, None);
+    if let Some(cookie) = fresh.set_cookie(app, true) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
