@@ -20,6 +20,7 @@ use vault_service::{
     config::Config,
     model::namespace::Kind,
     oauth::bootstrap::{self, BootstrapError, FirstStart},
+    outbound::Outbound,
 };
 use vault_sql::Sql;
 use vault_store::{clock::SystemClock, random::SystemRandom};
@@ -303,7 +304,8 @@ impl Server {
             clock,
             Arc::new(SystemRandom),
             options.config,
-        );
+        )
+        .with_documents(Arc::new(Outbound::new()));
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
         let mut publisher = publisher::Publisher::open(&app, options.paths, shared)?;

@@ -29,6 +29,11 @@ pub use vault_service::routes::Group;
 /// The process of one function, from its variables to its end. It ends with 2 when a variable is missing or wrong, and with 1 when the
 /// Lambda service does not answer; one line of the log says why.
 pub fn main(group: Group) -> ExitCode {
+    main_with(group, |app| app)
+}
+
+/// The same, over an app that `complete` has added something to.
+pub fn main_with(group: Group, complete: fn(App) -> App) -> ExitCode {
     // Another one is told like every wrong variable: by one line, in the log's form.
     let level = environment::variable("VAULT_LOG_LEVEL")
         .filter(|level| settings::LOG_LEVELS.contains(&level.as_str()));
@@ -45,7 +50,7 @@ pub fn main(group: Group) -> ExitCode {
         .enable_all()
         .build();
     let served = match runtime {
-        Ok(runtime) => runtime.block_on(serve(group, settings)),
+        Ok(runtime) => runtime.block_on(serve(group, settings, complete)),
         Err(error) => Err(error.into()),
     };
     match served {
@@ -57,11 +62,21 @@ pub fn main(group: Group) -> ExitCode {
     }
 }
 
-async fn serve(group: Group, settings: Settings) -> Result<(), lambda_http::Error> {
+async fn serve(
+    group: Group,
+    settings: Settings,
+    complete: fn(App) -> App,
+) -> Result<(), lambda_http::Error> {
     let sdk = vault_aws::sdk_config(&settings.aws).await;
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let aws = Aws::new(&sdk, &settings.aws, clock.clone(), random.clone());
-    let app = App::new(aws.records(), aws.objects(), clock, random, settings.config);
+    let app = complete(App::new(
+        aws.records(),
+        aws.objects(),
+        clock,
+        random,
+        settings.config,
+    ));
     let first_owner = settings.first_owner.map(|(email, password)| FirstOwner {
         email,
         password: source(password, &sdk),

@@ -211,6 +211,7 @@ async fn find(app: &App, hash: &Digest) -> Result<Option<(Caller, Seen<User>)>, 
         && for_us
         && grant.value.is_alive(now)
         && connection.value.revoked_at.is_none()
+        && connection.value.id == family.connection
         && home.value.id == family.namespace.id
         && home.value.status != Status::Deleted;
     if !good {

@@ -14,6 +14,7 @@ pub mod http;
 pub mod mcp;
 pub mod model;
 pub mod oauth;
+pub mod outbound;
 pub mod publish;
 mod retry;
 pub mod routes;
@@ -36,6 +37,7 @@ use config::Config;
 use error::{Code, Refusal};
 use hosted::cache::Cache;
 use hosted::{KnownKeys, ReadLimits};
+use oauth::document::Documents;
 use routes::Group;
 use shelf::{Releases, Shelves};
 
@@ -57,6 +59,8 @@ pub struct App {
     /// Objects that were read lately.
     pub cache: Arc<Cache>,
     pub(crate) protocol: mcp::Protocol,
+    /// Where clients that are known by an address are looked up; without it there are none.
+    pub documents: Option<Arc<dyn Documents>>,
     pub(crate) known_keys: Arc<KnownKeys>,
     pub(crate) read_limits: Arc<ReadLimits>,
     pub(crate) sets: Arc<publish::Sets>,
@@ -83,6 +87,7 @@ impl App {
             sets: Arc::default(),
             shelves: Arc::new(Releases),
             opened: Arc::default(),
+            documents: None,
             records,
             objects,
             clock,
@@ -101,6 +106,15 @@ impl App {
     #[must_use]
     pub fn with_protocol(self, protocol: mcp::Protocol) -> Self {
         Self { protocol, ..self }
+    }
+
+    /// The same app, which also serves clients that are known by the address of a document.
+    #[must_use]
+    pub fn with_documents(self, documents: Arc<dyn Documents>) -> Self {
+        Self {
+            documents: Some(documents),
+            ..self
+        }
     }
 
     /// A fresh id of 26 characters that sorts by time.

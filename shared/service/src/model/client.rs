@@ -5,12 +5,14 @@
 //! | `client/<client_id>` | `client` | [`Client`], 30 days until first used, 400 days from its last use |
 //! | `conn/<namespace_id>` | `<client_id>` | [`Connection`]: a bearer check reads it, so ending it ends all its tokens there |
 //!
+//! A client that is known by the address of a document has a record of the same kind, a day at first; its id comes from its address.
 //! A registration belongs to nobody and may serve several namespaces; therefore an owner ends a connection, not a registration.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
 use vault_skill::name::NamespaceId;
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
@@ -23,6 +25,8 @@ use crate::oauth::redirect::RedirectUri;
 
 /// How long a registration that no one used is kept, in seconds: 30 days.
 pub const UNUSED_SECONDS: i64 = 30 * 24 * 3600;
+/// How long the record of a client's document is kept that no one used, in seconds: a day, since it can be fetched again.
+pub const DOCUMENT_SECONDS: i64 = 24 * 3600;
 /// How long a used registration is kept after its last use, in seconds: 400 days, longer than any grant.
 pub const USED_SECONDS: i64 = 400 * 24 * 3600;
 
@@ -40,6 +44,11 @@ impl ClientId {
     /// A new id.
     pub fn fresh(now: Timestamp, random: &dyn Random) -> Self {
         Self(fresh_id("cli_", now, random))
+    }
+
+    /// The id of a client that is known by an address with this hash.
+    pub fn of_document(address: &Digest) -> Self {
+        Self(format!("cli_{}", &address.to_string()[..26]))
     }
 
     /// The text.
@@ -97,8 +106,22 @@ pub struct Client {
     pub redirect_uris: Vec<RedirectUri>,
     /// What it asked for at registration; told back, not enforced.
     pub scopes: Scopes,
-    /// When it registered.
+    /// When it registered, or its document was first read.
     pub created_at: Timestamp,
+    /// The document that says all this, for a client that did not register.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<Document>,
+}
+
+/// Where a client's document stands, and how long it counts.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Document {
+    /// The address: the name by which the client calls itself.
+    pub url: String,
+    /// The host of it, for people.
+    pub host: String,
+    /// From this second on it has to be read anew before anybody is asked.
+    pub fresh_until: Timestamp,
 }
 
 impl Client {
@@ -113,10 +136,16 @@ impl Client {
 /// A client's standing in one namespace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Connection {
+    /// Which standing this is: tokens name it, so that none of an ended one comes back when a client connects again.
+    #[serde(default)]
+    pub id: String,
     /// The client.
     pub client: ClientId,
     /// The client's name when it first connected.
     pub name: Option<String>,
+    /// The address of the client's document, if it is known by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
     /// When it first connected.
     pub connected_at: Timestamp,
     /// When the owner ended it: no token of it is good any more, and it gets no new ones here.

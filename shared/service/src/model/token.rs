@@ -103,6 +103,9 @@ pub struct Family {
     pub namespace: NamespaceRef,
     /// The client.
     pub client: ClientId,
+    /// Which of the client's connections to the namespace the tokens belong to; empty in a code, which is not exchanged yet.
+    #[serde(default)]
+    pub connection: String,
     /// The user's id in that namespace.
     pub user: String,
     /// The user's account.

@@ -9,11 +9,12 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, When, Write};
 
+use super::document::ClientName;
 use super::form::{Form, with_query};
 use super::pkce::Challenge;
 use super::redirect::RedirectUri;
 use super::resource;
-use crate::model::client::{Client, ClientId};
+use crate::model::client::Client;
 use crate::model::fresh_id;
 use crate::model::session::Session;
 use crate::model::token::{CODE_SECONDS, Code, Family, Secret, SecretKind, code_key};
@@ -52,6 +53,9 @@ pub enum NoWayBack {
     /// `client_id` is absent, repeated, or nobody registered under it.
     #[error("This app is not registered here.")]
     Client,
+    /// `client_id` is an address where no good document of the client is to be had.
+    #[error("The address by which this app calls itself does not describe it.")]
+    Document,
     /// `redirect_uri` is absent, repeated, or not one that the client registered.
     #[error("The address that this app wants to be called back at is not one it registered.")]
     Redirect,
@@ -72,8 +76,8 @@ impl From<NoWayBack> for Refused {
     }
 }
 
-/// The id of the client that a request names.
-pub fn client_id(form: &Form) -> Result<ClientId, NoWayBack> {
+/// The client that a request names.
+pub fn client_name(form: &Form) -> Result<ClientName, NoWayBack> {
     let id = form.value("client_id").filter(|_| form.sound("client_id"));
     id.and_then(|id| id.parse().ok()).ok_or(NoWayBack::Client)
 }
@@ -179,6 +183,7 @@ impl AuthorizeRequest {
                 grant: fresh_id("gra_", now, random),
                 namespace: user.namespace.clone(),
                 client: self.client.id.clone(),
+                connection: String::new(),
                 user: user.id.clone(),
                 account: user.email.clone(),
                 resource: self.resource.clone(),
@@ -232,6 +237,7 @@ mod tests {
                 .to_vec(),
             scopes: Scopes::ALL,
             created_at: Timestamp::from_unix(0),
+            document: None,
         }
     }
 
@@ -251,17 +257,18 @@ mod tests {
             "",
             "client_id=",
             "client_id=x",
-            "client_id=https%3A%2F%2Fa.example%2Fc",
+            "client_id=https%3A%2F%2Fa.example",
+            "client_id=http%3A%2F%2Fa.example%2Fc",
         ] {
             assert_eq!(
-                client_id(&Form::parse(query)),
+                client_name(&Form::parse(query)),
                 Err(NoWayBack::Client),
                 "{query}"
             );
         }
         let twice =
             "client_id=cli_00000000000000000000000000&client_id=cli_00000000000000000000000000";
-        assert_eq!(client_id(&Form::parse(twice)), Err(NoWayBack::Client));
+        assert_eq!(client_name(&Form::parse(twice)), Err(NoWayBack::Client));
         for uri in [
             "",
             "redirect_uri=",

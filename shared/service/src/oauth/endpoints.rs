@@ -9,6 +9,7 @@ use vault_store::StoreError;
 use vault_store::records::Commit;
 
 use super::cors;
+use super::document::ClientName;
 use super::form::Form;
 use super::metadata;
 use super::register::{self, Metadata, RegisterError};
@@ -19,7 +20,8 @@ use crate::App;
 use crate::bearer;
 use crate::error::{Code, Fault, Refusal};
 use crate::http::{Logged, client_address, json_answer, read_body, read_json, require_media_type};
-use crate::model::client::{ClientId, client_key};
+use crate::model::Seen;
+use crate::model::client::{Client, ClientId, client_key};
 use crate::model::limits::{Window, count};
 use crate::retry::Retry;
 
@@ -30,7 +32,11 @@ const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
 /// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`.
 pub async fn authorization_server(State(app): State<App>) -> Response {
-    discovery(&metadata::authorization_server(&app.config.public_url))
+    let documents = app.documents.is_some();
+    discovery(&metadata::authorization_server(
+        &app.config.public_url,
+        documents,
+    ))
 }
 
 /// `GET /.well-known/oauth-protected-resource`: the whole service as a resource.
@@ -99,6 +105,7 @@ pub async fn token(State(app): State<App>, request: Request) -> Response {
 }
 
 async fn tokens(app: &App, request: Request) -> Result<Response, Failure> {
+    let source = client_address(&app.config, request.headers(), request.extensions());
     let by_header = request.headers().contains_key(header::AUTHORIZATION);
     let form = form(request).await?;
     if by_header && form.sound("client_id") && form.value("client_id").is_none() {
@@ -114,13 +121,13 @@ async fn tokens(app: &App, request: Request) -> Result<Response, Failure> {
     loop {
         let now = app.clock.now();
         let known = token::load(&*app.records, &request).await?;
-        if !counted && known.client_is_known() {
+        if !counted && known.client_is_known(&request) {
             let limit = app.config.limits.token_per_client;
             count(
                 &*app.records,
                 &[Window {
                     name: "token",
-                    who: request.client.to_string(),
+                    who: request.client.id().to_string(),
                     limit,
                     seconds: 60,
                 }],
@@ -130,7 +137,7 @@ async fn tokens(app: &App, request: Request) -> Result<Response, Failure> {
             .await?;
             counted = true;
         }
-        let decision = token::decide(&request, &known, terms, now, &*app.random)?;
+        let decision = token::decide(&request, &known, terms, source, &*app.clock, &*app.random)?;
         if !decision.writes.is_empty() && !app.records.commit(decision.writes).await?.is_done() {
             // Somebody else was faster, with this token or another of its family: look again.
             if retry.again(&*app.random).await {
@@ -139,7 +146,7 @@ async fn tokens(app: &App, request: Request) -> Result<Response, Failure> {
             return Err(StoreError::Conflict.into());
         }
         if decision.ended_family {
-            tracing::warn!(client = %request.client, "a used code or refresh token came again: its family of tokens was ended");
+            tracing::warn!(client = %request.client.id(), "a used code or refresh token came again: its family of tokens was ended");
         }
         return Ok(unstored(json_answer(StatusCode::OK, &decision.answer?)));
     }
@@ -155,6 +162,7 @@ pub async fn revoke(State(app): State<App>, request: Request) -> Response {
 
 async fn revoked(app: &App, request: Request) -> Result<Response, Failure> {
     let headers = request.headers().clone();
+    let source = client_address(&app.config, &headers, request.extensions());
     let form = form(request).await?;
     form.check()
         .map_err(|bad| TokenError::InvalidRequest(bad.to_string()))?;
@@ -168,7 +176,7 @@ async fn revoked(app: &App, request: Request) -> Result<Response, Failure> {
     let mut retry = Retry::default();
     loop {
         let known = revoke::load(&*app.records, &hash).await?;
-        let writes = revoke::decide(&hash, &known, &asker, app.clock.now())?;
+        let writes = revoke::decide(&hash, &known, &asker, source, &*app.clock, &*app.random)?;
         if writes.is_empty() || app.records.commit(writes).await?.is_done() {
             return Ok(unstored(StatusCode::OK.into_response()));
         }
@@ -199,11 +207,12 @@ async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Fai
     }
 }
 
-async fn registered_client(app: &App, id: &str) -> Result<ClientId, Failure> {
-    let id: ClientId = id.parse().map_err(|_| TokenError::InvalidClient)?;
-    let found = app.records.get(&client_key(&id)).await?;
+async fn registered_client(app: &App, name: &str) -> Result<ClientId, Failure> {
+    let name: ClientName = name.parse().map_err(|_| TokenError::InvalidClient)?;
+    let found = Seen::<Client>::read(app.records.get(&client_key(&name.id())).await?)?;
     found
-        .map(|_| id)
+        .filter(|client| name.names(&client.value))
+        .map(|client| client.value.id)
         .ok_or_else(|| TokenError::InvalidClient.into())
 }
 

@@ -8,8 +8,9 @@ use crate::config::PublicUrl;
 const SCOPES: [&str; 2] = ["read", "write"];
 
 /// The authorization server's metadata. The second well-known name serves this document too, though it is no provider of identities.
-pub fn authorization_server(public: &PublicUrl) -> Value {
-    json!({
+/// `documents` says whether clients may be known by the address of a document.
+pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
+    let mut metadata = json!({
         "issuer": public.as_str(),
         "authorization_endpoint": public.join("/oauth/authorize"),
         "token_endpoint": public.join("/oauth/token"),
@@ -23,7 +24,11 @@ pub fn authorization_server(public: &PublicUrl) -> Value {
         "revocation_endpoint_auth_methods_supported": ["none"],
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": true,
-    })
+    });
+    if documents {
+        metadata["client_id_metadata_document_supported"] = true.into();
+    }
+    metadata
 }
 
 /// The metadata of the resource at `path` below the public URL: empty, or `/mcp`.

@@ -58,6 +58,8 @@ pub struct ShownApp {
     pub private_scheme: bool,
     /// The day on which it registered.
     pub registered: String,
+    /// The host where its document stands, if it is known by one.
+    pub document: Option<String>,
 }
 
 impl ShownApp {
@@ -69,6 +71,10 @@ impl ShownApp {
             loopback: redirect.is_loopback(),
             private_scheme: redirect.is_private_scheme(),
             registered: client.created_at.to_string().chars().take(10).collect(),
+            document: client
+                .document
+                .as_ref()
+                .map(|document| document.host.clone()),
         }
     }
 }

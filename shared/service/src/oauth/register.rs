@@ -81,6 +81,23 @@ pub fn decide(
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<(Registered, Client), RegisterError> {
+    let client = client(metadata, ClientId::fresh(now, random), now)?;
+    let answer = Registered {
+        client_id: client.id.clone(),
+        client_id_issued_at: now.unix(),
+        client_name: client.name.clone(),
+        redirect_uris: client.redirect_uris.clone(),
+        grant_types: ["authorization_code", "refresh_token"],
+        response_types: ["code"],
+        token_endpoint_auth_method: "none",
+        scope: client.scopes.to_string(),
+    };
+    Ok((answer, client))
+}
+
+/// The client `id` that describes itself so. Fails with the first rule that it breaks; the rules are the same whether it registers or has
+/// a document.
+pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Client, RegisterError> {
     let redirect_uris = redirect_uris(metadata.redirect_uris.as_ref())?;
     let grants = words(
         metadata.grant_types.as_ref(),
@@ -109,24 +126,14 @@ pub fn decide(
     let asked =
         text(metadata.scope.as_ref(), "scope must be text")?.map_or(Scopes::NONE, Scopes::known);
     let name = text(metadata.client_name.as_ref(), "client_name must be text")?;
-    let client = Client {
-        id: ClientId::fresh(now, random),
+    Ok(Client {
+        id,
         name: name.and_then(shown_name),
         redirect_uris,
         scopes: if asked.is_empty() { Scopes::ALL } else { asked },
         created_at: now,
-    };
-    let answer = Registered {
-        client_id: client.id.clone(),
-        client_id_issued_at: now.unix(),
-        client_name: client.name.clone(),
-        redirect_uris: client.redirect_uris.clone(),
-        grant_types: ["authorization_code", "refresh_token"],
-        response_types: ["code"],
-        token_endpoint_auth_method: "none",
-        scope: client.scopes.to_string(),
-    };
-    Ok((answer, client))
+        document: None,
+    })
 }
 
 /// The write of a registration that nobody has used yet.

@@ -3,12 +3,17 @@
 //! Allowed to whoever names the token's client, or bears a good token of the same client or account. What they may not end, and what
 //! was never there, is answered the same: 200 and nothing happens.
 
+use std::net::IpAddr;
+
+use serde_json::json;
 use vault_skill::hash::Digest;
-use vault_skill::time::Timestamp;
 use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::random::Random;
 use vault_store::records::{Records, When, Write};
 
 use crate::model::account::Email;
+use crate::model::audit::{self, Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::grant::{Grant, Why, grant_key};
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
@@ -69,29 +74,50 @@ pub async fn load(records: &dyn Records, hash: &Digest) -> Result<Known, StoreEr
     })
 }
 
-/// What to write: an access token ends alone, a refresh token with its whole family.
+/// What to write: an access token ends alone, a refresh token with its whole family; what somebody may not end stays. Each is noted in the
+/// log of the token's namespace; what was never there, or has ended, is not.
 pub fn decide(
     hash: &Digest,
     known: &Known,
     asker: &Asker,
-    now: Timestamp,
+    source: Option<IpAddr>,
+    clock: &dyn Clock,
+    random: &dyn Random,
 ) -> Result<Vec<Write>, StoreError> {
-    let Some(token) = known
-        .token
-        .as_ref()
-        .filter(|token| asker.may_end(&token.value.family))
-    else {
+    let Some(token) = known.token.as_ref() else {
         return Ok(Vec::new());
     };
-    match (token.value.kind, &known.grant) {
-        (TokenKind::Access, _) => Ok(vec![Write::delete(token_key(hash), When::Any)]),
+    let family = &token.value.family;
+    let (end, what) = match (token.value.kind, &known.grant) {
+        (TokenKind::Access, _) => (Write::delete(token_key(hash), When::Any), "access"),
         (TokenKind::Refresh, Some(grant)) if grant.value.revoked.is_none() => {
-            Ok(vec![grant.value.revocation(
-                grant.revision,
-                Why::Asked,
-                now,
-            )?])
+            let end = (grant.value).revocation(grant.revision, Why::Asked, clock.now())?;
+            (end, "refresh")
         }
-        (TokenKind::Refresh, _) => Ok(Vec::new()),
-    }
+        (TokenKind::Refresh, _) => return Ok(Vec::new()),
+    };
+    let may = asker.may_end(family);
+    let client = asker.bearer.as_ref().map(|(client, _)| client);
+    let actor = Actor {
+        user: family.user.clone(),
+        client: asker.client.as_ref().or(client).map(ToString::to_string),
+        source,
+    };
+    let change = Change {
+        target: Some(family.grant.clone()),
+        before: Some(json!({ "token": what })),
+        after: None,
+    };
+    let outcome = if may { "done" } else { "not_yours" };
+    let namespace = Some(&family.namespace.id);
+    let entry = audit::entry(
+        namespace,
+        &actor,
+        "token.revoke",
+        change,
+        outcome,
+        clock,
+        random,
+    )?;
+    Ok(if may { vec![end, entry] } else { vec![entry] })
 }

@@ -79,6 +79,14 @@ impl Stop {
                     "Nothing was shared with it.",
                 ],
             ),
+            Self::NoWayBack(NoWayBack::Document) => (
+                StatusCode::BAD_REQUEST,
+                "This app cannot be recognised",
+                &[
+                    "It calls itself by the address of a page that should say who it is. No such page could be read there.",
+                    "Nothing was shared with it. Try again later, or tell whoever makes the app.",
+                ],
+            ),
             Self::NoWayBack(NoWayBack::Redirect) => (
                 StatusCode::BAD_REQUEST,
                 "This request is not safe to answer",

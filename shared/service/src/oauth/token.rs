@@ -4,31 +4,41 @@
 //! under which conditions. When a condition fails somebody else was faster: the caller loads and decides again.
 //! What can go wrong with a code or a refresh token is one answer, `invalid_grant`: a stranger learns nothing from it.
 
+use std::net::IpAddr;
+
 use serde::Serialize;
+use serde_json::json;
 use subtle::ConstantTimeEq as _;
 use vault_skill::hash::Digest;
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
+use vault_store::clock::Clock;
 use vault_store::random::Random;
 use vault_store::records::{Document, Record, RecordKey, Records, When, Write};
 
+use super::document::ClientName;
 use super::form::Form;
 use super::resource;
-use crate::model::client::{
-    Client, ClientId, Connection, USED_SECONDS, client_key, connection_key,
-};
+use crate::model::account::Account;
+use crate::model::audit::{self, Actor, Change};
+use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
 use crate::model::grant::{GRACE_SECONDS, GRANT_SECONDS, Grant, Previous, REFRESH_SECONDS, Why};
+use crate::model::namespace::{self, Namespace, Status};
 use crate::model::token::{
-    Code, Family, Secret, SecretKind, Token, TokenKind, USED_CODE_SECONDS, code_key, token_key,
+    CODE_SECONDS, Code, Family, Secret, SecretKind, Token, TokenKind, USED_CODE_SECONDS, code_key,
+    token_key,
 };
 use crate::model::user::{Scopes, User};
-use crate::model::{Seen, read_all};
+use crate::model::{Seen, fresh_id, read_all};
+
+/// The name of the endpoint in the audit log.
+const ACTION: &str = "token.grant";
 
 /// A well-formed token request.
 #[derive(Debug)]
 pub struct TokenRequest {
     /// The client that says it asks.
-    pub client: ClientId,
+    pub client: ClientName,
     /// The audience, when it is named again.
     resource: Option<String>,
     presented: Presented,
@@ -110,12 +120,19 @@ pub struct Known {
     grant: Option<Seen<Grant>>,
     user: Option<Seen<User>>,
     connection: Option<Seen<Connection>>,
+    account: Option<Seen<Account>>,
+    home: Option<Seen<Namespace>>,
 }
 
 impl Known {
-    /// Whether the client is registered: only then is its use counted.
-    pub fn client_is_known(&self) -> bool {
-        self.client.is_some()
+    /// Whether the client that asks is known: only then is its use counted.
+    pub fn client_is_known(&self, request: &TokenRequest) -> bool {
+        self.client(request).is_some()
+    }
+
+    fn client(&self, request: &TokenRequest) -> Option<&Seen<Client>> {
+        let client = self.client.as_ref();
+        client.filter(|client| request.client.names(&client.value))
     }
 }
 
@@ -186,28 +203,34 @@ fn hash(kind: SecretKind, text: &str) -> Option<Digest> {
 /// Reads what the records say about a request: client and code or token first, then what those name.
 pub async fn load(records: &dyn Records, request: &TokenRequest) -> Result<Known, StoreError> {
     let mut known = Known::default();
+    let client = client_key(&request.client.id());
     let family = match &request.presented {
         Presented::Code { hash, .. } => {
-            let (client, code) = two(records, client_key(&request.client), code_key(hash)).await?;
+            let (client, code) = two(records, client, code_key(hash)).await?;
             (known.client, known.code) = (Seen::read(client)?, Seen::read(code)?);
             known.code.as_ref().map(|code| code.value.family.clone())
         }
         Presented::Refresh { hash, .. } => {
-            let (client, token) =
-                two(records, client_key(&request.client), token_key(hash)).await?;
+            let (client, token) = two(records, client, token_key(hash)).await?;
             (known.client, known.token) = (Seen::read(client)?, Seen::read(token)?);
             known.token.as_ref().map(|token| token.value.family.clone())
         }
         Presented::Nothing => {
-            known.client = Seen::read(records.get(&client_key(&request.client)).await?)?;
+            known.client = Seen::read(records.get(&client).await?)?;
             None
         }
     };
     if let Some(family) = family {
-        let [grant, user, connection, _] = read_all(records, family.keys()).await?;
+        let [grant, user, connection, account] = family.keys();
+        let home = namespace::key(&family.namespace.slug);
+        let keys = [grant, user, connection, account, home];
+        let [grant, user, connection, account, home] = read_all(records, keys).await?;
         known.grant = Seen::read(grant)?;
         known.user = Seen::read(user)?;
         known.connection = Seen::read(connection)?;
+        known.account = Seen::read(account)?;
+        let home = Seen::<Namespace>::read(home)?;
+        known.home = home.filter(|home| home.value.id == family.namespace.id);
     }
     Ok(known)
 }
@@ -221,15 +244,18 @@ async fn two(
     Ok((one, other))
 }
 
-/// Decides about a request. Fails only when a record would not be storable.
+/// Decides about a request from `source`. Fails only when a record would not be storable.
+///
+/// A refusal of a code or token that is somebody's comes with the entry in the log of its namespace; of what is nobody's, with nothing.
 pub fn decide(
     request: &TokenRequest,
     known: &Known,
     terms: Terms<'_>,
-    now: Timestamp,
+    source: Option<IpAddr>,
+    clock: &dyn Clock,
     random: &dyn Random,
 ) -> Result<Decision, StoreError> {
-    let Some(client) = &known.client else {
+    let Some(client) = known.client(request) else {
         return Ok(Decision::refused(TokenError::InvalidClient));
     };
     let asked = Asked {
@@ -237,15 +263,18 @@ pub fn decide(
         known,
         client,
         terms,
-        now,
+        source,
+        now: clock.now(),
+        clock,
+        random,
     };
     match &request.presented {
         Presented::Code {
             hash,
             verifier,
             redirect_uri,
-        } => asked.exchange(hash, verifier, redirect_uri.as_deref(), random),
-        Presented::Refresh { hash, scopes } => asked.refresh(hash, scopes.as_deref(), random),
+        } => asked.exchange(hash, verifier, redirect_uri.as_deref()),
+        Presented::Refresh { hash, scopes } => asked.refresh(hash, scopes.as_deref()),
         Presented::Nothing => Ok(Decision::refused(TokenError::InvalidGrant)),
     }
 }
@@ -266,7 +295,10 @@ struct Asked<'a> {
     known: &'a Known,
     client: &'a Seen<Client>,
     terms: Terms<'a>,
+    source: Option<IpAddr>,
     now: Timestamp,
+    clock: &'a dyn Clock,
+    random: &'a dyn Random,
 }
 
 impl Asked<'_> {
@@ -275,32 +307,44 @@ impl Asked<'_> {
         hash: &Digest,
         verifier: &str,
         redirect_uri: Option<&str>,
-        random: &dyn Random,
     ) -> Result<Decision, StoreError> {
         let Some(code) = &self.known.code else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
         let family = &code.value.family;
-        if family.client != self.request.client {
-            return Ok(Decision::refused(TokenError::InvalidGrant));
+        if family.client != self.client.value.id {
+            return self.refused(TokenError::InvalidGrant, family, "code_of_another_client");
         }
         if code.value.used {
-            return self.end_family(Why::CodeReused);
+            return self.end_family(family, Why::CodeReused);
         }
-        // A first exchange makes the grant; one that is there already belongs to another code, which cannot be.
-        let good = self.now < code.value.expires_at
-            && self.known.grant.is_none()
-            && redirect_uri.is_none_or(|uri| uri == code.value.redirect_uri)
-            && code.value.challenge.answered_by(verifier);
-        if !good {
-            return Ok(Decision::refused(TokenError::InvalidGrant));
+        let problem = if self.now >= code.value.expires_at {
+            Some("code_expired")
+        } else if redirect_uri.is_some_and(|uri| uri != code.value.redirect_uri) {
+            Some("redirect_uri_differs")
+        } else if !code.value.challenge.answered_by(verifier) {
+            Some("verifier_wrong")
+        } else {
+            // A first exchange makes the grant; one that is there already belongs to another code, which cannot be.
+            self.known.grant.as_ref().map(|_| "grant_exists")
+        };
+        if let Some(problem) = problem {
+            return self.refused(TokenError::InvalidGrant, family, problem);
         }
         let scopes = match self.standing(family, code.value.scopes) {
             Ok(scopes) => scopes,
-            Err(error) => return Ok(Decision::refused(error)),
+            Err(error) => return self.refused(error, family, "no_standing"),
+        };
+        let consented_at = code.value.expires_at.plus_seconds(-CODE_SECONDS);
+        let Some((connection, connected)) = self.connect(family, consented_at)? else {
+            return self.refused(TokenError::InvalidClient, family, "connection_ended");
+        };
+        let family = &Family {
+            connection,
+            ..family.clone()
         };
         let ends_at = self.now.plus_seconds(GRANT_SECONDS);
-        let pair = self.pair(family, code.value.scopes, scopes, ends_at, random)?;
+        let pair = self.pair(family, code.value.scopes, scopes, ends_at)?;
         let grant = Grant {
             family: family.clone(),
             scopes: code.value.scopes,
@@ -323,7 +367,7 @@ impl Asked<'_> {
                 self.now.plus_seconds(USED_CODE_SECONDS),
             ),
             Write::put_until(grant.key(), Document::of(&grant)?, When::Absent, ends_at),
-            self.connect(family)?,
+            connected,
         ];
         writes.extend(pair.writes);
         writes.extend(self.keep_client()?);
@@ -334,25 +378,26 @@ impl Asked<'_> {
         })
     }
 
-    fn refresh(
-        &self,
-        hash: &Digest,
-        scopes: Option<&str>,
-        random: &dyn Random,
-    ) -> Result<Decision, StoreError> {
+    fn refresh(&self, hash: &Digest, scopes: Option<&str>) -> Result<Decision, StoreError> {
         let (Some(token), Some(grant)) = (&self.known.token, &self.known.grant) else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
         let family = &grant.value.family;
+        if family.client != self.client.value.id {
+            return self.refused(TokenError::InvalidGrant, family, "token_of_another_client");
+        }
         let good = token.value.kind == TokenKind::Refresh
-            && family.client == self.request.client
             && self.now < token.value.expires_at
             && grant.value.is_alive(self.now);
         if !good {
+            // Over, or ended and noted then: a client that keeps asking must not fill the log.
             return Ok(Decision::refused(TokenError::InvalidGrant));
         }
         let Some(previous) = self.successor(&grant.value, hash) else {
-            return self.end_family(Why::RefreshReused);
+            return self.end_family(family, Why::RefreshReused);
+        };
+        let Some(connected) = self.connected(family) else {
+            return self.refused(TokenError::InvalidClient, family, "connection_ended");
         };
         let wanted = scopes.map_or(Ok(grant.value.scopes), |text| {
             narrowed(text, grant.value.scopes)
@@ -361,13 +406,7 @@ impl Asked<'_> {
             Ok(scopes) => scopes,
             Err(error) => return Ok(Decision::refused(error)),
         };
-        let pair = self.pair(
-            family,
-            grant.value.scopes,
-            scopes,
-            grant.value.ends_at,
-            random,
-        )?;
+        let pair = self.pair(family, grant.value.scopes, scopes, grant.value.ends_at)?;
         let mut writes = Vec::new();
         if *hash != grant.value.refresh {
             // The answer that carried this pair was lost; nobody but a thief of the line has it.
@@ -385,7 +424,7 @@ impl Asked<'_> {
             When::At(grant.revision),
             next.ends_at,
         ));
-        writes.push(self.connect(family)?);
+        writes.push(connected);
         writes.extend(pair.writes);
         writes.extend(self.keep_client()?);
         Ok(Decision {
@@ -413,19 +452,17 @@ impl Asked<'_> {
 
     /// The scopes that `family` may be given now, cut to what its user may do today.
     fn standing(&self, family: &Family, wanted: Scopes) -> Result<Scopes, TokenError> {
-        if self
-            .known
-            .connection
-            .as_ref()
-            .is_some_and(|connection| connection.value.revoked_at.is_some())
-        {
-            return Err(TokenError::InvalidClient);
-        }
         let named = self.request.resource.as_deref();
         if named.is_some_and(|named| {
             resource::canonical(named, self.terms.base).as_ref() != Some(&family.resource)
         }) {
             return Err(TokenError::InvalidTarget);
+        }
+        let home = self.known.home.as_ref();
+        if self.known.account.is_none()
+            || home.is_none_or(|home| home.value.status == Status::Deleted)
+        {
+            return Err(TokenError::InvalidGrant);
         }
         let user = self.known.user.as_ref().ok_or(TokenError::InvalidGrant)?;
         let scopes = wanted.and(user.value.scopes);
@@ -436,32 +473,92 @@ impl Asked<'_> {
         }
     }
 
-    fn end_family(&self, why: Why) -> Result<Decision, StoreError> {
-        let mut decision = Decision::refused(TokenError::InvalidGrant);
-        if let Some(grant) = &self.known.grant
-            && grant.value.revoked.is_none()
-        {
-            decision
-                .writes
-                .push(grant.value.revocation(grant.revision, why, self.now)?);
-            decision.ended_family = true;
-        }
+    /// A refusal that somebody's code or token met: it is noted in the log of the namespace that it would have opened.
+    fn refused(
+        &self,
+        error: TokenError,
+        family: &Family,
+        reason: &str,
+    ) -> Result<Decision, StoreError> {
+        let actor = Actor {
+            user: family.user.clone(),
+            client: Some(self.client.value.id.to_string()),
+            source: self.source,
+        };
+        let change = Change {
+            target: Some(family.grant.clone()),
+            before: None,
+            after: Some(json!({ "reason": reason })),
+        };
+        let (namespace, code) = (Some(&family.namespace.id), error.code());
+        let (clock, random) = (self.clock, self.random);
+        let entry = audit::entry(namespace, &actor, ACTION, change, code, clock, random)?;
+        let mut decision = Decision::refused(error);
+        decision.writes.push(entry);
         Ok(decision)
     }
 
-    /// The client's connection to the namespace: made by its first token there, and must not be ended while one is given.
-    fn connect(&self, family: &Family) -> Result<Write, StoreError> {
-        let key = connection_key(&family.namespace.id, &family.client);
-        if let Some(connection) = &self.known.connection {
-            return Ok(Write::check(key, When::At(connection.revision)));
+    fn end_family(&self, family: &Family, why: Why) -> Result<Decision, StoreError> {
+        let Some(grant) = &self.known.grant else {
+            return Ok(Decision::refused(TokenError::InvalidGrant));
+        };
+        if grant.value.revoked.is_some() {
+            return Ok(Decision::refused(TokenError::InvalidGrant));
         }
+        let reason = match why {
+            Why::CodeReused => "code_reused",
+            Why::RefreshReused => "refresh_reused",
+            Why::Asked => "asked",
+        };
+        let mut decision = self.refused(TokenError::InvalidGrant, family, reason)?;
+        let end = grant.value.revocation(grant.revision, why, self.now)?;
+        decision.writes.push(end);
+        decision.ended_family = true;
+        Ok(decision)
+    }
+
+    /// The connection that a first token belongs to, made or checked by the write; `None` when the owner ended it.
+    ///
+    /// A client that registered registers anew after that. One with a document has no other name, so a person who consents to it later
+    /// than the end connects it again; what it held before stays dead, since it names the former connection.
+    fn connect(
+        &self,
+        family: &Family,
+        consented_at: Timestamp,
+    ) -> Result<Option<(String, Write)>, StoreError> {
+        let key = connection_key(&family.namespace.id, &family.client);
+        let client = &self.client.value;
+        let when = match &self.known.connection {
+            None => When::Absent,
+            Some(held) => match held.value.revoked_at {
+                None => {
+                    let check = Write::check(key, When::At(held.revision));
+                    return Ok(Some((held.value.id.clone(), check)));
+                }
+                Some(ended) if client.document.is_some() && consented_at > ended => {
+                    When::At(held.revision)
+                }
+                Some(_) => return Ok(None),
+            },
+        };
         let connection = Connection {
+            id: fresh_id("con_", self.now, self.random),
             client: family.client.clone(),
-            name: self.client.value.name.clone(),
+            name: client.name.clone(),
+            document: client.document.as_ref().map(|held| held.url.clone()),
             connected_at: self.now,
             revoked_at: None,
         };
-        Ok(Write::put(key, Document::of(&connection)?, When::Absent))
+        let write = Write::put(key, Document::of(&connection)?, when);
+        Ok(Some((connection.id, write)))
+    }
+
+    /// The check that the family's connection still stands while a token is given; `None` when it was ended.
+    fn connected(&self, family: &Family) -> Option<Write> {
+        let held = self.known.connection.as_ref()?;
+        let stands = held.value.revoked_at.is_none() && held.value.id == family.connection;
+        let key = connection_key(&family.namespace.id, &family.client);
+        stands.then(|| Write::check(key, When::At(held.revision)))
     }
 
     /// Keeps a registration that is in use; written seldom, so that a refresh does not cost one more write each time.
@@ -490,10 +587,9 @@ impl Asked<'_> {
         granted: Scopes,
         scopes: Scopes,
         ends_at: Timestamp,
-        random: &dyn Random,
     ) -> Result<Pair, StoreError> {
-        let access = Secret::fresh(SecretKind::Access, random);
-        let refresh = Secret::fresh(SecretKind::Refresh, random);
+        let access = Secret::fresh(SecretKind::Access, self.random);
+        let refresh = Secret::fresh(SecretKind::Refresh, self.random);
         let access_until = self
             .now
             .plus_seconds(self.terms.access_seconds)

@@ -4,22 +4,27 @@
 //! browser to the same GET by 303; that GET, finding the decision, answers 302 to the client. So no form's data can follow a redirect
 //! to a client (RFC 9700 section 4.12), and the redirect with the code is the 302 that the interface states.
 
+use std::net::IpAddr;
+
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
+use serde_json::json;
 use vault_skill::name::Slug;
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, Document, Record, RecordKey, When, Write};
 use zeroize::Zeroizing;
 
-use super::authorize::{AuthorizeRequest, Refused, client_id};
+use super::authorize::{AuthorizeRequest, NoWayBack, Refused, client_name};
 use super::browser::{
     Browser, MAX_QUERY_BYTES, Onward, Posted, SignedIn, authorize_address, authorize_query, posted,
     removed_cookie,
 };
+use super::clients;
 use super::csrf::{FORM_SECONDS, Purpose};
+use super::document::ClientName;
 use super::form::Form;
 use super::noted;
 use super::pages::{self, Asking, ConsentPage, Frame, MessagePage, ShownApp, SignInPage};
@@ -27,9 +32,10 @@ use super::sign_in::{self, Checked};
 use super::stop::Stop;
 use super::throttle::WINDOW_SECONDS;
 use crate::App;
+use crate::http::client_address;
 use crate::model::Seen;
 use crate::model::account::{Account, partition};
-use crate::model::client::{Client, client_key};
+use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::session::{
     APPROVAL_SECONDS, Approval, Session, approval_key, session_key, spent_key,
@@ -68,11 +74,17 @@ pub async fn logout(State(app): State<App>, request: Request) -> Response {
 }
 
 /// What an authorize query comes to before anybody is signed in.
-async fn read(app: &App, query: &str) -> Result<Result<AuthorizeRequest, String>, Stop> {
+async fn read(
+    app: &App,
+    query: &str,
+    source: Option<IpAddr>,
+) -> Result<Result<AuthorizeRequest, String>, Stop> {
     let form = Form::parse(query);
-    let id = client_id(&form)?;
-    let client = Seen::<Client>::read(app.records.get(&client_key(&id)).await?)?;
-    let client = client.ok_or(super::authorize::NoWayBack::Client)?.value;
+    let name = client_name(&form)?;
+    let client = clients::find(app, &name, source).await?.ok_or(match name {
+        ClientName::Document(_) if app.documents.is_some() => NoWayBack::Document,
+        _ => NoWayBack::Client,
+    })?;
     let public = &app.config.public_url;
     match AuthorizeRequest::read(&form, client, public.base(), public.as_str()) {
         Ok(request) => Ok(Ok(request)),
@@ -86,7 +98,8 @@ async fn asked(app: &App, request: Request) -> Result<Response, Stop> {
     if query.is_empty() || query.len() > MAX_QUERY_BYTES {
         return Err(Stop::RequestMalformed);
     }
-    let asked = match read(app, &query).await? {
+    let source = client_address(&app.config, request.headers(), request.extensions());
+    let asked = match read(app, &query, source).await? {
         Ok(asked) => asked,
         Err(location) => return Ok(redirect(StatusCode::FOUND, &location)),
     };
@@ -111,6 +124,7 @@ async fn asked(app: &App, request: Request) -> Result<Response, Stop> {
         asked: &asked,
         users: &users,
         query: &query,
+        source,
     };
     waiting.go_on().await
 }
@@ -123,6 +137,7 @@ struct Waiting<'a> {
     asked: &'a AuthorizeRequest,
     users: &'a [User],
     query: &'a str,
+    source: Option<IpAddr>,
 }
 
 impl Waiting<'_> {
@@ -145,10 +160,12 @@ impl Waiting<'_> {
                 let code =
                     self.asked
                         .code(session, self.users, namespace, *scopes, now, &*app.random)?;
-                code.map(|(location, write)| {
-                    writes.push(write);
-                    location
-                })
+                if let Some((location, code)) = code {
+                    writes.extend([code, self.noted(namespace, *scopes)?]);
+                    Some(location)
+                } else {
+                    None
+                }
             }
         };
         let done = app.records.commit(writes).await?.is_done();
@@ -159,6 +176,42 @@ impl Waiting<'_> {
                 "Tick at least one thing that the app may do, or choose “Don’t allow”.",
             ))),
         }
+    }
+
+    /// The audit entry of a consent, in the log of the namespace that it opens.
+    fn noted(&self, namespace: &Slug, scopes: Scopes) -> Result<Write, StoreError> {
+        let mut users = self.users.iter();
+        let user = users.find(|user| user.namespace.slug == *namespace);
+        let client = self.asked.client.id.to_string();
+        let actor = Actor {
+            user: user.map_or_else(String::new, |user| user.id.clone()),
+            client: Some(client.clone()),
+            source: self.source,
+        };
+        let given = user.map_or(Scopes::NONE, |user| {
+            self.asked.scopes.and(user.scopes).and(scopes)
+        });
+        let document = self.asked.client.document.as_ref();
+        let after = json!({
+            "name": self.asked.client.name,
+            "document": document.map(|document| &document.url),
+            "answer_to": self.asked.back.redirect.shown(),
+            "scopes": given,
+        });
+        let change = Change {
+            target: Some(client),
+            before: None,
+            after: Some(after),
+        };
+        audit::entry(
+            user.map(|user| &user.namespace.id),
+            &actor,
+            "oauth.consent",
+            change,
+            "done",
+            &*self.app.clock,
+            &*self.app.random,
+        )
     }
 
     fn consent_page(&self, problem: Option<&'static str>) -> Response {
@@ -236,7 +289,9 @@ async fn signing_in(app: &App, request: Request) -> Result<Response, Stop> {
     let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
     let (account, forgotten) = match sign_in::check(app, typed, password, source).await? {
         Checked::Good { account, forgotten } => (*account, forgotten),
-        refused => return Ok(refused_sign_in(app, &browser, onward, typed, &refused).await),
+        refused => {
+            return Ok(refused_sign_in(app, &browser, onward, typed, &refused, source).await);
+        }
     };
     let (fresh, mut writes) = new_session(app, &browser, &account)?;
     writes.push(forgotten);
@@ -276,6 +331,7 @@ async fn refused_sign_in(
     onward: Onward<'_>,
     typed: &str,
     why: &Checked,
+    source: Option<IpAddr>,
 ) -> Response {
     let (status, problem) = match why {
         Checked::TooMany => (
@@ -289,7 +345,7 @@ async fn refused_sign_in(
     };
     // Who asks is a courtesy here; when it cannot be read, the authorize page will say why.
     let asked = match onward {
-        Onward::Authorize(query) => read(app, query).await.ok().and_then(Result::ok),
+        Onward::Authorize(query) => read(app, query, source).await.ok().and_then(Result::ok),
         Onward::Password => None,
     };
     let mut response = sign_in_page(app, browser, onward, asked.as_ref(), typed, Some(problem));
