@@ -360,7 +360,7 @@ mod tests {
             ("https://app.example", BadClientUrl::NoPath),
             ("https://app.example/", BadClientUrl::NoPath),
             ("https://app.example?x", BadClientUrl::NoPath),
-            ("https:///c", BadClientUrl::Form),
+            ("https:///c", BadClientUrl::NoPath),
         ] {
             assert_eq!(text.parse::<ClientUrl>(), Err(why), "{text}");
         }
