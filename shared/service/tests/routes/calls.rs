@@ -538,7 +538,7 @@ const ROWS: &[Row] = &[
     ),
     flat("namespace.show", "", 200, "read 4, list 1"),
     flat("invite.show", "", 200, "read 2"),
-    flat("invite.accept", "", 200, "read 2, commit 1"),
+    flat("invite.accept", "", 200, "read 2, list 1, commit 1"),
     flat(
         "catalog.publish",
         "nothing new",
@@ -562,6 +562,8 @@ const ROWS: &[Row] = &[
     flat("bundle.read", "withdrawn", 404, "read 1, get 1"),
     flat("pin.reset", "signed in freshly", 200, "read 3, commit 1"),
     flat("pin.reset", "with a password", 200, "read 4, commit 3"),
+    flat("password.show", "", 200, "read 2"),
+    flat("password.change", "", 200, "read 4, commit 2, list 1"),
 ];
 
 /// Asks for a row's route, the last request counted alone; its status.
@@ -841,8 +843,30 @@ async fn ask(scene: &mut Scene, row: &Row) -> u16 {
             let fields = [("csrf", csrf.as_str()), ("password", PASSWORD)];
             visitor.post(&path, &fields).await.status
         }
+        ("password.show" | "password.change", _) => password(scene, row).await,
         _ => walk(scene, row).await,
     }
+}
+
+/// The page where a password is changed, and the change; the last rows, since Ada has another password then.
+async fn password(scene: &Scene, row: &Row) -> u16 {
+    let mut visitor = Visitor::new(&scene.world.app);
+    let path = "/oauth/password";
+    let page = visitor.get(path).await;
+    visitor.log_in(&page, ADA, PASSWORD).await;
+    scene.counting.take();
+    let page = visitor.get(path).await;
+    if row.name == "password.show" {
+        return page.status;
+    }
+    let csrf = page.hidden(path, "csrf");
+    let fields = [
+        ("csrf", csrf.as_str()),
+        ("current", PASSWORD),
+        ("password", "another password of hers"),
+    ];
+    scene.counting.take();
+    visitor.post(path, &fields).await.status
 }
 
 /// The routes of the walk from registration to the end of a token.

@@ -394,3 +394,87 @@ async fn last_seen_is_written_once_a_minute() {
     }
     assert_eq!(user().await.1, first.1.plus_seconds(120));
 }
+
+#[tokio::test]
+async fn requirements_39_40_scope_and_role_both_count_and_no_consent_makes_an_owner() {
+    let place = owned().await;
+    let app = &place.app;
+    let public = &app.config.public_url;
+    let acme = make_namespace(app, "acme").await;
+    member(app, "writer@example.org", &acme, Role::Member, Scopes::ALL).await;
+    member(app, "reader@example.org", &acme, Role::Member, Scopes::READ).await;
+    let owner = (crate::common::OWNER, crate::common::OWNER_PASSWORD);
+    let challenge = "insufficient_scope";
+    for (who, home, asked, writes, owns) in [
+        (owner, "default", Scopes::ALL, Ok(()), true),
+        (owner, "default", Scopes::READ, Err(true), true),
+        (
+            ("writer@example.org", PASSWORD),
+            "acme",
+            Scopes::ALL,
+            Ok(()),
+            false,
+        ),
+        (
+            ("writer@example.org", PASSWORD),
+            "acme",
+            Scopes::READ,
+            Err(true),
+            false,
+        ),
+        // Nobody can consent to what the user does not have, so no challenge sends anybody to the consent page.
+        (
+            ("reader@example.org", PASSWORD),
+            "acme",
+            Scopes::READ,
+            Err(false),
+            false,
+        ),
+    ] {
+        let held = tokens(app, who, home, asked).await;
+        let caller = ask(app, &[&format!("Bearer {}", held.access)])
+            .await
+            .unwrap();
+        let may = caller.require(Scope::Write, public);
+        let told = may.map_err(|refusal| {
+            let (status, code, header) = told(refusal);
+            assert_eq!((status, code), (403, "insufficient_scope"));
+            header.contains(challenge)
+        });
+        assert_eq!(told, writes, "{who:?} {asked}");
+        match caller.require_owner() {
+            Ok(()) => assert!(owns),
+            Err(refusal) => {
+                let (status, code, header) = self::told(refusal);
+                assert_eq!(
+                    (status, code, header.as_str(), owns),
+                    (403, "owner_required", "", false)
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn requirement_44_a_change_of_scopes_acts_at_once_on_tokens_that_are_out() {
+    let place = owned().await;
+    let app = &place.app;
+    let acme = make_namespace(app, "acme").await;
+    let user = member(app, "ada@example.org", &acme, Role::Member, Scopes::ALL).await;
+    let held = tokens(app, ("ada@example.org", PASSWORD), "acme", Scopes::ALL).await;
+    for scopes in [Scopes::READ, Scopes::NONE, Scopes::ALL] {
+        put(
+            app,
+            user.key(),
+            &User {
+                scopes,
+                ..user.clone()
+            },
+        )
+        .await;
+        let caller = ask(app, &[&format!("Bearer {}", held.access)])
+            .await
+            .unwrap();
+        assert_eq!(caller.scopes, scopes);
+    }
+}

@@ -1,0 +1,541 @@
+//! Codes, tokens and their families under every order of events: the decisions themselves, over memory, one store call at a time.
+//!
+//! An actor is a future that stops at each call of the store; a schedule says whose call is next. So an interleaving is a list of numbers,
+//! and all of them can be tried.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use async_trait::async_trait;
+use proptest::prelude::*;
+use vault_service::App;
+use vault_service::bearer::authenticate;
+use vault_service::config::{Config, Limits};
+use vault_service::model::account::{Account, account_key};
+use vault_service::model::client::{Client, ClientId, Connection, client_key, connection_key};
+use vault_service::model::grant::Grant;
+use vault_service::model::namespace::{Kind, Namespace};
+use vault_service::model::token::{CODE_SECONDS, Code, Family, Secret, SecretKind, code_key};
+use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
+use vault_service::oauth::form::Form;
+use vault_service::oauth::pkce::Challenge;
+use vault_service::oauth::redirect::RedirectUri;
+use vault_service::oauth::revoke::{self, Asker};
+use vault_service::oauth::token::{self, Terms, TokenError, TokenRequest};
+use vault_store::StoreError;
+use vault_store::clock::{Clock as _, TestClock};
+use vault_store::memory::Memory;
+use vault_store::random::SeededRandom;
+use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
+
+use crate::common::{CALLBACK, VERIFIER, encoded};
+
+const BASE: &str = "https://vault.example";
+
+/// Memory that lets somebody else go first at each call.
+struct Stepped(Arc<Memory>);
+
+async fn step() {
+    let mut first = true;
+    poll_fn(|_| {
+        if std::mem::replace(&mut first, false) {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    })
+    .await;
+}
+
+#[async_trait]
+impl Records for Stepped {
+    async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        step().await;
+        self.0.get_many(keys).await
+    }
+    async fn list(
+        &self,
+        partition: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        Records::list(&*self.0, partition, prefix, after, limit).await
+    }
+    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+        step().await;
+        self.0.commit(writes).await
+    }
+    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+        self.0.sweep(limit).await
+    }
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// A service with one owner, one client and its connection, put together without the walk.
+struct Scene {
+    app: App,
+    clock: Arc<TestClock>,
+    stepped: Stepped,
+    client: ClientId,
+    user: User,
+    home: NamespaceRef,
+}
+
+/// Runs a future that waits for nothing but memory.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = Box::pin(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+    }
+}
+
+impl Scene {
+    fn new() -> Self {
+        let clock = Arc::new(TestClock::default());
+        let memory = Arc::new(Memory::new(clock.clone()));
+        let mut config = Config::new(BASE.parse().unwrap());
+        config.limits = Limits::off();
+        let random = Arc::new(SeededRandom::new(1));
+        let app = App::new(
+            memory.clone(),
+            memory.clone(),
+            clock.clone(),
+            random,
+            config,
+        );
+        let at = clock.now();
+        let email = "ada@example.org".parse().unwrap();
+        let slug = "acme".parse().unwrap();
+        let owner = "ada@example.org".to_owned();
+        let home = Namespace::new(slug, Kind::Hosted, owner, &*app.clock, &*app.random);
+        let mut writes = home.allocation().unwrap();
+        let home = NamespaceRef {
+            slug: home.slug,
+            id: home.id,
+        };
+        let account = Account::new(email, at);
+        let key = account_key(&account.email);
+        writes.push(Write::put(
+            key,
+            Document::of(&account).unwrap(),
+            When::Absent,
+        ));
+        let (role, scopes) = (Role::Owner, Scopes::ALL);
+        let user = User::new(account.email, home.clone(), role, scopes, at, &*app.random);
+        writes.extend(user.creation().unwrap());
+        let client = Client {
+            id: ClientId::fresh(at, &*app.random),
+            name: None,
+            redirect_uris: vec![RedirectUri::parse(CALLBACK).unwrap()],
+            scopes: Scopes::ALL,
+            created_at: at,
+            document: None,
+        };
+        let key = client_key(&client.id);
+        writes.push(Write::put(
+            key,
+            Document::of(&client).unwrap(),
+            When::Absent,
+        ));
+        assert!(now(app.records.commit(writes)).unwrap().is_done());
+        Self {
+            app,
+            clock,
+            stepped: Stepped(memory),
+            client: client.id,
+            user,
+            home,
+        }
+    }
+
+    /// A code as a consent gives it.
+    fn code(&self, scopes: Scopes) -> String {
+        let at = self.clock.now();
+        let secret = Secret::fresh(SecretKind::Code, &*self.app.random);
+        let code = Code {
+            family: Family {
+                grant: format!("gra_{}", &secret.hash().to_string()[..26]),
+                namespace: self.home.clone(),
+                client: self.client.clone(),
+                connection: String::new(),
+                user: self.user.id.clone(),
+                account: self.user.email.clone(),
+                resource: format!("{BASE}/mcp"),
+                signed_in_at: at,
+            },
+            scopes,
+            redirect_uri: CALLBACK.to_owned(),
+            challenge: Challenge::of(VERIFIER),
+            expires_at: at.plus_seconds(CODE_SECONDS),
+            used: false,
+        };
+        let key = code_key(&secret.hash());
+        let write = Write::put(key, Document::of(&code).unwrap(), When::Absent);
+        assert!(now(self.app.records.commit(vec![write])).unwrap().is_done());
+        secret.text().to_owned()
+    }
+
+    fn ask(&self, fields: &[(&str, &str)]) -> TokenRequest {
+        let mut all = vec![("client_id", self.client.as_str())];
+        all.extend(fields);
+        TokenRequest::read(&Form::parse(&encoded(&all))).unwrap()
+    }
+
+    fn exchange(&self, code: &str) -> TokenRequest {
+        self.ask(&[
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("code_verifier", VERIFIER),
+        ])
+    }
+
+    fn refresh(&self, token: &str) -> TokenRequest {
+        self.ask(&[("grant_type", "refresh_token"), ("refresh_token", token)])
+    }
+
+    /// The endpoint's loop, over the stepped store and without its waits.
+    async fn tokens(&self, request: TokenRequest) -> Result<Pair, TokenError> {
+        let terms = Terms {
+            base: BASE,
+            access_seconds: 900,
+        };
+        loop {
+            let known = token::load(&self.stepped, &request).await.unwrap();
+            let (clock, random) = (&*self.app.clock, &*self.app.random);
+            let decision = token::decide(&request, &known, terms, None, clock, random).unwrap();
+            let done = decision.writes.is_empty()
+                || self
+                    .stepped
+                    .commit(decision.writes)
+                    .await
+                    .unwrap()
+                    .is_done();
+            if done {
+                return decision.answer.map(|answer| Pair {
+                    access: answer.access_token,
+                    refresh: answer.refresh_token,
+                    scope: Scopes::known(&answer.scope),
+                });
+            }
+        }
+    }
+
+    async fn revoke(&self, token: &str) {
+        let hash = revoke::hash(token).unwrap();
+        let asker = Asker {
+            client: Some(self.client.clone()),
+            bearer: None,
+        };
+        loop {
+            let known = revoke::load(&self.stepped, &hash).await.unwrap();
+            let (clock, random) = (&*self.app.clock, &*self.app.random);
+            let writes = revoke::decide(&hash, &known, &asker, None, clock, random).unwrap();
+            if writes.is_empty() || self.stepped.commit(writes).await.unwrap().is_done() {
+                return;
+            }
+        }
+    }
+
+    /// What an owner does to a client.
+    async fn end_connection(&self) {
+        let key = connection_key(&self.home.id, &self.client);
+        loop {
+            let Some(record) = self.stepped.get(&key).await.unwrap() else {
+                return;
+            };
+            let mut connection: Connection = record.read().unwrap();
+            connection.revoked_at = Some(self.clock.now());
+            let document = Document::of(&connection).unwrap();
+            let write = Write::put(key.clone(), document, When::At(record.revision));
+            if self.stepped.commit(vec![write]).await.unwrap().is_done() {
+                return;
+            }
+        }
+    }
+
+    fn is_good(&self, access: &str) -> bool {
+        let mut headers = axum::http::HeaderMap::new();
+        headers.insert("authorization", format!("Bearer {access}").parse().unwrap());
+        now(authenticate(&self.app, &headers)).is_ok()
+    }
+
+    /// How many families live.
+    fn alive(&self) -> usize {
+        let partition = format!("grant/{}", self.home.id);
+        let listed = now(self.app.records.list(&partition, "", None, 100)).unwrap();
+        let grants = listed.iter().map(|record| record.read::<Grant>().unwrap());
+        grants
+            .filter(|grant| grant.is_alive(self.clock.now()))
+            .count()
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Pair {
+    access: String,
+    refresh: String,
+    scope: Scopes,
+}
+
+/// What one actor came to.
+type Came = Option<Result<Pair, TokenError>>;
+type Actor<'s> = Pin<Box<dyn Future<Output = Came> + 's>>;
+
+/// Lets actors go on by turns; when the schedule is at its end, each to its own.
+fn play(mut actors: Vec<Actor<'_>>, schedule: impl IntoIterator<Item = usize>) -> Vec<Came> {
+    let mut came: Vec<Option<Came>> = actors.iter().map(|_| None).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    let count = actors.len();
+    let mut turn = |at: usize, came: &mut Vec<Option<Came>>| {
+        if came[at].is_none()
+            && let Poll::Ready(done) = actors[at].as_mut().poll(&mut context)
+        {
+            came[at] = Some(done);
+        }
+    };
+    for at in schedule {
+        turn(at % count, &mut came);
+    }
+    for at in 0..count {
+        while came[at].is_none() {
+            turn(at, &mut came);
+        }
+    }
+    came.into_iter().map(Option::unwrap).collect()
+}
+
+/// All schedules of two actors over this many turns: more than both need without a conflict.
+fn schedules() -> impl Iterator<Item = Vec<usize>> {
+    (0u32..1 << 9).map(|bits| (0..9).map(|at| (bits >> at & 1) as usize).collect())
+}
+
+fn pairs(came: &[Came]) -> Vec<Pair> {
+    came.iter().flatten().flatten().cloned().collect()
+}
+
+#[test]
+fn requirement_26_of_two_redemptions_at_most_one_succeeds_and_its_family_dies() {
+    for schedule in schedules() {
+        let scene = Scene::new();
+        let code = scene.code(Scopes::ALL);
+        let actor =
+            || -> Actor<'_> { Box::pin(async { Some(scene.tokens(scene.exchange(&code)).await) }) };
+        let came = play(vec![actor(), actor()], schedule.clone());
+        let given = pairs(&came);
+        assert_eq!(given.len(), 1, "{schedule:?}");
+        assert!(
+            came.contains_refusal(&TokenError::InvalidGrant),
+            "{schedule:?}"
+        );
+        assert_eq!(scene.alive(), 0, "{schedule:?}");
+        assert!(!scene.is_good(&given[0].access), "{schedule:?}");
+        let later = now(scene.tokens(scene.refresh(&given[0].refresh)));
+        assert_eq!(later.unwrap_err(), TokenError::InvalidGrant);
+    }
+}
+
+trait ContainsRefusal {
+    fn contains_refusal(&self, error: &TokenError) -> bool;
+}
+
+impl ContainsRefusal for Vec<Came> {
+    fn contains_refusal(&self, error: &TokenError) -> bool {
+        self.iter()
+            .flatten()
+            .any(|came| came.as_ref().err() == Some(error))
+    }
+}
+
+#[test]
+fn requirement_32_two_refreshes_at_once_leave_one_chain() {
+    for schedule in schedules() {
+        let scene = Scene::new();
+        let first = now(scene.tokens(scene.exchange(&scene.code(Scopes::ALL)))).unwrap();
+        let actor = || -> Actor<'_> {
+            Box::pin(async { Some(scene.tokens(scene.refresh(&first.refresh)).await) })
+        };
+        let came = play(vec![actor(), actor()], schedule.clone());
+        // Both come within the grace of ten seconds: the second is a lost answer asked for again.
+        let given = pairs(&came);
+        assert_eq!(given.len(), 2, "{schedule:?}");
+        assert_eq!(scene.alive(), 1);
+        let good = given
+            .iter()
+            .filter(|pair| scene.is_good(&pair.access))
+            .count();
+        assert_eq!(good, 1, "{schedule:?}: the replaced pair is dead");
+        // The one that lives goes on; the other was stolen or lost, and ends all when it comes.
+        let (lives, lost) = if scene.is_good(&given[0].access) {
+            (&given[0], &given[1])
+        } else {
+            (&given[1], &given[0])
+        };
+        let next = now(scene.tokens(scene.refresh(&lives.refresh))).unwrap();
+        assert!(scene.is_good(&next.access));
+        assert!(now(scene.tokens(scene.refresh(&lost.refresh))).is_err());
+        assert_eq!(scene.alive(), 0);
+        for pair in [&first, lives, lost, &next] {
+            assert!(!scene.is_good(&pair.access), "{schedule:?}");
+        }
+    }
+}
+
+#[test]
+fn requirement_42_no_token_survives_a_revocation_that_meets_a_refresh() {
+    for schedule in schedules() {
+        let scene = Scene::new();
+        let first = now(scene.tokens(scene.exchange(&scene.code(Scopes::ALL)))).unwrap();
+        let refresh: Actor<'_> =
+            Box::pin(async { Some(scene.tokens(scene.refresh(&first.refresh)).await) });
+        let revoke: Actor<'_> = Box::pin(async {
+            scene.revoke(&first.refresh).await;
+            None
+        });
+        let came = play(vec![refresh, revoke], schedule.clone());
+        assert_eq!(scene.alive(), 0, "{schedule:?}");
+        for pair in pairs(&came).iter().chain([&first]) {
+            assert!(!scene.is_good(&pair.access), "{schedule:?}");
+            assert!(now(scene.tokens(scene.refresh(&pair.refresh))).is_err());
+        }
+    }
+}
+
+#[test]
+fn requirement_43_no_token_survives_the_end_of_its_client() {
+    for (redeems, schedule) in schedules().flat_map(|s| [(true, s.clone()), (false, s)]) {
+        let scene = Scene::new();
+        let first = now(scene.tokens(scene.exchange(&scene.code(Scopes::ALL)))).unwrap();
+        let code = scene.code(Scopes::ALL);
+        let asks: Actor<'_> = Box::pin(async {
+            let request = if redeems {
+                scene.exchange(&code)
+            } else {
+                scene.refresh(&first.refresh)
+            };
+            Some(scene.tokens(request).await)
+        });
+        let ends: Actor<'_> = Box::pin(async {
+            scene.end_connection().await;
+            None
+        });
+        let came = play(vec![asks, ends], schedule.clone());
+        for pair in pairs(&came).iter().chain([&first]) {
+            assert!(!scene.is_good(&pair.access), "{schedule:?}");
+            assert!(now(scene.tokens(scene.refresh(&pair.refresh))).is_err());
+        }
+    }
+}
+
+/// What may happen to one consent.
+#[derive(Clone, Debug)]
+enum Event {
+    Redeem,
+    Refresh(usize),
+    RevokeRefresh(usize),
+    EndConnection,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        1 => Just(Event::Redeem),
+        6 => (0usize..8).prop_map(Event::Refresh),
+        1 => (0usize..8).prop_map(Event::RevokeRefresh),
+        1 => Just(Event::EndConnection),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Rounds of up to three events at once, in any order of store calls, with time between the rounds. Whatever happens, at most one family
+    /// lives, a dead family has no good token and never lives again, and of a living one exactly the newest refresh token goes on.
+    #[test]
+    fn requirements_26_32_42_any_events_in_any_order_keep_one_living_chain_at_most(
+        rounds in prop::collection::vec(
+            (prop::collection::vec(event(), 1..4), prop::collection::vec(0usize..3, 0..16), 0i64..14),
+            1..7,
+        )
+    ) {
+        let scene = Scene::new();
+        let code = scene.code(Scopes::ALL);
+        let mut given = vec![now(scene.tokens(scene.exchange(&code))).unwrap()];
+        let mut died = false;
+        for (events, schedule, wait) in rounds {
+            let actors = events.iter().map(|event| -> Actor<'_> {
+                let (scene, given, code, event) = (&scene, given.clone(), &code, event.clone());
+                let at = |n: usize| given[n % given.len()].refresh.clone();
+                match event {
+                    Event::Redeem => Box::pin(async move { Some(scene.tokens(scene.exchange(code)).await) }),
+                    Event::Refresh(n) => {
+                        let token = at(n);
+                        Box::pin(async move { Some(scene.tokens(scene.refresh(&token)).await) })
+                    }
+                    Event::RevokeRefresh(n) => {
+                        let token = at(n);
+                        Box::pin(async move { scene.revoke(&token).await; None })
+                    }
+                    Event::EndConnection => Box::pin(async move { scene.end_connection().await; None }),
+                }
+            });
+            let came = play(actors.collect(), schedule);
+            given.extend(pairs(&came));
+            prop_assert!(scene.alive() <= 1);
+            let good = given.iter().filter(|pair| scene.is_good(&pair.access)).count();
+            if died || scene.alive() == 0 {
+                prop_assert_eq!(good, 0, "no token survives its family");
+                died = true;
+            }
+            prop_assert!(!died || scene.alive() == 0 || good == 0, "what is dead stays dead");
+            scene.clock.advance(wait);
+        }
+    }
+
+    /// Consent, the user's rights and the request only ever narrow each other, along any chain of refreshes.
+    #[test]
+    fn requirement_33_no_chain_of_refreshes_widens_a_scope(
+        consented in scopes(),
+        steps in prop::collection::vec((scopes(), prop::option::of("(read|write|admin|openid)( (read|write|admin))?")), 1..10),
+    ) {
+        let scene = Scene::new();
+        let first = now(scene.tokens(scene.exchange(&scene.code(consented)))).unwrap();
+        prop_assert_eq!(first.scope, consented);
+        let mut newest = first;
+        for (rights, asked) in steps {
+            let user = User { scopes: rights, ..scene.user.clone() };
+            let write = Write::put(user.key(), Document::of(&user).unwrap(), When::Any);
+            prop_assert!(now(scene.app.records.commit(vec![write])).unwrap().is_done());
+            let scope = asked.clone().unwrap_or_default();
+            let fields = [("grant_type", "refresh_token"), ("refresh_token", newest.refresh.as_str()), ("scope", scope.as_str())];
+            let wanted = asked.as_deref().map_or(consented, Scopes::known);
+            let answer = now(scene.tokens(scene.ask(&fields)));
+            match answer {
+                Ok(pair) => {
+                    prop_assert!(wanted.within(consented), "{asked:?}");
+                    prop_assert_eq!(pair.scope, wanted.and(rights));
+                    newest = pair;
+                }
+                Err(error) => {
+                    prop_assert_eq!(error, TokenError::InvalidScope);
+                    let in_vain = !wanted.within(consented) || wanted.is_empty() || wanted.and(rights).is_empty();
+                    prop_assert!(in_vain, "{asked:?}");
+                }
+            }
+        }
+    }
+}
+
+fn scopes() -> impl Strategy<Value = Scopes> {
+    prop_oneof![
+        Just(Scopes::READ),
+        Just(Scopes::known("write")),
+        Just(Scopes::ALL)
+    ]
+}
