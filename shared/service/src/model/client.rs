@@ -110,12 +110,12 @@ pub struct Client {
     pub created_at: Timestamp,
     /// The document that says all this, for a client that did not register.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub document: Option<Document>,
+    pub document: Option<Described>,
 }
 
 /// Where a client's document stands, and how long it counts.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Document {
+pub struct Described {
     /// The address: the name by which the client calls itself.
     pub url: String,
     /// The host of it, for people.

@@ -16,7 +16,7 @@ use vault_skill::hash::Digest;
 use vault_skill::time::Timestamp;
 
 use super::register::{self, Metadata, RegisterError};
-use crate::model::client::{Client, ClientId, Document};
+use crate::model::client::{Client, ClientId, Described};
 
 /// Most bytes of a document.
 pub const MAX_DOCUMENT_BYTES: usize = 5 * 1024;
@@ -248,7 +248,7 @@ pub fn read(url: &ClientUrl, fetched: &Fetched, now: Timestamp) -> Result<Client
     if client.name.is_none() {
         return Err(BadDocument::NoName);
     }
-    client.document = Some(Document {
+    client.document = Some(Described {
         url: url.as_str().to_owned(),
         host: url.host().to_owned(),
         fresh_until: now.plus_seconds(fresh_seconds(fetched)),
