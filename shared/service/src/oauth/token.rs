@@ -315,7 +315,9 @@ impl Asked<'_> {
         if family.client != self.client.value.id {
             return self.refused(TokenError::InvalidGrant, family, "code_of_another_client");
         }
-        if code.value.used {
+        // The grant of a code exists only once the code was used. It can be seen there before the code itself is seen as used, when another
+        // exchange came between the two readings.
+        if code.value.used || self.known.grant.is_some() {
             return self.end_family(family, Why::CodeReused);
         }
         let problem = if self.now >= code.value.expires_at {
@@ -325,8 +327,7 @@ impl Asked<'_> {
         } else if !code.value.challenge.answered_by(verifier) {
             Some("verifier_wrong")
         } else {
-            // A first exchange makes the grant; one that is there already belongs to another code, which cannot be.
-            self.known.grant.as_ref().map(|_| "grant_exists")
+            None
         };
         if let Some(problem) = problem {
             return self.refused(TokenError::InvalidGrant, family, problem);

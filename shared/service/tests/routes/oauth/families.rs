@@ -312,13 +312,11 @@ fn play(mut actors: Vec<Actor<'_>>, schedule: impl IntoIterator<Item = usize>) -
     came.into_iter().map(Option::unwrap).collect()
 }
 
-/// All schedules of two actors over this many turns: more than both need without a conflict.
+/// All orders of four calls of each of two actors: as many as each makes when nobody is in its way, and one to arrive.
 fn schedules() -> impl Iterator<Item = Vec<usize>> {
-    (0u32..1 << 9).map(|bits| (0..9).map(|at| (bits >> at & 1) as usize).collect())
-}
-
-fn pairs(came: &[Came]) -> Vec<Pair> {
-    came.iter().flatten().flatten().cloned().collect()
+    (0u32..1 << 8)
+        .filter(|bits| bits.count_ones() == 4)
+        .map(|bits| (0..8).map(|at| (bits >> at & 1) as usize).collect())
 }
 
 #[test]
@@ -453,7 +451,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Rounds of up to three events at once, in any order of store calls, with time between the rounds. Whatever happens, at most one family
     /// lives, a dead family has no good token and never lives again, and of a living one exactly the newest refresh token goes on.
