@@ -319,6 +319,10 @@ fn schedules() -> impl Iterator<Item = Vec<usize>> {
         .map(|bits| (0..8).map(|at| (bits >> at & 1) as usize).collect())
 }
 
+fn pairs(came: &[Came]) -> Vec<Pair> {
+    came.iter().flatten().flatten().cloned().collect()
+}
+
 #[test]
 fn requirement_26_of_two_redemptions_at_most_one_succeeds_and_its_family_dies() {
     for schedule in schedules() {
