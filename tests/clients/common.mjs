@@ -165,7 +165,7 @@ export async function reads(walk, client) {
 }
 
 /** Ends the process if a walk hangs. */
-sleep(120_000, undefined, { ref: false }).then(() => {
+sleep(300_000, undefined, { ref: false }).then(() => {
     console.log('failed  not done in time');
     process.exit(1);
 });

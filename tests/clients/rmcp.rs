@@ -24,7 +24,7 @@ use vault_tests::fetched::verify;
 /// Nothing listens there: the walk reads the address.
 const CALLBACK: &str = "http://127.0.0.1:33420/callback";
 /// How long all of it may take.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 type Client = RunningService<RoleClient, ()>;

@@ -11,5 +11,6 @@ mod people;
 mod races;
 mod refusals;
 mod service;
+mod smoke;
 mod support;
 mod walk;

@@ -109,3 +109,103 @@ fn content(answer: &Value, file: &Value, path: &str) -> Result<Option<Vec<u8>>, 
         _ => Ok(Some(content.as_bytes().to_vec())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use vault_skill::gate::RawFile;
+    use vault_skill::manifest::Mode;
+    use vault_store::memory::shelf::Owner;
+
+    use super::*;
+
+    /// What a good service answers for a skill of three files.
+    fn good() -> Value {
+        let file = |path: &str, bytes: &[u8]| RawFile {
+            path: path.to_owned(),
+            mode: Mode::Plain,
+            bytes: bytes.to_vec(),
+        };
+        let text = crate::skills::skill_md("notes", "Read more.md.");
+        let files = vec![
+            file("SKILL.md", &text),
+            file("more.md", b"More.\r\n"),
+            file("noise.bin", &[0, 255, 7]),
+        ];
+        let source = "github:acme/skills/notes".parse().unwrap();
+        let signed = Owner::new(7).sign(files, &source, 3).unwrap();
+        let loaded = &signed.loaded;
+        let envelope = Envelope::parse(loaded.bundle.signed.as_bytes()).unwrap();
+        let [signature] = envelope.signatures() else {
+            panic!("one signature");
+        };
+        json!({
+            "id": "default/notes",
+            "public_key": loaded.public_key.to_string(),
+            "signature": STANDARD.encode(signature.signature.as_bytes()),
+            "manifest": serde_json::from_slice::<Value>(loaded.bundle.signed.as_bytes()).unwrap(),
+            "skill_md": String::from_utf8(text).unwrap(),
+            "files": [
+                { "path": "SKILL.md" },
+                { "path": "more.md", "encoding": "utf-8", "content": "More.\r\n" },
+                { "path": "noise.bin", "encoding": "base64", "content": "AP8H" },
+            ],
+        })
+    }
+
+    #[test]
+    fn a_good_answer_is_verified_with_every_file() {
+        let good = good();
+        let verified = verify(&good, "default/notes").unwrap();
+        assert_eq!(
+            (verified.version, verified.files, verified.inline),
+            (3, 3, 3)
+        );
+        let mut one_later = good.clone();
+        one_later["files"][2] = json!({ "path": "noise.bin" });
+        assert_eq!(verify(&one_later, "default/notes").unwrap().inline, 2);
+    }
+
+    #[test]
+    fn nothing_that_was_changed_passes() {
+        type Change = fn(&mut Value);
+        let changes: [(&str, Change); 9] = [
+            ("another key", |answer| {
+                answer["public_key"] = Owner::new(8).key().public().to_string().into();
+            }),
+            ("no key", |answer| answer["public_key"] = Value::Null),
+            ("another signature", |answer| {
+                answer["signature"] = STANDARD.encode([1; 64]).into();
+            }),
+            ("a manifest nobody signed", |answer| {
+                let payload = answer["manifest"]["payload"].as_str().unwrap();
+                let mut payload = STANDARD.decode(payload).unwrap();
+                let at = payload.iter().position(|byte| *byte == b'3').unwrap();
+                payload[at] = b'4';
+                answer["manifest"]["payload"] = STANDARD.encode(payload).into();
+            }),
+            ("another text", |answer| {
+                answer["skill_md"] = "Anything.".into()
+            }),
+            ("another file", |answer| {
+                answer["files"][1]["content"] = "Less.".into()
+            }),
+            ("other line ends", |answer| {
+                answer["files"][1]["content"] = "More.\n".into()
+            }),
+            ("a file too few", |answer| {
+                answer["files"].as_array_mut().unwrap().pop();
+            }),
+            ("a file too many", |answer| {
+                let more = json!({ "path": "extra.md", "encoding": "utf-8", "content": "" });
+                answer["files"].as_array_mut().unwrap().push(more);
+            }),
+        ];
+        for (what, change) in changes {
+            let mut answer = good();
+            change(&mut answer);
+            assert!(verify(&answer, "default/notes").is_err(), "{what}");
+        }
+        assert!(verify(&good(), "default/other").is_err());
+    }
+}
