@@ -122,7 +122,7 @@ impl Spec for ResolveCapabilities {
             .as_ref()
             .is_none_or(|caller| person.ids.contains(caller));
         let here = platform == PLATFORM && channel.is_none();
-        if !person.owner && !(for_self && here) {
+        if !(person.owner || for_self && here) {
             return Err(Fault::caller(
                 Code::CallerForbidden,
                 "only an owner may ask for somebody else, or for another place",
