@@ -42,18 +42,18 @@ struct Walk {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let both = async {
-        walk(
+    let both = Box::pin(async {
+        Box::pin(walk(
             "rmcp 3.9.0 old",
             "rmcp-old",
             ClientLifecycleMode::Initialize,
-        )
+        ))
         .await?;
         let modern = ClientLifecycleMode::Discover {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         };
-        walk("rmcp 3.9.0 new", "rmcp-new", modern).await
-    };
+        Box::pin(walk("rmcp 3.9.0 new", "rmcp-new", modern)).await
+    });
     match tokio::time::timeout(PATIENCE, both).await {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
@@ -81,7 +81,7 @@ async fn walk(title: &'static str, name: &'static str, mode: ClientLifecycleMode
     let challenge = walk.step("challenge", walk.challenge()).await?;
     let store = InMemoryCredentialStore::new();
     let reads = walk.sign_in(&challenge, &["read"], store.clone());
-    let manager = walk.step("sign-in", reads).await?;
+    let manager = walk.step("sign-in", Box::pin(reads)).await?;
     let client = walk.step("connect", walk.connect(manager)).await?;
     let first = walk.step("skill.list", walk.list(&client)).await?;
     if let Some(first) = first {
@@ -100,7 +100,7 @@ async fn walk(title: &'static str, name: &'static str, mode: ClientLifecycleMode
         &["read", "write"],
         InMemoryCredentialStore::new(),
     );
-    let manager = walk.step("step-up", both).await?;
+    let manager = walk.step("step-up", Box::pin(both)).await?;
     let writer = walk.connect(manager).await?.0;
     walk.step("write", walk.write(&writer)).await?;
     writer.cancel().await?;

@@ -185,13 +185,13 @@ mod tests {
                 answer["manifest"]["payload"] = STANDARD.encode(payload).into();
             }),
             ("another text", |answer| {
-                answer["skill_md"] = "Anything.".into()
+                answer["skill_md"] = "Anything.".into();
             }),
             ("another file", |answer| {
-                answer["files"][1]["content"] = "Less.".into()
+                answer["files"][1]["content"] = "Less.".into();
             }),
             ("other line ends", |answer| {
-                answer["files"][1]["content"] = "More.\n".into()
+                answer["files"][1]["content"] = "More.\n".into();
             }),
             ("a file too few", |answer| {
                 answer["files"].as_array_mut().unwrap().pop();
