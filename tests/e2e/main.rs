@@ -11,6 +11,7 @@ mod people;
 mod races;
 mod refusals;
 mod service;
+mod several;
 mod smoke;
 mod support;
 mod walk;

@@ -1,0 +1,135 @@
+//! Several servers over one PostgreSQL behind one address: each request may meet another of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::response::Response;
+use reqwest::StatusCode;
+use vault_tests::browser;
+use vault_tests::home::Home;
+use vault_tests::server::{Database, Server, free_port};
+use vault_tests::skills;
+
+use crate::support::{self, SLUG, pulled};
+
+/// A balancer on loopback that sends every request to the next server in turn, whatever connection it came on.
+struct Balancer {
+    url: String,
+    turns: Arc<[AtomicUsize; 2]>,
+    /// Ends with the test.
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Balancer {
+    fn start(port: u16, servers: [String; 2]) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let turns: Arc<[AtomicUsize; 2]> = Arc::default();
+        let counted = Arc::clone(&turns);
+        let next = Arc::new(AtomicUsize::new(0));
+        let client = browser::client();
+        let servers = Arc::new(servers);
+        let router = axum::Router::new().fallback(move |request: Request| {
+            let turn = next.fetch_add(1, Ordering::Relaxed) % 2;
+            let (client, servers, counted) =
+                (client.clone(), Arc::clone(&servers), Arc::clone(&counted));
+            async move {
+                let (answer, served) = forward(&client, &servers, turn, request).await;
+                counted[served].fetch_add(1, Ordering::Relaxed);
+                answer
+            }
+        });
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind(("127.0.0.1", port)))
+            .unwrap();
+        runtime.spawn(async move { axum::serve(listener, router).await });
+        Self {
+            url: format!("http://127.0.0.1:{port}"),
+            turns,
+            _runtime: runtime,
+        }
+    }
+
+    /// How many requests each server has answered.
+    fn turns(&self) -> [usize; 2] {
+        [0, 1].map(|server: usize| self.turns[server].load(Ordering::Relaxed))
+    }
+}
+
+/// Sends a request to the server whose turn it is, and to the other one where nobody listens.
+async fn forward(
+    client: &reqwest::Client,
+    servers: &[String; 2],
+    turn: usize,
+    request: Request,
+) -> (Response, usize) {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, 8 << 20).await.unwrap();
+    for served in [turn, 1 - turn] {
+        let url = format!(
+            "{}{}",
+            servers[served],
+            parts.uri.path_and_query().unwrap().as_str()
+        );
+        let sent = client
+            .request(parts.method.clone(), url)
+            // The host that the client named, as balancers hand it on.
+            .headers(parts.headers.clone())
+            .body(body.clone())
+            .send()
+            .await;
+        let Ok(answer) = sent else { continue };
+        let mut response = Response::builder().status(answer.status());
+        for (name, value) in answer.headers() {
+            if name != "transfer-encoding" && name != "connection" {
+                response = response.header(name, value);
+            }
+        }
+        let bytes = answer.bytes().await.unwrap();
+        return (response.body(Body::from(bytes)).unwrap(), served);
+    }
+    let none = Response::builder().status(StatusCode::BAD_GATEWAY);
+    (none.body(Body::empty()).unwrap(), turn)
+}
+
+#[test]
+fn what_is_begun_at_one_server_goes_on_at_the_other_on_postgresql() {
+    support::on_postgres(|database: &Database| {
+        let port = free_port();
+        let public = format!("http://127.0.0.1:{port}");
+        let mut first = Server::start_with(database, &[("VAULT_PUBLIC_URL", &public)]);
+        let second = first.replica();
+        let balancer = Balancer::start(port, [first.listens_at(), second.listens_at()]);
+        assert_eq!(balancer.url, first.url);
+
+        // Registration, sign-in, consent, code and token: six requests of one walk, which alternate.
+        let (owner, machine) = (Home::new(), Home::new());
+        let folder = owner.skill("alpha", &[("SKILL.md", &skills::skill_md("alpha", "One."))]);
+        owner.json(&["add", folder.to_str().unwrap()]);
+        support::connect(&first, &owner, SLUG);
+        owner.json(&["sync", "--cloud"]);
+        support::link(&first, &owner, &machine, SLUG);
+        machine.json(&["cloud", "pull"]);
+        assert_eq!(pulled(&machine).len(), 1);
+        let turns = balancer.turns();
+        assert!(
+            turns[0] > 10 && turns[0].abs_diff(turns[1]) <= 1,
+            "each of them had every second request: {turns:?}"
+        );
+
+        // One is gone: what it began goes on, refreshed tokens and the next release included.
+        first.kill();
+        let folder = owner.skill("beta", &[("SKILL.md", &skills::skill_md("beta", "Two."))]);
+        owner.json(&["add", folder.to_str().unwrap()]);
+        owner.json(&["sync", "--cloud"]);
+        machine.json(&["cloud", "pull"]);
+        assert_eq!(pulled(&machine).len(), 2);
+        let devices = owner.json(&["devices", "list"]);
+        assert_eq!(devices.as_array().unwrap().len(), 1);
+    });
+}
