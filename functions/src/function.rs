@@ -13,7 +13,7 @@ use vault_service::App;
 use vault_service::error::Code;
 use vault_service::model::namespace::Kind;
 use vault_service::oauth::bootstrap::{self, FirstStart};
-use vault_service::routes::Group;
+use vault_service::routes::{Group, Part};
 use vault_service::work::{self, Report};
 
 use crate::answer::Answer;
@@ -57,7 +57,7 @@ pub enum Failed {
 /// A function of one group.
 pub struct Function {
     app: App,
-    group: Group,
+    group: Option<Group>,
     router: Router,
     first_owner: Option<FirstOwner>,
     /// Whether an owner is known to exist; forgetting it costs one reading.
@@ -65,13 +65,13 @@ pub struct Function {
 }
 
 impl Function {
-    /// The function that serves `group` over `app`.
-    pub fn new(app: App, group: Group, first_owner: Option<FirstOwner>) -> Self {
+    /// The function that serves `part` over `app`.
+    pub fn new(app: App, part: Part, first_owner: Option<FirstOwner>) -> Self {
         Self {
-            router: vault_service::group_router(app.clone(), group),
+            router: vault_service::part_router(app.clone(), part),
             has_owner: AtomicBool::new(first_owner.is_none()),
             app,
-            group,
+            group: part.group(),
             first_owner,
         }
     }
@@ -92,7 +92,7 @@ impl Function {
                 let response = response.unwrap_or_else(|never| match never {});
                 Ok(Outcome::Http(Box::new(Answer::of(&method, response).await)))
             }
-            Event::Schedule if self.group == Group::Admin => {
+            Event::Schedule if self.group == Some(Group::Admin) => {
                 let report = work::run(&self.app).await.map_err(Failed::Work)?;
                 Ok(Outcome::Work(report))
             }

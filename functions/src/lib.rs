@@ -24,20 +24,45 @@ use vault_store::random::SystemRandom;
 pub use answer::{Answer, MAX_EVENT_BYTES};
 pub use function::{Failed, FirstOwner, Function, Outcome, PasswordSource};
 pub use settings::{BadSettings, Password, Settings};
-pub use vault_service::routes::Group;
+pub use vault_service::routes::{Group, Part};
 
-/// The process of one function, from its variables to its end. It ends with 2 when a variable is missing or wrong, and with 1 when the
-/// Lambda service does not answer; one line of the log says why.
-pub fn main(group: Group) -> ExitCode {
-    main_with(group, |app| app)
+/// Makes a source of the first owner's password from the name of a parameter.
+pub type Parameters = fn(&vault_aws::SdkConfig, String) -> PasswordSource;
+
+/// What one function is made of: its part of the service, and what no other function carries the code of.
+pub struct Program {
+    /// What it answers.
+    pub part: Part,
+    /// Adds to the app what only this function needs.
+    pub complete: fn(App) -> App,
+    /// [`parameter_source`] where the first owner may be made.
+    pub parameters: Option<Parameters>,
 }
 
-/// The same, over an app that `complete` has added something to.
-pub fn main_with(group: Group, complete: fn(App) -> App) -> ExitCode {
+impl Program {
+    /// A function that needs nothing but its part.
+    pub const fn of(part: Part) -> Self {
+        Self {
+            part,
+            complete: |app| app,
+            parameters: None,
+        }
+    }
+
+    /// The process of the function, from its variables to its end. It ends with 2 when a variable is missing or wrong, and with 1 when the
+    /// Lambda service does not answer; one line of the log says why.
+    pub fn main(self) -> ExitCode {
+        main(&self)
+    }
+}
+
+fn main(program: &Program) -> ExitCode {
     // Another one is told like every wrong variable: by one line, in the log's form.
     let level = environment::variable("VAULT_LOG_LEVEL")
         .filter(|level| settings::LOG_LEVELS.contains(&level.as_str()));
     log(level.as_deref().unwrap_or("info"));
+    // A function is always one group; everything at once is what `vault serve` is for.
+    let group = program.part.group().unwrap_or(Group::Devices);
     let settings = match Settings::read(group, &environment::variable) {
         Ok(settings) => settings,
         Err(error) => {
@@ -50,7 +75,7 @@ pub fn main_with(group: Group, complete: fn(App) -> App) -> ExitCode {
         .enable_all()
         .build();
     let served = match runtime {
-        Ok(runtime) => runtime.block_on(serve(group, settings, complete)),
+        Ok(runtime) => runtime.block_on(serve(program, settings)),
         Err(error) => Err(error.into()),
     };
     match served {
@@ -62,41 +87,40 @@ pub fn main_with(group: Group, complete: fn(App) -> App) -> ExitCode {
     }
 }
 
-async fn serve(
-    group: Group,
-    settings: Settings,
-    complete: fn(App) -> App,
-) -> Result<(), lambda_http::Error> {
+async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http::Error> {
     let sdk = vault_aws::sdk_config(&settings.aws).await;
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let aws = Aws::new(&sdk, &settings.aws, clock.clone(), random.clone());
-    let app = complete(App::new(
+    let app = (program.complete)(App::new(
         aws.records(),
         aws.objects(),
         clock,
         random,
         settings.config,
     ));
-    let first_owner = settings.first_owner.map(|(email, password)| FirstOwner {
-        email,
-        password: source(password, &sdk),
+    let first_owner = settings.first_owner.and_then(|(email, password)| {
+        let password = match password {
+            Password::Given(password) => given(password),
+            Password::Parameter(name) => program.parameters?(&sdk, name),
+        };
+        Some(FirstOwner { email, password })
     });
-    let function = Function::new(app, group, first_owner);
+    let function = Function::new(app, program.part, first_owner);
     let handler = |event: LambdaEvent<Box<RawValue>>| function.handle_text(event.payload);
     run(service_fn(handler)).await
 }
 
-fn source(password: Password, sdk: &vault_aws::SdkConfig) -> PasswordSource {
-    match password {
-        Password::Given(password) => Box::new(move || {
-            let password = password.clone();
-            Box::pin(async move { Ok(password) })
-        }),
-        Password::Parameter(name) => {
-            let client = aws_sdk_ssm::Client::new(sdk);
-            Box::new(move || Box::pin(parameter(client.clone(), name.clone())))
-        }
-    }
+fn given(password: SecretString) -> PasswordSource {
+    Box::new(move || {
+        let password = password.clone();
+        Box::pin(async move { Ok(password) })
+    })
+}
+
+/// A password that stands in a parameter of the Systems Manager and is read when it is asked for.
+pub fn parameter_source(sdk: &vault_aws::SdkConfig, name: String) -> PasswordSource {
+    let client = aws_sdk_ssm::Client::new(sdk);
+    Box::new(move || Box::pin(parameter(client.clone(), name.clone())))
 }
 
 /// A parameter of the Systems Manager, decrypted.

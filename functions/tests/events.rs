@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use vault_functions::{Failed, FirstOwner, Function, Group};
+use vault_functions::{Failed, FirstOwner, Function, Group, Part};
 use vault_service::App;
 use vault_service::config::{Config, Limits};
 use vault_service::model::audit::Actor;
@@ -69,7 +69,7 @@ impl World {
 
     /// A function as a new process has it: nothing is remembered from the one before.
     fn function(&self, group: Group) -> Function {
-        Function::new(self.app(), group, None)
+        Function::new(self.app(), Part::of(group), None)
     }
 
     async fn ask(&self, group: Group, event: &Value) -> Value {
@@ -575,7 +575,7 @@ async fn the_first_call_makes_the_owner() {
             email: common::OWNER.into(),
             password,
         };
-        Function::new(world.app(), group, Some(owner))
+        Function::new(world.app(), Part::of(group), Some(owner))
     };
     let health = event("GET", "/healthz", &[], None).to_string();
     let first = function(Group::Admin);

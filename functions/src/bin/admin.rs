@@ -3,5 +3,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    vault_functions::main(vault_functions::Group::Admin)
+    vault_functions::Program {
+        parameters: Some(vault_functions::parameter_source),
+        ..vault_functions::Program::of(vault_functions::Part::ADMIN)
+    }
+    .main()
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    vault_functions::main(vault_functions::Group::Devices)
+    vault_functions::Program::of(vault_functions::Part::DEVICES).main()
 }

@@ -4,7 +4,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // The only function that asks anybody but AWS: the code for it is in no other.
-    vault_functions::main_with(vault_functions::Group::OAuth, |app| {
-        app.with_documents(std::sync::Arc::new(vault_service::outbound::Outbound::new()))
-    })
+    vault_functions::Program {
+        complete: |app| {
+            app.with_documents(std::sync::Arc::new(vault_service::outbound::Outbound::new()))
+        },
+        parameters: Some(vault_functions::parameter_source),
+        ..vault_functions::Program::of(vault_functions::Part::OAUTH)
+    }
+    .main()
 }

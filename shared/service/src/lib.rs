@@ -23,7 +23,7 @@ pub mod shelf;
 pub mod uploads;
 pub mod work;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::Request;
@@ -38,7 +38,7 @@ use error::{Code, Refusal};
 use hosted::cache::Cache;
 use hosted::{KnownKeys, ReadLimits};
 use oauth::document::Documents;
-use routes::Group;
+use routes::Part;
 use shelf::{Releases, Shelves};
 
 /// What every handler holds: the ports, the configuration, and memory that only makes things faster.
@@ -58,7 +58,7 @@ pub struct App {
     pub boot_time: Timestamp,
     /// Objects that were read lately.
     pub cache: Arc<Cache>,
-    pub(crate) protocol: mcp::Protocol,
+    pub(crate) protocol: Arc<OnceLock<mcp::Protocol>>,
     /// Where clients that are known by an address are looked up; without it there are none.
     pub documents: Option<Arc<dyn Documents>>,
     pub(crate) known_keys: Arc<KnownKeys>,
@@ -81,7 +81,7 @@ impl App {
         Self {
             boot_time: clock.now(),
             cache: Arc::new(Cache::new(config.cache_bytes)),
-            protocol: mcp::Protocol::new(),
+            protocol: Arc::default(),
             known_keys: Arc::default(),
             read_limits: Arc::default(),
             sets: Arc::default(),
@@ -105,7 +105,10 @@ impl App {
     /// The same app with another handler behind `/mcp`.
     #[must_use]
     pub fn with_protocol(self, protocol: mcp::Protocol) -> Self {
-        Self { protocol, ..self }
+        Self {
+            protocol: Arc::new(OnceLock::from(protocol)),
+            ..self
+        }
     }
 
     /// The same app, which also serves clients that are known by the address of a document.
@@ -128,21 +131,17 @@ impl App {
 /// Put [`http::Peer`] into a request's extensions where the address of the other end is known, and [`http::RawPath`] where the `Uri` of the
 /// request is not what was sent.
 pub fn router(app: App) -> Router {
-    router_of(app, None)
+    part_router(app, Part::ALL)
 }
 
-/// What one group answers, and health; everything else is as unknown as a path that no group has. Unsigned requests under `/v/` learn as
+/// What one part answers; everything else is as unknown as a path that no group has. Unsigned requests under `/v/` learn as
 /// little as ever.
-pub fn group_router(app: App, group: Group) -> Router {
-    router_of(app, Some(group))
-}
-
-fn router_of(app: App, only: Option<Group>) -> Router {
-    let routes = routes::router(app.config.public_url.prefix(), only)
+pub fn part_router(app: App, part: Part) -> Router {
+    let routes = routes::router(app.config.public_url.prefix(), part)
         .fallback(|| async { Refusal::from(Code::NotFound) })
         .method_not_allowed_fallback(|| async { Refusal::from(Code::MethodNotAllowed) })
         .with_state(app.clone());
-    let held = Arc::new((app, routes, only));
+    let held = Arc::new((app, routes, part.group()));
     Router::new().fallback(move |request: Request| {
         let held = Arc::clone(&held);
         async move { http::answer(&held.0, &held.1, held.2, request).await }

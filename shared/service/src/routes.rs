@@ -143,15 +143,18 @@ pub(crate) const fn route(
     }
 }
 
-const OWN: &[Route] = &[
-    route(
-        "health.show",
-        "GET",
-        "/healthz",
-        Auth::Public,
-        Group::Admin,
-        || axum::routing::get(health::show),
-    ),
+/// Whether the service is there: answered by every process.
+const HEALTH: &[Route] = &[route(
+    "health.show",
+    "GET",
+    "/healthz",
+    Auth::Public,
+    Group::Admin,
+    || axum::routing::get(health::show),
+)];
+
+/// What is under `/v/`.
+const HOSTED: &[Route] = &[
     hosted("device.enrol", "POST", "/v/{slug}/devices", Group::Devices),
     hosted(
         "device.current",
@@ -173,21 +176,75 @@ const OWN: &[Route] = &[
     ),
 ];
 
-/// All routes: those of this table, then each group's own.
-pub fn all() -> impl Iterator<Item = &'static Route> {
-    OWN.iter()
-        .chain(crate::oauth::ROUTES)
-        .chain(crate::admin::ROUTES)
-        .chain(crate::mcp::ROUTES)
+/// What one process answers: everything, or one group and health.
+///
+/// Each is a constant of its own, so that a program of one group carries no code of the others.
+#[derive(Clone, Copy)]
+pub struct Part {
+    group: Option<Group>,
+    tables: &'static [&'static [Route]],
 }
 
-/// The router of everything but `/v/`, below `prefix`; of one group and health where `only` names one.
-pub(crate) fn router(prefix: &str, only: Option<Group>) -> Router<App> {
-    let mut router = Router::new();
-    for row in all() {
-        if only.is_some_and(|only| only != row.group && row.name != "health.show") {
-            continue;
+impl Part {
+    /// Everything.
+    pub const ALL: Self = Self {
+        group: None,
+        tables: &[
+            HEALTH,
+            HOSTED,
+            crate::oauth::ROUTES,
+            crate::admin::ROUTES,
+            crate::mcp::ROUTES,
+        ],
+    };
+    /// Discovery, registration, consent, tokens.
+    pub const OAUTH: Self = Self::one(Group::OAuth, &[HEALTH, crate::oauth::ROUTES]);
+    /// Owner and operator routes.
+    pub const ADMIN: Self = Self::one(Group::Admin, &[HEALTH, crate::admin::ROUTES]);
+    /// Tools for agents.
+    pub const MCP: Self = Self::one(Group::Mcp, &[HEALTH, crate::mcp::ROUTES]);
+    /// Enrolment and device state, and every path that nobody has.
+    pub const DEVICES: Self = Self::one(Group::Devices, &[HEALTH]);
+    /// Catalogs and bundles.
+    pub const CATALOG: Self = Self::one(Group::Catalog, &[HEALTH]);
+
+    const fn one(group: Group, tables: &'static [&'static [Route]]) -> Self {
+        Self {
+            group: Some(group),
+            tables,
         }
+    }
+
+    /// The part of a group that is known at run time only: its program carries all of them.
+    pub const fn of(group: Group) -> Self {
+        match group {
+            Group::OAuth => Self::OAUTH,
+            Group::Admin => Self::ADMIN,
+            Group::Devices => Self::DEVICES,
+            Group::Catalog => Self::CATALOG,
+            Group::Mcp => Self::MCP,
+        }
+    }
+
+    /// Its group; `None` for everything.
+    pub const fn group(self) -> Option<Group> {
+        self.group
+    }
+
+    fn rows(self) -> impl Iterator<Item = &'static Route> {
+        self.tables.iter().copied().flatten()
+    }
+}
+
+/// All routes.
+pub fn all() -> impl Iterator<Item = &'static Route> {
+    Part::ALL.rows()
+}
+
+/// The router of a part, but for `/v/`, below `prefix`.
+pub(crate) fn router(prefix: &str, part: Part) -> Router<App> {
+    let mut router = Router::new();
+    for row in part.rows() {
         let Served::ByRouter(serve) = row.served else {
             continue;
         };

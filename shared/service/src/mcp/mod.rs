@@ -45,7 +45,8 @@ fn serve() -> MethodRouter<App> {
     any(|State(app): State<App>, request: Request| async move { answer(&app, request).await })
 }
 
-/// The protocol's own part, made once: what a message goes to that has passed the checks of this module.
+/// The protocol's own part, made at the first request, since a process of another group never needs it: what a message goes to that has passed
+/// the checks of this module.
 #[derive(Clone)]
 pub struct Protocol(Arc<dyn Speaks>);
 
@@ -207,7 +208,8 @@ async fn dispatch(app: &App, mut parts: Parts, body: Body) -> (Response, Id) {
     };
     accept_json(&mut parts.headers);
     let request = Request::from_parts(parts, Body::from(bytes));
-    let (parts, body) = app.protocol.0.answer(request).await.into_parts();
+    let protocol = app.protocol.get_or_init(Protocol::new);
+    let (parts, body) = protocol.0.answer(request).await.into_parts();
     // A message has one answer, so this is at its end already.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     (finished(parts, bytes, &id), id)
