@@ -159,7 +159,8 @@ struct Scene {
 }
 
 impl Scene {
-    async fn of(n: usize) -> Self {
+    /// A service whose stores count.
+    fn counted() -> (World, Arc<Counting>) {
         let mut world = world_with(|config| {
             config.token_ttl_seconds = 24 * 3600;
             // Counted, since that costs a call, and never reached.
@@ -179,6 +180,11 @@ impl Scene {
         });
         (world.app.records, world.app.objects) = (counting.clone(), counting.clone());
         world.router = vault_service::router(world.app.clone());
+        (world, counting)
+    }
+
+    async fn of(n: usize) -> Self {
+        let (world, counting) = Self::counted();
         let app = world.app.clone();
         common::bootstrap(&app).await;
         let acme = world.namespace("acme", Kind::Hosted).await;
@@ -361,6 +367,16 @@ impl Scene {
         (answer.status.as_u16(), answer.json())
     }
 
+    /// A message to the tools.
+    async fn tool(&self, token: &str, message: &Value) -> (u16, Value) {
+        let body = Some(("application/json", message.to_string().into_bytes()));
+        let headers = [
+            ("host", "vault.example"),
+            ("mcp-protocol-version", "2025-11-25"),
+        ];
+        self.send(token, "POST", "/mcp", body, &headers).await
+    }
+
     /// A request of a device, counted alone.
     async fn read(&self, path: &str) -> u16 {
         let request = self.world.signed(&self.devices[0], "GET", path);
@@ -503,6 +519,7 @@ const ROWS: &[Row] = &[
     flat("device.revoke", "", 200, "read 4, commit 1"),
     flat("device.forget", "", 200, "read 4, commit 1"),
     flat("device.deny-pending", "", 200, "read 3, list 1, commit 1"),
+    flat("mcp.call", "", 200, "read 2"),
     flat("user.list", "", 200, "read 2, list 1"),
     flat("user.create", "somebody new", 201, "read 4, commit 1"),
     flat("user.create", "invited anew", 201, "read 5, commit 1"),
@@ -757,6 +774,10 @@ async fn ask(scene: &mut Scene, row: &Row) -> u16 {
             }
             status
         }
+        ("mcp.call", _) => {
+            let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+            scene.tool(&owner, &message).await.0
+        }
         ("user.list", _) => scene.ask(&owner, "GET", "/admin/users").await,
         ("user.create", case) => {
             let email = match case {
@@ -999,5 +1020,53 @@ async fn a_warm_signed_catalog_is_two_record_reads_and_no_object() {
     for _ in 0..3 {
         assert_eq!(scene.read("/v/acme/catalog.json").await, 200);
         assert_eq!(scene.counting.take(), [Call::Read(2)]);
+    }
+}
+
+/// The token, then all that it names; list, policy and skill from memory.
+#[tokio::test]
+async fn a_warm_tool_is_two_record_reads_and_no_object() {
+    let (world, counting) = Scene::counted();
+    common::bootstrap(&world.app).await;
+    let acme = world.acme().await;
+    world.clock.advance(31 * 3600);
+    let rotated = vector("catalog-43-rotated.json");
+    world.publish("acme", rotated).await.unwrap();
+    common::member(&world.app, ADA, &reference(&acme), Role::Owner, Scopes::ALL).await;
+    let owner = token(&world, ADA, "acme", Scopes::ALL).await;
+    let scene = Scene {
+        n: 1,
+        world,
+        counting,
+        owner: owner.clone(),
+        operator: String::new(),
+        devices: Vec::new(),
+        fresh: 1,
+        invitation: String::new(),
+    };
+    let call = |name: &str, arguments: Value| {
+        json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": { "name": name, "arguments": arguments },
+        })
+    };
+    let calls = [
+        call("skill_list", json!({})),
+        call("get_skill", json!({ "name": "commit-log" })),
+        call("get_skill", json!({ "query": "log" })),
+        call("skill_fetch", json!({ "id": "acme/commit-log" })),
+    ];
+    for message in &calls {
+        let (status, answer) = scene.tool(&owner, message).await;
+        assert_eq!(
+            (status, &answer["result"]["isError"]),
+            (200, &json!(false)),
+            "{answer}"
+        );
+    }
+    for message in &calls {
+        assert_eq!(scene.tool(&owner, message).await.0, 200);
+        let warm = scene.counting.take();
+        assert_eq!(warm, [Call::Read(1), Call::Read(5)], "{message}");
     }
 }

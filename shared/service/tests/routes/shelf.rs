@@ -36,7 +36,7 @@ use vault_store::shelf::{
     Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
 };
 
-use crate::support::{World, world};
+use crate::support::{World, vector, world};
 
 const DAY: i64 = 24 * 3600;
 
@@ -865,4 +865,45 @@ async fn a_draft_is_in_the_audit_log_with_its_author() {
             .unwrap()
             .is_some()
     );
+}
+
+/// The releases of the vectors one after the other, through rotations and a theft: whatever each names is read, whoever of the chain signed it.
+#[tokio::test]
+async fn releases_after_rotations_are_read_with_the_keys_of_their_chain() {
+    const HOUR: i64 = 3600;
+    for chain in [&["45-compromise"][..], &["45-chain", "46-chain"]] {
+        let world = world();
+        world.acme().await;
+        let mut listed = Vec::new();
+        let mut signers = std::collections::BTreeSet::new();
+        for name in ["", "43-rotated", "44-withdrawn"].iter().chain(chain) {
+            if !name.is_empty() {
+                world.clock.advance(31 * HOUR);
+                let bytes = vector(&format!("catalog-{name}.json"));
+                world.publish("acme", bytes).await.unwrap();
+            }
+            let namespace = world.read_namespace("acme").await;
+            let shelf = Releases.shelf(&world.app, &namespace, None);
+            let snapshot = shelf.snapshot().await.unwrap();
+            for entry in snapshot.entries() {
+                let loaded = shelf.load(entry).await.unwrap();
+                signers.insert(loaded.public_key.to_string());
+            }
+            listed.push(snapshot);
+        }
+        assert!(signers.len() > 1, "{signers:?}");
+        let counts: Vec<_> = listed.iter().map(|list| list.entries().len()).collect();
+        assert_eq!(counts[..4], [1, 4, 3, 3]);
+        // Withdrawn since.
+        let gone = listed[1].find(&"commit-log".parse().unwrap()).unwrap();
+        let namespace = world.read_namespace("acme").await;
+        let refused = Releases
+            .shelf(&world.app, &namespace, None)
+            .load(gone)
+            .await;
+        assert!(
+            matches!(refused, Err(ShelfError::NotFound(_))),
+            "{refused:?}"
+        );
+    }
 }
