@@ -52,8 +52,11 @@ pub struct Arguments {
     /// How long an access token lives [default: 900]
     #[arg(long, value_name = "SECONDS")]
     token_ttl: Option<String>,
-    /// How lists show tool names with a dot: plain (skill_list) or dotted (skill.list) [default: plain]
-    #[arg(long, value_name = "SPELLING")]
+    #[arg(
+        help = "How lists show tool names with a dot: plain (skill_list) or dotted (skill.list) [default: plain]",
+        long,
+        value_name = "SPELLING"
+    )]
     tool_names: Option<String>,
     /// Whether security flags block a skill: true or false [default: true]
     #[arg(long, value_name = "BOOLEAN")]

@@ -68,9 +68,9 @@ impl From<HashingFailed> for Stop {
 }
 
 impl Stop {
-    /// The page.
-    pub fn answer(self, app: &App) -> Response {
-        let (status, title, lines): (_, _, &[&str]) = match &self {
+    /// Status, title and paragraphs of the page.
+    fn words(&self) -> (StatusCode, &'static str, &'static [&'static str]) {
+        match self {
             Self::NoWayBack(NoWayBack::Client) => (
                 StatusCode::BAD_REQUEST,
                 "This app is not known here",
@@ -149,7 +149,12 @@ impl Stop {
                 "This request cannot be answered",
                 &["Go back and load the page again."],
             ),
-        };
+        }
+    }
+
+    /// The page.
+    pub fn answer(self, app: &App) -> Response {
+        let (status, title, lines) = self.words();
         let lines = lines.iter().map(|line| (*line).to_owned()).collect();
         let (sign_out, refusal) = match self {
             Self::NoNamespace {
