@@ -38,7 +38,7 @@ build_functions() {
             fail 3 "the Rust standard library for $1 could not be installed"
     fi
     say "building the functions for $1"
-    (cd "$root" && CARGO_TARGET_DIR="$target" cargo lambda build --release "$flag" --output-format zip -p vault-functions) >&2 ||
+    (cd "$root" && CARGO_TARGET_DIR="$target" cargo lambda build --profile function "$flag" --output-format zip -p vault-functions) >&2 ||
         fail 1 "the functions were not built"
     printf '%s\n' "$target/lambda"
 }
@@ -54,7 +54,7 @@ check_zips() {
         [ -f "$1/$function/bootstrap.zip" ] || fail 2 "$1 has no $function/bootstrap.zip"
         bytes=$(($(wc -c <"$1/$function/bootstrap.zip")))
         [ "$bytes" -le "$zip_limit" ] || [ -n "${2:-}" ] ||
-            fail 1 "$1/$function/bootstrap.zip has $bytes bytes, more than the $zip_limit that a function may have: build it with --release"
+            fail 1 "$1/$function/bootstrap.zip has $bytes bytes, more than the $zip_limit that a function may have: build it with --profile function"
     done
 }
 

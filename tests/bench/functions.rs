@@ -15,8 +15,9 @@ const KIB_IN_MB: f64 = 1024.0 / 1e6;
 pub fn measure(table: &mut Table) {
     say("functions");
     let binary = vault_binary();
-    let folder = binary.parent().expect("a folder");
-    let ran = Command::new(folder.join("examples/measure"))
+    let builds = binary.ancestors().nth(2).expect("a folder of builds");
+    // Built as they are deployed, which is not as the command is built.
+    let ran = Command::new(builds.join("function/examples/measure"))
         .output()
         .expect("the built functions");
     assert!(
