@@ -86,7 +86,7 @@ pub fn measure(table: &mut Table) {
         of(catalog, "resident_kib") * KIB_IN_MB,
         "MB",
     ));
-    zips(table, folder);
+    zips(table, &builds.join("function"));
 }
 
 /// The zips that were built last, by `infra/deploy` or `localstack/up`.
