@@ -4,12 +4,11 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-use super::connection::Connection;
+use super::{connection::Connection, not_listed};
 use crate::{
     Context,
     client::OwnerClient,
     error::{Exit, Failure},
-    settings::nearest,
     ui::{BOLD, GOOD, HINT, Report, Table, clean, count, paint},
 };
 
@@ -145,10 +144,7 @@ fn pick<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
                 "client_not_found",
                 format!("no app is called `{}`", clean(asked, 64)),
             );
-            Err(match nearest(asked, names) {
-                Some(near) => failure.hint(format!("did you mean `{}`?", clean(near, 64))),
-                None => failure.hint("vault clients list shows them all"),
-            })
+            Err(not_listed(failure, asked, names, "vault clients list"))
         }
         _ => Err(Failure::new(
             Exit::Usage,

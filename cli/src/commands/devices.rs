@@ -4,12 +4,11 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::connection::Connection;
+use super::{connection::Connection, not_listed};
 use crate::{
     Context,
     client::OwnerClient,
     error::{Exit, Failure},
-    settings::nearest,
     ui::{DIM, GOOD, HINT, Report, Table, WARN, clean, count, paint},
 };
 
@@ -235,10 +234,7 @@ fn find<'d>(devices: &'d [Device], machine: &str) -> Result<&'d Device, Failure>
                 "device_not_found",
                 format!("no machine is called `{}`", clean(machine, 64)),
             );
-            Err(match nearest(machine, names) {
-                Some(near) => failure.hint(format!("did you mean `{}`?", clean(near, 64))),
-                None => failure.hint("vault devices list shows them all"),
-            })
+            Err(not_listed(failure, machine, names, "vault devices list"))
         }
         _ => Err(Failure::new(
             Exit::Usage,

@@ -28,7 +28,13 @@ use std::sync::Arc;
 use vault_library::{Vault, VaultError};
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
-use crate::{Context, args::Command, error::Failure, ui::Report};
+use crate::{
+    Context,
+    args::Command,
+    error::Failure,
+    settings::nearest,
+    ui::{Report, clean},
+};
 
 /// Opens the vault of this run, or makes it with its keys.
 pub fn open_vault(context: &Context) -> Result<Vault, Failure> {
@@ -74,5 +80,18 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Completions(arguments) => completions::run(context, &arguments),
         Command::Man(arguments) => man::run(context, &arguments),
         Command::Version(arguments) => version::run(context, &arguments),
+    }
+}
+
+/// The failure for a name that is not among `names`: with the nearest one as a hint, or with the command that lists them.
+fn not_listed<'n>(
+    failure: Failure,
+    asked: &str,
+    names: impl Iterator<Item = &'n str>,
+    list: &str,
+) -> Failure {
+    match nearest(asked, names) {
+        Some(near) => failure.hint(format!("did you mean `{}`?", clean(near, 64))),
+        None => failure.hint(format!("{list} shows them all")),
     }
 }

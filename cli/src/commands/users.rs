@@ -5,12 +5,11 @@ use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::connection::Connection;
+use super::{connection::Connection, not_listed};
 use crate::{
     Context,
     client::OwnerClient,
     error::Failure,
-    settings::nearest,
     ui::{BOLD, GOOD, HINT, Report, Table, clean, count, paint},
 };
 
@@ -302,12 +301,8 @@ fn pick(users: &[User], user: &str) -> Result<User, Failure> {
             count(users.len() as u64, "user")
         ),
     );
-    Err(
-        match nearest(user, users.iter().map(|user| user.email.as_str())) {
-            Some(near) => failure.hint(format!("did you mean `{}`?", clean(near, 64))),
-            None => failure.hint("vault users list shows them all"),
-        },
-    )
+    let names = users.iter().map(|user| user.email.as_str());
+    Err(not_listed(failure, user, names, "vault users list"))
 }
 
 #[cfg(test)]
