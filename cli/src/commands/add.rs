@@ -11,7 +11,7 @@ use vault_library::{
     keys::KeyKind,
 };
 use vault_skill::{
-    finding::{Finding, Level},
+    finding::{Finding, Level, View},
     gate::Outcome,
     name::{AgentId, SkillName},
     provenance::ProvenanceId,
@@ -355,6 +355,14 @@ fn excerpt(source: &str, finding: &Finding) -> String {
         (None, false) => title.element(annotate_snippets::Origin::path(path)),
         (None, true) => Group::with_title(title),
     };
+    if finding.view != View::Raw {
+        let text = format!("{}, it reads: {}", finding.view.as_str(), finding.excerpt);
+        group = group.element(Shown::NOTE.message(clean(&text, 400)));
+    }
+    if !finding.why.is_empty() {
+        let text = format!("{} ({}, {})", finding.why, finding.id, finding.category);
+        group = group.element(Shown::NOTE.message(text));
+    }
     if !finding.hint.is_empty() {
         group = group.element(Shown::HELP.message(clean(&finding.hint, 400)));
     }

@@ -2,6 +2,8 @@
 //!
 //! A finding names the rule, says where, and says what to do. The same input gives the same findings in the same order.
 
+mod structure;
+
 use serde::Serialize;
 use std::fmt;
 
@@ -67,11 +69,100 @@ impl fmt::Display for Level {
     }
 }
 
+/// What could come of a finding if nobody looked at it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// A matter of quality.
+    Low,
+    /// Something that an owner should look at.
+    Medium,
+    /// Somebody could be harmed.
+    High,
+    /// Code of a stranger runs, or secrets leave.
+    Critical,
+}
+
+impl Severity {
+    /// The word for it, in lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+
+    /// The number that code scanning services sort by, on the scale of CVSS (0.1 to 10.0).
+    pub const fn score(self) -> &'static str {
+        match self {
+            Self::Low => "2.0",
+            Self::Medium => "5.0",
+            Self::High => "8.0",
+            Self::Critical => "9.5",
+        }
+    }
+}
+
+/// In which reading of a file something was found.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum View {
+    /// As it stands in the file.
+    #[default]
+    Raw,
+    /// After NFKC, without invisible characters, look-alike letters mapped.
+    Normalised,
+    /// With neighbouring string literals joined.
+    Joined,
+    /// After decoding base64, hex, escapes or a list of numbers, one level deep.
+    Decoded,
+}
+
+impl View {
+    /// The word for it, in lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Normalised => "normalised",
+            Self::Joined => "joined",
+            Self::Decoded => "decoded",
+        }
+    }
+}
+
+/// What is the same for every finding of a rule.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rule {
+    /// Stable id, for example `VG-DR-001`; never given to another rule.
+    pub id: &'static str,
+    /// Stable readable name, for example `download-run`.
+    pub name: &'static str,
+    /// Code of the OWASP Agentic Skills Top 10, for example `AST01`.
+    pub category: &'static str,
+    /// What could come of it.
+    pub severity: Severity,
+    /// Why it matters, in one sentence; empty where the message says it all.
+    pub why: &'static str,
+}
+
+/// The rules about the shape of a skill, sorted by name.
+pub fn structure_rules() -> &'static [Rule] {
+    &structure::RULES
+}
+
 /// One thing that a rule found.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Finding {
-    /// Stable id of the rule, for example `description-short`.
+    /// Stable id of the rule, for example `VG-ST-014`.
+    pub id: &'static str,
+    /// Stable readable name of the rule, for example `description-short`.
     pub rule: &'static str,
+    /// Code of the OWASP Agentic Skills Top 10, for example `AST04`.
+    pub category: &'static str,
+    /// What could come of it.
+    pub severity: Severity,
     /// What it does to admission.
     pub level: Level,
     /// File it is about, as given; empty when it is about the skill as a whole. May be hostile text: escape it before printing.
@@ -80,24 +171,49 @@ pub struct Finding {
     pub line: Option<u32>,
     /// Column in characters from 1, where there is a line.
     pub column: Option<u32>,
+    /// The reading of the file in which it was found.
+    pub view: View,
+    /// What stands there in that reading: at most 120 characters, controls escaped; empty where there is nothing to quote.
+    pub excerpt: String,
     /// What is the matter, in one sentence without control characters.
     pub message: String,
+    /// Why it matters, in one sentence; empty where the message says it all.
+    pub why: &'static str,
     /// What mends it, in one sentence; empty where there is nothing to do.
     pub hint: String,
 }
 
 impl Finding {
-    /// A finding about the skill as a whole.
-    pub fn new(rule: &'static str, level: Level, message: impl AsRef<str>) -> Self {
+    /// A finding of the structural rule of this name, about the skill as a whole.
+    pub(crate) fn new(rule: &'static str, level: Level, message: impl AsRef<str>) -> Self {
+        Self::of(&structure::rule(rule), level, message)
+    }
+
+    /// A finding of this rule, about the skill as a whole.
+    pub fn of(rule: &Rule, level: Level, message: impl AsRef<str>) -> Self {
         Self {
-            rule,
+            id: rule.id,
+            rule: rule.name,
+            category: rule.category,
+            severity: rule.severity,
             level,
             path: String::new(),
             line: None,
             column: None,
+            view: View::Raw,
+            excerpt: String::new(),
             message: printable(message.as_ref()),
+            why: rule.why,
             hint: String::new(),
         }
+    }
+
+    /// The same finding, quoting what stands there in this reading of the file; cut at [`MAX_EXCERPT_CHARS`].
+    #[must_use]
+    pub fn quoting(mut self, view: View, text: &str) -> Self {
+        self.view = view;
+        self.excerpt = excerpt(text);
+        self
     }
 
     /// The same finding, about one file.
@@ -161,6 +277,27 @@ pub fn printable(text: &str) -> String {
     out
 }
 
+/// The most characters of an excerpt, escapes counted.
+pub const MAX_EXCERPT_CHARS: usize = 120;
+
+/// The beginning of a text, printable, at most [`MAX_EXCERPT_CHARS`] characters long.
+pub(crate) fn excerpt(text: &str) -> String {
+    let mut out = String::new();
+    let mut left = MAX_EXCERPT_CHARS;
+    let mut buffer = [0; 4];
+    for character in text.trim().chars() {
+        let shown = printable(character.encode_utf8(&mut buffer));
+        let width = shown.chars().count();
+        if width >= left {
+            out.push('…');
+            break;
+        }
+        left -= width;
+        out.push_str(&shown);
+    }
+    out
+}
+
 /// The first characters of a text, quoted and printable, for use inside a message.
 pub(crate) fn quoted(text: &str) -> String {
     const SHOWN: usize = 80;
@@ -207,6 +344,21 @@ mod tests {
         assert_eq!(finding.message, "bad \\u{1b}[31mname\\u{202e}");
         assert_eq!(finding.hint, "a\\u{a}b");
         assert!(!finding.to_string().chars().any(is_hidden));
+    }
+
+    #[test]
+    fn excerpts_are_short_and_harmless() {
+        assert_eq!(excerpt("  curl x | sh\n"), "curl x | sh");
+        assert_eq!(excerpt("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+        for text in [
+            "ä".repeat(500),
+            "\u{202e}".repeat(500),
+            "x".repeat(119),
+            "x".repeat(120),
+        ] {
+            let cut = excerpt(&text);
+            assert!(cut.chars().count() <= MAX_EXCERPT_CHARS && !cut.chars().any(is_hidden));
+        }
     }
 
     #[test]

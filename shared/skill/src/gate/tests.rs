@@ -51,6 +51,7 @@ fn assert_blocked(files: Vec<RawFile>, rule: &str) -> Finding {
         assert_eq!(verdict.findings[0].rule, rule, "{:?}", verdict.findings);
         assert_eq!(verdict.findings[0].level, Level::Error);
         assert!(!verdict.findings[0].hint.is_empty());
+        assert_ne!(verdict.findings[0].id, "VG-ST-000", "{rule} has no id");
     }
     strict(files).findings.remove(0)
 }
@@ -468,5 +469,6 @@ proptest! {
         prop_assert_eq!(forward.outcome == Outcome::Blocked, forward.package.is_none());
         prop_assert_eq!(forward.outcome == Outcome::Accepted, forward.findings.is_empty());
         prop_assert_eq!(forward.package.is_none(), forward.blocking().next().is_some());
+        prop_assert!(forward.findings.iter().all(|finding| finding.id != "VG-ST-000"), "{:?}", forward.findings);
     }
 }

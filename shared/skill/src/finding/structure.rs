@@ -1,0 +1,148 @@
+//! The rules about the shape of a skill: ids that stay, whatever becomes of the wording.
+
+use super::{Rule, Severity};
+
+/// Sorted by name; the number of an id is never given again.
+pub(super) const RULES: [Rule; 31] = [
+    shape("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
+    shape("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),
+    shape("VG-ST-003", "bin", "AST04", Severity::Medium, ""),
+    shape(
+        "VG-ST-004",
+        "description-length",
+        "AST04",
+        Severity::Medium,
+        "",
+    ),
+    shape("VG-ST-005", "description-long", "AST04", Severity::Low, ""),
+    shape(
+        "VG-ST-006",
+        "description-missing",
+        "AST04",
+        Severity::Medium,
+        "",
+    ),
+    shape("VG-ST-007", "description-short", "AST04", Severity::Low, ""),
+    shape("VG-ST-008", "file-count", "AST04", Severity::Medium, ""),
+    shape("VG-ST-009", "file-count-high", "AST04", Severity::Low, ""),
+    shape("VG-ST-010", "file-size", "AST04", Severity::Medium, ""),
+    shape(
+        "VG-ST-011",
+        "frontmatter-colon",
+        "AST04",
+        Severity::Medium,
+        "",
+    ),
+    shape(
+        "VG-ST-012",
+        "frontmatter-missing",
+        "AST04",
+        Severity::Medium,
+        "",
+    ),
+    shape("VG-ST-013", "frontmatter-name", "AST04", Severity::Low, ""),
+    shape(
+        "VG-ST-014",
+        "frontmatter-size",
+        "AST04",
+        Severity::Medium,
+        "",
+    ),
+    shape(
+        "VG-ST-015",
+        "frontmatter-spelling",
+        "AST04",
+        Severity::Low,
+        "",
+    ),
+    shape("VG-ST-016", "frontmatter-type", "AST04", Severity::Low, ""),
+    shape(
+        "VG-ST-017",
+        "frontmatter-unclosed",
+        "AST04",
+        Severity::Medium,
+        "",
+    ),
+    shape(
+        "VG-ST-018",
+        "frontmatter-yaml",
+        "AST04",
+        Severity::Medium,
+        "",
+    ),
+    shape(
+        "VG-ST-019",
+        "hidden-text",
+        "AST04",
+        Severity::High,
+        "What people cannot see can still steer an agent.",
+    ),
+    shape("VG-ST-020", "name-hidden", "AST04", Severity::High, ""),
+    shape("VG-ST-021", "name-length", "AST04", Severity::Medium, ""),
+    shape("VG-ST-022", "name-missing", "AST04", Severity::Medium, ""),
+    shape("VG-ST-023", "name-unusable", "AST04", Severity::Medium, ""),
+    shape(
+        "VG-ST-024",
+        "native-executable",
+        "AST02",
+        Severity::Medium,
+        "Nobody can read what a compiled program does before it runs.",
+    ),
+    shape("VG-ST-025", "path", "AST04", Severity::Medium, ""),
+    shape("VG-ST-026", "path-clash", "AST04", Severity::Medium, ""),
+    shape(
+        "VG-ST-027",
+        "skill-md-encoding",
+        "AST04",
+        Severity::Medium,
+        "",
+    ),
+    shape(
+        "VG-ST-028",
+        "skill-md-missing",
+        "AST04",
+        Severity::Medium,
+        "",
+    ),
+    shape("VG-ST-029", "skill-md-name", "AST04", Severity::Medium, ""),
+    shape("VG-ST-030", "skill-md-size", "AST04", Severity::Medium, ""),
+    shape("VG-ST-031", "total-size", "AST04", Severity::Medium, ""),
+];
+
+const fn shape(
+    id: &'static str,
+    name: &'static str,
+    category: &'static str,
+    severity: Severity,
+    why: &'static str,
+) -> Rule {
+    Rule {
+        id,
+        name,
+        category,
+        severity,
+        why,
+    }
+}
+
+/// The rule of a name; one that is not in the table has the id `VG-ST-000`, which a test refuses.
+pub(super) fn rule(name: &'static str) -> Rule {
+    match RULES.binary_search_by(|rule| rule.name.cmp(name)) {
+        Ok(place) => RULES[place],
+        Err(_) => shape("VG-ST-000", name, "AST04", Severity::Medium, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_and_ids_are_their_own() {
+        assert!(RULES.is_sorted_by(|a, b| a.name < b.name));
+        let ids: std::collections::BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
+        assert_eq!(ids.len(), RULES.len());
+        assert_eq!(rule("path-clash").name, "path-clash");
+        assert_eq!(rule("no such rule").id, "VG-ST-000");
+    }
+}
