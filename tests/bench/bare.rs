@@ -1,11 +1,15 @@
-//! The baseline of the catalog: an axum handler that does nothing but `verify_strict` and answers the same bytes.
+//! The baselines, each a process of its own with the same runtime as `vault serve`.
 //!
-//! A process of its own with the same runtime as `vault serve`. It takes key, time and signature from the headers of the
-//! request and holds the bytes in memory: no check of the key, no look-up, no limits, no clock, no log.
+//! [`CATALOG`]: an axum handler that does nothing but `verify_strict` and answers the same bytes. It takes key, time and signature
+//! from the headers of the request and holds the bytes in memory: no check of the key, no look-up, no limits, no clock, no log.
+//!
+//! [`TOOL`]: rmcp over Streamable HTTP, set up as the service sets it up, with one tool that answers nothing: no bearer, no skills.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -17,9 +21,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use ed25519_dalek::{Signature, VerifyingKey};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
+    ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{RoleServer, ServerHandler};
 
-/// The first argument that turns this program into the baseline.
-pub const WORD: &str = "bare-server";
+/// The first argument that turns this program into the baseline of the catalog; the file follows.
+pub const CATALOG: &str = "bare-catalog";
+/// The first argument that turns this program into the baseline of the tools.
+pub const TOOL: &str = "bare-tool";
 
 /// A running baseline; ends with this value.
 pub struct Bare {
@@ -30,10 +44,18 @@ pub struct Bare {
 
 impl Bare {
     /// Starts one that answers this file to signed requests.
-    pub fn start(catalog: &std::path::Path) -> Self {
+    pub fn catalog(catalog: &std::path::Path) -> Self {
+        Self::start(&[CATALOG.as_ref(), catalog.as_os_str()])
+    }
+
+    /// Starts one with a tool that answers nothing.
+    pub fn tool() -> Self {
+        Self::start(&[TOOL.as_ref()])
+    }
+
+    fn start(words: &[&OsStr]) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .arg(WORD)
-            .arg(catalog)
+            .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -61,9 +83,18 @@ impl Drop for Bare {
     }
 }
 
-/// The child's side: serves until it is killed.
-pub fn serve(catalog: &str) {
-    let catalog = Bytes::from(std::fs::read(catalog).expect("a catalog"));
+/// The child's side, when these are its words: serves until it is killed. `None`: they are not.
+pub fn serve(words: &[String]) -> Option<()> {
+    let router = match words {
+        [first, catalog] if first == CATALOG => {
+            let catalog = Bytes::from(std::fs::read(catalog).expect("a catalog"));
+            Router::new()
+                .route("/v/{slug}/catalog.json", get(answer))
+                .with_state(catalog)
+        }
+        [first] if first == TOOL => Router::new().nest_service("/mcp", empty_tool()),
+        _ => return None,
+    };
     // As in cli/src/serve.rs.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -79,11 +110,39 @@ pub fn serve(catalog: &str) {
         let listener = listener.tap_io(|stream| {
             let _ = stream.set_nodelay(true);
         });
-        let router = Router::new()
-            .route("/v/{slug}/catalog.json", get(answer))
-            .with_state(catalog);
         axum::serve(listener, router).await.expect("a server");
     });
+    Some(())
+}
+
+/// As in `shared/service/src/mcp`.
+fn empty_tool() -> StreamableHttpService<Empty, NeverSessionManager> {
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .with_sse_keep_alive(None)
+        .disable_allowed_hosts()
+        .disable_allowed_origins();
+    StreamableHttpService::new(|| Ok(Empty), Arc::default(), config)
+}
+
+/// One tool, whatever it is called; it answers nothing.
+#[derive(Clone)]
+struct Empty;
+
+impl ServerHandler for Empty {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        ServerConfig::new(capabilities).with_server_info(Implementation::new("empty", "1"))
+    }
+
+    async fn call_tool(
+        &self,
+        _: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        Ok(CallToolResult::success(Vec::new()).into())
+    }
 }
 
 async fn answer(

@@ -52,7 +52,7 @@ pub fn measure(table: &mut Table) {
     std::thread::sleep(Duration::from_secs(1));
     let after_requests = resident(service.pid());
 
-    let bare = Bare::start(&file);
+    let bare = Bare::catalog(&file);
     let (_, same) = load::ask(bare.address, &asked);
     assert!(same == catalog, "the baseline answers other bytes");
     let mut loads: [Vec<Load>; 2] = [Vec::new(), Vec::new()];

@@ -16,7 +16,7 @@ use vault_tests::home::{Home, vault_binary};
 use crate::meter::{connections_to, float, highest_while, median, timed};
 use crate::table::{Row, Table, Target, say};
 use crate::world::{self, Service};
-use crate::{integrity, skills};
+use crate::{integrity, skills, tools};
 
 const SKILLS: usize = 10_000;
 const ROUNDS: usize = 7;
@@ -36,6 +36,7 @@ pub fn measure(table: &mut Table) {
     first_sync(table, &service, &home);
     unchanged(table, &home);
     search(table, &home);
+    tools::first_answer(table, &home);
     count_flushes(table, &service, &home);
 }
 

@@ -64,24 +64,53 @@ pub fn run(
     connections: usize,
     length: Duration,
 ) -> Load {
-    // One first: caches are warm then, and the length is known.
+    let answer = answer_bytes(address, request);
+    let cpu = cpu_seconds(pid);
+    let begun = now();
+    let answers = exchange_while(address, request, answer, connections, |_| {
+        begun.elapsed() < length
+    });
+    Load {
+        per_second: float(answers) / begun.elapsed().as_secs_f64(),
+        server_cpu: (cpu_seconds(pid) - cpu) / float(answers),
+    }
+}
+
+/// Asks `count` times over `connections` at once. Every answer must be a 200 of the same length.
+pub fn times(address: SocketAddr, request: &[u8], connections: usize, count: usize) {
+    let answer = answer_bytes(address, request);
+    exchange_while(address, request, answer, connections, |done| {
+        done < count / connections
+    });
+}
+
+/// Asks once: caches are warm then, and the length of an answer is known.
+fn answer_bytes(address: SocketAddr, request: &[u8]) -> usize {
     let (head, body) = ask(address, request);
     assert!(
         head.as_bytes().starts_with(BEGINS),
         "{head}{}",
         String::from_utf8_lossy(&body)
     );
-    let answer = head.len() + body.len();
-    let cpu = cpu_seconds(pid);
-    let begun = now();
-    let answers: usize = std::thread::scope(|scope| {
+    head.len() + body.len()
+}
+
+/// Asks over each connection while `go_on` says so of the answers it has had; their number in all.
+fn exchange_while(
+    address: SocketAddr,
+    request: &[u8],
+    answer: usize,
+    connections: usize,
+    go_on: impl Fn(usize) -> bool + Sync,
+) -> usize {
+    std::thread::scope(|scope| {
         let threads: Vec<_> = (0..connections)
             .map(|_| {
                 scope.spawn(|| {
                     let mut stream = connect(address);
                     let mut room = vec![0; answer];
                     let mut answers = 0;
-                    while begun.elapsed() < length {
+                    while go_on(answers) {
                         exchange(&mut stream, request, &mut room);
                         answers += 1;
                     }
@@ -93,11 +122,7 @@ pub fn run(
             .into_iter()
             .map(|thread| thread.join().expect("a thread of the load"))
             .sum()
-    });
-    Load {
-        per_second: float(answers) / begun.elapsed().as_secs_f64(),
-        server_cpu: (cpu_seconds(pid) - cpu) / float(answers),
-    }
+    })
 }
 
 fn connect(address: SocketAddr) -> TcpStream {

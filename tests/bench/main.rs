@@ -12,20 +12,18 @@ mod load;
 mod meter;
 mod skills;
 mod table;
+mod tools;
 mod world;
 
 use std::process::ExitCode;
 
 use table::Table;
 
-const PARTS: [&str; 4] = ["catalog", "library", "command", "functions"];
+const PARTS: [&str; 5] = ["catalog", "tools", "library", "command", "functions"];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, catalog] = &words[..]
-        && first == bare::WORD
-    {
-        bare::serve(catalog);
+    if bare::serve(&words).is_some() {
         return ExitCode::SUCCESS;
     }
     if let Some(unknown) = words.iter().find(|word| !PARTS.contains(&word.as_str())) {
@@ -39,6 +37,9 @@ fn main() -> ExitCode {
     let mut table = Table::default();
     if wanted("catalog") {
         catalog::measure(&mut table);
+    }
+    if wanted("tools") {
+        tools::measure(&mut table);
     }
     if wanted("library") {
         library::measure(&mut table);

@@ -11,6 +11,8 @@ pub enum Target {
     Most(f64),
     /// The subject itself stays below this.
     Below(f64),
+    /// The subject itself stays above this.
+    Above(f64),
     /// For the record.
     None,
 }
@@ -59,6 +61,7 @@ impl Row {
             Target::Least(least) => Some(self.ratio().is_some_and(|ratio| ratio >= least)),
             Target::Most(most) => Some(self.ratio().is_some_and(|ratio| ratio <= most)),
             Target::Below(limit) => Some(self.subject < limit),
+            Target::Above(least) => Some(self.subject > least),
             Target::None => None,
         }
     }
@@ -68,6 +71,7 @@ impl Row {
             Target::Least(least) => format!("ratio >= {least:.2}"),
             Target::Most(most) => format!("ratio <= {most:.2}"),
             Target::Below(limit) => format!("< {limit} {}", self.unit),
+            Target::Above(least) => format!("> {least} {}", self.unit),
             Target::None => "-".to_owned(),
         };
         let met = match self.met() {

@@ -1,0 +1,178 @@
+//! The tools over `/mcp` with a bearer, 1,000 skills, against an empty tool of the same library; the first answer of `vault mcp`.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vault_tests::home::Home;
+
+use crate::bare::Bare;
+use crate::load::{self, Load};
+use crate::meter::{median, now, resident};
+use crate::skills;
+use crate::table::{Row, Table, Target, say};
+use crate::world::{self, Service};
+
+const SKILLS: usize = 1_000;
+const SLUG: &str = "tools";
+const CLIENTS: [usize; 3] = [1, 8, 32];
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(1_000);
+const CALLS: usize = 100_000;
+const STARTS: usize = 21;
+const MB: f64 = 1e6;
+const QUERY: &str = "review the latency budget before a rollback";
+
+/// Publishes a release of 1,000 skills, then calls `get_skill` over and over: by name, by query.
+pub fn measure(table: &mut Table) {
+    say("tools over 1,000 skills");
+    let service = Service::start();
+    let owner = Home::new();
+    world::add(&owner, &skills::write(&owner.path().join("work"), SKILLS));
+    service.connect(&owner, SLUG);
+    world::run(&owner, &["sync", "--cloud"]);
+    let bearer = owner.access_token(&service.url, SLUG);
+    let name = skills::name(SKILLS / 2);
+    let by_name = called(&bearer, &json!({ "name": name }));
+    let by_query = called(&bearer, &json!({ "query": QUERY }));
+    answers_about(&service, &by_name, &name);
+    answers_about(&service, &by_query, "skill-");
+    let bare = Bare::tool();
+
+    for clients in CLIENTS {
+        let mut loads: [Vec<Load>; 3] = [Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            let turns = [
+                (bare.address, bare.pid(), &by_name),
+                (service.address, service.pid(), &by_name),
+                (service.address, service.pid(), &by_query),
+            ];
+            for (at, (address, pid, asked)) in turns.into_iter().enumerate() {
+                loads[at].push(load::run(address, pid, asked, clients, ROUND));
+            }
+        }
+        let [empty, name, query] =
+            loads.map(|loads| median(loads.iter().map(|load| load.per_second).collect()));
+        let many = if clients == 1 { "client" } else { "clients" };
+        table.row(
+            Row::new(
+                format!("get_skill by name over /mcp, {clients} {many}"),
+                name,
+                "calls/s",
+            )
+            .beside(empty, "empty rmcp tool")
+            .target(Target::Least(0.5)),
+        );
+        let row = Row::new(
+            format!("get_skill by query over /mcp, {clients} {many}"),
+            query,
+            "calls/s",
+        )
+        .beside(empty, "empty rmcp tool");
+        // One connection waits for each answer: what it reaches says how long a call takes.
+        table.row(if clients == 1 {
+            row
+        } else {
+            row.target(Target::Above(5_000.0))
+        });
+    }
+    memory(table, &service, &by_name, &by_query);
+}
+
+/// Memory after 10,000 calls, and after 100,000 more.
+fn memory(table: &mut Table, service: &Service, by_name: &[u8], by_query: &[u8]) {
+    let call = |count| {
+        for asked in [by_name, by_query] {
+            load::times(service.address, asked, 8, count / 2);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        resident(service.pid()) / MB
+    };
+    let before = call(CALLS / 10);
+    let after = call(CALLS);
+    table.row(
+        Row::new("serve, memory after 100,000 calls of tools", after, "MB")
+            .beside(before, "after 10,000 calls")
+            .target(Target::Most(1.1)),
+    );
+}
+
+/// A call of `get_skill` as it goes over the wire.
+fn called(bearer: &str, arguments: &Value) -> Vec<u8> {
+    let body = json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": { "name": "get_skill", "arguments": arguments },
+    })
+    .to_string();
+    format!(
+        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {bearer}\r\naccept: application/json, text/event-stream\r\n\
+        content-type: application/json\r\nmcp-protocol-version: 2025-11-25\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+fn answers_about(service: &Service, asked: &[u8], text: &str) {
+    let (head, body) = load::ask(service.address, asked);
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let result = &answer["result"];
+    assert!(
+        head.starts_with("HTTP/1.1 200")
+            && result["isError"] != json!(true)
+            && result["content"].to_string().contains(text),
+        "{head}{}",
+        String::from_utf8_lossy(&body)
+    );
+}
+
+/// How long after its start `vault mcp` has given its first answer and, asked at once, its first skill.
+pub fn first_answer(table: &mut Table, home: &Home) {
+    let hello = json!({
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": { "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "bench", "version": "1" } },
+    });
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let name = skills::name(0);
+    let call = json!({
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": { "name": "get_skill", "arguments": { "name": name } },
+    });
+    let (mut first, mut skill) = (Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        let begun = now();
+        let mut child = home
+            .command(&["mcp"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the built binary");
+        let mut to = child.stdin.take().expect("a pipe");
+        let mut from = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut answer = || from.next().expect("an answer").expect("a line");
+        writeln!(to, "{hello}").expect("a reader");
+        assert!(answer().contains("protocolVersion"));
+        first.push(begun.elapsed().as_secs_f64() * 1e3);
+        writeln!(to, "{ready}\n{call}").expect("a reader");
+        assert!(answer().contains(&name));
+        skill.push(begun.elapsed().as_secs_f64() * 1e3);
+        drop(to);
+        assert!(child.wait().expect("a child").success());
+    }
+    table.row(
+        Row::new(
+            "first answer of vault mcp at 10,000 skills",
+            median(first),
+            "ms",
+        )
+        .target(Target::Below(20.0)),
+    );
+    table.row(Row::new("  the first skill, by name", median(skill), "ms"));
+}
