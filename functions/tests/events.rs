@@ -5,6 +5,8 @@
 #[path = "../../shared/service/tests/common/mod.rs"]
 #[expect(dead_code, reason = "the route tests of the service need more of it")]
 mod common;
+#[path = "events/mcp.rs"]
+mod mcp;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -392,21 +394,6 @@ async fn golden_oauth() {
         "oauth-token-400",
         pretty(&world.ask(Group::OAuth, &unknown).await)
     );
-}
-
-#[tokio::test]
-async fn golden_mcp() {
-    let world = World::new();
-    let call = event(
-        "POST",
-        "/mcp",
-        &[
-            ("host", "vault.example"),
-            ("content-type", "application/json"),
-        ],
-        Some("{}"),
-    );
-    insta::assert_snapshot!("mcp", pretty(&world.ask(Group::Mcp, &call).await));
 }
 
 /// What a group does not serve does not exist there; under `/v/` a stranger gets the same 401 from each.
