@@ -3,15 +3,20 @@
 //! A skill that is not granted is passed over before anything about it is read, so that asking for it costs and answers the same as asking
 //! for a name that nobody has. Searches rank what is granted among itself: how rare a word is among hidden skills would say something of
 //! them.
+//!
+//! What may take the processor for long (a policy's expressions over a query, an index that is not there yet) is done beside the threads that
+//! answer requests, a few at a time for each moment of a shelf: an owner's own policy can make only that owner's vault wait.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use tokio::sync::Semaphore;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::policy::{Asker, CompiledPolicy, Grant, Reach, View};
 use vault_skill::search::{Ranking, Text};
 use vault_store::shelf::{Entry, Snapshot};
 
+use crate::fault::{Code, Fault};
 use crate::session::Person;
 
 /// The platform under which callers of this server stand in a policy.
@@ -20,6 +25,8 @@ pub const PLATFORM: &str = "mcp";
 const MAX_SNAPSHOTS: usize = 32;
 /// Most sets of granted skills of one snapshot that are remembered with their ranking.
 const MAX_VIEWS: usize = 16;
+/// How many long pieces of work go on at once for one snapshot; more wait, within their handlers' time.
+const LONG_AT_ONCE: usize = 4;
 
 /// What the caller may see of a shelf, for one purpose.
 pub struct Visible {
@@ -63,31 +70,40 @@ impl Visible {
         self.snapshot.find(name).filter(|entry| self.sees(entry))
     }
 
-    /// The best `top_k` skills for a query, best first, of those that are meant for `agent`.
-    pub fn search(&self, query: &str, top_k: usize, agent: Option<&AgentId>) -> Vec<Found<'_>> {
-        let ranked = self.ranked();
-        let positions = ranked.as_ref().map(|ranked| &ranked.positions);
-        let ranking = ranked
-            .as_ref()
-            .map_or_else(|| self.snapshot.ranking(), |ranked| &ranked.ranking);
-        // The filter comes after the ranking, so with one more are asked for than wanted.
-        let wanted = if agent.is_some() {
-            ranking.len()
-        } else {
-            top_k
-        };
-        ranking
-            .search(query, wanted)
-            .into_iter()
-            .filter_map(|hit| {
-                let at = positions
-                    .map_or(Some(&hit.position), |positions| positions.get(hit.position))?;
-                let entry = self.snapshot.entries().get(*at)?;
-                let score = hit.score;
-                is_for(entry, agent).then_some(Found { entry, score })
+    /// The same, ready for searches: the ranking is made beside the request, if it is not there yet.
+    /// Fails when that work breaks off.
+    pub async fn ranked(self) -> Result<Searchable, Fault> {
+        if self.grant.is_everything() && self.snapshot.has_ranking() {
+            return Ok(Searchable {
+                visible: self,
+                ranked: None,
+            });
+        }
+        if let Some(ranked) = self.known_ranking() {
+            return Ok(Searchable {
+                visible: self,
+                ranked: Some(ranked),
+            });
+        }
+        let derived = Arc::clone(&self.derived);
+        derived
+            .beside(move || {
+                let ranked = self.ranking();
+                Searchable {
+                    visible: self,
+                    ranked,
+                }
             })
-            .take(top_k)
-            .collect()
+            .await
+    }
+
+    /// Does work that may take long with what is visible, beside the request. Fails when it breaks off.
+    pub async fn beside<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let derived = Arc::clone(&self.derived);
+        derived.beside(move || work(&self)).await
     }
 
     /// The shelf's moment. What is read from it past [`Visible`] must not name a skill.
@@ -97,24 +113,28 @@ impl Visible {
 
     /// The policy that the grant is of.
     pub fn policy(&self) -> &CompiledPolicy {
-        self.derived.policy.get_or_init(|| compiled(&self.snapshot))
+        self.derived.policy(&self.snapshot)
     }
 
     fn sees(&self, entry: &Entry) -> bool {
         self.grant.allows(entry.name(), &entry.texts.tags)
     }
 
-    /// The ranking of what is granted; nothing for who sees everything and shares the shelf's own.
-    fn ranked(&self) -> Option<Arc<Ranked>> {
+    /// The ranking of what is granted, where it was made before.
+    fn known_ranking(&self) -> Option<Arc<Ranked>> {
+        let views = lock(&self.derived.views);
+        views.get(&self.grant.view()).map(Arc::clone)
+    }
+
+    /// The ranking of what is granted; nothing for who sees everything and shares the shelf's own, which is made then.
+    fn ranking(&self) -> Option<Arc<Ranked>> {
         if self.grant.is_everything() {
+            self.snapshot.ranking();
             return None;
         }
-        let view = self.grant.view();
-        let mut views = lock(&self.derived.views);
-        if let Some(ranked) = views.get(&view) {
-            return Some(Arc::clone(ranked));
+        if let Some(ranked) = self.known_ranking() {
+            return Some(ranked);
         }
-        drop(views);
         let entries = self.snapshot.entries();
         let positions: Vec<usize> = (0..entries.len())
             .filter(|at| entries.get(*at).is_some_and(|entry| self.sees(entry)))
@@ -127,12 +147,49 @@ impl Visible {
             ranking: Ranking::new(texts),
             positions,
         });
-        views = lock(&self.derived.views);
+        let mut views = lock(&self.derived.views);
         if views.len() >= MAX_VIEWS {
             views.clear();
         }
-        views.insert(view, Arc::clone(&ranked));
+        views.insert(self.grant.view(), Arc::clone(&ranked));
         Some(ranked)
+    }
+}
+
+/// What the caller may see, with a ranking of it.
+pub struct Searchable {
+    visible: Visible,
+    /// Nothing for who sees everything: the snapshot's own holds.
+    ranked: Option<Arc<Ranked>>,
+}
+
+impl Searchable {
+    /// The best `top_k` skills for a query, best first, of those that are meant for `agent`.
+    pub fn search(&self, query: &str, top_k: usize, agent: Option<&AgentId>) -> Vec<Found<'_>> {
+        let snapshot = &self.visible.snapshot;
+        let positions = self.ranked.as_ref().map(|ranked| &ranked.positions);
+        let ranking = self
+            .ranked
+            .as_ref()
+            .map_or_else(|| snapshot.ranking(), |ranked| &ranked.ranking);
+        // The filter comes after the ranking, so with one more are asked for than wanted.
+        let wanted = if agent.is_some() {
+            ranking.len()
+        } else {
+            top_k
+        };
+        ranking
+            .search(query, wanted)
+            .into_iter()
+            .filter_map(|hit| {
+                let at = positions
+                    .map_or(Some(&hit.position), |positions| positions.get(hit.position))?;
+                let entry = snapshot.entries().get(*at)?;
+                let score = hit.score;
+                is_for(entry, agent).then_some(Found { entry, score })
+            })
+            .take(top_k)
+            .collect()
     }
 }
 
@@ -149,10 +206,67 @@ struct Ranked {
 }
 
 /// What is made of a snapshot once, at its first use.
-#[derive(Default)]
 struct Derived {
     policy: OnceLock<CompiledPolicy>,
     views: Mutex<HashMap<View, Arc<Ranked>>>,
+    long: Arc<Semaphore>,
+}
+
+impl Default for Derived {
+    fn default() -> Self {
+        Self {
+            policy: OnceLock::new(),
+            views: Mutex::default(),
+            long: Arc::new(Semaphore::new(LONG_AT_ONCE)),
+        }
+    }
+}
+
+impl Derived {
+    /// The policy of the snapshot that this is of, compiled at the first question.
+    fn policy(&self, snapshot: &Snapshot) -> &CompiledPolicy {
+        self.policy.get_or_init(|| compiled(snapshot))
+    }
+
+    /// Whether this can be decided in no time worth a thread: the policy is compiled, and no expression is asked about the query.
+    fn is_quick(&self, reach: Reach<'_>) -> bool {
+        self.policy.get().is_some_and(|policy| {
+            !matches!(reach, Reach::Query(_))
+                || policy.policy().rules.as_ref().is_none_or(Vec::is_empty)
+        })
+    }
+
+    fn grant(&self, snapshot: &Snapshot, person: &Person, reach: Reach<'_>) -> Grant {
+        let callers: Vec<&str> = person.ids.iter().map(String::as_str).collect();
+        let asker = Asker {
+            callers: &callers,
+            bound_profile: person.profile.as_deref(),
+            platform: PLATFORM,
+            channel: None,
+        };
+        self.policy(snapshot).granted(&asker, reach)
+    }
+
+    /// Does work on a thread for what takes long, once fewer than [`LONG_AT_ONCE`] of this snapshot go on. It counts until it is done,
+    /// even when nobody waits for it any more.
+    async fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let broken = |cause: String| Fault::Ours {
+            code: Code::Internal,
+            cause,
+        };
+        let turn = Arc::clone(&self.long).acquire_owned().await;
+        let turn = turn.map_err(|closed| broken(closed.to_string()))?;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        done.await
+            .map_err(|error| broken(format!("a task broke off: {error}")))
+    }
 }
 
 /// Remembers what was made of the snapshots that are in use.
@@ -160,27 +274,29 @@ struct Derived {
 pub struct Looks(Mutex<Vec<(Weak<Snapshot>, Arc<Derived>)>>);
 
 impl Looks {
-    /// What this person sees of this snapshot.
-    pub fn visible(&self, snapshot: Arc<Snapshot>, person: &Person, reach: Reach<'_>) -> Visible {
+    /// What this person sees of this snapshot. Fails when the work that decides it breaks off.
+    pub async fn visible(
+        &self,
+        snapshot: Arc<Snapshot>,
+        person: &Person,
+        reach: Reach<'_>,
+    ) -> Result<Visible, Fault> {
         let derived = self.derived(&snapshot);
         let grant = if person.owner {
             Grant::everything()
+        } else if derived.is_quick(reach) {
+            derived.grant(&snapshot, person, reach)
         } else {
-            let policy = derived.policy.get_or_init(|| compiled(&snapshot));
-            let callers: Vec<&str> = person.ids.iter().map(String::as_str).collect();
-            let asker = Asker {
-                callers: &callers,
-                bound_profile: person.profile.as_deref(),
-                platform: PLATFORM,
-                channel: None,
-            };
-            policy.granted(&asker, reach)
+            let (held, of, person) = (Arc::clone(&derived), Arc::clone(&snapshot), person.clone());
+            let asked = Asked::from(reach);
+            let decide = move || held.grant(&of, &person, asked.reach());
+            derived.beside(decide).await?
         };
-        Visible {
+        Ok(Visible {
             snapshot,
             derived,
             grant,
-        }
+        })
     }
 
     fn derived(&self, snapshot: &Arc<Snapshot>) -> Arc<Derived> {
@@ -199,6 +315,33 @@ impl Looks {
     }
 }
 
+/// A [`Reach`] that can go to another thread.
+enum Asked {
+    List,
+    Query(String),
+    Fetch,
+}
+
+impl From<Reach<'_>> for Asked {
+    fn from(reach: Reach<'_>) -> Self {
+        match reach {
+            Reach::List => Self::List,
+            Reach::Query(query) => Self::Query(query.to_owned()),
+            Reach::Fetch => Self::Fetch,
+        }
+    }
+}
+
+impl Asked {
+    fn reach(&self) -> Reach<'_> {
+        match self {
+            Self::List => Reach::List,
+            Self::Query(query) => Reach::Query(query),
+            Self::Fetch => Reach::Fetch,
+        }
+    }
+}
+
 /// The snapshot's policy, ready for use. One that cannot be used grants nothing.
 fn compiled(snapshot: &Snapshot) -> CompiledPolicy {
     let Some(policy) = &snapshot.policy else {
@@ -212,4 +355,146 @@ fn compiled(snapshot: &Snapshot) -> CompiledPolicy {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::thread;
+
+    use vault_skill::draft::Submitter;
+    use vault_skill::policy::Policy;
+    use vault_store::memory::shelf::MemoryShelf;
+    use vault_store::shelf::{Shelf as _, Writes};
+
+    use super::*;
+    use crate::session::Right;
+
+    const POLICY: &str = r#"
+default_profile = "team"
+[profiles.team]
+groups = ["docs"]
+[groups.docs]
+skills = ["tag:docs"]
+[groups.money]
+skills = ["payroll"]
+[[rules]]
+when = "salary"
+add_groups = ["money"]
+"#;
+
+    async fn snapshot() -> Arc<Snapshot> {
+        let shelf = MemoryShelf::new("acme", Writes::Signed);
+        for (name, tag) in [("notes", "docs"), ("payroll", "secret")] {
+            shelf
+                .put_text(name, "Handles the salary", &[tag], &[])
+                .unwrap();
+        }
+        shelf.set_policy(Some(Policy::from_toml(POLICY).unwrap()));
+        shelf.snapshot().await.unwrap()
+    }
+
+    fn member() -> Person {
+        Person {
+            ids: vec!["ann@example.com".to_owned()],
+            profile: None,
+            owner: false,
+            read: Right::Granted,
+            write: Right::Never,
+            submitter: Submitter {
+                user_id: "usr_1".to_owned(),
+                client_id: None,
+            },
+            local: false,
+        }
+    }
+
+    fn names(visible: &Visible) -> Vec<&str> {
+        let entries = visible.entries();
+        entries.map(|entry| entry.name().as_str()).collect()
+    }
+
+    /// As many long questions as may go on at once are held, so that one more has to wait: what needs no long work is answered all the
+    /// same, on the one thread that there is.
+    #[tokio::test]
+    async fn a_query_that_takes_long_keeps_no_other_request_waiting() {
+        let (looks, snapshot, ann) = (Looks::default(), snapshot().await, member());
+        let visible = |reach| looks.visible(Arc::clone(&snapshot), &ann, reach);
+        // The first question compiles the policy.
+        assert_eq!(names(&visible(Reach::List).await.unwrap()), ["notes"]);
+        let long = Arc::clone(&looks.derived(&snapshot).long);
+        assert_eq!(long.available_permits(), LONG_AT_ONCE);
+        let held = u32::try_from(LONG_AT_ONCE).unwrap();
+        let held = long.acquire_many_owned(held).await.unwrap();
+
+        let mut query = pin!(visible(Reach::Query("salary")));
+        tokio::select! {
+            biased;
+            _ = &mut query => panic!("the bound was passed by"),
+            listed = visible(Reach::List) => assert_eq!(names(&listed.unwrap()), ["notes"]),
+        }
+        // Nor does it hold up another vault, or a later release of this one.
+        let other = self::snapshot().await;
+        let elsewhere = looks.visible(Arc::clone(&other), &ann, Reach::Query("salary"));
+        tokio::select! {
+            biased;
+            _ = &mut query => panic!("the bound was passed by"),
+            found = elsewhere => assert_eq!(names(&found.unwrap()), ["notes", "payroll"]),
+        }
+        drop(held);
+        assert_eq!(names(&query.await.unwrap()), ["notes", "payroll"]);
+    }
+
+    #[tokio::test]
+    async fn long_work_is_done_on_another_thread() {
+        let (looks, snapshot, ann) = (Looks::default(), snapshot().await, member());
+        let here = thread::current().id();
+        let all = looks.visible(Arc::clone(&snapshot), &ann, Reach::List);
+        let there = all.await.unwrap().beside(|_| thread::current().id()).await;
+        assert_ne!(there.unwrap(), here);
+        // A ranking, the owner's or a member's, waits for its turn where it is not there yet, and not again.
+        let long = Arc::clone(&looks.derived(&snapshot).long);
+        for person in [&Person::local(), &ann] {
+            let visible = || looks.visible(Arc::clone(&snapshot), person, Reach::List);
+            let all = u32::try_from(LONG_AT_ONCE).unwrap();
+            let held = long.acquire_many(all).await.unwrap();
+            let first = visible().await.unwrap();
+            let mut first = pin!(first.ranked());
+            tokio::select! {
+                biased;
+                _ = &mut first => panic!("made on the request's own thread"),
+                () = std::future::ready(()) => {}
+            }
+            drop(held);
+            assert_eq!(first.await.unwrap().search("salary", 1, None).len(), 1);
+            let held = long.acquire_many(all).await.unwrap();
+            let again = visible().await.unwrap().ranked().await;
+            assert_eq!(again.unwrap().search("salary", 1, None).len(), 1);
+            drop(held);
+        }
+    }
+
+    /// Work that nobody waits for any more still counts until it is done.
+    #[tokio::test]
+    async fn what_was_begun_counts_to_its_end() {
+        let derived = Derived::default();
+        let (begun, is_begun) = tokio::sync::oneshot::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let work = derived.beside(move || {
+            begun.send(()).unwrap();
+            may_go_on.recv().unwrap();
+        });
+        {
+            let mut work = pin!(work);
+            tokio::select! {
+                biased;
+                _ = &mut work => panic!("it waits"),
+                begun = is_begun => begun.unwrap(),
+            }
+        }
+        assert_eq!(derived.long.available_permits(), LONG_AT_ONCE - 1);
+        go_on.send(()).unwrap();
+        let all = u32::try_from(LONG_AT_ONCE).unwrap();
+        assert!(derived.long.acquire_many(all).await.is_ok());
+    }
 }

@@ -10,7 +10,6 @@ pub mod clock;
 pub mod contract;
 mod error;
 pub mod memory;
-pub mod memory_shelf;
 pub mod objects;
 pub mod random;
 pub mod recent;

@@ -92,6 +92,11 @@ impl Snapshot {
         self.entries.get(at)
     }
 
+    /// Whether [`Snapshot::ranking`] was asked for before, so that the answer is there.
+    pub fn has_ranking(&self) -> bool {
+        self.ranking.get().is_some()
+    }
+
     /// The index for searches, whose positions are those of [`Snapshot::entries`]; made at the first question.
     pub fn ranking(&self) -> &Ranking {
         self.ranking

@@ -114,7 +114,8 @@ async fn by_query(call: &Call<'_>, query: &str, input: &Input) -> Result<Answer<
         )));
     }
     let visible = call.visible(Reach::Query(query)).await?;
-    let hits = visible
+    let ranked = visible.ranked().await?;
+    let hits = ranked
         .search(query, top_k as usize, input.agent.as_ref())
         .into_iter()
         .map(|found| Hit {

@@ -102,7 +102,7 @@ impl Call<'_> {
         require("read", person.read)?;
         let snapshot = self.session.shelf().snapshot().await;
         let snapshot = snapshot.map_err(|error| Fault::of_shelf(error, person.owner))?;
-        Ok(self.looks.visible(snapshot, person, reach))
+        self.looks.visible(snapshot, person, reach).await
     }
 
     /// The content of a skill that the caller sees.

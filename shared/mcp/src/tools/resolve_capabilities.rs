@@ -129,23 +129,28 @@ impl Spec for ResolveCapabilities {
             ));
         }
         let visible = call.visible(Reach::List).await?;
-        let own: Vec<&str> = person.ids.iter().map(String::as_str).collect();
-        let other = input.caller.as_deref().map(|caller| [caller]);
-        let (callers, bound_profile) = match &other {
-            Some(other) if !for_self => (&other[..], None),
-            _ => (&own[..], person.profile.as_deref()),
+        // Ids are looked up as the person's own where they are.
+        let (callers, bound_profile) = match &input.caller {
+            Some(other) if !for_self => (vec![other.clone()], None),
+            _ => (person.ids.clone(), person.profile.clone()),
         };
-        let asker = Asker {
-            callers,
-            bound_profile,
-            platform,
-            channel,
+        let (platform, is_owners_own) = (platform.to_owned(), person.owner && for_self && here);
+        // The policy's expressions over the query, and the ranking of every skill, may take long.
+        let work = move |visible: &Visible| {
+            let callers: Vec<&str> = callers.iter().map(String::as_str).collect();
+            let asker = Asker {
+                callers: &callers,
+                bound_profile: bound_profile.as_deref(),
+                platform: &platform,
+                channel: input.channel.as_deref(),
+            };
+            let mut resolved = resolve(visible, asker, input.query.as_deref());
+            if is_owners_own {
+                owners(visible, &mut resolved, input.query.as_deref());
+            }
+            Output::from(resolved)
         };
-        let mut resolved = resolve(&visible, asker, input.query.as_deref());
-        if person.owner && for_self && here {
-            owners(&visible, &mut resolved, input.query.as_deref());
-        }
-        Ok(Output::from(resolved).into())
+        Ok(visible.beside(work).await?.into())
     }
 }
 

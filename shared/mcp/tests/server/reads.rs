@@ -4,7 +4,7 @@ use ed25519_dalek::{Signature, VerifyingKey};
 use serde_json::{Value, json};
 use vault_mcp::{Denied, Person, Right};
 use vault_skill::hash::Digest;
-use vault_store::memory_shelf::Trouble;
+use vault_store::memory::shelf::Trouble;
 use vault_store::shelf::Writes;
 
 use super::support::{World, member, owner, policy, stocked};

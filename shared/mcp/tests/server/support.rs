@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use vault_mcp::{Denied, Names, Person, Right, Server, Session};
 use vault_skill::draft::Submitter;
 use vault_skill::policy::Policy;
-use vault_store::memory_shelf::MemoryShelf;
+use vault_store::memory::shelf::MemoryShelf;
 use vault_store::shelf::Writes;
 
 pub struct World {

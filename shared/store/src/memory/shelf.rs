@@ -11,13 +11,14 @@ use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::index::IndexEntry;
 use vault_skill::keys::SecretKey;
-use vault_skill::manifest::{FileEntry, Gate, Manifest, SignedManifest};
+use vault_skill::manifest::{FileEntry, Gate, Manifest, Mode, SignedManifest};
 use vault_skill::name::{DraftId, SkillName, Slug, VaultId};
 use vault_skill::package::Package;
 use vault_skill::policy::Policy;
 use vault_skill::provenance::{Kind, Provenance, ProvenanceId};
 use vault_skill::time::Timestamp;
 
+use crate::StoreError;
 use crate::shelf::{
     Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
 };
@@ -155,7 +156,18 @@ impl Owner {
     }
 }
 
-/// A shelf in this process's memory.
+/// What a [`MemoryShelf`] is told to fail with, whatever it holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Trouble {
+    /// The store does not answer.
+    Down,
+    /// Content is not given out: the subscription has lapsed.
+    Lapsed,
+    /// No stored bundle is what was signed.
+    Damaged,
+}
+
+/// A shelf in this process's memory. It fails on demand, and counts what it was asked for.
 #[derive(Debug)]
 pub struct MemoryShelf {
     owner: String,
@@ -172,8 +184,10 @@ struct State {
     /// The highest version of each name, also of those that are gone.
     versions: BTreeMap<SkillName, u64>,
     policy: Option<Arc<Policy>>,
-    lapsed: bool,
+    trouble: Option<Trouble>,
     drafts: Vec<Draft>,
+    submitted: Vec<(Submitter, Change)>,
+    loads: usize,
     snapshot: Option<Arc<Snapshot>>,
 }
 
@@ -192,6 +206,34 @@ impl MemoryShelf {
     /// refuses it.
     pub fn put(&self, files: Vec<RawFile>, source: &ProvenanceId) -> Result<Entry, NotSigned> {
         self.put_by(&self.signer, files, source, false)
+    }
+
+    /// Puts a skill with this name, description and tags on the shelf, and these files beside its SKILL.md; recorded as coming from
+    /// `inline:test`. Fails when the gate refuses it.
+    pub fn put_text(
+        &self,
+        name: &str,
+        description: &str,
+        tags: &[&str],
+        files: &[(&str, &[u8])],
+    ) -> Result<Entry, NotSigned> {
+        let tags = if tags.is_empty() {
+            String::new()
+        } else {
+            format!("tags: [{}]\n", tags.join(", "))
+        };
+        let document =
+            format!("---\nname: {name}\ndescription: {description}\n{tags}---\n\n# {name}\n");
+        let raw = |path: &str, bytes: &[u8]| RawFile {
+            path: path.to_owned(),
+            mode: Mode::Plain,
+            bytes: bytes.to_vec(),
+        };
+        let mut all = vec![raw("SKILL.md", document.as_bytes())];
+        all.extend(files.iter().map(|(path, bytes)| raw(path, bytes)));
+        let source = "inline:test".parse();
+        let source = source.map_err(|error| NotSigned::Format(format!("{error}")))?;
+        self.put(all, &source)
     }
 
     /// Puts a skill on the shelf as one that came with a linked vault.
@@ -238,9 +280,19 @@ impl MemoryShelf {
         state.policy = policy.map(Arc::new);
     }
 
-    /// Lets the subscription lapse, or renews it.
-    pub fn set_lapsed(&self, lapsed: bool) {
-        self.lock().lapsed = lapsed;
+    /// Fails from now on, or no longer.
+    pub fn set_trouble(&self, trouble: Option<Trouble>) {
+        self.lock().trouble = trouble;
+    }
+
+    /// What was handed in, in order, whatever became of it.
+    pub fn submitted(&self) -> Vec<(Submitter, Change)> {
+        self.lock().submitted.clone()
+    }
+
+    /// How often content was asked for.
+    pub fn loads(&self) -> usize {
+        self.lock().loads
     }
 
     /// The drafts that wait, oldest first.
@@ -440,6 +492,14 @@ fn taken(name: &SkillName, why: &str) -> ShelfError {
     ShelfError::NameTaken(format!("there is a skill named `{name}`: {why}"))
 }
 
+fn damaged(name: SkillName) -> ShelfError {
+    ShelfError::Damaged(name, "it has other bytes".to_owned())
+}
+
+fn down() -> ShelfError {
+    StoreError::unavailable("the store is down").into()
+}
+
 fn unsupported() -> ShelfError {
     ShelfError::SourceUnsupported("this shelf fetches nothing".to_owned())
 }
@@ -456,6 +516,9 @@ impl Shelf for MemoryShelf {
 
     async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
         let mut state = self.lock();
+        if state.trouble == Some(Trouble::Down) {
+            return Err(down());
+        }
         if let Some(snapshot) = &state.snapshot {
             return Ok(Arc::clone(snapshot));
         }
@@ -466,11 +529,15 @@ impl Shelf for MemoryShelf {
     }
 
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
-        let state = self.lock();
-        if state.lapsed {
-            return Err(ShelfError::SubscriptionLapsed);
-        }
+        let mut state = self.lock();
+        state.loads += 1;
         let name = entry.name().clone();
+        match state.trouble {
+            None => {}
+            Some(Trouble::Down) => return Err(down()),
+            Some(Trouble::Lapsed) => return Err(ShelfError::SubscriptionLapsed),
+            Some(Trouble::Damaged) => return Err(damaged(name)),
+        }
         match state.bundles.get(&entry.texts.bundle_hash) {
             None => Err(ShelfError::NotFound(name)),
             Some(Some(loaded))
@@ -479,11 +546,12 @@ impl Shelf for MemoryShelf {
             {
                 Ok(Arc::clone(loaded))
             }
-            Some(_) => Err(ShelfError::Damaged(name, "it has other bytes".to_owned())),
+            Some(_) => Err(damaged(name)),
         }
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
+        self.lock().submitted.push((by.clone(), change.clone()));
         if self.writes == Writes::Elsewhere {
             return Err(ShelfError::LibraryElsewhere);
         }
@@ -579,13 +647,13 @@ mod tests {
             .submit(&by, Change::Remove(entry.name().clone()))
             .await;
         assert!(matches!(refused, Err(ShelfError::LibraryElsewhere)));
-        shelf.set_lapsed(true);
+        shelf.set_trouble(Some(Trouble::Lapsed));
         assert!(matches!(
             shelf.load(&entry).await,
             Err(ShelfError::SubscriptionLapsed)
         ));
         assert_eq!(shelf.snapshot().await.unwrap().entries()[0], entry);
-        shelf.set_lapsed(false);
+        shelf.set_trouble(None);
         assert!(shelf.load(&entry).await.is_ok());
     }
 }

@@ -13,7 +13,7 @@ use vault_service::App;
 use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{Role, Scopes};
 use vault_service::shelf::Shelves;
-use vault_store::memory_shelf::MemoryShelf;
+use vault_store::memory::shelf::MemoryShelf;
 use vault_store::shelf::{Shelf, Writes};
 
 use crate::common::{OWNER, OWNER_PASSWORD, PASSWORD, Reply, bootstrap, member, send, sign_in};

@@ -2,7 +2,7 @@ use serde_json::json;
 use vault_service::model::audit;
 use vault_service::model::namespace::{self, Namespace, Status};
 use vault_service::model::user::Scopes;
-use vault_store::memory_shelf::Trouble;
+use vault_store::memory::shelf::Trouble;
 use vault_store::shelf::Writes;
 
 use super::{World, rpc, world, world_with};
