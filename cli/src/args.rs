@@ -9,8 +9,9 @@ use clap::{
 
 use crate::{
     commands::{
-        add, audit_log, clients, cloud, completions, demo, devices, key, link, man, mcp, operator,
-        policy, remove, resolve, serve, skill, status, sync, users, version,
+        add, agents, audit_log, clients, cloud, completions, demo, devices, enable, key, link, man,
+        mcp, operator, policy, remove, resolve, serve, skill, status, sync, sync_profiles, users,
+        version,
     },
     ui::{BOLD, paint},
 };
@@ -22,9 +23,10 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 /// The groups of the top-level help, in the order in which a new user meets them.
-const GROUPS: [(&str, &[&str]); 7] = [
+const GROUPS: [(&str, &[&str]); 8] = [
     ("Start", &["demo", "add", "remove"]),
     ("Find and run", &["skill", "resolve"]),
+    ("Agents", &["agents", "sync-profiles", "enable", "disable"]),
     ("Share", &["cloud", "sync", "status", "link", "devices"]),
     ("Administer", &["users", "clients", "audit-log"]),
     ("Trust", &["key", "policy"]),
@@ -116,6 +118,14 @@ pub enum Command {
     Add(add::Arguments),
     /// Take skills out of the vault
     Remove(remove::Arguments),
+    /// Show the coding agents of this machine and where they read skills
+    Agents(agents::Arguments),
+    /// Link the vault's skills into the agents' folders
+    SyncProfiles(sync_profiles::Arguments),
+    /// Show a skill to agents again
+    Enable(enable::EnableArguments),
+    /// Hide a skill from agents and keep it in the vault
+    Disable(enable::DisableArguments),
     /// List, search, inspect and run skills
     Skill(skill::Arguments),
     /// Connect to a service, install from it, roll back
@@ -179,7 +189,7 @@ pub fn command() -> clap::Command {
             groups.push_str(&format!(
                 "  {}{}{about}\n",
                 paint(AnsiColor::Cyan.on_default().bold(), name),
-                " ".repeat(13 - name.len())
+                " ".repeat(15 - name.len())
             ));
         }
     }

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use vault_library::agents::{Machine, VARIABLES};
+
 /// Variables that coding agents set for the programs they start: then we never prompt and never animate.
 const AGENT_MARKS: [&str; 15] = [
     "AI_AGENT",
@@ -81,6 +83,14 @@ impl Process {
         self.home.as_deref()
     }
 
+    /// A path for people: `~/x` for what lies in the home folder.
+    pub fn short(&self, path: &Path) -> String {
+        match self.home().map(|home| path.strip_prefix(home)) {
+            Some(Ok(rest)) if !rest.as_os_str().is_empty() => format!("~/{}", rest.display()),
+            _ => path.display().to_string(),
+        }
+    }
+
     /// `$XDG_CONFIG_HOME/vault`, else `~/.config/vault`; relative values count as absent, as the XDG rules say.
     pub fn config_folder(&self) -> Option<PathBuf> {
         self.variable("XDG_CONFIG_HOME")
@@ -88,6 +98,18 @@ impl Process {
             .filter(|path| path.is_absolute())
             .or_else(|| self.home.as_ref().map(|home| home.join(".config")))
             .map(|folder| folder.join("vault"))
+    }
+
+    /// The machine as agents are looked for on it; `None` without a home folder.
+    pub fn machine(&self, project: Option<PathBuf>) -> Option<Machine> {
+        Some(Machine {
+            home: self.home.clone()?,
+            variables: VARIABLES
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), self.variable(name)?.to_owned())))
+                .collect(),
+            project,
+        })
     }
 
     /// A coding agent started us.

@@ -16,6 +16,13 @@ fn transcript(name: &str) {
         std::fs::create_dir(&vault).unwrap();
         std::fs::copy("tests/policy/policy.toml", vault.join("policy.toml")).unwrap();
     }
+    // Agents are found by what they leave in a home.
+    for mark in match name {
+        "agents.md" => &[".claude", ".cursor", ".codex"][..],
+        _ => &[],
+    } {
+        std::fs::create_dir(home.path().join(mark)).unwrap();
+    }
     let cases = trycmd::TestCases::new();
     cases
         .env("HOME", home.path().to_str().unwrap())
@@ -64,12 +71,12 @@ macro_rules! transcripts {
 }
 
 transcripts![
-    add, administer, cloud, help, json, key, policy, remove, serve, skill
+    add, administer, agents, cloud, help, json, key, policy, remove, serve, skill
 ];
 
 #[test]
 fn no_transcript_is_forgotten() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cmd");
     let found = std::fs::read_dir(folder).unwrap().count();
-    assert_eq!(found, 10, "list every file of tests/cmd above");
+    assert_eq!(found, 11, "list every file of tests/cmd above");
 }

@@ -105,6 +105,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     } else {
         add::add_skills(&vault, &requests)
     };
+    if results.iter().flatten().any(AddReport::is_change) {
+        super::sync_profiles::refresh(context, &vault);
+    }
     report(context, &requests, results)
 }
 

@@ -1,6 +1,7 @@
 //! One file for each command: its arguments with their help, and what it does.
 
 pub mod add;
+pub mod agents;
 pub mod audit_log;
 pub mod clients;
 pub mod cloud;
@@ -8,6 +9,7 @@ pub mod completions;
 pub mod connection;
 pub mod demo;
 pub mod devices;
+pub mod enable;
 pub mod key;
 pub mod link;
 pub mod man;
@@ -20,6 +22,7 @@ pub mod serve;
 pub mod skill;
 pub mod status;
 pub mod sync;
+pub mod sync_profiles;
 pub mod users;
 pub mod version;
 
@@ -56,11 +59,28 @@ pub fn existing_vault(context: &Context) -> Result<Option<Vault>, Failure> {
     }
 }
 
+/// The failure of a command that needs a vault where there is none.
+fn no_vault(context: &Context) -> Failure {
+    let place = context
+        .settings()
+        .and_then(|settings| context.paths(&settings))
+        .map_or_else(
+            |_| String::new(),
+            |paths| format!(" at {}", paths.root.display()),
+        );
+    Failure::failed("no_vault", format!("there is no vault{place} yet"))
+        .hint("vault add <folder> makes one with its first skill")
+}
+
 /// Runs a command to its end.
 pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
     match command {
         Command::Add(arguments) => add::run(context, &arguments),
         Command::Remove(arguments) => remove::run(context, &arguments),
+        Command::Agents(arguments) => agents::run(context, &arguments),
+        Command::SyncProfiles(arguments) => sync_profiles::run(context, &arguments),
+        Command::Enable(arguments) => enable::enable(context, &arguments),
+        Command::Disable(arguments) => enable::disable(context, &arguments),
         Command::Skill(arguments) => skill::run(context, arguments),
         Command::Cloud(arguments) => cloud::run(context, &arguments),
         Command::Sync(arguments) => sync::run(context, &arguments),

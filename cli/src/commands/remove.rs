@@ -1,8 +1,14 @@
 //! `vault remove`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use serde_json::json;
-use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::{
+    agents,
+    remove::{RemoveSkills, remove_skills},
+};
+use vault_skill::name::AgentId;
 
 use crate::{
     Context,
@@ -14,11 +20,13 @@ use crate::{
 /// Since 0.4.0 (stable).
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A name that is not installed is said and is no failure. The next sync publishes a release without the skill.
+A name that is not installed is said and is no failure. The skill leaves the agents' folders
+first, then the vault with its transforms; the next sync publishes a release without it.
 
 Examples:
   vault remove code-review
   vault remove old-one older-one --json
+  vault remove code-review --link claude-code=/srv/agent/skills
   vault remove leaked --withdraw \"contains a key\"
 
 Since 0.4.0 (stable).")]
@@ -29,6 +37,12 @@ pub struct Arguments {
     /// Make machines uninstall these bytes too, for this reason
     #[arg(long, value_name = "REASON")]
     withdraw: Option<String>,
+    /// Do not look for further agents: only folders that the vault links into are changed
+    #[arg(long)]
+    no_discover: bool,
+    /// Look for links in this folder of an agent too; may be given several times
+    #[arg(long = "link", value_name = "AGENT=PATH", value_parser = super::sync_profiles::parse_link)]
+    links: Vec<(AgentId, PathBuf)>,
 }
 
 /// Removes own skills.
@@ -44,10 +58,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let report = remove_skills(
         &vault,
         &RemoveSkills {
+            roots: folders(context, arguments),
             names: arguments.names.clone(),
             withdraw: arguments.withdraw.clone(),
         },
     )?;
+    let profiles = super::sync_profiles::refresh(context, &vault);
     for name in &report.unknown {
         let warning = Warning::new(
             "not_installed",
@@ -89,11 +105,18 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 "version": removed.version,
                 "bundle_hash": removed.bundle,
                 "withdrawn": arguments.withdraw.is_some(),
+                "transforms": removed.transforms,
             })
         })
         .collect();
     Ok(Report::new(
-        json!({ "removed": removed, "unknown": report.unknown }),
+        json!({
+            "removed": removed,
+            "unknown": report.unknown,
+            "unlinked": report.unlinked.iter().map(|(path, names)| json!({ "path": path, "names": names })).collect::<Vec<_>>(),
+            "restart_required": !report.unlinked.is_empty()
+                || profiles.is_some_and(|profiles| profiles.restart_required),
+        }),
         lines.join("\n"),
     ))
 }
@@ -105,5 +128,27 @@ fn nothing_there(context: &Context, names: &[String]) -> Report {
             format!("`{}` is not installed", clean(name, 64)),
         ));
     }
-    Report::new(json!({ "removed": [], "unknown": names }), "")
+    Report::new(
+        json!({ "removed": [], "unknown": names, "unlinked": [], "restart_required": false }),
+        "",
+    )
+}
+
+/// The folders in which links are looked for beside those that the vault knows: of every agent that is found, in the
+/// project too, and those that were named.
+fn folders(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = arguments
+        .links
+        .iter()
+        .map(|(_, path)| path.clone())
+        .collect();
+    let here = std::path::absolute(".").ok();
+    if let (false, Some(machine)) = (arguments.no_discover, context.process.machine(here)) {
+        for agent in agents::found(&machine) {
+            folders.extend(agent.folders_to_scan(&machine));
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    folders.retain(|path| seen.insert(path.clone()));
+    folders
 }

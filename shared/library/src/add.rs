@@ -95,6 +95,13 @@ pub struct AddReport {
     pub bytes: u64,
 }
 
+impl AddReport {
+    /// Whether anything is installed now that was not before.
+    pub fn is_change(&self) -> bool {
+        self.admission != Admission::Unchanged
+    }
+}
+
 /// Why a skill was not admitted. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {

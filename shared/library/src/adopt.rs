@@ -299,6 +299,7 @@ pub fn roll_back(
     let removed = remove::remove_skills(
         vault,
         &RemoveSkills {
+            roots: Vec::new(),
             names: rollback.remove.iter().map(ToString::to_string).collect(),
             withdraw: None,
         },

@@ -169,6 +169,14 @@ impl StoredRow {
     pub(crate) fn name(&self) -> &str {
         self.text.split('\n').next().unwrap_or_default()
     }
+
+    /// The target agents, without the cost of reading the rest.
+    pub(crate) fn agents(&self) -> Vec<AgentId> {
+        let line = self.text.split('\n').nth(5).unwrap_or_default();
+        line.split_terminator(' ')
+            .filter_map(|agent| agent.parse().ok())
+            .collect()
+    }
 }
 
 /// Scratch space for [`StoredRow::holds`].

@@ -12,6 +12,7 @@
 //! | [`release`], [`cloud`] | planning and signing a release, what is remembered of each namespace |
 //! | [`adopt`] | taking in what the same key signed elsewhere; rolling back |
 //! | [`rotate`] | replacing the release key and the recovery key |
+//! | [`agents`], [`profiles`] | the agents of a machine, and the links through which each sees its skills |
 //! | [`links`] | linked vaults: pins, catalogs, their skills |
 //!
 //! There is no network here, no environment, no clock and no randomness but what a [`vault::Vault`] was opened with.
@@ -19,6 +20,7 @@
 
 pub mod add;
 pub mod adopt;
+pub mod agents;
 pub mod capabilities;
 pub mod cloud;
 mod files;
@@ -26,6 +28,7 @@ mod index;
 pub mod integrity;
 pub mod keys;
 pub mod links;
+pub mod profiles;
 pub mod release;
 pub mod remove;
 pub mod rotate;
@@ -42,6 +45,7 @@ pub use files::FileError;
 pub use files::lock::LockError;
 pub use files::source::SourceError;
 pub use index::Texts;
+pub use profiles::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
 pub use scan::Origin;
 pub use store::{Damage, Examined};
 pub use vault::{Vault, VaultError, VaultPaths};

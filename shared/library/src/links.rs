@@ -31,6 +31,7 @@ use crate::files::scratch::Scratch;
 use crate::files::{self, Batch, FileError};
 use crate::index::{Buffers, Index};
 use crate::keys::{self, KeyError, KeyKind, SecretFolder};
+use crate::profiles;
 use crate::remove;
 use crate::scan::{self, Group, Origin};
 use crate::store::{self, Trusted, Want};
@@ -381,6 +382,10 @@ pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
     let folder = links_folder(vault).join(id.as_str());
     let existed = files::kind(&folder)?.is_some();
     if existed {
+        if let Some(link) = find(vault, id)? {
+            let names: Vec<_> = installed(&link)?.into_keys().collect();
+            profiles::withdraw(vault, &mut change, &names, &[])?;
+        }
         change.switching()?;
         let aside = vault.scratch()?;
         files::rename(&folder, &aside.path().join(id.as_str()))?;
@@ -969,6 +974,13 @@ fn commit(
         // Nothing but the time: one file, replaced in one step.
         change.write_record(&link.state.join("pin.json"), &offer.pin, 0o600)?;
     } else {
+        // No agent may be left with a link that leads nowhere.
+        let gone: Vec<_> = before
+            .keys()
+            .filter(|name| !after.contains_key(*name))
+            .cloned()
+            .collect();
+        profiles::withdraw(vault, &mut change, &gone, &[])?;
         switch(vault, &mut change, &link.folder, &state)?;
     }
     report.shadowed = shadowed(vault, &link.id, &skills)?;

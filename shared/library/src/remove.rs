@@ -4,6 +4,8 @@
 //! besides, and then the releases say so for 400 days. The version that a name had reached is kept, so that a skill
 //! added again later never counts backwards.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
@@ -11,6 +13,7 @@ use vault_skill::time::Timestamp;
 
 use crate::files;
 use crate::index::Index;
+use crate::profiles;
 use crate::scan;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
@@ -22,6 +25,8 @@ pub struct RemoveSkills {
     pub names: Vec<String>,
     /// Withdraw the bytes as well, for this reason: devices uninstall them, the service stops serving them.
     pub withdraw: Option<String>,
+    /// Folders of agents in which links to the skills are looked for, beside those that the vault links into.
+    pub roots: Vec<PathBuf>,
 }
 
 /// What was removed.
@@ -31,6 +36,8 @@ pub struct RemoveReport {
     pub removed: Vec<Removed>,
     /// Names under which nothing was installed.
     pub unknown: Vec<String>,
+    /// Folders of agents that showed them, with the names that are gone there.
+    pub unlinked: Vec<(PathBuf, Vec<SkillName>)>,
 }
 
 /// One removed skill.
@@ -92,6 +99,22 @@ pub(crate) fn remove_under(
     )?;
     let mut report = RemoveReport::default();
     let mut done = std::collections::BTreeSet::new();
+    // Before anything else: an agent must never find a link that leads nowhere. Also for names that are not installed,
+    // since an earlier removal may have been cut short; not for those that only a linked vault has.
+    let linked: std::collections::HashSet<_> = scan::places(vault)?
+        .groups
+        .into_iter()
+        .flat_map(|group| group.places)
+        .filter(|place| place.origin != scan::Origin::Local)
+        .map(|place| place.name)
+        .collect();
+    let names: Vec<SkillName> = request
+        .names
+        .iter()
+        .filter_map(|typed| typed.parse().ok())
+        .filter(|name| !linked.contains(name) || places.iter().any(|place| place.name == *name))
+        .collect();
+    report.unlinked = profiles::withdraw(vault, change, &names, &request.roots)?;
     for typed in &request.names {
         if !done.insert(typed) {
             continue;

@@ -401,6 +401,26 @@ pub(crate) fn copy_out(folder: &Path, files: &[File]) -> Result<(), FileError> {
     Ok(())
 }
 
+/// Writes verified files as a folder for an agent to read: ordinary modes, for folders that hold no links.
+pub(crate) fn copy_plain(
+    batch: &mut Batch,
+    folder: &Path,
+    files: &[File],
+) -> Result<(), FileError> {
+    let mut made = BTreeSet::new();
+    batch.folder(folder, 0o755)?;
+    for file in files {
+        let path = file.path.as_str();
+        for (at, _) in path.match_indices('/') {
+            if made.insert(&path[..at]) {
+                batch.folder(&folder.join(&path[..at]), 0o755)?;
+            }
+        }
+        batch.file(&folder.join(path), &file.bytes, file.mode.bits())?;
+    }
+    Ok(())
+}
+
 /// Moves staged and flushed bundles into the store. One that is there already in good shape stays; a damaged one is
 /// put out of the way. Under the writer lock.
 pub(crate) fn admit(

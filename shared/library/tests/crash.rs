@@ -142,6 +142,7 @@ fn act(deed: Deed, home: &Path) {
             remove_skills(
                 &open(home),
                 &RemoveSkills {
+                    roots: Vec::new(),
                     names,
                     withdraw: Some("reason".into()),
                 },
@@ -198,6 +199,7 @@ fn serve(home: &Path, vault: &Vault) {
     remove_skills(
         &owner.vault,
         &RemoveSkills {
+            roots: Vec::new(),
             names,
             withdraw: Some("harmful".into()),
         },

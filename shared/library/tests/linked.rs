@@ -145,6 +145,7 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
     remove_skills(
         &pair.owner.vault,
         &RemoveSkills {
+            roots: Vec::new(),
             names: vec!["gamma".into()],
             withdraw: None,
         },
@@ -493,6 +494,7 @@ fn an_own_skill_wins_and_another_name_helps() {
     remove_skills(
         &pair.device.vault,
         &RemoveSkills {
+            roots: Vec::new(),
             names: vec!["alpha".into()],
             withdraw: None,
         },
@@ -547,6 +549,7 @@ fn withdrawn_bytes_go_wherever_they_are() {
     );
 
     let request = RemoveSkills {
+        roots: Vec::new(),
         names: vec!["beta".into()],
         withdraw: Some("harmful".into()),
     };

@@ -118,6 +118,7 @@ fn versions_go_on_after_a_removal_and_after_damage() {
     home.add("again", "one");
     let second = home.add("again", "two");
     let request = RemoveSkills {
+        roots: Vec::new(),
         names: vec![
             "again".to_owned(),
             "never-there".to_owned(),
@@ -441,6 +442,7 @@ fn writers_queue_and_readers_never_see_half_a_skill() {
                         remove_skills(
                             &vault,
                             &RemoveSkills {
+                                roots: Vec::new(),
                                 names,
                                 withdraw: None,
                             },
@@ -499,6 +501,7 @@ fn the_generation_changes_with_every_change_and_only_then() {
     home.listed();
     assert_eq!(generation(), added);
     let request = RemoveSkills {
+        roots: Vec::new(),
         names: vec!["counts".to_owned()],
         withdraw: None,
     };

@@ -90,6 +90,7 @@ fn a_release_is_this_library_exactly_and_comes_only_with_a_change() {
     remove_skills(
         &home.vault,
         &RemoveSkills {
+            roots: Vec::new(),
             names: vec!["two".into()],
             withdraw: None,
         },
@@ -425,6 +426,7 @@ fn withdrawn_bytes_are_named_for_four_hundred_days() {
         "still offered"
     );
     let request = RemoveSkills {
+        roots: Vec::new(),
         names: vec!["bad".into()],
         withdraw: Some("leaks a key".into()),
     };
@@ -464,6 +466,7 @@ fn a_rollback_is_new_versions_over_old_bytes() {
     remove_skills(
         &home.vault,
         &RemoveSkills {
+            roots: Vec::new(),
             names: vec!["goes".into()],
             withdraw: None,
         },

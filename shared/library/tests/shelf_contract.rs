@@ -51,6 +51,7 @@ impl Hand for Beside {
 
     async fn remove(&self, name: &SkillName) {
         let request = RemoveSkills {
+            roots: Vec::new(),
             names: vec![name.to_string()],
             withdraw: None,
         };

@@ -149,6 +149,16 @@ pub(crate) fn kind(path: &Path) -> Result<Option<Kind>, FileError> {
     }
 }
 
+/// Whether the path names something, links followed; false also where that can't be told.
+pub(crate) fn is_there(path: &Path) -> bool {
+    fs::metadata(path).is_ok()
+}
+
+/// Whether the path names a folder, links followed; false also where that can't be told.
+pub(crate) fn is_folder(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_dir())
+}
+
 fn kind_of(found: fs::FileType) -> Kind {
     if found.is_symlink() {
         Kind::Link
@@ -306,7 +316,7 @@ pub(crate) fn note(path: &Path, text: &str) -> Result<(), FileError> {
 
 /// Points a name at a target in one step, whatever it pointed at before. The folder is not flushed: [`sync_dir`] does.
 pub(crate) fn switch_link(link: &Path, target: &Path, aside: &Path) -> Result<(), FileError> {
-    let temporary = aside.join(format!(".link-{}", unique_name()));
+    let temporary = aside.join(format!(".vault-aside-link-{}", unique_name()));
     let _absent = fs::remove_file(&temporary);
     std::os::unix::fs::symlink(target, &temporary).map_err(fails("link", &temporary))?;
     fs::rename(&temporary, link).map_err(|cause| {
@@ -383,6 +393,36 @@ fn is_alive(process: i32) -> bool {
     rustix::process::Pid::from_raw(process).is_some_and(|process| {
         rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
     })
+}
+
+/// Removes a folder when nothing is in it.
+pub(crate) fn remove_empty(path: &Path) -> Result<(), FileError> {
+    match fs::remove_dir(path) {
+        Err(cause)
+            if !matches!(
+                cause.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
+            ) =>
+        {
+            Err(FileError::new("remove", path, cause))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether symbolic links can be made in a folder. False only where the file system says that it has none.
+pub(crate) fn holds_links(folder: &Path) -> bool {
+    let path = folder.join(format!(".vault-aside-link-{}", unique_name()));
+    match std::os::unix::fs::symlink(".", &path) {
+        Ok(()) => {
+            let _best_effort = fs::remove_file(&path);
+            true
+        }
+        Err(cause) => !matches!(
+            rustix::io::Errno::from_io_error(&cause),
+            Some(rustix::io::Errno::PERM | rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS)
+        ),
+    }
 }
 
 /// Many new files and folders that are flushed together, before one rename shows them.

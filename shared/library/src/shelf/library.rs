@@ -545,6 +545,7 @@ impl Held {
     fn remove(&self, name: SkillName) -> Result<Submitted, ShelfError> {
         let mut change = self.vault.change().map_err(failed)?;
         let request = RemoveSkills {
+            roots: Vec::new(),
             names: vec![name.to_string()],
             withdraw: None,
         };

@@ -1,0 +1,443 @@
+//! The coding agents that read skills: how each is found on a machine, and in which folders it looks.
+//!
+//! The list is `data/agents.json`. Nothing of the machine is guessed: home, variables and project come as a
+//! [`Machine`], and a folder of an agent is made only where the agent was found.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+use vault_skill::name::AgentId;
+
+use crate::files;
+
+/// The variables that move an agent's folders; a [`Machine`] holds those of them that are set.
+pub const VARIABLES: [&str; 10] = [
+    "AUTOHAND_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "FLATPAK_XDG_CONFIG_HOME",
+    "GROK_HOME",
+    "HERMES_HOME",
+    "SARVAM_HOME",
+    "VIBE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+];
+
+/// What is known of the machine on which agents are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// The user's home folder.
+    pub home: PathBuf,
+    /// Set variables out of [`VARIABLES`]; a value that is no absolute path counts as unset.
+    pub variables: BTreeMap<String, String>,
+    /// The project whose own folders are meant, where there is one.
+    pub project: Option<PathBuf>,
+}
+
+/// An agent of the list.
+#[derive(Debug, Deserialize)]
+pub struct Agent {
+    /// Its id, as manifests and profiles name it.
+    pub id: AgentId,
+    /// Its name for people.
+    pub display_name: String,
+    /// Other ids that tools give it.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    detect: Vec<Mark>,
+    project_dir: String,
+    global_dir: Option<String>,
+    gh_project_dir: Option<String>,
+    gh_user_dir: Option<String>,
+    interface_global_dir: Option<String>,
+    #[serde(default)]
+    other_project_dirs: Vec<String>,
+    #[serde(default)]
+    other_global_dirs: Vec<String>,
+    #[serde(default)]
+    global_fallbacks: Vec<String>,
+    #[serde(default)]
+    project_markers: Vec<String>,
+    confidence: Option<String>,
+}
+
+/// One path that shows that an agent is there.
+#[derive(Debug, Deserialize)]
+struct Mark {
+    kind: MarkKind,
+    path: String,
+    env: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum MarkKind {
+    Home,
+    Project,
+    App,
+    System,
+    Env,
+}
+
+#[derive(Deserialize)]
+struct List {
+    agents: Vec<Agent>,
+}
+
+/// A folder in which an agent looks for skills.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AgentRoot {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Whether it is the one to make where none is there.
+    pub main: bool,
+}
+
+/// Every known agent, in the order of their ids.
+pub fn all() -> &'static [Agent] {
+    static AGENTS: OnceLock<Vec<Agent>> = OnceLock::new();
+    AGENTS.get_or_init(|| {
+        let list: List = serde_json::from_str(include_str!("../data/agents.json"))
+            .expect("the list is part of the program and read by a test");
+        let mut agents = list.agents;
+        agents.sort_by(|a, b| a.id.cmp(&b.id));
+        agents
+    })
+}
+
+/// An agent by its id or by an id that another tool gives it.
+pub fn by_name(name: &str) -> Option<&'static Agent> {
+    all()
+        .iter()
+        .find(|agent| agent.id.as_str() == name)
+        .or_else(|| {
+            all()
+                .iter()
+                .find(|agent| agent.aliases.iter().any(|alias| alias == name))
+        })
+}
+
+/// The agents that are on this machine: one of the paths by which each is known exists. With a project also those that
+/// left their mark in it.
+pub fn found(machine: &Machine) -> Vec<&'static Agent> {
+    all()
+        .iter()
+        .filter(|agent| agent.mark_found(machine).is_some())
+        .collect()
+}
+
+impl Agent {
+    /// The path by which the agent was found; `None` when nothing of it is here.
+    pub fn mark_found(&self, machine: &Machine) -> Option<PathBuf> {
+        let at_home = self
+            .detect
+            .iter()
+            .filter(|mark| mark.kind != MarkKind::Project)
+            .filter_map(|mark| machine.mark(mark))
+            .find(|path| files::is_there(path));
+        at_home.or_else(|| {
+            let project = machine.project.as_deref()?;
+            let marks = self
+                .detect
+                .iter()
+                .filter(|mark| mark.kind == MarkKind::Project)
+                .map(|mark| &mark.path);
+            marks
+                .chain(&self.project_markers)
+                .map(|path| project.join(path.trim_start_matches("./")))
+                .find(|path| files::is_there(path))
+        })
+    }
+
+    /// The folders of skills that are linked into for this user: every listed one that is there, and the main one,
+    /// which may be made. Empty for an agent that reads projects only.
+    pub fn global_roots(&self, machine: &Machine) -> Vec<AgentRoot> {
+        let listed = [
+            &self.interface_global_dir,
+            &self.global_dir,
+            &self.gh_user_dir,
+        ];
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for path in listed.into_iter().flatten() {
+            let path = self.expand(path, machine);
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        // The interface's folder for Codex counts where it is there, else the one that most tools agree on.
+        let main = paths
+            .first()
+            .filter(|path| self.interface_global_dir.is_some() && files::is_folder(path))
+            .cloned()
+            .or_else(|| Some(self.expand(self.global_dir.as_ref()?, machine)));
+        self.chosen(paths, main.as_deref())
+    }
+
+    /// The folders of skills in a project, by the same rule.
+    pub fn project_roots(&self, project: &Path) -> Vec<AgentRoot> {
+        let main = project.join(&self.project_dir);
+        let mut paths = vec![main.clone()];
+        paths.extend(self.gh_project_dir.iter().map(|path| project.join(path)));
+        self.chosen(paths, Some(&main))
+    }
+
+    fn chosen(&self, paths: Vec<PathBuf>, main: Option<&Path>) -> Vec<AgentRoot> {
+        // Of an agent that one tool alone names no folder is made.
+        let sure = self.confidence.as_deref() != Some("low");
+        paths
+            .into_iter()
+            .map(|path| AgentRoot {
+                main: main == Some(path.as_path()),
+                path,
+            })
+            .filter(|root| (root.main && sure) || files::is_folder(&root.path))
+            .collect()
+    }
+
+    /// Every folder in which some tool says that the agent looks: where skills of the user may lie. Nothing is ever
+    /// made there.
+    pub fn folders_to_scan(&self, machine: &Machine) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        let global = [
+            &self.interface_global_dir,
+            &self.global_dir,
+            &self.gh_user_dir,
+        ]
+        .into_iter()
+        .flatten()
+        .chain(&self.other_global_dirs)
+        .chain(&self.global_fallbacks)
+        .map(|path| self.expand(path, machine));
+        paths.extend(global);
+        if let Some(project) = &machine.project {
+            let own = std::iter::once(&self.project_dir)
+                .chain(&self.gh_project_dir)
+                .chain(&self.other_project_dirs);
+            paths.extend(own.map(|path| project.join(path)));
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        paths.retain(|path| seen.insert(path.clone()));
+        paths
+    }
+
+    /// A path of the list on this machine: `~` is the home, and a variable of the agent moves what lies below its
+    /// folder.
+    fn expand(&self, path: &str, machine: &Machine) -> PathBuf {
+        for mark in &self.detect {
+            if let Some(moved) = machine.moved(path, mark) {
+                return moved;
+            }
+        }
+        machine
+            .below(path, "~/.config", "XDG_CONFIG_HOME")
+            .unwrap_or_else(|| machine.at_home(path))
+    }
+}
+
+impl Machine {
+    /// A machine with nothing but a home.
+    pub fn at(home: impl Into<PathBuf>) -> Self {
+        Self {
+            home: home.into(),
+            ..Self::default()
+        }
+    }
+
+    fn variable(&self, name: &str) -> Option<&Path> {
+        self.variables
+            .get(name)
+            .map(Path::new)
+            .filter(|path| path.is_absolute())
+    }
+
+    fn at_home(&self, path: &str) -> PathBuf {
+        match path.strip_prefix("~/") {
+            Some(rest) => self.home.join(rest),
+            None => PathBuf::from(path),
+        }
+    }
+
+    fn mark(&self, mark: &Mark) -> Option<PathBuf> {
+        match mark.kind {
+            MarkKind::Home => Some(
+                self.moved(&mark.path, mark)
+                    .unwrap_or_else(|| self.at_home(&mark.path)),
+            ),
+            MarkKind::App | MarkKind::System => Some(PathBuf::from(&mark.path)),
+            // `$NAME/rest`; what is written in the way of another system names nothing here.
+            MarkKind::Env => {
+                let (name, rest) = mark.path.strip_prefix('$')?.split_once('/')?;
+                Some(self.variable(name)?.join(rest))
+            }
+            MarkKind::Project => None,
+        }
+    }
+
+    /// A path below the folder that this mark's variable stands for.
+    fn moved(&self, path: &str, mark: &Mark) -> Option<PathBuf> {
+        let name = mark.env.as_deref()?;
+        let folder = if name == "XDG_CONFIG_HOME" {
+            "~/.config"
+        } else {
+            &mark.path
+        };
+        self.below(path, folder, name)
+    }
+
+    fn below(&self, path: &str, folder: &str, variable: &str) -> Option<PathBuf> {
+        let rest = path.strip_prefix(folder)?;
+        let value = self.variable(variable)?;
+        match rest.strip_prefix('/') {
+            Some(rest) => Some(value.join(rest)),
+            None => rest.is_empty().then(|| value.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn machine() -> (tempfile::TempDir, Machine) {
+        let home = tempfile::tempdir().unwrap();
+        let machine = Machine::at(home.path());
+        (home, machine)
+    }
+
+    fn roots(agent: &str, machine: &Machine) -> Vec<(String, bool)> {
+        by_name(agent)
+            .unwrap()
+            .global_roots(machine)
+            .into_iter()
+            .map(|root| {
+                let path = root.path.strip_prefix(&machine.home).unwrap_or(&root.path);
+                (path.display().to_string(), root.main)
+            })
+            .collect()
+    }
+
+    fn ids(machine: &Machine) -> Vec<&'static str> {
+        found(machine)
+            .iter()
+            .map(|agent| agent.id.as_str())
+            .filter(|id| *id != "codex" || !files::is_there(Path::new("/etc/codex")))
+            .collect()
+    }
+
+    #[test]
+    fn the_list_is_read_whole_and_names_each_agent_once() {
+        assert_eq!(all().len(), 91);
+        assert!(all().windows(2).all(|pair| pair[0].id < pair[1].id));
+        assert_eq!(by_name("kimi-cli").unwrap().id.as_str(), "kimi-code-cli");
+        assert!(by_name("nobody").is_none());
+        for agent in all() {
+            for mark in &agent.detect {
+                let names = mark.env.iter().map(String::as_str).chain(
+                    mark.path
+                        .strip_prefix('$')
+                        .and_then(|rest| rest.split('/').next()),
+                );
+                for name in names {
+                    assert!(VARIABLES.contains(&name), "{name} of {}", agent.id);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_agent_is_found_by_what_it_left_and_never_otherwise() {
+        let (home, mut machine) = machine();
+        assert!(ids(&machine).is_empty());
+        fs::create_dir(home.path().join(".claude")).unwrap();
+        fs::create_dir_all(home.path().join("elsewhere/codex")).unwrap();
+        assert_eq!(ids(&machine), ["claude-code"]);
+        machine.variables.insert(
+            "CODEX_HOME".to_owned(),
+            home.path().join("elsewhere/codex").display().to_string(),
+        );
+        machine
+            .variables
+            .insert("CLAUDE_CONFIG_DIR".to_owned(), "/nowhere/claude".to_owned());
+        let found: Vec<_> = found(&machine)
+            .iter()
+            .map(|agent| agent.id.as_str())
+            .collect();
+        assert_eq!(
+            found,
+            ["codex"],
+            "the variable moves where it is looked for"
+        );
+        machine
+            .variables
+            .insert("CLAUDE_CONFIG_DIR".to_owned(), "relative".to_owned());
+        assert!(
+            by_name("claude-code")
+                .unwrap()
+                .mark_found(&machine)
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn a_project_shows_the_agents_that_left_a_mark_in_it() {
+        let (home, mut machine) = machine();
+        let project = home.path().join("work");
+        fs::create_dir_all(project.join(".cursor")).unwrap();
+        assert!(ids(&machine).is_empty());
+        machine.project = Some(project.clone());
+        assert_eq!(ids(&machine), ["cursor"]);
+        let roots = by_name("cursor").unwrap().project_roots(&project);
+        assert_eq!(
+            roots,
+            [AgentRoot {
+                path: project.join(".agents/skills"),
+                main: true
+            }]
+        );
+    }
+
+    #[test]
+    fn every_listed_folder_that_is_there_is_linked_and_only_the_main_one_is_made() {
+        let (home, mut machine) = machine();
+        let main = |path: &str| (path.to_owned(), true);
+        let beside = |path: &str| (path.to_owned(), false);
+        assert_eq!(roots("claude-code", &machine), [main(".claude/skills")]);
+        assert_eq!(roots("codex", &machine), [main(".agents/skills")]);
+        fs::create_dir_all(home.path().join(".codex/skills")).unwrap();
+        assert_eq!(roots("codex", &machine), [main(".codex/skills")]);
+        fs::create_dir_all(home.path().join(".agents/skills")).unwrap();
+        assert_eq!(
+            roots("codex", &machine),
+            [main(".codex/skills"), beside(".agents/skills")]
+        );
+        assert_eq!(roots("pi", &machine), [main(".agents/skills")]);
+        fs::create_dir_all(home.path().join(".pi/agent/skills")).unwrap();
+        assert_eq!(
+            roots("pi", &machine),
+            [main(".agents/skills"), beside(".pi/agent/skills")]
+        );
+        machine
+            .variables
+            .insert("XDG_CONFIG_HOME".to_owned(), "/conf".to_owned());
+        assert_eq!(roots("opencode", &machine), [main("/conf/opencode/skills")]);
+        assert!(roots("eve", &machine).is_empty(), "it reads projects only");
+    }
+
+    #[test]
+    fn no_folder_is_made_for_an_agent_that_one_tool_alone_names() {
+        let (home, machine) = machine();
+        let agent = all()
+            .iter()
+            .find(|agent| agent.confidence.is_some())
+            .unwrap();
+        assert!(agent.global_roots(&machine).is_empty());
+        let path = agent.global_dir.as_ref().unwrap();
+        fs::create_dir_all(home.path().join(path.trim_start_matches("~/"))).unwrap();
+        assert_eq!(agent.global_roots(&machine).len(), 1);
+    }
+}

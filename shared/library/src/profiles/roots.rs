@@ -1,0 +1,410 @@
+//! The folders of agents: what of ours is in them, what should be, and the difference made.
+//!
+//! Only three things are ever touched there: links that point into the vault's `profiles/`, copies whose content is
+//! still the one that was noted, and names that begin with our own mark. Everything else is somebody's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use vault_skill::name::{AgentId, SkillName};
+
+use super::copies;
+use super::record::{CopyRecord, RootMode, RootRecord, RootScope, trees};
+use super::tree::{Entry, entries};
+use super::wanted::{Shown, Wanted};
+use crate::files::{self, FileError};
+use crate::vault::Vault;
+
+/// What is to be done to one folder, and what stays.
+#[derive(Debug)]
+pub(super) struct RootChange {
+    /// As noted and shown.
+    pub(super) path: PathBuf,
+    /// With every link resolved; where the work is done.
+    real: PathBuf,
+    pub(super) agents: BTreeSet<AgentId>,
+    pub(super) scope: RootScope,
+    pub(super) mode: RootMode,
+    /// The folder is not there and is to be made.
+    pub(super) create: bool,
+    /// It is not there and is not ours to make.
+    pub(super) missing: bool,
+    pub(super) make: Vec<(SkillName, PathBuf)>,
+    pub(super) switch: Vec<(SkillName, PathBuf)>,
+    pub(super) drop: Vec<OsString>,
+    /// Copies to make or replace; empty in a folder of links.
+    copy: Vec<(SkillName, Shown)>,
+    uncopy: Vec<SkillName>,
+    litter: Vec<OsString>,
+    /// Names of skills that something else stands under.
+    pub(super) foreign: Vec<SkillName>,
+    /// Skills that are there already.
+    pub(super) kept: usize,
+    copies: BTreeMap<SkillName, CopyRecord>,
+}
+
+/// What became of a folder.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) copies: BTreeMap<SkillName, CopyRecord>,
+    /// Links could not be had here.
+    pub(super) mode: RootMode,
+    /// Skills that were not copied, since they are not as signed.
+    pub(super) damaged: Vec<SkillName>,
+}
+
+impl RootChange {
+    /// Whether nothing is to be done.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.create
+            && self.make.is_empty()
+            && self.switch.is_empty()
+            && self.drop.is_empty()
+            && self.copy.is_empty()
+            && self.uncopy.is_empty()
+            && self.litter.is_empty()
+    }
+
+    /// Names that are new, replaced or gone for the agents.
+    pub(super) fn changed_names(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
+        let text = |name: &SkillName| name.to_string();
+        let is_new = |name: &&SkillName| !self.copies.contains_key(*name);
+        let copied = || self.copy.iter().map(|(name, _)| name);
+        let added = self.make.iter().map(|(name, _)| name);
+        let changed = self.switch.iter().map(|(name, _)| name);
+        (
+            added.chain(copied().filter(is_new)).map(text).collect(),
+            changed
+                .chain(copied().filter(|name| !is_new(name)))
+                .map(text)
+                .collect(),
+            self.drop
+                .iter()
+                .map(|name| name.to_string_lossy().into_owned())
+                .chain(self.uncopy.iter().map(text))
+                .collect(),
+        )
+    }
+}
+
+/// Whether a link's target lies in the vault's trees; then it is ours.
+pub(super) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
+    homes.iter().any(|home| {
+        target
+            .strip_prefix(home.as_os_str().as_encoded_bytes())
+            .is_some_and(|rest| rest.first() == Some(&b'/'))
+    })
+}
+
+/// The vault's trees as links of ours name them: as the vault is opened, and with every link resolved.
+pub(super) fn homes(vault: &Vault) -> Vec<PathBuf> {
+    let named = trees(vault);
+    let mut homes = vec![named.clone()];
+    if let Ok(root) = files::resolve(&vault.paths().root) {
+        let real = root.join("profiles");
+        if real != named {
+            homes.push(real);
+        }
+    }
+    homes
+}
+
+/// Compares a folder with what the profiles of its agents show. `create`: it may be made.
+pub(super) fn compare(
+    vault: &Vault,
+    root: &RootRecord,
+    profiles: &[Wanted],
+    create: bool,
+) -> Result<RootChange, FileError> {
+    let here = |profile: &&Wanted| match &root.scope {
+        RootScope::Profile(name) => profile.name == *name,
+        _ => profile.target.is_none() && root.agents.contains(&profile.agent),
+    };
+    let is_there = files::is_folder(&root.path);
+    let mut change = RootChange {
+        path: root.path.clone(),
+        real: if is_there {
+            files::resolve(&root.path)?
+        } else {
+            root.path.clone()
+        },
+        agents: root.agents.clone(),
+        scope: root.scope.clone(),
+        mode: root.mode,
+        create: false,
+        missing: !is_there,
+        make: Vec::new(),
+        switch: Vec::new(),
+        drop: Vec::new(),
+        copy: Vec::new(),
+        uncopy: Vec::new(),
+        litter: Vec::new(),
+        foreign: Vec::new(),
+        kept: 0,
+        copies: root.copies.clone(),
+    };
+    // The first profile that shows a name has it: two agents may read one folder.
+    let mut wanted: BTreeMap<SkillName, (PathBuf, &Shown)> = BTreeMap::new();
+    let trees = trees(vault);
+    for profile in profiles.iter().filter(here) {
+        let folder = trees.join(&profile.folder);
+        for (name, shown) in &profile.skills {
+            wanted
+                .entry(name.clone())
+                .or_insert_with(|| (folder.join(name.as_str()), shown));
+        }
+    }
+    if !is_there {
+        if create && !wanted.is_empty() {
+            change.create = true;
+            change.missing = false;
+            for (name, (target, shown)) in &wanted {
+                change.add(name, target.clone(), shown);
+            }
+        }
+        return Ok(change);
+    }
+    change.look(&homes(vault), wanted)?;
+    Ok(change)
+}
+
+impl RootChange {
+    fn add(&mut self, name: &SkillName, target: PathBuf, shown: &Shown) {
+        match self.mode {
+            RootMode::Link => self.make.push((name.clone(), target)),
+            RootMode::Copy => self.copy.push((name.clone(), shown.clone())),
+        }
+    }
+
+    fn look(
+        &mut self,
+        homes: &[PathBuf],
+        mut wanted: BTreeMap<SkillName, (PathBuf, &Shown)>,
+    ) -> Result<(), FileError> {
+        for (name, entry) in entries(&self.real)? {
+            let skill = name.to_str().and_then(|name| wanted.remove_entry(name));
+            match (entry, skill) {
+                (Entry::Link(found), skill) if is_ours(&found, homes) => match skill {
+                    Some((name, (_, shown))) if self.mode == RootMode::Copy => {
+                        self.drop.push(OsString::from(name.as_str()));
+                        self.copy.push((name, shown.clone()));
+                    }
+                    Some((_, (target, _))) if target.as_os_str().as_encoded_bytes() == found => {
+                        self.kept += 1;
+                    }
+                    Some((name, (target, _))) => self.switch.push((name, target)),
+                    None => self.drop.push(name),
+                },
+                (Entry::Folder, skill) if self.is_copy(&name) => {
+                    self.look_at_copy(&name, skill.map(|(_, (_, shown))| shown));
+                }
+                (_, None)
+                    if name
+                        .as_encoded_bytes()
+                        .starts_with(copies::ASIDE.as_bytes()) =>
+                {
+                    self.litter.push(name);
+                }
+                (_, Some((name, _))) => self.foreign.push(name),
+                (_, None) => {}
+            }
+        }
+        for (name, (target, shown)) in &wanted {
+            self.add(name, target.clone(), shown);
+        }
+        // Copies that somebody took away are nobody's.
+        let there: BTreeSet<_> = self
+            .copies
+            .keys()
+            .filter(|name| files::is_folder(&self.real.join(name.as_str())))
+            .cloned()
+            .collect();
+        self.copies.retain(|name, _| there.contains(name));
+        Ok(())
+    }
+
+    fn is_copy(&self, name: &OsString) -> bool {
+        name.to_str()
+            .is_some_and(|name| self.copies.contains_key(name))
+    }
+
+    fn look_at_copy(&mut self, name: &OsString, skill: Option<&Shown>) {
+        let Some((name, record)) = name
+            .to_str()
+            .and_then(|name| self.copies.get_key_value(name))
+        else {
+            return;
+        };
+        let name = name.clone();
+        let found = copies::content(&self.real.join(name.as_str()));
+        let untouched = found.is_some_and(|found| record.contents.contains(&found));
+        let newest = found.is_some() && found.as_ref() == record.contents.last();
+        match skill {
+            _ if !untouched => {
+                self.copies.remove(&name);
+                self.foreign.push(name);
+            }
+            Some(shown) if newest && record.bundle == shown.bundle => self.kept += 1,
+            Some(shown) => self.copy.push((name, shown.clone())),
+            None => self.uncopy.push(name),
+        }
+    }
+
+    /// First step: what must not be seen any more. To be done before the trees lose it.
+    pub(super) fn withdraw(&self, homes: &[PathBuf]) -> Result<(), FileError> {
+        for name in &self.litter {
+            files::remove_tree(&self.real.join(name))?;
+        }
+        for name in &self.drop {
+            // It may have been replaced since it was looked at.
+            let path = self.real.join(name);
+            let target = files::link_target(&path)?;
+            if target.is_some_and(|target| is_ours(target.as_os_str().as_encoded_bytes(), homes)) {
+                files::remove_file(&path)?;
+            }
+        }
+        for name in &self.uncopy {
+            copies::remove(&self.real, name.as_str())?;
+        }
+        if !self.drop.is_empty() {
+            files::sync_dir(&self.real)?;
+        }
+        Ok(())
+    }
+
+    /// The copies that are about to be made: to be noted before [`RootChange::show`] makes them.
+    pub(super) fn prepare(
+        &mut self,
+        vault: &Vault,
+        done: &mut Done,
+    ) -> Vec<(SkillName, copies::Ready)> {
+        let mut ready = Vec::new();
+        for name in &self.uncopy {
+            self.copies.remove(name);
+        }
+        for (name, shown) in &self.copy {
+            let Some(read) = copies::ready(vault, shown) else {
+                done.damaged.push(name.clone());
+                continue;
+            };
+            let record = self.copies.entry(name.clone()).or_insert(CopyRecord {
+                bundle: shown.bundle,
+                contents: Vec::new(),
+            });
+            record.bundle = shown.bundle;
+            let last = record.contents.pop();
+            record.contents.clear();
+            record
+                .contents
+                .extend(last.filter(|last| *last != read.content));
+            record.contents.push(read.content);
+            ready.push((name.clone(), read));
+        }
+        done.copies.clone_from(&self.copies);
+        done.mode = self.mode;
+        ready
+    }
+
+    /// Where links can't be had: the same skills as copies.
+    fn without_links(&mut self, profiles: &[Wanted]) {
+        self.mode = RootMode::Copy;
+        let names: Vec<_> = self.make.drain(..).map(|(name, _)| name).collect();
+        for name in names {
+            let shown = profiles
+                .iter()
+                .filter(|profile| match &self.scope {
+                    RootScope::Profile(own) => profile.name == *own,
+                    _ => profile.target.is_none() && self.agents.contains(&profile.agent),
+                })
+                .find_map(|profile| profile.skills.get(&name));
+            if let Some(shown) = shown {
+                self.copy.push((name, shown.clone()));
+            }
+        }
+    }
+
+    /// Makes the folder where it is to be made, and finds out whether it holds links.
+    pub(super) fn open(&mut self, profiles: &[Wanted]) -> Result<(), FileError> {
+        if self.create {
+            files::make_dirs(&self.path, 0o755)?;
+            self.real = files::resolve(&self.path)?;
+        }
+        if self.mode == RootMode::Link && !self.make.is_empty() && !files::holds_links(&self.real) {
+            self.without_links(profiles);
+        }
+        Ok(())
+    }
+
+    /// Last step: what is new, once the trees have it.
+    pub(super) fn show(&self, ready: &[(SkillName, copies::Ready)]) -> Result<(), FileError> {
+        for (name, target) in &self.make {
+            files::new_link(&self.real.join(name.as_str()), target)?;
+        }
+        for (name, target) in &self.switch {
+            // The new link is made aside in the same folder: another one may lie on another file system.
+            files::switch_link(&self.real.join(name.as_str()), target, &self.real)?;
+        }
+        for (name, ready) in ready {
+            copies::put(&self.real, name.as_str(), ready)?;
+        }
+        if !self.make.is_empty() || !self.switch.is_empty() {
+            files::sync_dir(&self.real)?;
+        }
+        Ok(())
+    }
+
+    /// The links in the vault's trees that this folder points to and that were to go.
+    pub(super) fn targets(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.drop
+            .iter()
+            .filter_map(|name| files::link_target(&self.real.join(name)).ok().flatten())
+    }
+}
+
+/// Removes links and untouched copies of these skills from a folder; says which were there. `copies` loses them too.
+pub(super) fn unlink(
+    root: &Path,
+    names: &[SkillName],
+    homes: &[PathBuf],
+    copies_there: &mut BTreeMap<SkillName, CopyRecord>,
+) -> Result<Vec<SkillName>, FileError> {
+    let mut gone = Vec::new();
+    if !files::is_folder(root) {
+        return Ok(gone);
+    }
+    let real = files::resolve(root)?;
+    for (entry_name, entry) in entries(&real)? {
+        let Entry::Link(target) = &entry else {
+            continue;
+        };
+        // Also under another name, and what a killed switch left: nothing may point to what goes.
+        let aimed = names.iter().find(|name| {
+            is_ours(target, homes)
+                && target
+                    .rsplit(|byte| *byte == b'/')
+                    .next()
+                    .is_some_and(|last| last == name.as_str().as_bytes())
+        });
+        if let Some(name) = aimed {
+            files::remove_file(&real.join(&entry_name))?;
+            if !gone.contains(name) {
+                gone.push(name.clone());
+            }
+        }
+    }
+    if !gone.is_empty() {
+        files::sync_dir(&real)?;
+    }
+    for name in names {
+        let Some(record) = copies_there.remove(name) else {
+            continue;
+        };
+        let found = copies::content(&real.join(name.as_str()));
+        if found.is_some_and(|found| record.contents.contains(&found)) {
+            copies::remove(&real, name.as_str())?;
+            gone.push(name.clone());
+        }
+    }
+    Ok(gone)
+}

@@ -1,0 +1,203 @@
+//! The link trees in the vault: `profiles/<profile>/<skill>`, one link for each skill that a profile shows.
+//!
+//! An agent's own folder points here and never into the store, so that a new version of a skill is seen by every agent
+//! at the moment in which `skills/<name>` is switched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use vault_skill::name::SkillName;
+
+use super::record::trees;
+use super::wanted::Wanted;
+use crate::files::tree::Looker;
+use crate::files::{self, FileError, Kind};
+use crate::scan::in_parallel;
+use crate::vault::{Vault, VaultError};
+
+/// An entry of a folder, as far as linking goes.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Entry {
+    /// A symbolic link and the bytes of its target.
+    Link(Vec<u8>),
+    /// A folder.
+    Folder,
+    /// Anything else.
+    Other,
+}
+
+/// The entries of a folder in the order of their names; empty when it is absent.
+pub(super) fn entries(folder: &Path) -> Result<Vec<(OsString, Entry)>, FileError> {
+    let names = files::list(folder)?;
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let parts = in_parallel(&names, |names| {
+        let looker = Looker::new(folder).ok();
+        names
+            .iter()
+            .map(|(name, kind)| match kind {
+                Kind::Link => {
+                    let mut target = Vec::new();
+                    let known = name.to_str().zip(looker.as_ref());
+                    let found =
+                        known.is_some_and(|(name, looker)| looker.link_target(name, &mut target));
+                    if found {
+                        Entry::Link(target)
+                    } else {
+                        Entry::Other
+                    }
+                }
+                Kind::Dir => Entry::Folder,
+                _ => Entry::Other,
+            })
+            .collect::<Vec<_>>()
+    });
+    let found = parts.into_iter().flatten();
+    Ok(names.into_iter().map(|(name, _)| name).zip(found).collect())
+}
+
+/// What is to be done to one tree.
+#[derive(Debug, Default)]
+pub(super) struct TreeChange {
+    folder: PathBuf,
+    make: Vec<(SkillName, PathBuf)>,
+    switch: Vec<(SkillName, PathBuf)>,
+    drop: Vec<OsString>,
+    /// The folder goes too.
+    gone: bool,
+}
+
+impl TreeChange {
+    /// Whether nothing is to be done.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.gone && self.make.is_empty() && self.switch.is_empty() && self.drop.is_empty()
+    }
+}
+
+/// Compares the trees with what is wanted. What is no link in them is not ours: it is named in `strange` and left.
+pub(super) fn compare(
+    vault: &Vault,
+    wanted: &[Wanted],
+    strange: &mut Vec<PathBuf>,
+) -> Result<Vec<TreeChange>, VaultError> {
+    let root = trees(vault);
+    let nothing = BTreeMap::new();
+    let mut changes = Vec::new();
+    let mut known = BTreeSet::new();
+    for profile in wanted {
+        known.insert(profile.folder.as_str());
+        let folder = root.join(&profile.folder);
+        changes.push(compare_one(&folder, &profile.skills, strange)?);
+    }
+    for (name, kind) in files::list(&root)? {
+        let is_known = name.to_str().is_some_and(|name| known.contains(name));
+        if is_known {
+            continue;
+        }
+        if kind != Kind::Dir {
+            strange.push(root.join(name));
+            continue;
+        }
+        let mut change = compare_one(&root.join(name), &nothing, strange)?;
+        change.gone = true;
+        changes.push(change);
+    }
+    changes.retain(|change| !change.is_empty());
+    Ok(changes)
+}
+
+fn compare_one(
+    folder: &Path,
+    wanted: &BTreeMap<SkillName, super::wanted::Shown>,
+    strange: &mut Vec<PathBuf>,
+) -> Result<TreeChange, VaultError> {
+    let mut change = TreeChange {
+        folder: folder.to_owned(),
+        ..TreeChange::default()
+    };
+    let mut seen = BTreeSet::new();
+    for (name, entry) in entries(folder)? {
+        let skill = name.to_str().and_then(|name| wanted.get_key_value(name));
+        match (entry, skill) {
+            (Entry::Link(target), Some((name, shown))) => {
+                seen.insert(name);
+                if target != shown.target.as_os_str().as_encoded_bytes() {
+                    change.switch.push((name.clone(), shown.target.clone()));
+                }
+            }
+            (Entry::Link(_), None) => change.drop.push(name),
+            (Entry::Folder | Entry::Other, skill) => {
+                seen.extend(skill.map(|(name, _)| name));
+                strange.push(folder.join(name));
+            }
+        }
+    }
+    // Most of the time the folder is as it should be.
+    if seen.len() < wanted.len() {
+        let missing = wanted.iter().filter(|(name, _)| !seen.contains(name));
+        change
+            .make
+            .extend(missing.map(|(name, shown)| (name.clone(), shown.target.clone())));
+    }
+    Ok(change)
+}
+
+/// Does it. `kept` are links that some folder outside still points to, because it could not be changed.
+pub(super) fn apply(
+    changes: &[TreeChange],
+    aside: &Path,
+    kept: &BTreeSet<PathBuf>,
+) -> Result<(), FileError> {
+    for change in changes {
+        let folder = &change.folder;
+        if !change.gone {
+            files::make_dirs(folder, 0o755)?;
+        }
+        for (name, target) in &change.make {
+            files::new_link(&folder.join(name.as_str()), target)?;
+        }
+        for (name, target) in &change.switch {
+            files::switch_link(&folder.join(name.as_str()), target, aside)?;
+        }
+        let mut left = false;
+        for name in &change.drop {
+            let path = folder.join(name);
+            if kept.contains(&path) {
+                left = true;
+            } else {
+                files::remove_file(&path)?;
+            }
+        }
+        files::sync_dir(folder)?;
+        if change.gone && !left {
+            files::remove_empty(folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the links of these skills from every tree; true when there was one.
+pub(super) fn unlink(vault: &Vault, names: &[SkillName]) -> Result<bool, FileError> {
+    let root = trees(vault);
+    let mut any = false;
+    for (folder, kind) in files::list(&root)? {
+        if kind != Kind::Dir {
+            continue;
+        }
+        let folder = root.join(folder);
+        let mut changed = false;
+        for name in names {
+            let path = folder.join(name.as_str());
+            if files::kind(&path)? == Some(Kind::Link) {
+                changed |= files::remove_file(&path)?;
+            }
+        }
+        if changed {
+            files::sync_dir(&folder)?;
+        }
+        any |= changed;
+    }
+    Ok(any)
+}

@@ -1,0 +1,242 @@
+//! Which skills each profile shows, by the signed agents, the tags, `profiles.toml` and what is switched off.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use vault_skill::hash::Digest;
+use vault_skill::name::{AgentId, SkillName};
+use vault_skill::profile::ProfileRule;
+
+use super::record::Switches;
+use super::{PROFILES_FILE, ProfileSyncError};
+use crate::files;
+use crate::index::Index;
+use crate::scan::{self, Origin};
+use crate::store::{self, Trusted};
+use crate::vault::{Vault, VaultError};
+
+/// An installed skill as profiles choose it.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) name: SkillName,
+    pub(super) signed_name: SkillName,
+    pub(super) bundle: Digest,
+    pub(super) trusted: Rc<Trusted>,
+    /// Where its link points, seen from a folder below `profiles/`.
+    pub(super) target: PathBuf,
+    agents: Vec<AgentId>,
+    tags: Vec<String>,
+}
+
+/// A profile and what it shows.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) agent: AgentId,
+    /// Its folder below `profiles/`.
+    pub(super) folder: String,
+    /// The folder that `profiles.toml` names for it.
+    pub(super) target: Option<PathBuf>,
+    pub(super) skills: BTreeMap<SkillName, Shown>,
+}
+
+/// A skill in a profile.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// Where the link points, seen from the profile's folder.
+    pub(super) target: PathBuf,
+    /// The bundle that is read through it.
+    pub(super) bundle: Digest,
+    pub(super) signed_name: SkillName,
+    pub(super) trusted: Rc<Trusted>,
+}
+
+/// The rules in force: those of `profiles.toml`, else one for each of these agents.
+pub(super) fn rules(
+    vault: &Vault,
+    agents: &BTreeSet<AgentId>,
+) -> Result<(Vec<ProfileRule>, bool), ProfileSyncError> {
+    let path = vault.paths().root.join(PROFILES_FILE);
+    let Some(bytes) = files::read(&path, 1 << 20)? else {
+        let rules = agents.iter().cloned().map(ProfileRule::for_agent);
+        return Ok((rules.collect(), false));
+    };
+    let text = String::from_utf8(bytes).map_err(|_| VaultError::Damaged {
+        path,
+        reason: "it is not UTF-8".to_owned(),
+    })?;
+    Ok((ProfileRule::from_toml(&text)?, true))
+}
+
+/// What is installed, each name once: own skills before linked ones. What can't be believed is left out and named.
+pub(super) fn candidates(
+    vault: &Vault,
+    with_tags: bool,
+) -> Result<(Vec<Candidate>, Vec<SkillName>), VaultError> {
+    let mut places = scan::places(vault)?;
+    let mut index = Index::open(&vault.paths().index());
+    let mut rows = index.rows();
+    let is_new = |rows: &HashMap<Digest, _>| {
+        places
+            .groups
+            .iter()
+            .flat_map(|group| &group.places)
+            .any(|place| !rows.contains_key(&place.bundle))
+    };
+    if is_new(&rows) {
+        // Verifies what is new and notes it.
+        scan::scan(vault)?;
+        index = Index::open(&vault.paths().index());
+        rows = index.rows();
+        places = scan::places(vault)?;
+    }
+    let mut texts = if with_tags {
+        index.texts()
+    } else {
+        HashMap::new()
+    };
+    let mut chosen = Vec::new();
+    let mut damaged = Vec::new();
+    let mut taken = std::collections::HashSet::new();
+    for group in places.groups {
+        let trusted = Rc::new(group.trusted);
+        for place in group.places {
+            if taken.contains(&place.name) {
+                continue;
+            }
+            let manifest = || store::manifest(&vault.store(), &place.bundle, &trusted);
+            let agents = match rows.get(&place.bundle) {
+                Some(row) => Some(row.agents()),
+                None => manifest().map(|manifest| manifest.agents),
+            };
+            let Some(agents) = agents else {
+                damaged.push(place.name);
+                continue;
+            };
+            let target = match &place.origin {
+                Origin::Local => Path::new("../../skills").join(place.name.as_str()),
+                Origin::Linked(id) => Path::new("../../links")
+                    .join(id.as_str())
+                    .join("skills")
+                    .join(place.name.as_str()),
+            };
+            taken.insert(place.name.clone());
+            chosen.push(Candidate {
+                target,
+                agents,
+                tags: texts
+                    .remove(&place.bundle)
+                    .map(|texts| texts.tags)
+                    .unwrap_or_default(),
+                name: place.name,
+                signed_name: place.signed_name,
+                bundle: place.bundle,
+                trusted: Rc::clone(&trusted),
+            });
+        }
+    }
+    Ok((chosen, damaged))
+}
+
+/// Applies the rules.
+pub(super) fn choose(
+    rules: Vec<ProfileRule>,
+    skills: &[Candidate],
+    switches: &Switches,
+    home: &Path,
+) -> Result<Vec<Wanted>, ProfileSyncError> {
+    rules
+        .into_iter()
+        .map(|rule| {
+            let target = match &rule.target {
+                Some(text) => Some(target(text, home)?),
+                None => None,
+            };
+            let chosen = skills
+                .iter()
+                .filter(|skill| {
+                    rule.selects(&skill.agents, &skill.tags)
+                        && switches.shows(&skill.name, &rule.agent)
+                })
+                .map(|skill| (skill.name.clone(), skill.shown()));
+            Ok(Wanted {
+                skills: chosen.collect(),
+                folder: folder_name(&rule.name),
+                name: rule.name,
+                agent: rule.agent,
+                target,
+            })
+        })
+        .collect()
+}
+
+impl Candidate {
+    fn shown(&self) -> Shown {
+        Shown {
+            target: self.target.clone(),
+            bundle: self.bundle,
+            signed_name: self.signed_name.clone(),
+            trusted: Rc::clone(&self.trusted),
+        }
+    }
+}
+
+fn target(text: &str, home: &Path) -> Result<PathBuf, ProfileSyncError> {
+    let path = match text.strip_prefix("~/") {
+        Some(rest) => home.join(rest),
+        None => PathBuf::from(text),
+    };
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(ProfileSyncError::Target(text.to_owned()))
+    }
+}
+
+/// A profile's name as a folder name: itself where it is plain, else a hash of it.
+fn folder_name(name: &str) -> String {
+    let plain = !name.starts_with('.')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if plain {
+        return name.to_owned();
+    }
+    format!("p-{}", &Digest::of(name.as_bytes()).to_string()[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_has_a_folder_of_its_own_whatever_it_is_called() {
+        for (name, plain) in [
+            ("claude-code", true),
+            ("My.Work_2", true),
+            ("..", false),
+            (".hidden", false),
+            ("a/b", false),
+            ("für alle", false),
+        ] {
+            let folder = folder_name(name);
+            assert_eq!(folder == name, plain, "{name}");
+            assert!(
+                !folder.contains('/') && !folder.starts_with('.'),
+                "{folder}"
+            );
+        }
+        assert_ne!(folder_name("a/b"), folder_name("a/c"));
+    }
+
+    #[test]
+    fn a_target_is_absolute_or_below_home() {
+        let home = Path::new("/home/ann");
+        assert_eq!(target("~/x", home).unwrap(), Path::new("/home/ann/x"));
+        assert_eq!(target("/x", home).unwrap(), Path::new("/x"));
+        for bad in ["x", "./x", "~ann/x", "~"] {
+            assert!(target(bad, home).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Linking skills for the agents of a machine: who sees what, what is never touched, and that nothing dangles.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use support::{Home, name, snapshot, write};
+use vault_library::agents::Machine;
+use vault_library::profiles::{
+    ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput, refresh,
+    set_enabled, sync_profiles,
+};
+use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_skill::name::AgentId;
+
+/// A home with these agents in it.
+fn with_agents(marks: &[&str]) -> Home {
+    let home = Home::new(1);
+    for mark in marks {
+        fs::create_dir_all(home.path(mark)).unwrap();
+    }
+    home
+}
+
+fn agent(id: &str) -> AgentId {
+    id.parse().unwrap()
+}
+
+fn input(home: &Home) -> SyncProfilesInput {
+    SyncProfilesInput {
+        machine: Machine::at(home.path("")),
+        discover: true,
+        ..SyncProfilesInput::default()
+    }
+}
+
+fn sync(home: &Home) -> ProfileSyncReport {
+    let report = sync_profiles(&home.vault, &input(home)).unwrap();
+    nothing_dangles(home);
+    report
+}
+
+fn again(home: &Home) -> ProfileSyncReport {
+    let report = refresh(&home.vault, &Machine::at(home.path("")))
+        .unwrap()
+        .unwrap();
+    nothing_dangles(home);
+    report
+}
+
+fn root<'r>(report: &'r ProfileSyncReport, home: &Home, path: &str) -> &'r RootState {
+    report
+        .roots
+        .iter()
+        .find(|root| root.path == home.path(path))
+        .unwrap()
+}
+
+/// Names in a folder of the home.
+fn names(home: &Home, path: &str) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(home.path(path))
+        .map(|entries| {
+            entries
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect()
+        })
+        .unwrap_or_default();
+    names.sort();
+    names
+}
+
+fn nothing_dangles(home: &Home) {
+    let mut open = vec![home.path("")];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = fs::symlink_metadata(&path).unwrap().file_type();
+            if kind.is_dir() {
+                open.push(path);
+            } else if kind.is_symlink() {
+                assert!(path.exists(), "{} dangles", path.display());
+            }
+        }
+    }
+}
+
+fn tagged(home: &Home, skill: &str, tag: &str) {
+    let text =
+        format!("---\nname: {skill}\ndescription: About {skill}.\ntags: [{tag}]\n---\nBody.\n");
+    let folder = home.path(&format!("sources/{skill}"));
+    write(&folder.join("SKILL.md"), text.as_bytes(), false);
+    home.add_folder(&folder);
+}
+
+#[test]
+fn every_agent_that_is_there_sees_every_skill_and_no_other_folder_is_made() {
+    let home = with_agents(&[".claude", ".cursor"]);
+    home.add("greet", "one");
+    home.add("pdf", "one");
+    let before = refresh(&home.vault, &Machine::at(home.path(""))).unwrap();
+    assert!(before.is_none(), "no agent was linked by anybody");
+    let report = sync(&home);
+    assert!(report.restart_required);
+    for path in [".claude/skills", ".cursor/skills"] {
+        assert_eq!(names(&home, path), ["greet", "pdf"]);
+        assert!(home.path(path).join("greet/SKILL.md").is_file());
+        let root = root(&report, &home, path);
+        assert!(root.created && root.added == ["greet", "pdf"] && root.skills == 2);
+    }
+    assert!(!home.path(".agents").exists() && !home.path(".codex").exists());
+    let tree = fs::read_link(home.path("vault/profiles/claude-code/pdf")).unwrap();
+    assert_eq!(tree, Path::new("../../skills/pdf"));
+    let link = fs::read_link(home.path(".claude/skills/pdf")).unwrap();
+    assert_eq!(link, home.path("vault/profiles/claude-code/pdf"));
+}
+
+#[test]
+fn a_second_sync_changes_nothing_and_needs_no_lock() {
+    let home = with_agents(&[".claude"]);
+    home.add("greet", "one");
+    sync(&home);
+    let before = snapshot(&home.path(""));
+    let lock = fs::File::open(home.path("vault/lock")).unwrap();
+    lock.lock().unwrap();
+    let report = sync(&home);
+    assert!(!report.restart_required);
+    assert_eq!(report.roots[0].skills, 1);
+    assert_eq!(snapshot(&home.path("")), before);
+}
+
+#[test]
+fn a_new_version_is_seen_through_the_same_links() {
+    let home = with_agents(&[".claude"]);
+    home.add("greet", "one");
+    sync(&home);
+    home.add("greet", "two");
+    let seen = fs::read_to_string(home.path(".claude/skills/greet/SKILL.md")).unwrap();
+    assert!(seen.contains("two"), "before any sync");
+    assert!(!again(&home).restart_required);
+    home.add("pdf", "one");
+    assert!(again(&home).restart_required);
+    assert_eq!(names(&home, ".claude/skills"), ["greet", "pdf"]);
+}
+
+#[test]
+fn what_is_not_ours_is_never_touched() {
+    let home = with_agents(&[".claude/skills/greet"]);
+    write(&home.path(".claude/skills/greet/SKILL.md"), b"mine", false);
+    write(&home.path(".claude/skills/notes.txt"), b"mine too", false);
+    write(&home.path("elsewhere/SKILL.md"), b"other", false);
+    symlink(home.path("elsewhere"), home.path(".claude/skills/other")).unwrap();
+    let mine = |home: &Home| {
+        let mut all = snapshot(&home.path(".claude/skills"));
+        all.retain(|path, _| !path.starts_with("pdf"));
+        all
+    };
+    let before = mine(&home);
+    for skill in ["greet", "other", "pdf"] {
+        home.add(skill, "one");
+    }
+    let report = sync(&home);
+    assert_eq!(report.roots[0].foreign, [name("greet"), name("other")]);
+    assert_eq!(report.roots[0].added, ["pdf"]);
+    assert_eq!(mine(&home), before);
+    let request = RemoveSkills {
+        names: vec!["greet".into(), "other".into(), "pdf".into()],
+        ..RemoveSkills::default()
+    };
+    remove_skills(&home.vault, &request).unwrap();
+    nothing_dangles(&home);
+    again(&home);
+    assert_eq!(mine(&home), before);
+    assert!(!home.path(".claude/skills/pdf").exists());
+}
+
+#[test]
+fn a_removed_skill_leaves_every_folder_that_shows_it() {
+    let home = with_agents(&[".claude", ".cursor"]);
+    home.add("greet", "one");
+    home.add("pdf", "one");
+    sync(&home);
+    // A link of ours in a folder that nothing is noted about, and one under another name.
+    let further = home.path("project/.claude/skills");
+    fs::create_dir_all(&further).unwrap();
+    let ours = home.path("vault/profiles/claude-code/greet");
+    symlink(&ours, further.join("greet")).unwrap();
+    symlink(&ours, home.path(".claude/skills/renamed")).unwrap();
+    let request = RemoveSkills {
+        names: vec!["greet".into()],
+        roots: vec![further.clone()],
+        ..RemoveSkills::default()
+    };
+    let report = remove_skills(&home.vault, &request).unwrap();
+    nothing_dangles(&home);
+    assert_eq!(report.unlinked.len(), 3, "{:?}", report.unlinked);
+    assert_eq!(names(&home, ".claude/skills"), ["pdf"]);
+    assert!(fs::read_dir(&further).unwrap().next().is_none());
+    assert!(!again(&home).restart_required);
+}
+
+#[test]
+fn profiles_say_who_sees_what() {
+    let home = with_agents(&[".claude", ".cursor"]);
+    tagged(&home, "commit", "git");
+    tagged(&home, "deploy", "ops");
+    let rules = "[[profile]]\nname = \"claude\"\nagent = \"claude-code\"\nexclude_tags = [\"ops\"]\n\n\
+                 [[profile]]\nname = \"for all\"\nagent = \"cursor\"\ntarget = \"~/shared/skills\"\ninclude_tags = [\"OPS\"]\n";
+    write(&home.path("vault/profiles.toml"), rules.as_bytes(), false);
+    sync(&home);
+    assert_eq!(names(&home, ".claude/skills"), ["commit"]);
+    assert_eq!(names(&home, "shared/skills"), ["deploy"]);
+    assert!(
+        names(&home, ".cursor/skills").is_empty(),
+        "its profile has a folder of its own"
+    );
+    fs::remove_file(home.path("vault/profiles.toml")).unwrap();
+    sync(&home);
+    assert_eq!(names(&home, ".claude/skills"), ["commit", "deploy"]);
+    assert_eq!(names(&home, ".cursor/skills"), ["commit", "deploy"]);
+    assert!(
+        names(&home, "shared/skills").is_empty(),
+        "the profile is gone"
+    );
+    for (text, said) in [
+        ("[[profile]]\nname = \"x\"\n", "1:1"),
+        (
+            "[[profile]]\nname = \"x\"\nagent = \"codex\"\ntarget = \"relative\"\n",
+            "relative",
+        ),
+    ] {
+        write(&home.path("vault/profiles.toml"), text.as_bytes(), false);
+        let refused = sync_profiles(&home.vault, &input(&home)).unwrap_err();
+        assert!(refused.to_string().contains(said), "{refused}");
+        assert!(!matches!(refused, ProfileSyncError::Vault(_)));
+    }
+    assert_eq!(names(&home, ".claude/skills"), ["commit", "deploy"]);
+}
+
+#[test]
+fn a_skill_for_one_agent_is_shown_to_that_one() {
+    let home = with_agents(&[".claude", ".cursor"]);
+    let folder = home.source("greet", "one", &[]);
+    let request = vault_library::add::AddSkill {
+        agents: vec![agent("cursor")],
+        ..vault_library::add::AddSkill::from_path(folder.to_str().unwrap())
+    };
+    vault_library::add::add_skill(&home.vault, &request).unwrap();
+    sync(&home);
+    assert_eq!(names(&home, ".cursor/skills"), ["greet"]);
+    assert!(names(&home, ".claude/skills").is_empty());
+}
+
+#[test]
+fn a_disabled_skill_is_shown_to_nobody_and_comes_back() {
+    let home = with_agents(&[".claude", ".cursor"]);
+    home.add("greet", "one");
+    sync(&home);
+    let set = |agent: Option<&AgentId>, on| {
+        let changed = set_enabled(&home.vault, &name("greet"), agent, on).unwrap();
+        again(&home);
+        (
+            changed,
+            names(&home, ".claude/skills").len(),
+            names(&home, ".cursor/skills").len(),
+        )
+    };
+    let claude = agent("claude-code");
+    assert_eq!(set(Some(&claude), false), (true, 0, 1));
+    assert_eq!(set(Some(&claude), false), (false, 0, 1));
+    assert_eq!(set(None, false), (true, 0, 0));
+    assert_eq!(set(Some(&claude), true), (true, 0, 0), "off for all still");
+    assert_eq!(set(None, true), (true, 1, 1));
+}
+
+#[test]
+fn agents_that_read_one_folder_share_its_links() {
+    let home = with_agents(&[".codex", ".cline", ".agents"]);
+    home.add("greet", "one");
+    let report = sync(&home);
+    let shared = root(&report, &home, ".agents/skills");
+    assert_eq!(shared.agents, [agent("cline"), agent("codex")]);
+    assert_eq!(names(&home, ".agents/skills"), ["greet"]);
+    set_enabled(&home.vault, &name("greet"), Some(&agent("cline")), false).unwrap();
+    let report = again(&home);
+    assert_eq!(root(&report, &home, ".agents/skills").changed, ["greet"]);
+    assert_eq!(
+        fs::read_link(home.path(".agents/skills/greet")).unwrap(),
+        home.path("vault/profiles/codex/greet")
+    );
+}
+
+#[test]
+fn a_folder_that_is_named_is_made_and_remembered() {
+    let home = with_agents(&[]);
+    home.add("greet", "one");
+    let given = home.path("srv/skills");
+    let named = SyncProfilesInput {
+        profile_roots: vec![(agent("my-own-agent"), given.clone())],
+        ..input(&home)
+    };
+    let report = sync_profiles(&home.vault, &named).unwrap();
+    assert_eq!(report.roots[0].agents, [agent("my-own-agent")]);
+    home.add("pdf", "one");
+    again(&home);
+    assert_eq!(names(&home, "srv/skills"), ["greet", "pdf"]);
+    fs::remove_dir_all(&given).unwrap();
+    let report = again(&home);
+    assert!(report.roots[0].missing);
+    assert_eq!(report.warnings[0].code, "root_missing");
+    assert!(!given.exists(), "what somebody took away is not made again");
+}
+
+#[test]
+fn a_project_has_links_of_its_own() {
+    let home = with_agents(&[".claude", "work/.cursor"]);
+    home.add("greet", "one");
+    let mut project = input(&home);
+    project.project = true;
+    project.machine.project = Some(home.path("work"));
+    sync_profiles(&home.vault, &project).unwrap();
+    nothing_dangles(&home);
+    assert_eq!(names(&home, "work/.claude/skills"), ["greet"]);
+    assert_eq!(names(&home, "work/.agents/skills"), ["greet"]);
+    assert!(!home.path(".claude/skills").exists());
+    home.add("pdf", "one");
+    again(&home);
+    assert_eq!(names(&home, "work/.claude/skills"), ["greet", "pdf"]);
+}
+
+#[test]
+fn a_folder_that_leads_into_the_vault_is_left_alone() {
+    let home = with_agents(&[".claude"]);
+    home.add("greet", "one");
+    symlink(home.path("vault/skills"), home.path(".claude/skills")).unwrap();
+    let before = snapshot(&home.path("vault/skills"));
+    let report = sync_profiles(&home.vault, &input(&home)).unwrap();
+    assert_eq!(report.warnings[0].code, "root_in_vault");
+    assert_eq!(snapshot(&home.path("vault/skills")), before);
+}
+
+#[test]
+fn copies_follow_the_vault_and_an_edited_one_is_the_users() {
+    let home = with_agents(&[]);
+    home.add("greet", "one");
+    home.add("pdf", "one");
+    let given: PathBuf = home.path("srv/skills");
+    let copied = SyncProfilesInput {
+        profile_roots: vec![(agent("claude-code"), given.clone())],
+        copy: true,
+        ..input(&home)
+    };
+    let report = sync_profiles(&home.vault, &copied).unwrap();
+    assert_eq!(report.roots[0].mode, RootMode::Copy);
+    assert!(fs::symlink_metadata(given.join("greet")).unwrap().is_dir());
+    assert!(!again(&home).restart_required);
+    home.add("greet", "two");
+    let report = again(&home);
+    assert_eq!(report.roots[0].changed, ["greet"]);
+    let seen = fs::read_to_string(given.join("greet/SKILL.md")).unwrap();
+    assert!(seen.contains("two"));
+    write(&given.join("pdf/SKILL.md"), b"edited", false);
+    home.add("pdf", "two");
+    let report = again(&home);
+    assert_eq!(report.roots[0].foreign, [name("pdf")]);
+    let request = RemoveSkills {
+        names: vec!["greet".into(), "pdf".into()],
+        ..RemoveSkills::default()
+    };
+    remove_skills(&home.vault, &request).unwrap();
+    again(&home);
+    assert_eq!(names(&home, "srv/skills"), ["pdf"]);
+    assert_eq!(fs::read(given.join("pdf/SKILL.md")).unwrap(), b"edited");
+}
