@@ -5,7 +5,7 @@
 //! bytes, few seconds, few at once. Who answers is proved by a certificate.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{self, HeaderMap, HeaderName};
 use tokio::sync::Semaphore;
 use url::{Host, Url};
+pub use vault_skill::address::is_public;
 
 use crate::oauth::document::{ClientUrl, Documents, FetchError, Fetched, MAX_DOCUMENT_BYTES};
 
@@ -240,45 +241,6 @@ impl Resolve for Guard {
             Ok(addresses)
         })
     }
-}
-
-/// Whether an address belongs to the open network: none of this machine, its network, its provider's, or of groups, tunnels and documents.
-pub fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    !matches!(
-        (a, b, c),
-        // this network, private, loopback, groups and what is kept back
-        (0 | 10 | 127 | 224..=255, _, _)
-            | (100, 64..=127, _) // behind a provider's translation
-            | (169, 254, _) // this link: where clouds keep credentials
-            | (172, 16..=31, _)
-            | (192, 0, 0 | 2)
-            | (192, 88, 99)
-            | (192, 168, _)
-            | (198, 18 | 19, _)
-            | (198, 51, 100)
-            | (203, 0, 113)
-    )
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [a, b, ..] = address.segments();
-    // Only what is given out as unicast is open at all: loopback, mapped and translated IPv4, ULA, link-local and groups lie outside.
-    let given_out = a & 0xe000 == 0x2000;
-    let special = match a {
-        0x2001 => b < 0x200 || b == 0xdb8, // protocols, Teredo among them; documents
-        0x2002 => true,                    // 6to4 carries any IPv4 address
-        0x3fff => b < 0x1000,              // documents
-        _ => false,
-    };
-    given_out && !special
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! No input or output, no clock and no randomness: bytes and times come in as parameters, values or errors go out.
 //! Whatever is parsed here may come from a hostile host; no function of this crate panics on its input.
 
+pub mod address;
 pub mod bundle;
 pub mod catalog;
 pub mod dsse;

@@ -9,6 +9,7 @@
 pub mod clock;
 pub mod contract;
 mod error;
+pub mod fetch;
 pub mod memory;
 pub mod objects;
 pub mod random;

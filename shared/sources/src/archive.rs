@@ -1,0 +1,231 @@
+//! Archives as sources: zip, tar and tar.gz, read in memory with every limit held while reading.
+//!
+//! Nothing is written anywhere. Links, devices, absolute paths and `..` are refused, never cleaned up; what an archive says of its own sizes
+//! is not believed.
+
+use std::io::{Cursor, Read};
+
+use flate2::read::MultiGzDecoder;
+use vault_skill::gate::RawFile;
+use vault_skill::manifest::Mode;
+
+use crate::error::{FetchError, shown};
+
+/// Largest archive, in bytes.
+pub const MAX_DOWNLOAD_BYTES: u64 = 10 << 20;
+/// Most bytes of all files of an archive, unpacked.
+pub const MAX_UNPACKED_BYTES: u64 = 25 << 20;
+/// Most files of an archive.
+pub const MAX_ARCHIVE_FILES: usize = 1_000;
+/// Most entries that are looked at, folders included.
+const MAX_ENTRIES: usize = 4_000;
+/// Most bytes of an unpacked tar, heads and padding included.
+const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (MAX_ENTRIES as u64) * 2048;
+
+/// Reads all files of an archive; `place` is what it is called in messages.
+pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>, FetchError> {
+    if bytes.len() as u64 > MAX_DOWNLOAD_BYTES {
+        return Err(FetchError::TooLarge {
+            what: shown(place),
+            limit: MAX_DOWNLOAD_BYTES,
+            unit: "bytes",
+        });
+    }
+    let mut unpacked = Unpacked {
+        place,
+        files: Vec::new(),
+        bytes: 0,
+    };
+    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
+        unpacked.zip(bytes)?;
+    } else if bytes.starts_with(&[0x1f, 0x8b]) {
+        unpacked.tar(MultiGzDecoder::new(bytes))?;
+    } else if bytes.get(257..262) == Some(b"ustar") {
+        unpacked.tar(bytes)?;
+    } else {
+        return Err(FetchError::content(
+            place,
+            "it is neither zip, tar nor tar.gz",
+        ));
+    }
+    if unpacked.files.is_empty() {
+        return Err(FetchError::content(place, "it holds no files"));
+    }
+    Ok(unpacked.files)
+}
+
+struct Unpacked<'a> {
+    place: &'a str,
+    files: Vec<RawFile>,
+    bytes: u64,
+}
+
+impl Unpacked<'_> {
+    fn bad(&self, reason: impl Into<String>) -> FetchError {
+        FetchError::content(self.place, reason)
+    }
+
+    fn tar(&mut self, stream: impl Read) -> Result<(), FetchError> {
+        let broken = |place: &str, error: &std::io::Error| {
+            if error
+                .get_ref()
+                .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Bomb>)
+            {
+                too_large(place)
+            } else {
+                FetchError::content(
+                    place,
+                    format!("it cannot be unpacked: {}", shown(&error.to_string())),
+                )
+            }
+        };
+        let place = self.place;
+        let mut archive = tar::Archive::new(Bounded {
+            stream,
+            left: MAX_STREAM_BYTES,
+        });
+        let entries = archive.entries().map_err(|error| broken(place, &error))?;
+        for (at, entry) in entries.enumerate() {
+            let mut entry = entry.map_err(|error| broken(place, &error))?;
+            if at >= MAX_ENTRIES {
+                return Err(self.too_many());
+            }
+            let path = String::from_utf8(entry.path_bytes().into_owned())
+                .map_err(|_| self.bad("it holds a file name that is not UTF-8"))?;
+            let kind = entry.header().entry_type();
+            if kind.is_dir() || kind.is_pax_global_extensions() {
+                continue;
+            }
+            if !kind.is_file() && !kind.is_contiguous() {
+                let what = if kind.is_symlink() || kind.is_hard_link() {
+                    "a link"
+                } else {
+                    "no plain file"
+                };
+                return Err(self.bad(format!(
+                    "{} is {what}; a skill holds plain files only",
+                    shown(&path)
+                )));
+            }
+            let executable = entry.header().mode().is_ok_and(|mode| mode & 0o100 != 0);
+            let mut bytes = Vec::new();
+            (&mut entry)
+                .take(MAX_UNPACKED_BYTES - self.bytes + 1)
+                .read_to_end(&mut bytes)
+                .map_err(|error| broken(place, &error))?;
+            self.keep(&path, executable, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn zip(&mut self, bytes: &[u8]) -> Result<(), FetchError> {
+        let place = self.place;
+        let broken = |error: zip::result::ZipError| {
+            FetchError::content(
+                place,
+                format!("it cannot be unpacked: {}", shown(&error.to_string())),
+            )
+        };
+        let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
+        if archive.len() > MAX_ENTRIES {
+            return Err(self.too_many());
+        }
+        for at in 0..archive.len() {
+            let mut entry = archive.by_index(at).map_err(broken)?;
+            let path = std::str::from_utf8(entry.name_raw())
+                .map_err(|_| FetchError::content(place, "it holds a file name that is not UTF-8"))?
+                .to_owned();
+            let mode = entry.unix_mode().unwrap_or(0o644);
+            if entry.is_dir() {
+                continue;
+            }
+            let kind = mode & 0o170_000;
+            if entry.is_symlink() || !matches!(kind, 0 | 0o100_000) {
+                return Err(FetchError::content(
+                    place,
+                    format!(
+                        "{} is a link or no plain file; a skill holds plain files only",
+                        shown(&path)
+                    ),
+                ));
+            }
+            let mut bytes = Vec::new();
+            (&mut entry)
+                .take(MAX_UNPACKED_BYTES - self.bytes + 1)
+                .read_to_end(&mut bytes)
+                .map_err(|error| {
+                    FetchError::content(
+                        place,
+                        format!("{}: {}", shown(&path), shown(&error.to_string())),
+                    )
+                })?;
+            self.keep(&path, mode & 0o100 != 0, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, path: &str, executable: bool, bytes: Vec<u8>) -> Result<(), FetchError> {
+        let path = path.strip_prefix("./").unwrap_or(path);
+        let plain = !path.is_empty()
+            && !path.contains('\\')
+            && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+            && !path.contains('\0');
+        if !plain {
+            return Err(self.bad(format!("{} leads out of the archive", shown(path))));
+        }
+        self.bytes += bytes.len() as u64;
+        if self.bytes > MAX_UNPACKED_BYTES {
+            return Err(too_large(self.place));
+        }
+        if self.files.len() >= MAX_ARCHIVE_FILES {
+            return Err(self.too_many());
+        }
+        self.files.push(RawFile {
+            path: path.to_owned(),
+            mode: if executable {
+                Mode::Executable
+            } else {
+                Mode::Plain
+            },
+            bytes,
+        });
+        Ok(())
+    }
+
+    fn too_many(&self) -> FetchError {
+        FetchError::TooLarge {
+            what: shown(self.place),
+            limit: MAX_ARCHIVE_FILES as u64,
+            unit: "files",
+        }
+    }
+}
+
+fn too_large(place: &str) -> FetchError {
+    FetchError::TooLarge {
+        what: format!("{}, unpacked,", shown(place)),
+        limit: MAX_UNPACKED_BYTES,
+        unit: "bytes",
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("it unpacks to more than is read")]
+struct Bomb;
+
+/// A stream that ends with an error where it is too long.
+struct Bounded<R> {
+    stream: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.stream.read(buffer)?;
+        self.left = self
+            .left
+            .checked_sub(read as u64)
+            .ok_or_else(|| std::io::Error::other(Bomb))?;
+        Ok(read)
+    }
+}

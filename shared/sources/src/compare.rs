@@ -1,0 +1,274 @@
+//! Whether a place has something else now than what is recorded of it, by commit and tree, version or digest; never by time.
+//!
+//! Looking changes nothing. Also here: the port through which the library's shelf fetches.
+
+use async_trait::async_trait;
+use vault_skill::draft::Source as Asked;
+use vault_skill::name::SkillName;
+use vault_skill::policy::Policy;
+use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
+use vault_store::shelf::DriftState;
+
+use crate::error::FetchError;
+use crate::fetcher::{Fetcher, short};
+use crate::git::{self, Depth, is_commit};
+use crate::policy::SourcePolicy;
+use crate::registry;
+use crate::site;
+use crate::source::{BadSource, GitSource, Source};
+
+/// The source of what is recorded, at the reference that was asked for then.
+pub fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source, BadSource> {
+    let options = &fetcher.settings.parse;
+    let of_identifier =
+        || Source::of_identifier(&upstream.identifier, upstream.reference.as_deref(), options);
+    let identifier = upstream.identifier.as_str();
+    let Some(address) = &upstream.address else {
+        let mut source = of_identifier()?;
+        if let (Source::Git(git), Some(path)) = (&mut source, &upstream.path) {
+            git.path = (!path.is_empty()).then(|| path.clone());
+        }
+        return Ok(source);
+    };
+    if identifier.starts_with("wellknown:") {
+        let name = identifier.rsplit('/').next().unwrap_or_default();
+        return Source::parse(&format!("wellknown:{address}/{name}"), options, &|_| false);
+    }
+    if identifier.starts_with("https:") {
+        return Source::parse(address, options, &|_| false);
+    }
+    let mut git = GitSource::of_address(address, options)?;
+    git.path = upstream.path.clone().filter(|path| !path.is_empty());
+    git.reference.clone_from(&upstream.reference);
+    Ok(Source::Git(git))
+}
+
+impl Fetcher {
+    /// Says how a place stands to what is recorded of it.
+    pub async fn drift(&self, upstream: &Upstream, policy: &SourcePolicy) -> DriftState {
+        match self.look(upstream, policy).await {
+            Ok(state) => state,
+            Err(error) => DriftState::Failed(error.to_string()),
+        }
+    }
+
+    async fn look(
+        &self,
+        upstream: &Upstream,
+        policy: &SourcePolicy,
+    ) -> Result<DriftState, FetchError> {
+        let unchecked = |why: &str| Ok(DriftState::Unchecked(why.to_owned()));
+        let source = match source_of(self, upstream) {
+            Ok(source) => source,
+            Err(bad) => return unchecked(&bad.reason),
+        };
+        let Some(recorded) = &upstream.revision else {
+            return unchecked("nothing is recorded of what it was");
+        };
+        policy.check(&source)?;
+        match &source {
+            Source::Git(git) => self.look_at_git(git, upstream, recorded).await,
+            Source::ClawHub {
+                owner,
+                slug,
+                version,
+            } => {
+                if version.is_some() {
+                    return Ok(DriftState::UpToDate);
+                }
+                let wanted = registry::Wanted {
+                    owner: owner.as_deref(),
+                    slug,
+                    version: None,
+                };
+                let latest = registry::latest(self, &wanted, policy).await?;
+                Ok(state(recorded, &latest))
+            }
+            Source::WellKnown { origin, skill } => {
+                let site = site::open(self, origin, policy).await?;
+                let name = skill.as_deref().unwrap_or_default();
+                match site.digest(name)? {
+                    Some(digest) => Ok(state(recorded, &digest)),
+                    None => self.look_at_bytes(upstream, recorded, policy).await,
+                }
+            }
+            Source::Registry {
+                version: Some(_), ..
+            } => Ok(DriftState::UpToDate),
+            Source::SkillMd(_) | Source::Archive(_) | Source::Registry { .. } => {
+                self.look_at_bytes(upstream, recorded, policy).await
+            }
+            Source::Local(_) | Source::Vault { .. } => {
+                unchecked("there is nothing to compare with")
+            }
+        }
+    }
+
+    async fn look_at_git(
+        &self,
+        source: &GitSource,
+        upstream: &Upstream,
+        recorded: &str,
+    ) -> Result<DriftState, FetchError> {
+        if upstream.reference.as_deref().is_some_and(is_commit) {
+            return Ok(DriftState::UpToDate);
+        }
+        let (pinned, settings) = self.way_to(source).await?;
+        let resolved = git::resolve(&settings, source, &pinned).await?;
+        if resolved.commit == *recorded {
+            return Ok(DriftState::UpToDate);
+        }
+        // The repository moved; whether the skill's own folder did, its tree says.
+        let path = upstream.path.as_deref().unwrap_or_default();
+        let checkout = git::fetch(&settings, source, &resolved, Depth::Trees, &pinned).await?;
+        match (checkout.tree_id(path), &upstream.tree) {
+            (Some(tree), Some(before)) if tree == before => Ok(DriftState::UpToDate),
+            (Some(_), _) => Ok(DriftState::Drifted {
+                recorded: short(recorded).to_owned(),
+                upstream: short(&checkout.commit).to_owned(),
+            }),
+            (None, _) => Err(FetchError::NotFound(format!(
+                "{} has no folder {path} any more at commit {}",
+                source.place,
+                short(&checkout.commit)
+            ))),
+        }
+    }
+
+    async fn look_at_bytes(
+        &self,
+        upstream: &Upstream,
+        recorded: &str,
+        policy: &SourcePolicy,
+    ) -> Result<DriftState, FetchError> {
+        let now = self.again(upstream, policy).await?;
+        Ok(state(
+            recorded,
+            now.upstream.revision.as_deref().unwrap_or_default(),
+        ))
+    }
+
+    /// Fetches a skill again from where it came, at the reference that was asked for then.
+    pub async fn again(
+        &self,
+        upstream: &Upstream,
+        policy: &SourcePolicy,
+    ) -> Result<FetchedSkill, FetchError> {
+        let source = source_of(self, upstream).map_err(|bad| FetchError::Unsupported {
+            message: bad.to_string(),
+            hint: "add it again from where it is now".to_owned(),
+        })?;
+        let opened = self.open(&source, None, policy).await?;
+        let folder = upstream.path.as_deref();
+        let found = opened
+            .found
+            .iter()
+            .find(|found| folder == Some(found.folder.as_str()))
+            .or_else(|| opened.only())
+            .ok_or_else(|| {
+                FetchError::NotFound(format!(
+                    "{} has no folder {} any more",
+                    source.shown(),
+                    folder.unwrap_or_default()
+                ))
+            })?;
+        self.take(&opened, found, policy).await
+    }
+}
+
+fn state(recorded: &str, upstream: &str) -> DriftState {
+    if recorded == upstream {
+        DriftState::UpToDate
+    } else {
+        DriftState::Drifted {
+            recorded: cut(recorded),
+            upstream: cut(upstream),
+        }
+    }
+}
+
+/// A version, or the beginning of a digest.
+fn cut(text: &str) -> String {
+    match text.strip_prefix("sha256:") {
+        Some(digest) => format!("sha256:{}", short(digest)),
+        None => crate::error::shown(text),
+    }
+}
+
+fn fault(error: &FetchError) -> FetchFault {
+    let text = error.to_string();
+    match error {
+        FetchError::Policy { .. } | FetchError::NotPublic(_) | FetchError::Unsupported { .. } => {
+            FetchFault::Refused(text)
+        }
+        FetchError::NotFound(_)
+        | FetchError::Content { .. }
+        | FetchError::TooLarge { .. }
+        | FetchError::Digest { .. } => FetchFault::NotFound(text),
+        FetchError::NotAllowed { .. }
+        | FetchError::Unreachable { .. }
+        | FetchError::Local { .. } => FetchFault::Unreachable(text),
+    }
+}
+
+#[async_trait]
+impl Fetch for Fetcher {
+    async fn fetch(
+        &self,
+        asked: &Asked,
+        skill: Option<&SkillName>,
+        policy: Option<&Policy>,
+    ) -> Result<FetchedSkill, FetchFault> {
+        let source = Source::of_identifier(
+            &asked.identifier,
+            asked.reference.as_deref(),
+            &self.settings.parse,
+        )
+        .map_err(|bad| FetchFault::Refused(bad.to_string()))?;
+        let policy = SourcePolicy::new(policy);
+        let opened = self
+            .open(&source, None, &policy)
+            .await
+            .map_err(|error| fault(&error))?;
+        let found = match skill {
+            Some(name) => opened
+                .pick(&[name.to_string()])
+                .ok()
+                .and_then(|found| found.first().copied()),
+            None => opened.only(),
+        };
+        let found = found.ok_or_else(|| {
+            let names: Vec<String> = opened
+                .found
+                .iter()
+                .take(50)
+                .map(|found| crate::error::shown(&found.name))
+                .collect();
+            let what = match skill {
+                Some(name) => format!("{} has no skill {name}", source.shown()),
+                None => format!(
+                    "{} has several skills; name one with `skill`",
+                    source.shown()
+                ),
+            };
+            FetchFault::NotFound(format!("{what}: {}", names.join(", ")))
+        })?;
+        self.take(&opened, found, &policy)
+            .await
+            .map_err(|error| fault(&error))
+    }
+
+    async fn fetch_again(
+        &self,
+        upstream: &Upstream,
+        policy: Option<&Policy>,
+    ) -> Result<FetchedSkill, FetchFault> {
+        self.again(upstream, &SourcePolicy::new(policy))
+            .await
+            .map_err(|error| fault(&error))
+    }
+
+    async fn compare(&self, upstream: &Upstream, policy: Option<&Policy>) -> DriftState {
+        self.drift(upstream, &SourcePolicy::new(policy)).await
+    }
+}

@@ -1,0 +1,142 @@
+//! Why nothing was fetched: one enum, so that a command can give each kind its exit code and its hint.
+
+use vault_skill::finding::printable;
+
+/// Why a fetch ended without a skill. Nothing was changed anywhere.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The owner's policy keeps the place out.
+    #[error("the source policy keeps {place} out: {reason}")]
+    Policy {
+        /// The place.
+        place: String,
+        /// The rule that said so.
+        reason: String,
+    },
+    /// The place asks who is there, and nobody answered for this user.
+    #[error("{place} asks for credentials, or refuses those of this user: {said}")]
+    NotAllowed {
+        /// The place.
+        place: String,
+        /// What it said.
+        said: String,
+    },
+    /// The repository, page, reference or skill is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// The place, or the network on the way, does not answer as it should.
+    #[error("{place}: {reason}")]
+    Unreachable {
+        /// The place.
+        place: String,
+        /// What happened.
+        reason: String,
+    },
+    /// An address inside a private network, or of this machine.
+    #[error("{0} leads to an address that is not public")]
+    NotPublic(String),
+    /// What came is not what was announced.
+    #[error("{place} has the digest {found}, not {wanted} as announced")]
+    Digest {
+        /// The artifact.
+        place: String,
+        /// What was announced.
+        wanted: String,
+        /// What came.
+        found: String,
+    },
+    /// More than is read of anything.
+    #[error("{what} goes beyond {limit} {unit}")]
+    TooLarge {
+        /// What was too large.
+        what: String,
+        /// The limit.
+        limit: u64,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// What came cannot be read as what it should be, or holds what a skill never holds.
+    #[error("{place}: {reason}")]
+    Content {
+        /// The file, archive or index.
+        place: String,
+        /// What is wrong in it.
+        reason: String,
+    },
+    /// Not possible here: no git, no such kind of source.
+    #[error("{message}")]
+    Unsupported {
+        /// What is not possible.
+        message: String,
+        /// The way out.
+        hint: String,
+    },
+    /// Something on this machine failed.
+    #[error("{doing} failed: {reason}")]
+    Local {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        reason: String,
+    },
+}
+
+impl FetchError {
+    pub(crate) fn content(place: impl AsRef<str>, reason: impl Into<String>) -> Self {
+        Self::Content {
+            place: shown(place.as_ref()),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn unreachable(place: impl AsRef<str>, reason: impl Into<String>) -> Self {
+        Self::Unreachable {
+            place: shown(place.as_ref()),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn local(doing: &'static str, reason: &impl std::fmt::Display) -> Self {
+        Self::Local {
+            doing,
+            reason: reason.to_string(),
+        }
+    }
+
+    /// The stable word for programs.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Policy { .. } => "source_refused",
+            Self::NotAllowed { .. } => "source_not_allowed",
+            Self::NotFound(_) => "source_not_found",
+            Self::Unreachable { .. } => "source_unreachable",
+            Self::NotPublic(_) => "source_not_public",
+            Self::Digest { .. } => "source_digest",
+            Self::TooLarge { .. } => "source_too_large",
+            Self::Content { .. } => "source_malformed",
+            Self::Unsupported { .. } => "source_unsupported",
+            Self::Local { .. } => "io",
+        }
+    }
+
+    /// What mends it, where one step does.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Policy { .. } => {
+                "the owner changes [sources] in policy.toml of the vault; vault policy check reads it"
+                    .to_owned()
+            }
+            Self::NotAllowed { .. } => "try `git ls-remote` with that address by hand; vault uses the same git, keys and credential helpers, and never asks".to_owned(),
+            Self::NotPublic(_) => "fetch it another way and add the folder".to_owned(),
+            Self::Digest { .. } => "nothing was used; tell the site's owner".to_owned(),
+            Self::Unsupported { hint, .. } => hint.clone(),
+            _ => return None,
+        })
+    }
+}
+
+/// Text of a stranger, cut and without anything that paints a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let text: String = text.chars().take(300).collect();
+    printable(&text)
+}

@@ -1,0 +1,133 @@
+//! Where the skills of a repository, archive or folder are: every folder that holds a SKILL.md, within bounds.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use vault_skill::manifest::SKILL_MD;
+
+/// Deepest level at which a SKILL.md is looked for.
+pub const MAX_DEPTH: usize = 6;
+/// Most folders of this machine that are looked into.
+pub const MAX_FOLDERS: usize = 2_000;
+/// Most skills of one source.
+pub const MAX_SKILLS: usize = 2_000;
+
+/// Folders that hold a SKILL.md, below `base` (empty: everywhere), shallow ones first. A skill inside another one is part of that one,
+/// but for the root: a repository that is a skill itself may hold more.
+pub(crate) fn skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Vec<String> {
+    let mut found: BTreeSet<(usize, String)> = BTreeSet::new();
+    for path in paths {
+        let Some(folder) = folder_of(path) else {
+            continue;
+        };
+        let inside = if base.is_empty() {
+            folder
+        } else if folder == base {
+            ""
+        } else {
+            match folder
+                .strip_prefix(base)
+                .and_then(|rest| rest.strip_prefix('/'))
+            {
+                Some(rest) => rest,
+                None => continue,
+            }
+        };
+        let depth = if inside.is_empty() {
+            0
+        } else {
+            inside.split('/').count()
+        };
+        if depth <= MAX_DEPTH && !inside.split('/').any(is_skipped) {
+            found.insert((depth, folder.to_owned()));
+        }
+    }
+    let mut kept: Vec<String> = Vec::new();
+    for (_, folder) in found {
+        let nested = kept.iter().any(|outer| {
+            outer != base
+                && !outer.is_empty()
+                && folder
+                    .strip_prefix(outer.as_str())
+                    .is_some_and(|rest| rest.starts_with('/'))
+        });
+        if !nested && kept.len() < MAX_SKILLS {
+            kept.push(folder);
+        }
+    }
+    kept
+}
+
+fn folder_of(path: &str) -> Option<&str> {
+    match path.rsplit_once('/') {
+        Some((folder, SKILL_MD)) => Some(folder),
+        None if path == SKILL_MD => Some(""),
+        _ => None,
+    }
+}
+
+fn is_skipped(part: &str) -> bool {
+    matches!(
+        part,
+        ".git" | "node_modules" | "__MACOSX" | "target" | ".venv"
+    )
+}
+
+/// Folders of this machine that hold a SKILL.md, the folder itself first, as paths below it. Links are not followed.
+pub fn local_skills(folder: &Path) -> Vec<String> {
+    let mut paths = Vec::new();
+    let mut waiting = vec![(String::new(), 0)];
+    let mut looked = 0;
+    while let Some((inside, depth)) = waiting.pop() {
+        looked += 1;
+        if looked > MAX_FOLDERS {
+            break;
+        }
+        let Ok(entries) = std::fs::read_dir(folder.join(&inside)) else {
+            continue;
+        };
+        for entry in entries.filter_map(Result::ok).take(20_000) {
+            let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else {
+                continue;
+            };
+            let path = if inside.is_empty() {
+                name.clone()
+            } else {
+                format!("{inside}/{name}")
+            };
+            if kind.is_file() && name == SKILL_MD {
+                paths.push(path);
+            } else if kind.is_dir() && depth < MAX_DEPTH && !is_skipped(&name) {
+                waiting.push((path, depth + 1));
+            }
+        }
+    }
+    skills(paths.iter().map(String::as_str), "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skills_are_outermost_folders_with_a_skill_md() {
+        let paths = [
+            "README.md",
+            "skills/pdf/SKILL.md",
+            "skills/pdf/examples/inner/SKILL.md",
+            "skills/pdf-tools/SKILL.md",
+            "node_modules/x/SKILL.md",
+            "a/b/c/d/e/f/g/SKILL.md",
+            "other/skill.md",
+        ];
+        let found = |base| skills(paths.iter().copied(), base);
+        assert_eq!(found(""), ["skills/pdf", "skills/pdf-tools"]);
+        assert_eq!(
+            found("skills/pdf"),
+            ["skills/pdf", "skills/pdf/examples/inner"]
+        );
+        assert_eq!(found("skills/p"), Vec::<String>::new());
+        let with_root = ["SKILL.md", "skills/a/SKILL.md"];
+        assert_eq!(skills(with_root.into_iter(), ""), ["", "skills/a"]);
+    }
+}

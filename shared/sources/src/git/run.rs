@@ -1,0 +1,306 @@
+//! Running git: what it is told, what it never sees, and how it ends.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use super::GitSettings;
+use crate::error::{FetchError, shown};
+
+/// Most bytes of objects that a fetch may bring.
+const MAX_REPOSITORY_BYTES: u64 = 512 << 20;
+/// Most bytes that are kept of what git says on its error stream.
+const MAX_SAID_BYTES: usize = 16 << 10;
+/// How often the size of what was fetched is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// One remote or local folder that git is run for.
+pub(super) struct Git<'a> {
+    pub(super) settings: &'a GitSettings,
+    pub(super) place: &'a str,
+    pub(super) folder: Option<&'a Path>,
+}
+
+/// What one run of git may take.
+pub(super) struct Run {
+    pub(super) input: Vec<u8>,
+    pub(super) most: usize,
+    pub(super) time: Duration,
+}
+
+/// Ends the whole group of a process when it is dropped before its end.
+struct Group(Option<rustix::process::Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _gone = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+impl Git<'_> {
+    fn command(&self, arguments: &[impl AsRef<str>]) -> Command {
+        let mut command = Command::new(&self.settings.program);
+        let transports = if self.settings.loopback {
+            "https:ssh:http:file"
+        } else {
+            "https:ssh"
+        };
+        let empty = [
+            "core.fsmonitor=false",
+            "core.hooksPath=/dev/null",
+            "core.attributesFile=/dev/null",
+            "core.askPass=",
+        ];
+        let quiet = [
+            "gc.auto=0",
+            "maintenance.auto=false",
+            "fetch.recurseSubmodules=false",
+            "submodule.recurse=false",
+            "credential.interactive=false",
+            "advice.detachedHead=false",
+            "protocol.version=2",
+        ];
+        for setting in empty.iter().chain(&quiet) {
+            command.args(["-c", setting]);
+        }
+        if let Some(folder) = self.folder {
+            let mut git_dir = OsString::from("--git-dir=");
+            git_dir.push(folder);
+            command.arg(git_dir);
+        }
+        command.args(arguments.iter().map(AsRef::as_ref));
+        // Whatever repository the user stands in, or a hook started us from, is none of ours.
+        for variable in [
+            "GIT_DIR",
+            "GIT_WORK_TREE",
+            "GIT_INDEX_FILE",
+            "GIT_OBJECT_DIRECTORY",
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+            "GIT_COMMON_DIR",
+            "GIT_NAMESPACE",
+            "GIT_TEMPLATE_DIR",
+            "GIT_EXTERNAL_DIFF",
+            "GIT_PROXY_COMMAND",
+            "GIT_SSH",
+            "GIT_PROTOCOL_FROM_USER",
+        ] {
+            command.env_remove(variable);
+        }
+        let ssh = self.settings.ssh_command.as_deref().unwrap_or("ssh");
+        command
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_ASKPASS", "")
+            .env("SSH_ASKPASS_REQUIRE", "never")
+            .env("GCM_INTERACTIVE", "never")
+            .env("GIT_ALLOW_PROTOCOL", transports)
+            .env(
+                "GIT_SSH_COMMAND",
+                format!("{ssh} -oBatchMode=yes -oConnectTimeout=15"),
+            )
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_LFS_SKIP_SMUDGE", "1")
+            .env("LC_ALL", "C")
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs git and gives what it wrote. Fails where it fails, takes too long or writes too much; all that it started is ended then.
+    pub(super) async fn run(
+        &self,
+        arguments: &[impl AsRef<str>],
+        run: &Run,
+    ) -> Result<Vec<u8>, FetchError> {
+        let work = self.to_the_end(arguments, run);
+        match tokio::time::timeout(run.time, work).await {
+            Ok(done) => done,
+            Err(_) => Err(FetchError::unreachable(
+                self.place,
+                format!("git did not end within {} s", run.time.as_secs_f32()),
+            )),
+        }
+    }
+
+    /// The same, and ends it when the folder grows beyond what is fetched of a repository.
+    pub(super) async fn run_watched(
+        &self,
+        arguments: &[impl AsRef<str>],
+        run: &Run,
+        folder: &Path,
+    ) -> Result<Vec<u8>, FetchError> {
+        let watch = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                if size_of(folder, 6) > MAX_REPOSITORY_BYTES {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            done = self.run(arguments, run) => done,
+            () = watch => Err(FetchError::TooLarge {
+                what: self.place.to_owned(),
+                limit: MAX_REPOSITORY_BYTES,
+                unit: "bytes of one commit",
+            }),
+        }
+    }
+
+    async fn to_the_end(
+        &self,
+        arguments: &[impl AsRef<str>],
+        run: &Run,
+    ) -> Result<Vec<u8>, FetchError> {
+        let mut child = self.command(arguments).spawn().map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                FetchError::Unsupported {
+                    message: "git is not installed, and repositories are fetched with it"
+                        .to_owned(),
+                    hint: "install git, or add a downloaded folder".to_owned(),
+                }
+            } else {
+                FetchError::local("starting git", &error)
+            }
+        })?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok());
+        let mut group = Group(pid.and_then(rustix::process::Pid::from_raw));
+        let failed = |error: std::io::Error| FetchError::local("talking to git", &error);
+        let (mut stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let write = async {
+            if let Some(mut stdin) = stdin.take() {
+                // Who does not read says so at its end.
+                let _ = stdin.write_all(&run.input).await;
+            }
+        };
+        let read = async {
+            let mut out = Vec::new();
+            if let Some(stdout) = stdout {
+                stdout
+                    .take(run.most as u64 + 1)
+                    .read_to_end(&mut out)
+                    .await?;
+            }
+            Ok::<_, std::io::Error>(out)
+        };
+        let said = async {
+            let mut said = Vec::new();
+            if let Some(mut stderr) = stderr {
+                (&mut stderr)
+                    .take(MAX_SAID_BYTES as u64)
+                    .read_to_end(&mut said)
+                    .await?;
+                // The rest is read away, so that nobody waits for room.
+                tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await?;
+            }
+            Ok::<_, std::io::Error>(said)
+        };
+        let ((), (out, said)) = tokio::join!(write, async {
+            tokio::pin!(said);
+            tokio::pin!(read);
+            // Too much output ends the reading; the process may then wait for room for ever, and is ended by the guard.
+            let out = tokio::select! {
+                out = &mut read => out,
+                said = &mut said => return (read.await, said),
+            };
+            match out {
+                Ok(out) if out.len() > run.most => (Ok(out), Ok(Vec::new())),
+                out => (out, said.await),
+            }
+        });
+        let out = out.map_err(failed)?;
+        if out.len() > run.most {
+            return Err(FetchError::TooLarge {
+                what: self.place.to_owned(),
+                limit: run.most as u64,
+                unit: "bytes in a listing",
+            });
+        }
+        let status = child.wait().await.map_err(failed)?;
+        group.0 = None;
+        if status.success() {
+            return Ok(out);
+        }
+        Err(self.failure(
+            &String::from_utf8_lossy(&said.map_err(failed)?),
+            status.code(),
+        ))
+    }
+
+    /// What git's words mean. They are English: the locale is set.
+    fn failure(&self, said: &str, code: Option<i32>) -> FetchError {
+        let lower = said.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+        let line = said
+            .lines()
+            .map(str::trim)
+            .find(|line| {
+                line.starts_with("fatal:")
+                    || line.starts_with("ERROR:")
+                    || line.starts_with("remote:")
+            })
+            .or_else(|| said.lines().next())
+            .unwrap_or_default();
+        let line = shown(line);
+        if has(&[
+            "authentication failed",
+            "could not read username",
+            "could not read password",
+            "permission denied",
+            "terminal prompts disabled",
+            "host key verification failed",
+            "access denied",
+            "error: 403",
+            "error: 401",
+        ]) {
+            return FetchError::NotAllowed {
+                place: self.place.to_owned(),
+                said: line,
+            };
+        }
+        if code == Some(2) && said.trim().is_empty() {
+            // What `ls-remote --exit-code` says of a repository without any of the names.
+            return FetchError::NotFound(format!(
+                "{} has no commits, or no such branch or tag",
+                self.place
+            ));
+        }
+        if has(&[
+            "not found",
+            "does not exist",
+            "couldn't find remote ref",
+            "not our ref",
+            "does not appear to be a git repository",
+            "unadvertised object",
+        ]) {
+            return FetchError::NotFound(format!("{}: {line}", self.place));
+        }
+        FetchError::unreachable(self.place, line)
+    }
+}
+
+/// Bytes below a folder, as far as can be seen.
+fn size_of(folder: &Path, depth: usize) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    entries
+        .filter_map(Result::ok)
+        .map(|entry| match entry.metadata() {
+            Ok(facts) if facts.is_dir() && depth > 0 => size_of(&entry.path(), depth - 1),
+            Ok(facts) => facts.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}

@@ -1,0 +1,360 @@
+//! What may stand after `vault add`, and what is refused before anything is asked of anybody.
+
+use vault_sources::{GitSource, ParseOptions, Source};
+
+fn parse(text: &str) -> Result<Source, String> {
+    Source::parse(text, &ParseOptions::default(), &|path| {
+        path == "here" || path == "odd/one"
+    })
+    .map_err(|bad| bad.reason)
+}
+
+fn git(text: &str) -> GitSource {
+    match parse(text) {
+        Ok(Source::Git(git)) => git,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn every_form_of_a_repository_leads_to_the_same_place() {
+    for (text, address, identifier, path, reference) in [
+        (
+            "acme/skills",
+            "https://github.com/acme/skills.git",
+            "github:acme/skills",
+            None,
+            None,
+        ),
+        (
+            "acme/skills/a/pdf#v1.2",
+            "https://github.com/acme/skills.git",
+            "github:acme/skills",
+            Some("a/pdf"),
+            Some("v1.2"),
+        ),
+        (
+            "github:acme/skills/pdf",
+            "https://github.com/acme/skills.git",
+            "github:acme/skills",
+            Some("pdf"),
+            None,
+        ),
+        (
+            "https://github.com/acme/skills",
+            "https://github.com/acme/skills.git",
+            "github:acme/skills",
+            None,
+            None,
+        ),
+        (
+            "https://github.com/acme/skills.git#main",
+            "https://github.com/acme/skills.git",
+            "github:acme/skills",
+            None,
+            Some("main"),
+        ),
+        (
+            "git@github.com:acme/skills.git",
+            "git@github.com:acme/skills.git",
+            "github:acme/skills",
+            None,
+            None,
+        ),
+        (
+            "git@git.example.com:acme/skills.git#feature/x",
+            "git@git.example.com:acme/skills.git",
+            "git:ssh://git.example.com/acme/skills.git",
+            None,
+            Some("feature/x"),
+        ),
+        (
+            "ssh://git@git.example.com:2222/acme/skills",
+            "ssh://git@git.example.com:2222/acme/skills",
+            "git:ssh://git.example.com:2222/acme/skills",
+            None,
+            None,
+        ),
+        (
+            "https://git.example.com/acme/skills.git",
+            "https://git.example.com/acme/skills.git",
+            "git:https://git.example.com/acme/skills.git",
+            None,
+            None,
+        ),
+        (
+            "git:https://git.example.com/acme/skills.git//a/pdf",
+            "https://git.example.com/acme/skills.git",
+            "git:https://git.example.com/acme/skills.git",
+            Some("a/pdf"),
+            None,
+        ),
+        (
+            "git+https://git.example.com/acme",
+            "https://git.example.com/acme",
+            "git:https://git.example.com/acme",
+            None,
+            None,
+        ),
+        (
+            "gitlab:acme/skills",
+            "https://gitlab.com/acme/skills.git",
+            "gitlab:acme/skills",
+            None,
+            None,
+        ),
+    ] {
+        let git = git(text);
+        assert_eq!(
+            (
+                git.address.as_str(),
+                git.identifier.as_str(),
+                git.path.as_deref(),
+                git.reference.as_deref()
+            ),
+            (address, identifier, path, reference),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn web_addresses_keep_what_may_be_a_branch_with_a_slash() {
+    for (text, place, tail) in [
+        (
+            "https://github.com/acme/skills/tree/feature/x/pdf",
+            "github.com/acme/skills",
+            "feature/x/pdf",
+        ),
+        (
+            "https://github.com/acme/skills/blob/main/pdf/SKILL.md",
+            "github.com/acme/skills",
+            "main/pdf",
+        ),
+        (
+            "https://raw.githubusercontent.com/acme/skills/main/pdf/SKILL.md",
+            "github.com/acme/skills",
+            "main/pdf",
+        ),
+        (
+            "https://raw.githubusercontent.com/acme/skills/refs/heads/main/pdf/SKILL.md",
+            "github.com/acme/skills",
+            "main/pdf",
+        ),
+        (
+            "https://gitlab.com/acme/skills/-/tree/main/pdf",
+            "gitlab.com/acme/skills",
+            "main/pdf",
+        ),
+        (
+            "https://git.example.com/g/sub/repo/-/blob/v1/pdf/SKILL.md",
+            "git.example.com/g/sub/repo",
+            "v1/pdf",
+        ),
+    ] {
+        let git = git(text);
+        assert_eq!(
+            (git.place.as_str(), git.tail.join("/").as_str()),
+            (place, tail),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn other_forms_are_told_apart() {
+    let parsed = |text| parse(text).unwrap();
+    assert!(matches!(parsed("./x"), Source::Local(_)));
+    assert!(matches!(parsed("../x"), Source::Local(_)));
+    assert!(matches!(parsed("~/x"), Source::Local(_)));
+    assert!(
+        matches!(parsed("here"), Source::Local(_)),
+        "what exists comes first"
+    );
+    assert!(
+        matches!(parsed("odd/one"), Source::Local(_)),
+        "what exists comes first"
+    );
+    assert!(matches!(
+        parsed("https://example.com/a/SKILL.md"),
+        Source::SkillMd(_)
+    ));
+    for archive in [
+        "https://example.com/pdf.tar.gz",
+        "https://example.com/a/b/pdf.ZIP",
+        "https://x.example/p.tgz?x=1",
+    ] {
+        assert!(matches!(parsed(archive), Source::Archive(_)), "{archive}");
+    }
+    for (text, wanted) in [
+        ("https://docs.example.com", None),
+        ("https://docs.example.com/", None),
+        ("wellknown:https://docs.example.com/pdf", Some("pdf")),
+    ] {
+        match parsed(text) {
+            Source::WellKnown { origin, skill } => {
+                assert_eq!(
+                    (origin.as_str(), skill.as_deref()),
+                    ("https://docs.example.com/", wanted),
+                    "{text}"
+                );
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    for (text, owner, slug, version) in [
+        (
+            "clawhub:@openclaw/gifgrep@1.2.3",
+            Some("openclaw"),
+            "gifgrep",
+            Some("1.2.3"),
+        ),
+        (
+            "registry:clawhub/openclaw/gifgrep",
+            Some("openclaw"),
+            "gifgrep",
+            None,
+        ),
+        ("@openclaw/gifgrep", Some("openclaw"), "gifgrep", None),
+        ("gifgrep", None, "gifgrep", None),
+        ("gifgrep@2.0.0", None, "gifgrep", Some("2.0.0")),
+        ("clawhub:gifgrep#1.0.0", None, "gifgrep", Some("1.0.0")),
+    ] {
+        let wanted = Source::ClawHub {
+            owner: owner.map(str::to_owned),
+            slug: slug.to_owned(),
+            version: version.map(str::to_owned),
+        };
+        assert_eq!(parsed(text), wanted, "{text}");
+    }
+    assert!(matches!(
+        parsed("registry:pdf@1.0"),
+        Source::Registry { .. }
+    ));
+    assert!(matches!(parsed("vault:acme/pdf"), Source::Vault { .. }));
+    let at = git("acme/skills@pdf");
+    assert_eq!(
+        (at.skill.as_deref(), at.reference),
+        (Some("pdf"), None),
+        "a skill, not a tag"
+    );
+}
+
+#[test]
+fn tricks_are_refused_before_any_program_or_network_sees_them() {
+    for text in [
+        "",
+        "-x",
+        "--upload-pack=touch /tmp/x",
+        "-oProxyCommand=x:repo",
+        "ext::sh -c touch% /tmp/x",
+        "git:ext::sh -c x",
+        "fd::17/foo",
+        "git::https://example.com/a/b",
+        "file:///etc",
+        "file:/etc/x",
+        "git:file:///etc",
+        "git://example.com/a/b",
+        "http://example.com/SKILL.md",
+        "ftp://example.com/a.zip",
+        "javascript:alert(1)",
+        "acme/../../etc",
+        "acme/skills/../../x",
+        "github:acme/skills/..",
+        "https://github.com/acme/skills/tree/main/%2e%2e/x",
+        "https://example.com/a%2f..%2fSKILL.md",
+        "https://user:secret@example.com/a/b.git",
+        "https://user@example.com/SKILL.md",
+        "https://github.com@evil.example/acme/skills",
+        "ssh://git:secret@example.com/a/b",
+        "ssh://-oProxyCommand=x/a/b",
+        "-oProxyCommand=x@host:a/b",
+        "git@-oProxyCommand=x:a/b",
+        "git@host:--upload-pack=x/y",
+        "git@ho st:a/b",
+        "acme/-skills",
+        "acme/skills/-x",
+        "acme/skills#--upload-pack=x",
+        "acme/skills#../x",
+        "acme/skills#a..b",
+        "acme/skills#a b",
+        "acme/skills#",
+        "acme/skills#x.lock",
+        "acme/skills#@{-1}",
+        "acme/skills\u{202e}",
+        "acme/sk\nills",
+        "acme/skills\0",
+        "a/b\\c",
+        "mcp+https://example.com/mcp",
+        "local:pdf",
+        "npm:left-pad",
+        "@a/b/c",
+        "two words",
+    ] {
+        let parsed = parse(text);
+        assert!(parsed.is_err(), "{text:?} became {parsed:?}");
+    }
+    let long = "a/".repeat(1_100);
+    assert!(parse(&long).is_err());
+}
+
+#[test]
+fn references_and_paths_come_once() {
+    let source = || parse("acme/skills").unwrap();
+    assert!(source().with_reference("v1").is_ok());
+    assert!(
+        source()
+            .with_reference("v1")
+            .unwrap()
+            .with_reference("v2")
+            .is_err()
+    );
+    assert!(source().with_path("a/pdf/").is_ok());
+    assert!(source().with_path("../a").is_err());
+    assert!(source().with_path("a").unwrap().with_path("b").is_err());
+    assert!(
+        parse("https://docs.example.com")
+            .unwrap()
+            .with_reference("v1")
+            .is_err()
+    );
+}
+
+#[test]
+fn what_a_manifest_records_is_read_back() {
+    for (identifier, shown) in [
+        ("github:acme/skills/pdf", "github.com/acme/skills/pdf"),
+        (
+            "git:https://git.example.com/acme/skills.git//a/pdf",
+            "git.example.com/acme/skills/a/pdf",
+        ),
+        (
+            "wellknown:https://docs.example.com/pdf",
+            "https://docs.example.com",
+        ),
+        ("registry:clawhub/openclaw/gifgrep", "clawhub:gifgrep"),
+        (
+            "https:https://example.com/a/SKILL.md",
+            "https://example.com/a/SKILL.md",
+        ),
+        (
+            "https:https://example.com/a.zip",
+            "https://example.com/a.zip",
+        ),
+    ] {
+        let id = identifier.parse().expect(identifier);
+        let source = Source::of_identifier(&id, None, &ParseOptions::default()).expect(identifier);
+        assert_eq!(source.shown(), shown);
+    }
+    for identifier in [
+        "local:pdf",
+        "inline:usr_1",
+        "vault:https://x.example/v/acme/pdf",
+    ] {
+        let id = identifier.parse().expect(identifier);
+        assert!(
+            Source::of_identifier(&id, None, &ParseOptions::default()).is_err(),
+            "{identifier}"
+        );
+    }
+}

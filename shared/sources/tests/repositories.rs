@@ -1,0 +1,491 @@
+//! Repositories through the system's git: what is fetched, what is recorded, and what never happens.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod support;
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::time::Duration;
+
+use support::{Repository, fetch, open, parse, paths, plain_fetcher, settings, skill_md};
+use vault_skill::manifest::Mode;
+use vault_skill::policy::Policy;
+use vault_sources::{FetchError, Fetcher, Source, SourcePolicy};
+use vault_store::shelf::DriftState;
+
+fn source(repository: &Repository) -> Source {
+    parse(&repository.address())
+}
+
+fn with_two() -> Repository {
+    let repository = Repository::new();
+    repository
+        .write("README.md", "read me")
+        .write("skills/pdf/SKILL.md", skill_md("pdf"))
+        .write("skills/pdf/bin/run.sh", "#!/bin/sh\necho hi\n")
+        .write("skills/pdf/data.bin", [0_u8, 159, 146, 150])
+        .write("skills/pdf/.DS_Store", "x")
+        .write("skills/csv/SKILL.md", skill_md("csv"));
+    let run = repository.path().join("skills/pdf/bin/run.sh");
+    std::fs::set_permissions(run, std::fs::Permissions::from_mode(0o755)).unwrap();
+    repository.commit();
+    repository
+}
+
+#[tokio::test]
+async fn a_skill_comes_with_its_siblings_modes_and_exact_bytes() {
+    let repository = with_two();
+    let commit = repository.git(&["rev-parse", "HEAD"]);
+    let tree = repository.git(&["rev-parse", "HEAD:skills/pdf"]);
+    let fetcher = plain_fetcher();
+    let opened = open(&fetcher, &source(&repository)).await.unwrap();
+    let names: Vec<_> = opened
+        .found
+        .iter()
+        .map(|found| found.name.as_str())
+        .collect();
+    assert_eq!(names, ["csv", "pdf"]);
+    assert!(opened.only().is_none(), "several");
+    let skill = fetch(&fetcher, &source(&repository), Some("pdf"))
+        .await
+        .unwrap();
+    assert_eq!(paths(&skill), ["SKILL.md", "bin/run.sh", "data.bin"]);
+    for file in &skill.files {
+        let wanted = std::fs::read(repository.path().join("skills/pdf").join(&file.path)).unwrap();
+        assert_eq!(file.bytes, wanted, "{}", file.path);
+        let executable = file.path == "bin/run.sh";
+        assert_eq!(file.mode == Mode::Executable, executable, "{}", file.path);
+    }
+    assert_eq!(skill.upstream.revision.as_deref(), Some(commit.as_str()));
+    assert_eq!(skill.upstream.tree.as_deref(), Some(tree.as_str()));
+    assert_eq!(skill.upstream.path.as_deref(), Some("skills/pdf"));
+    let one = match source(&repository) {
+        source @ Source::Git(_) => source.with_path("skills/csv").unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        paths(&fetch(&fetcher, &one, None).await.unwrap()),
+        ["SKILL.md"]
+    );
+}
+
+#[tokio::test]
+async fn a_branch_with_a_slash_is_the_longest_that_exists() {
+    let repository = with_two();
+    repository.git(&["checkout", "--quiet", "-b", "feature"]);
+    repository.git(&["checkout", "--quiet", "main"]);
+    repository.git(&["branch", "--quiet", "-D", "feature"]);
+    repository.git(&["checkout", "--quiet", "-b", "feature/x"]);
+    repository.write("skills/pdf/new.md", "new");
+    let commit = repository.commit();
+    let fetcher = plain_fetcher();
+    let Source::Git(mut git) = source(&repository) else {
+        panic!("a repository");
+    };
+    git.tail = ["feature", "x", "skills", "pdf"]
+        .map(str::to_owned)
+        .to_vec();
+    let skill = fetch(&fetcher, &Source::Git(git), None).await.unwrap();
+    assert_eq!(skill.upstream.reference.as_deref(), Some("feature/x"));
+    assert_eq!(skill.upstream.revision, Some(commit));
+    assert_eq!(
+        paths(&skill),
+        ["SKILL.md", "bin/run.sh", "data.bin", "new.md"]
+    );
+}
+
+#[tokio::test]
+async fn tags_branches_and_commits_are_found_and_others_are_said() {
+    let repository = with_two();
+    let first = repository.git(&["rev-parse", "HEAD"]);
+    repository.git(&["tag", "light"]);
+    repository.git(&["tag", "--annotate", "--message", "x", "heavy"]);
+    repository.write("skills/csv/more.md", "more");
+    let second = repository.commit();
+    let fetcher = plain_fetcher();
+    for (reference, wanted) in [
+        ("light", &first),
+        ("heavy", &first),
+        ("main", &second),
+        (first.as_str(), &first),
+        ("refs/heads/main", &second),
+    ] {
+        let source = source(&repository).with_reference(reference).unwrap();
+        let skill = fetch(&fetcher, &source, Some("csv")).await.unwrap();
+        assert_eq!(
+            skill.upstream.revision.as_ref(),
+            Some(wanted),
+            "{reference}"
+        );
+    }
+    for (reference, said) in [
+        ("nothing", "no branch and no tag nothing"),
+        (&first[..10], "a commit is named by its full id"),
+    ] {
+        let source = source(&repository).with_reference(reference).unwrap();
+        let refused = open(&fetcher, &source).await.unwrap_err();
+        assert!(
+            matches!(refused, FetchError::NotFound(_)) && refused.to_string().contains(said),
+            "{refused}"
+        );
+    }
+    let missing = parse("file:///nowhere/at/all");
+    let refused = open(&fetcher, &missing).await.unwrap_err();
+    assert!(matches!(refused, FetchError::NotFound(_)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn links_submodules_and_kept_away_files_are_refused() {
+    let repository = with_two();
+    symlink("/etc/passwd", repository.path().join("skills/pdf/link")).unwrap();
+    repository.commit();
+    let refused = fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
+        .await
+        .unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("skills/pdf/link is a symbolic link"),
+        "{refused}"
+    );
+    assert!(
+        fetch(&plain_fetcher(), &source(&repository), Some("csv"))
+            .await
+            .is_ok(),
+        "the other one is fine"
+    );
+
+    let repository = with_two();
+    let head = repository.git(&["rev-parse", "HEAD"]);
+    repository.git(&[
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        &format!("160000,{head},skills/pdf/sub"),
+    ]);
+    repository.git(&["commit", "--quiet", "--message", "x"]);
+    let refused = fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("is a submodule"), "{refused}");
+
+    let repository = with_two();
+    repository.write(
+        "skills/pdf/big.bin",
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+    );
+    repository.commit();
+    let refused = fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("LFS"), "{refused}");
+
+    let repository = with_two();
+    repository.write("skills/pdf/huge.bin", vec![7; (4 << 20) + 2]);
+    repository.commit();
+    let refused = fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, FetchError::TooLarge { .. }),
+        "{refused:?}"
+    );
+    assert!(
+        fetch(&plain_fetcher(), &source(&repository), Some("csv"))
+            .await
+            .is_ok()
+    );
+}
+
+#[tokio::test]
+async fn nothing_of_a_repository_runs() {
+    let repository = with_two();
+    let mark = repository.path().join("mark");
+    let touch = format!("touch {}", mark.display());
+    repository
+        .write(".gitattributes", "* filter=evil\n* diff=evil\n")
+        .write("skills/pdf/.gitattributes", "* filter=evil\n")
+        .write(".gitmodules", format!("[submodule \"x\"]\n\tpath = skills/x\n\turl = ext::sh -c {touch}\n\tupdate = !{touch}\n"));
+    repository.commit();
+    for hook in [
+        "post-checkout",
+        "post-merge",
+        "pre-auto-gc",
+        "reference-transaction",
+        "fsmonitor",
+    ] {
+        let path = repository.path().join(".git/hooks").join(hook);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, format!("#!/bin/sh\n{touch}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
+        .await
+        .unwrap();
+    assert!(!mark.exists());
+}
+
+#[tokio::test]
+async fn a_git_that_hangs_is_ended_with_what_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, pids) = (folder.path().join("git"), folder.path().join("pids"));
+    let script = format!(
+        "#!/bin/sh\nsleep 600 &\necho $! $$ > {}\nwait\n",
+        pids.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut settings = settings("http://127.0.0.1:9");
+    settings.git.program = program;
+    settings.git.list_time = Duration::from_millis(500);
+    let fetcher = Fetcher::new(
+        settings,
+        std::sync::Arc::new(vault_store::clock::TestClock::default()),
+    );
+    let refused = open(&fetcher, &parse("https://git.example.com/acme/skills.git"))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("did not end within"),
+        "{refused}"
+    );
+    let started = std::fs::read_to_string(pids).unwrap();
+    for pid in started.split_whitespace() {
+        // A killed process may stay for its parent to fetch; it runs no more.
+        let is_gone = || {
+            std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| {
+                let state = stat.rsplit(')').next().unwrap_or_default();
+                state.trim().starts_with(['Z', 'X'])
+            })
+        };
+        let mut tries = 500;
+        while !is_gone() && tries > 0 {
+            tries -= 1;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let gone = is_gone();
+        assert!(gone, "{pid} of {started}");
+    }
+}
+
+#[tokio::test]
+async fn without_git_the_way_out_is_said() {
+    let mut settings = settings("http://127.0.0.1:9");
+    settings.git.program = "/nowhere/git".into();
+    let fetcher = Fetcher::new(
+        settings,
+        std::sync::Arc::new(vault_store::clock::TestClock::default()),
+    );
+    let refused = open(&fetcher, &parse("acme/skills")).await.unwrap_err();
+    assert!(
+        matches!(refused, FetchError::Unsupported { .. })
+            && refused.hint().unwrap().contains("install git")
+    );
+}
+
+#[tokio::test]
+async fn drift_is_told_by_commit_and_tree() {
+    let repository = with_two();
+    let fetcher = plain_fetcher();
+    let policy = SourcePolicy::default();
+    let skill = fetch(&fetcher, &source(&repository), Some("pdf"))
+        .await
+        .unwrap();
+    assert_eq!(
+        fetcher.drift(&skill.upstream, &policy).await,
+        DriftState::UpToDate
+    );
+    repository.write("skills/csv/other.md", "elsewhere in the repository");
+    repository.commit();
+    assert_eq!(
+        fetcher.drift(&skill.upstream, &policy).await,
+        DriftState::UpToDate,
+        "its own folder is the same"
+    );
+    repository.write("skills/pdf/extra.md", "new");
+    let commit = repository.commit();
+    match fetcher.drift(&skill.upstream, &policy).await {
+        DriftState::Drifted { upstream, .. } => assert_eq!(upstream, &commit[..12]),
+        other => panic!("{other:?}"),
+    }
+    let again = fetcher.again(&skill.upstream, &policy).await.unwrap();
+    assert_eq!(
+        paths(&again),
+        ["SKILL.md", "bin/run.sh", "data.bin", "extra.md"]
+    );
+    assert_eq!(
+        fetcher.drift(&again.upstream, &policy).await,
+        DriftState::UpToDate
+    );
+    repository.git(&["rm", "-r", "--quiet", "skills/pdf"]);
+    repository.commit();
+    assert!(matches!(
+        fetcher.drift(&again.upstream, &policy).await,
+        DriftState::Failed(_)
+    ));
+    // A commit never drifts.
+    let pinned = source(&repository).with_reference(&commit).unwrap();
+    let pinned = fetch(&fetcher, &pinned, Some("pdf")).await.unwrap();
+    assert_eq!(
+        fetcher.drift(&pinned.upstream, &policy).await,
+        DriftState::UpToDate
+    );
+}
+
+#[tokio::test]
+async fn a_repository_that_moves_between_check_and_fetch_gives_one_commit_or_none() {
+    // What was opened is read from the commit that was fetched, whatever happens to the branch meanwhile.
+    let repository = with_two();
+    let before = repository.git(&["rev-parse", "HEAD"]);
+    let fetcher = plain_fetcher();
+    let policy = SourcePolicy::default();
+    let opened = open(&fetcher, &source(&repository)).await.unwrap();
+    repository.write("skills/pdf/SKILL.md", skill_md("moved"));
+    repository.commit();
+    let found = opened.pick(&["pdf".to_owned()]).unwrap()[0];
+    let skill = fetcher.take(&opened, found, &policy).await.unwrap();
+    assert_eq!(skill.upstream.revision, Some(before));
+    let document = skill
+        .files
+        .iter()
+        .find(|file| file.path == "SKILL.md")
+        .unwrap();
+    assert_eq!(document.bytes, skill_md("pdf").into_bytes());
+}
+
+#[tokio::test]
+async fn the_policy_is_asked_before_git_and_again_for_the_folder() {
+    let repository = with_two();
+    let policy = |toml: &str| SourcePolicy::new(Some(&Policy::from_toml(toml).unwrap()));
+    let mut never = settings("http://127.0.0.1:9");
+    never.git.program = "/nowhere/git".into();
+    let never = Fetcher::new(
+        never,
+        std::sync::Arc::new(vault_store::clock::TestClock::default()),
+    );
+    let refused = never
+        .open(
+            &parse("acme/skills"),
+            None,
+            &policy("[sources]\nallow = [\"github.com/other/*\"]\n"),
+        )
+        .await;
+    assert!(
+        matches!(refused, Err(FetchError::Policy { .. })),
+        "git was not even looked for"
+    );
+    let place = match source(&repository) {
+        Source::Git(git) => git.place,
+        other => panic!("{other:?}"),
+    };
+    let narrow = policy(&format!("[sources]\nallow = [\"{place}/skills/pdf\"]\n"));
+    let fetcher = plain_fetcher();
+    let opened = fetcher
+        .open(&source(&repository), None, &narrow)
+        .await
+        .unwrap();
+    let found = opened.pick(&["pdf".to_owned(), "csv".to_owned()]).unwrap();
+    assert!(fetcher.take(&opened, found[0], &narrow).await.is_ok());
+    assert!(matches!(
+        fetcher.take(&opened, found[1], &narrow).await,
+        Err(FetchError::Policy { .. })
+    ));
+    let aged = policy("[sources]\nminimum_age_days = 36500\n");
+    let refused = fetcher.open(&source(&repository), None, &aged).await;
+    assert!(
+        matches!(refused, Err(FetchError::Policy { .. })),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn callers_from_elsewhere_reach_no_private_host_and_no_ssh() {
+    let mut guarded = settings("http://127.0.0.1:9");
+    guarded.guarded = true;
+    guarded.git.loopback = false;
+    guarded.git.program = "/nowhere/git".into();
+    let fetcher = Fetcher::new(
+        guarded,
+        std::sync::Arc::new(vault_store::clock::TestClock::default()),
+    );
+    for address in [
+        "https://127.0.0.1/acme/skills.git",
+        "https://localhost/acme/skills.git",
+        "https://10.0.0.1/a/b.git",
+        "https://[::1]/a/b.git",
+    ] {
+        let refused = open(&fetcher, &parse(address)).await.unwrap_err();
+        assert!(
+            matches!(refused, FetchError::NotPublic(_)),
+            "{address}: {refused:?}"
+        );
+    }
+    let refused = open(&fetcher, &parse("git@git.example.com:acme/skills.git"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, FetchError::Unsupported { .. }),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_marketplace_names_the_skills_of_its_plugins() {
+    let repository = with_two();
+    let other = Repository::new();
+    other.write("skills/far/SKILL.md", skill_md("far"));
+    let far = other.commit();
+    other.write("skills/far/new.md", "later");
+    other.commit();
+    repository.write("plugins/tools/skills/lint/SKILL.md", skill_md("lint")).write(
+        ".claude-plugin/marketplace.json",
+        format!(
+            r#"{{"name":"acme","owner":{{"name":"Acme"}},"metadata":{{"pluginRoot":"./plugins"}},"plugins":[
+                {{"name":"docs","source":"../skills","strict":false,"skills":["./pdf"]}},
+                {{"name":"loose","source":"./../x"}},
+                {{"name":"tools","source":"./tools"}},
+                {{"name":"far","source":{{"source":"url","url":"{}","ref":"main","sha":"{far}"}}}},
+                {{"name":"npm","source":{{"source":"npm","package":"@a/b"}}}}]}}"#,
+            other.address()
+        ),
+    );
+    repository.commit();
+    let fetcher = plain_fetcher();
+    let policy = SourcePolicy::default();
+    let plugin = async |name: &'static str| {
+        fetcher
+            .open(&source(&repository), Some(name), &policy)
+            .await
+    };
+    let names = |opened: &vault_sources::Opened| {
+        opened
+            .found
+            .iter()
+            .map(|found| found.name.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&plugin("tools").await.unwrap()), ["lint"]);
+    let opened = plugin("far").await.unwrap();
+    assert_eq!(names(&opened), ["far"]);
+    assert_eq!(
+        opened.revision(),
+        Some(far.as_str()),
+        "the commit that the marketplace fixes"
+    );
+    assert!(
+        plugin("docs").await.is_err(),
+        "a path that leads out of the plugin root"
+    );
+    assert!(plugin("loose").await.is_err());
+    assert!(matches!(
+        plugin("npm").await,
+        Err(FetchError::Unsupported { .. })
+    ));
+    let missing = plugin("nothing").await.unwrap_err();
+    assert!(
+        missing
+            .to_string()
+            .contains("it has: docs, loose, tools, far, npm"),
+        "{missing}"
+    );
+}
