@@ -26,6 +26,7 @@ pub mod draft;
 pub mod finding;
 pub mod gate;
 pub mod index;
+pub mod lint;
 pub mod package;
 pub mod policy;
 pub mod profile;

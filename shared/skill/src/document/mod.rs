@@ -4,10 +4,12 @@
 //! Reading is tolerant of a byte order mark and of CRLF, and strict in everything else.
 
 mod frontmatter;
+mod mend;
 mod yaml;
 
 pub use crate::manifest::{MAX_ARGS, SKILL_MD};
 pub use frontmatter::{Action, Capabilities, Frontmatter, Secret};
+pub use mend::{Change, Mended, mend};
 
 use crate::finding::{Finding, Level, Position};
 use crate::manifest::MAX_SKILL_MD_BYTES;
