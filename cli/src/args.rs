@@ -9,9 +9,9 @@ use clap::{
 
 use crate::{
     commands::{
-        add, agents, audit_log, clients, cloud, completions, demo, devices, enable, key, link, man,
-        mcp, operator, policy, remove, resolve, serve, skill, status, sync, sync_profiles, users,
-        version,
+        add, agents, audit_log, clients, cloud, completions, config, demo, devices, enable, export,
+        fmt, key, link, lint, man, mcp, new, operator, policy, remove, resolve, serve, show, skill,
+        status, sync, sync_profiles, users, verify, version,
     },
     ui::{BOLD, paint},
 };
@@ -23,15 +23,16 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 /// The groups of the top-level help, in the order in which a new user meets them.
-const GROUPS: [(&str, &[&str]); 8] = [
+const GROUPS: &[(&str, &[&str])] = &[
     ("Start", &["demo", "add", "remove"]),
-    ("Find and run", &["skill", "resolve"]),
+    ("Find and run", &["skill", "show", "resolve"]),
     ("Agents", &["agents", "sync-profiles", "enable", "disable"]),
+    ("Write", &["new", "lint", "fmt", "export"]),
     ("Share", &["cloud", "sync", "status", "link", "devices"]),
     ("Administer", &["users", "clients", "audit-log"]),
-    ("Trust", &["key", "policy"]),
+    ("Trust", &["verify", "key", "policy"]),
     ("Server", &["serve", "mcp", "operator"]),
-    ("Maintenance", &["version", "completions", "man"]),
+    ("Maintenance", &["config", "version", "completions", "man"]),
 ];
 
 /// Keep agent skills that were checked and signed, and hand them to people, agents and machines unchanged.
@@ -154,6 +155,20 @@ pub enum Command {
     Key(key::Arguments),
     /// Check the policy, and see what it grants to whom
     Policy(policy::Arguments),
+    /// Show everything that is known of a skill, installed or not
+    Show(show::Arguments),
+    /// Tell whether skills, archives and sites are exactly what was signed
+    Verify(verify::Arguments),
+    /// Make a folder that is a skill
+    New(new::Arguments),
+    /// Look at skills that are being written
+    Lint(lint::Arguments),
+    /// Mend the commonest slips of a SKILL.md
+    Fmt(fmt::Arguments),
+    /// Write skills as archives, or as a site for other tools
+    Export(export::Arguments),
+    /// Show the settings and who set them
+    Config(config::Arguments),
     /// Print what a caller may use, as JSON
     Resolve(resolve::Arguments),
     /// See the whole of it work in a temporary folder

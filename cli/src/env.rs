@@ -158,6 +158,15 @@ impl Process {
         })
     }
 
+    /// A process with this home, no variables and no terminal.
+    #[cfg(test)]
+    pub fn at_home(home: &Path) -> Self {
+        Self {
+            home: Some(home.to_owned()),
+            ..Self::default()
+        }
+    }
+
     /// A process with these variables and no terminal.
     #[cfg(test)]
     pub fn with(variables: &[(&str, &str)]) -> Self {

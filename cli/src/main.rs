@@ -59,12 +59,31 @@ fn is_bare_local(arguments: &[OsString], process: &Process) -> bool {
     if arguments.len() != 1 || process.stdin_is_terminal {
         return false;
     }
-    let file = process
-        .config_folder()
-        .map(|folder| folder.join("config.toml"))
-        .filter(|file| file.exists());
-    Settings::load(process, file.as_deref())
+    Settings::load(process, user_file(process).as_deref())
         .is_ok_and(|settings| settings.text("VAULT_MODE") == Some("local"))
+}
+
+/// The user's own settings, when there are any: `config.toml` in the vault's folder where `VAULT_STORAGE_PATH` names one,
+/// else the one in the configuration folder.
+fn user_file(process: &Process) -> Option<PathBuf> {
+    let beside = process
+        .variable("VAULT_STORAGE_PATH")
+        .map(|folder| expand(process, folder).join("config.toml"))
+        .filter(|file| file.is_file());
+    beside.or_else(|| {
+        process
+            .config_folder()
+            .map(|folder| folder.join("config.toml"))
+            .filter(|file| file.exists())
+    })
+}
+
+/// A path out of a setting, where `~/` is the home folder: a file has no shell to expand it.
+fn expand(process: &Process, path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), process.home()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
 }
 
 fn run(cli: Cli, process: Process) -> Exit {
@@ -133,23 +152,24 @@ impl Context {
         })
     }
 
-    /// The settings of this run: flags over environment over the file of `--config`, else over the user's own file.
+    /// The settings of this run: flags over environment over the project's file over the user's own. A file that `--config`
+    /// names stands in the place of both.
     pub fn settings(&self) -> Result<Settings, Failure> {
-        let own = || {
-            self.process
-                .config_folder()
-                .map(|folder| folder.join("config.toml"))
-                .filter(|file| file.exists())
-        };
-        let file = self.global.config.clone().or_else(own);
-        Settings::load(&self.process, file.as_deref())
+        if let Some(file) = &self.global.config {
+            return Settings::load(&self.process, Some(file));
+        }
+        let project = std::env::current_dir()
+            .ok()
+            .and_then(|folder| settings::project_file(&self.process, &folder));
+        let user = user_file(&self.process);
+        Settings::layered(&self.process, user.as_deref(), project.as_deref())
     }
 
     /// Where the vault and its keys are.
     pub fn paths(&self, settings: &Settings) -> Result<VaultPaths, Failure> {
         let root = match (&self.global.vault, settings.text("VAULT_STORAGE_PATH")) {
             (Some(path), _) => path.clone(),
-            (None, Some(path)) => self.expand(path),
+            (None, Some(path)) => expand(&self.process, path),
             (None, None) => self
                 .process
                 .home()
@@ -162,16 +182,10 @@ impl Context {
         let root =
             std::path::absolute(&root).map_err(|error| Failure::io("resolving", &root, &error))?;
         let mut paths = VaultPaths::new(root, self.config_folder()?);
-        paths.index = settings.text("VAULT_DB_PATH").map(|path| self.expand(path));
+        paths.index = settings
+            .text("VAULT_DB_PATH")
+            .map(|path| expand(&self.process, path));
         Ok(paths)
-    }
-
-    /// A path out of a setting, where `~/` is the home folder: a file has no shell to expand it.
-    fn expand(&self, path: &str) -> PathBuf {
-        match (path.strip_prefix("~/"), self.process.home()) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => PathBuf::from(path),
-        }
     }
 
     /// Runs something asynchronous to its end on this thread.

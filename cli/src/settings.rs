@@ -100,6 +100,8 @@ pub enum Origin {
     Variable(&'static str),
     /// A file, with the line from 1.
     File(PathBuf, u32),
+    /// The project's file, with the line from 1.
+    Project(PathBuf, u32),
     /// Nobody set it.
     Default,
 }
@@ -108,7 +110,9 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(name) | Self::Variable(name) => f.write_str(name),
-            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::File(path, line) | Self::Project(path, line) => {
+                write!(f, "{}:{line}", path.display())
+            }
             Self::Default => f.write_str("default"),
         }
     }
@@ -125,9 +129,21 @@ impl Settings {
     ///
     /// Fails with exit 2 when the file cannot be read, has a name nobody knows, or a value has the wrong shape.
     pub fn load(process: &Process, file: Option<&Path>) -> Result<Self, Failure> {
+        Self::layered(process, file, None)
+    }
+
+    /// The same with a project's file between the user's and the environment. What a project must not say is refused.
+    pub fn layered(
+        process: &Process,
+        file: Option<&Path>,
+        project: Option<&Path>,
+    ) -> Result<Self, Failure> {
         let mut settings = Self::default();
         if let Some(path) = file {
-            settings.read_file(path)?;
+            settings.read_file(path, false)?;
+        }
+        if let Some(path) = project {
+            settings.read_file(path, true)?;
         }
         for known in TABLE {
             if let Some(value) = process.variable(known.name) {
@@ -213,6 +229,17 @@ impl Settings {
             .collect()
     }
 
+    /// Who set a value, in one word: `flag`, `environment`, `project`, `user` or `default`.
+    pub fn origin_word(&self, name: &str) -> &'static str {
+        match self.with_origin(name) {
+            Some((_, Origin::Flag(_))) => "flag",
+            Some((_, Origin::Variable(_))) => "environment",
+            Some((_, Origin::Project(..))) => "project",
+            Some((_, Origin::File(..))) => "user",
+            Some((_, Origin::Default)) | None => "default",
+        }
+    }
+
     /// Every setting in the order of names: its value with secrets masked, and who said so. `None` where there is neither value nor default.
     pub fn shown(&self) -> Vec<Shown> {
         let mut rows: Vec<Shown> = TABLE
@@ -270,7 +297,7 @@ impl Settings {
                 format!("{name} must be {wanted}, not `{}`", clean(&value, 40)),
             );
             failure = match &origin {
-                Origin::File(path, line) => failure.at(Place {
+                Origin::File(path, line) | Origin::Project(path, line) => failure.at(Place {
                     path: path.display().to_string(),
                     line: Some(*line),
                     column: None,
@@ -284,7 +311,7 @@ impl Settings {
         Ok(())
     }
 
-    fn read_file(&mut self, path: &Path) -> Result<(), Failure> {
+    fn read_file(&mut self, path: &Path, project: bool) -> Result<(), Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::usage(
                 "settings_unreadable",
@@ -327,10 +354,60 @@ impl Settings {
                 )
                 .at(place(line)));
             };
-            self.set(name, kind, value, Origin::File(path.to_owned(), line))?;
+            if project && !FOR_PROJECTS.contains(&name) {
+                return Err(not_for_projects(name, "a project cannot set").at(place(line)));
+            }
+            let weakens = name == "VAULT_SECURITY_STRICT" && is_true(&value) == Some(false);
+            if project && weakens {
+                return Err(not_for_projects(name, "a project cannot turn off").at(place(line)));
+            }
+            let from = if project {
+                Origin::Project
+            } else {
+                Origin::File
+            };
+            self.set(name, kind, value, from(path.to_owned(), line))?;
         }
         Ok(())
     }
+}
+
+/// What a project's `vault.toml` may say. Everything else decides about keys, addresses, places or policy, and a project may
+/// be a stranger's. The gate it may make strict, never lax.
+const FOR_PROJECTS: [&str; 4] = [
+    "VAULT_LOG_LEVEL",
+    "VAULT_SEARCH_MODE",
+    "VAULT_SECURITY_STRICT",
+    "VAULT_TOOL_NAMES",
+];
+
+fn not_for_projects(name: &'static str, what: &str) -> Failure {
+    Failure::usage(
+        "setting_not_for_projects",
+        format!("{what} `{}`", file_name(name)),
+    )
+    .hint(format!(
+        "set it in your own config.toml, or as {name}; `vault config list --origin` shows who set what"
+    ))
+}
+
+/// The file of the project that a folder belongs to: the nearest `vault.toml` at or above it, not above the root of the
+/// repository, and never that of the home folder or of what is above it.
+pub fn project_file(process: &Process, folder: &Path) -> Option<PathBuf> {
+    const LEVELS: usize = 64;
+    for folder in folder.ancestors().take(LEVELS) {
+        if process.home().is_some_and(|home| home.starts_with(folder)) {
+            return None;
+        }
+        let file = folder.join("vault.toml");
+        if file.is_file() {
+            return Some(file);
+        }
+        if folder.join(".git").exists() {
+            return None;
+        }
+    }
+    None
 }
 
 /// A setting as people may see it.
@@ -439,6 +516,75 @@ mod tests {
         assert_eq!(settings.text("VAULT_BIND"), Some("file"));
         assert_eq!(settings.list("VAULT_ALLOWED_ORIGINS"), ["a", "b"]);
         assert_eq!(settings.number::<u32>("VAULT_TOKEN_TTL").unwrap(), Some(5));
+    }
+
+    #[test]
+    fn a_project_stands_between_user_and_environment_and_says_little() {
+        let (_one, user) =
+            file("log_level = \"debug\"\nsecurity_strict = false\ntool_names = \"dotted\"\n");
+        let (_two, project) = file("log_level = \"warn\"\nsecurity_strict = true\n");
+        let process = Process::with(&[("VAULT_SEARCH_MODE", "text")]);
+        let mut settings = Settings::layered(&process, Some(&user), Some(&project)).unwrap();
+        settings
+            .flag("--port", "VAULT_PORT", Some("3".into()))
+            .unwrap();
+        for (name, value, word) in [
+            ("VAULT_LOG_LEVEL", "warn", "project"),
+            ("VAULT_SECURITY_STRICT", "true", "project"),
+            ("VAULT_TOOL_NAMES", "dotted", "user"),
+            ("VAULT_SEARCH_MODE", "text", "environment"),
+            ("VAULT_PORT", "3", "flag"),
+        ] {
+            assert_eq!(
+                (settings.text(name), settings.origin_word(name)),
+                (Some(value), word),
+                "{name}"
+            );
+        }
+        assert_eq!(settings.origin_word("VAULT_BIND"), "default");
+    }
+
+    #[test]
+    fn a_project_cannot_set_keys_addresses_places_or_weaken_the_gate() {
+        for known in TABLE {
+            let value = match known.kind {
+                Kind::Number => "1".to_owned(),
+                Kind::Boolean => "false".to_owned(),
+                Kind::OneOf(allowed) => format!("\"{}\"", allowed[0]),
+                Kind::Text | Kind::Secret | Kind::List => "\"x\"".to_owned(),
+            };
+            let (_folder, path) = file(&format!("{} = {value}\n", file_name(known.name)));
+            let result = Settings::layered(&Process::default(), None, Some(&path));
+            let harmless = ["VAULT_LOG_LEVEL", "VAULT_SEARCH_MODE", "VAULT_TOOL_NAMES"];
+            if harmless.contains(&known.name) {
+                assert!(result.is_ok(), "{}", known.name);
+            } else {
+                let failure = result.unwrap_err();
+                assert_eq!(failure.code, "setting_not_for_projects", "{}", known.name);
+                assert_eq!(failure.place.as_ref().unwrap().line, Some(1));
+            }
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_project_ends_at_its_root_and_below_home() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().join("work/project");
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        for place in [home.path(), &home.path().join("work"), &root] {
+            std::fs::write(place.join("vault.toml"), "").unwrap();
+        }
+        let process = Process::at_home(home.path());
+        let found = |folder: &Path| project_file(&process, folder);
+        assert_eq!(found(&root.join("a/b")), Some(root.join("vault.toml")));
+        std::fs::remove_file(root.join("vault.toml")).unwrap();
+        assert_eq!(
+            found(&root.join("a")),
+            Some(home.path().join("work/vault.toml"))
+        );
+        std::fs::create_dir(root.join(".git")).unwrap();
+        assert_eq!(found(&root.join("a")), None, "not beyond the repository");
+        assert_eq!(found(home.path()), None, "home is no project");
     }
 
     #[test]

@@ -271,7 +271,7 @@ fn check(context: &Context, requests: &[AddSkill]) -> Result<Report, Failure> {
 }
 
 /// The failure of one source, with the findings shown in the text of the file.
-fn refused(_context: &Context, source: &str, error: AddError) -> Failure {
+pub fn refused(_context: &Context, source: &str, error: AddError) -> Failure {
     let message = chain(&error);
     match error {
         AddError::Blocked { findings } => {
@@ -343,7 +343,7 @@ fn source_folder(source: &str) -> PathBuf {
 }
 
 /// A finding as compilers show them: the rule, the place, the line of the file, and what mends it.
-fn excerpt(source: &str, finding: &Finding) -> String {
+pub fn excerpt(source: &str, finding: &Finding) -> String {
     let level = match finding.level {
         Level::Warning => Shown::WARNING,
         Level::Flag | Level::Error => Shown::ERROR,

@@ -1,34 +1,43 @@
 //! One file for each command: its arguments with their help, and what it does.
 
+pub mod action;
 pub mod add;
 pub mod agents;
 pub mod audit_log;
 pub mod clients;
 pub mod cloud;
 pub mod completions;
+pub mod config;
 pub mod connection;
 pub mod demo;
 pub mod devices;
 pub mod enable;
+pub mod export;
+pub mod fmt;
 pub mod key;
 pub mod link;
+pub mod lint;
 pub mod man;
 pub mod mcp;
+pub mod new;
 pub mod operator;
 pub mod policy;
 pub mod remove;
 pub mod resolve;
 pub mod serve;
+pub mod show;
 pub mod skill;
 pub mod status;
 pub mod sync;
 pub mod sync_profiles;
 pub mod users;
+pub mod verify;
 pub mod version;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
-use vault_library::{Vault, VaultError};
+use vault_library::{Vault, VaultError, run::is_installed};
+use vault_skill::name::SkillName;
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
@@ -72,6 +81,35 @@ fn no_vault(context: &Context) -> Failure {
         .hint("vault add <folder> makes one with its first skill")
 }
 
+/// What a word that may be a name or a path stands for.
+#[derive(Debug)]
+pub enum Target {
+    /// A skill that is installed.
+    Installed(SkillName),
+    /// Something on disk.
+    Path(PathBuf),
+}
+
+/// The skill that is installed under this name, else the path; fails with a suggestion where it is neither.
+pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
+    if let (Some(vault), Ok(name)) = (vault, word.parse::<SkillName>())
+        && is_installed(vault, &name)?
+    {
+        return Ok(Target::Installed(name));
+    }
+    let path = PathBuf::from(word);
+    if path.symlink_metadata().is_ok() {
+        return Ok(Target::Path(path));
+    }
+    if word.contains(['/', '.']) {
+        return Err(Failure::failed(
+            "source_unreadable",
+            format!("{} does not exist", clean(word, 400)),
+        ));
+    }
+    Err(skill::not_installed(vault, word))
+}
+
 /// Runs a command to its end.
 pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
     match command {
@@ -99,6 +137,13 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Demo(arguments) => demo::run(context, &arguments),
         Command::Completions(arguments) => completions::run(context, &arguments),
         Command::Man(arguments) => man::run(context, &arguments),
+        Command::Show(arguments) => show::run(context, &arguments),
+        Command::Verify(arguments) => verify::run(context, &arguments),
+        Command::New(arguments) => new::run(context, &arguments),
+        Command::Lint(arguments) => lint::run(context, &arguments),
+        Command::Fmt(arguments) => fmt::run(context, &arguments),
+        Command::Export(arguments) => export::run(context, &arguments),
+        Command::Config(arguments) => config::run(context, &arguments),
         Command::Version(arguments) => version::run(context, &arguments),
     }
 }

@@ -1,6 +1,6 @@
 //! `vault skill`: list, search, which, and running a declared action.
 
-use std::{ffi::OsString, os::unix::process::ExitStatusExt};
+use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -9,8 +9,9 @@ use vault_library::{
     run::{self, Found, ResolvedAction},
     shelf::{self, Listed},
 };
-use vault_skill::name::{ActionName, SkillName};
+use vault_skill::name::SkillName;
 
+use super::action;
 use crate::{
     Context,
     error::{Exit, Failure},
@@ -21,20 +22,27 @@ use crate::{
 /// Since 0.2.0 (stable).
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "vault skill list\n       vault skill search <QUERY> [--top-k N]\n       vault skill which <NAME> [ACTION]\n       vault skill <ACTION> <NAME> [ARGUMENT]...",
+    override_usage = "vault skill list\n       vault skill search <QUERY> [--top-k N]\n       vault skill which <NAME> [ACTION]\n       vault skill [--clean-env] <ACTION> <NAME> [ARGUMENT]...",
     after_help = "\
 Any other word is an action: it runs what the skill NAME declares under bin.<ACTION>, from bytes verified for this run.
-The action's exit code is passed on. It finds the folder that you called it from in VAULT_CALLED_FROM.
+The action's exit code is passed on, and signals are passed to it. It finds the folder that you called it from in
+VAULT_CALLED_FROM. What the skill declares under requires-secrets must be set.
 
 Examples:
   vault skill list
   vault skill search \"flaky tests\" --top-k 3
   vault skill which code-review changes
   vault skill changes code-review main
+  vault skill --clean-env changes code-review
 
-Since 0.2.0 (stable); search since 0.2.1."
+Since 0.2.0 (stable); search since 0.2.1, --clean-env since 0.5.0."
 )]
 pub struct Arguments {
+    #[arg(
+        help = "Give an action the declared variables alone, with PATH, HOME, TERM, LANG and the like",
+        long
+    )]
+    clean_env: bool,
     #[command(subcommand)]
     action: Action,
 }
@@ -64,6 +72,12 @@ enum Action {
 
 /// Lists, searches, shows or runs.
 pub fn run(context: &Context, arguments: Arguments) -> Result<Report, Failure> {
+    if arguments.clean_env && !matches!(arguments.action, Action::Run(_)) {
+        return Err(
+            Failure::usage("usage", "--clean-env goes with an action only")
+                .hint("vault skill --clean-env <action> <name>"),
+        );
+    }
     let vault = super::existing_vault(context)?;
     match arguments.action {
         Action::List => list(context, vault.as_ref()),
@@ -73,7 +87,7 @@ pub fn run(context: &Context, arguments: Arguments) -> Result<Report, Failure> {
             let found = run::which(vault, &name).map_err(|error| suggest(vault, error))?;
             which(&found, action.as_deref())
         }
-        Action::Run(words) => run_action(vault.as_ref(), &words),
+        Action::Run(words) => action::run(context, vault.as_ref(), &words, arguments.clean_env),
     }
 }
 
@@ -230,73 +244,30 @@ fn no_action(found: &Found, wanted: &str) -> Failure {
     }
 }
 
-fn run_action(vault: Option<&Vault>, words: &[OsString]) -> Result<Report, Failure> {
-    let word = |index: usize| words.get(index).and_then(|word| word.to_str());
-    let action = word(0).unwrap_or_default();
-    let Some(name) = word(1) else {
-        let failure = Failure::usage("usage", format!("`{}` of which skill?", clean(action, 32)));
-        return Err(
-            match nearest(action, ["list", "search", "which"].into_iter()) {
-                Some(near) => failure.hint(format!(
-                    "did you mean `vault skill {near}`? An action needs the name of its skill"
-                )),
-                None => failure.hint("vault skill <action> <name>"),
-            },
-        );
-    };
-    let action: ActionName = action.parse().map_err(|_| {
-        Failure::usage(
-            "action_name_invalid",
-            format!("`{}` cannot be the name of an action", clean(action, 32)),
-        )
-        .hint("actions are lower-case words; options of vault stand before the action")
-    })?;
-    let (vault, name) = named(vault, name)?;
-    // A leading `--` separates what belongs to the action; it is not passed on.
-    let extra = words.get(2..).unwrap_or_default();
-    let extra = match extra.first() {
-        Some(first) if first == "--" => &extra[1..],
-        _ => extra,
-    };
-    let mut prepared =
-        run::prepare(vault, &name, &action, extra).map_err(|error| suggest(vault, error))?;
-    if let Ok(folder) = std::env::current_dir() {
-        prepared.command().env("VAULT_CALLED_FROM", folder);
+/// The failure for a name under which nothing is installed, with the nearest that is.
+pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
+    let failure = Failure::failed(
+        "skill_not_found",
+        format!("no skill named `{}` is installed", clean(name, 64)),
+    );
+    match vault {
+        Some(vault) => with_suggestion(failure, vault, name),
+        None => failure.hint("this vault is empty: vault add <folder>"),
     }
-    let status = prepared.status()?;
-    // A shell says 128 + n of a process that signal n ended.
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal))
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(1);
-    Ok(Report::silent(Exit::Action(code)))
 }
 
 /// The vault and a name that can be one. Fails with a suggestion where nothing is installed under it.
-fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, SkillName), Failure> {
-    let not_found = || {
-        Failure::failed(
-            "skill_not_found",
-            format!("no skill named `{}` is installed", clean(name, 64)),
-        )
-    };
-    let vault = vault.ok_or_else(|| not_found().hint("this vault is empty: vault add <folder>"))?;
-    let parsed = name
-        .parse()
-        .map_err(|_| with_suggestion(not_found(), vault, name))?;
-    Ok((vault, parsed))
+pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, SkillName), Failure> {
+    let not_found = || not_installed(vault, name);
+    Ok((
+        vault.ok_or_else(not_found)?,
+        name.parse().map_err(|_| not_found())?,
+    ))
 }
 
-fn suggest(vault: &Vault, error: run::RunError) -> Failure {
+pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
     match &error {
-        run::RunError::UnknownSkill(name) => {
-            let failure = Failure::failed(
-                "skill_not_found",
-                format!("no skill named `{name}` is installed"),
-            );
-            with_suggestion(failure, vault, name.as_str())
-        }
+        run::RunError::UnknownSkill(name) => not_installed(Some(vault), name.as_str()),
         _ => error.into(),
     }
 }

@@ -170,7 +170,7 @@ fn first(findings: &[Finding]) -> String {
         .map_or_else(String::new, |finding| finding.message.clone())
 }
 
-const LIMITS: SourceLimits = SourceLimits {
+pub(crate) const LIMITS: SourceLimits = SourceLimits {
     files: MAX_FILES,
     file_bytes: MAX_FILE_BYTES,
     total_bytes: MAX_SKILL_BYTES,

@@ -1,9 +1,11 @@
 //! Reading and verifying every installed skill from its bytes, whatever the index says.
 
 use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::{SkillName, VaultId};
 
 use crate::files::tree::Looker;
+use crate::links;
 use crate::scan::{self, Group, Origin, Place, in_parallel};
 use crate::store::{self, Damage, Want};
 use crate::vault::{Vault, VaultError};
@@ -39,6 +41,48 @@ pub struct Checked {
     pub version: Option<u64>,
     /// What is wrong, `None` when nothing is.
     pub damage: Option<Damage>,
+}
+
+/// Somebody whose signatures this vault believes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Signer {
+    /// The vault itself, or the link that pinned the key.
+    pub origin: Origin,
+    /// The vault whose skills the key signs.
+    pub vault_id: VaultId,
+    /// The key.
+    pub key: PublicKey,
+}
+
+/// The keys whose signatures this vault believes: its own, earlier ones included, then those that its links pinned.
+pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
+    let mut signers: Vec<Signer> = Vec::new();
+    let mut note = |origin: Origin, vault_id: VaultId, keys: &[PublicKey]| {
+        for key in keys {
+            if !signers.iter().any(|known| known.key == *key) {
+                signers.push(Signer {
+                    origin: origin.clone(),
+                    vault_id,
+                    key: *key,
+                });
+            }
+        }
+    };
+    let own = vault.trusted()?;
+    note(Origin::Local, own.vault_id, &own.keys);
+    for link in links::all(vault)? {
+        let pin = link.pin();
+        if let Some(vault_id) = pin.vault_id {
+            let good: Vec<PublicKey> = pin
+                .signers
+                .iter()
+                .filter(|key| !pin.voided_keys.contains(key))
+                .copied()
+                .collect();
+            note(Origin::Linked(link.id().clone()), vault_id, &good);
+        }
+    }
+    Ok(signers)
 }
 
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes, hashes, modes; linked

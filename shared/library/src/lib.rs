@@ -13,6 +13,7 @@
 //! | [`adopt`] | taking in what the same key signed elsewhere; rolling back |
 //! | [`rotate`] | replacing the release key and the recovery key |
 //! | [`agents`], [`profiles`] | the agents of a machine, and the links through which each sees its skills |
+//! | [`export`] | skills as archives and as a well-known site, and verifying those anywhere |
 //! | [`links`] | linked vaults: pins, catalogs, their skills |
 //!
 //! There is no network here, no environment, no clock and no randomness but what a [`vault::Vault`] was opened with.
@@ -23,6 +24,7 @@ pub mod adopt;
 pub mod agents;
 pub mod capabilities;
 pub mod cloud;
+pub mod export;
 mod files;
 mod index;
 pub mod integrity;

@@ -8,8 +8,10 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
 use vault_skill::bundle::File;
+use vault_skill::document::{Document, Frontmatter, Secret};
 use vault_skill::hash::Digest;
-use vault_skill::manifest::{ActionSpec, Manifest, Mode};
+use vault_skill::keys::PublicKey;
+use vault_skill::manifest::{ActionSpec, Manifest, ManifestError, Mode, SKILL_MD};
 use vault_skill::name::{ActionName, SkillName};
 
 use crate::files::FileError;
@@ -24,6 +26,31 @@ const OWN_SECRETS: [&str; 4] = [
     "VAULT_ADMIN_PASSWORD_FILE",
     "VAULT_DATABASE_URL",
     "VAULT_KEY_PASSPHRASE_FILE",
+];
+
+/// What an action gets with [`Run::clean_environment`] beside what its skill declares: where programs and home are, who the
+/// user is, how the terminal is and which language is spoken.
+pub const BASE_ENVIRONMENT: [&str; 20] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "COLORTERM",
+    "NO_COLOR",
+    "TZ",
+    "TMPDIR",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "VAULT_CALLED_FROM",
 ];
 
 /// Why a skill or an action was not found or not run.
@@ -86,6 +113,23 @@ pub struct ResolvedAction {
     pub requires_tty: bool,
 }
 
+/// A verified installed skill with its bytes, and who signed it.
+#[derive(Debug)]
+pub struct Inspected {
+    /// What it is installed as.
+    pub name: SkillName,
+    /// Own or linked.
+    pub origin: Origin,
+    /// Its bundle.
+    pub bundle: Digest,
+    /// The key whose signature is on its manifest.
+    pub signer: PublicKey,
+    /// Manifest and bytes.
+    pub examined: Examined,
+    /// The fields of SKILL.md; absent where an older version let in what this one cannot read.
+    pub frontmatter: Option<Frontmatter>,
+}
+
 /// A verified installed skill.
 #[derive(Debug)]
 pub struct Found {
@@ -105,7 +149,7 @@ pub struct Found {
 
 /// Finds a skill and verifies it whole: own skills before linked ones, links in the order of their ids.
 pub fn which(vault: &Vault, name: &SkillName) -> Result<Found, RunError> {
-    let (place, examined) = verified(vault, name, Want::Verdict)?;
+    let (place, _, examined) = verified(vault, name, Want::Verdict)?;
     let files = store::folder(&vault.store(), &place.bundle).join("files");
     let actions = examined
         .manifest
@@ -123,13 +167,49 @@ pub fn which(vault: &Vault, name: &SkillName) -> Result<Found, RunError> {
     })
 }
 
+/// Whether a skill of this name is installed, whatever became of its files.
+pub fn is_installed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
+    Ok(find(vault, name)?.is_some())
+}
+
 /// The verified bytes of a skill, with its manifest and the exact signed envelope.
 pub fn load(vault: &Vault, name: &SkillName) -> Result<(Origin, Digest, Examined), RunError> {
-    let (place, examined) = verified(vault, name, Want::Bytes)?;
+    let (place, _, examined) = verified(vault, name, Want::Bytes)?;
     Ok((place.origin, place.bundle, examined))
 }
 
-fn verified(vault: &Vault, name: &SkillName, want: Want) -> Result<(Place, Examined), RunError> {
+/// Everything that is known of an installed skill, verified whole.
+pub fn inspect(vault: &Vault, name: &SkillName) -> Result<Inspected, RunError> {
+    let (place, trusted, examined) = verified(vault, name, Want::Bytes)?;
+    let signer = examined
+        .signed
+        .signer(&trusted.keys)
+        .copied()
+        .ok_or_else(|| RunError::Damaged {
+            skill: name.clone(),
+            damage: ManifestError::Signature.into(),
+        })?;
+    Ok(Inspected {
+        frontmatter: frontmatter(&examined.files),
+        name: place.name,
+        origin: place.origin,
+        bundle: place.bundle,
+        signer,
+        examined,
+    })
+}
+
+fn frontmatter(files: &[File]) -> Option<Frontmatter> {
+    let file = files.iter().find(|file| file.path.as_str() == SKILL_MD)?;
+    let document = Document::parse(&file.bytes).ok()?;
+    Some(document.frontmatter().clone())
+}
+
+fn verified(
+    vault: &Vault,
+    name: &SkillName,
+    want: Want,
+) -> Result<(Place, Trusted, Examined), RunError> {
     let mut buffer = Vec::new();
     let mut last = None;
     // Between reading the link and the store a writer may have switched: then the link names another bundle.
@@ -144,7 +224,7 @@ fn verified(vault: &Vault, name: &SkillName, want: Want) -> Result<(Place, Exami
             want,
             &mut buffer,
         ) {
-            Ok(examined) => return Ok((place, examined)),
+            Ok(examined) => return Ok((place, trusted, examined)),
             Err(damage) if last == Some(place.bundle) => {
                 return Err(RunError::Damaged {
                     skill: name.clone(),
@@ -203,6 +283,8 @@ fn is_own_file(manifest: &Manifest, command: &str) -> bool {
 pub struct Run {
     command: Command,
     program: String,
+    requires_tty: bool,
+    environment: Vec<Secret>,
     /// Removed when the run is over.
     _copy: Scratch,
 }
@@ -215,7 +297,7 @@ pub fn prepare(
     action: &ActionName,
     extra: &[OsString],
 ) -> Result<Run, RunError> {
-    let (_, mut examined) = verified(vault, skill, Want::Bytes)?;
+    let (_, _, mut examined) = verified(vault, skill, Want::Bytes)?;
     let manifest = &examined.manifest;
     let Some(declared) = manifest.actions.get(action) else {
         return Err(RunError::UnknownAction {
@@ -224,6 +306,9 @@ pub fn prepare(
             declared: manifest.actions.keys().cloned().collect(),
         });
     };
+    let requires_tty = declared.requires_tty;
+    let environment =
+        frontmatter(&examined.files).map_or_else(Vec::new, |read| read.requires_secrets);
     allow_scripts(&mut examined.files, &declared.command);
     let copy = vault.scratch()?;
     let root = copy.path().join("files");
@@ -240,6 +325,8 @@ pub fn prepare(
     Ok(Run {
         command,
         program: declared.command.clone(),
+        requires_tty,
+        environment,
         _copy: copy,
     })
 }
@@ -259,11 +346,47 @@ impl Run {
         &mut self.command
     }
 
+    /// The program as the skill declares it.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// Whether the action asks questions on a terminal.
+    pub const fn requires_tty(&self) -> bool {
+        self.requires_tty
+    }
+
+    /// The variables that the skill declares; their values are never looked at here.
+    pub fn environment(&self) -> &[Secret] {
+        &self.environment
+    }
+
+    /// Gives the action the declared variables and [`BASE_ENVIRONMENT`] alone, with the values that `value` knows; the vault's
+    /// own secrets never, declared or not. Variables that are set on the command afterwards stay.
+    pub fn clean_environment(&mut self, value: impl Fn(&str) -> Option<OsString>) {
+        self.command.env_clear();
+        let declared = self.environment.iter().map(|secret| secret.name.as_str());
+        for name in BASE_ENVIRONMENT.into_iter().chain(declared) {
+            if OWN_SECRETS.contains(&name) {
+                continue;
+            }
+            if let Some(value) = value(name) {
+                self.command.env(name, value);
+            }
+        }
+    }
+
     /// Starts the action, waits for it, and removes the copy. Fails when it can't be started.
     pub fn status(mut self) -> Result<ExitStatus, RunError> {
-        self.command.status().map_err(|cause| RunError::Start {
+        let status = self.command.status();
+        status.map_err(|cause| self.start_error(cause))
+    }
+
+    /// The failure for a program that the system refused to start.
+    pub fn start_error(&self, cause: std::io::Error) -> RunError {
+        RunError::Start {
             command: self.program.clone(),
             cause,
-        })
+        }
     }
 }

@@ -373,6 +373,11 @@ impl Bundle {
         Ok(Self { signed, files })
     }
 
+    /// The manifest's envelope, not believed yet.
+    pub const fn signed(&self) -> &SignedManifest {
+        &self.signed
+    }
+
     /// The parts that [`Bundle::open`] will ask for, in order; one that is used twice comes twice.
     pub fn parts(&self) -> impl Iterator<Item = &PartRef> {
         self.files.iter().flat_map(|file| match &file.content {

@@ -290,7 +290,12 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
 }
 
 fn sync_parent(path: &Path) -> Result<(), FileError> {
-    sync_dir(path.parent().unwrap_or_else(|| Path::new("/")))
+    match path.parent() {
+        None => sync_dir(Path::new("/")),
+        // A bare name stands in the folder of the process.
+        Some(parent) if parent.as_os_str().is_empty() => sync_dir(Path::new(".")),
+        Some(parent) => sync_dir(parent),
+    }
 }
 
 /// Writes a short text in place in one call. Only for text whose loss is harmless: it is not flushed.

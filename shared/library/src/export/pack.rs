@@ -1,0 +1,195 @@
+//! Archives: written so that the same files give the same bytes, read within the limits of a skill.
+
+use std::io::{self, Cursor, Read, Write};
+
+use flate2::read::GzDecoder;
+use flate2::{Compression, GzBuilder};
+use tar::{EntryType, Header};
+use vault_skill::bundle::File;
+use vault_skill::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
+
+/// The largest archive that is read, in bytes: a skill that does not compress at all, and the archive's own records.
+pub const MAX_ARCHIVE_BYTES: u64 = MAX_SKILL_BYTES + (2 << 20);
+
+/// A gzipped tar archive with the files at its root: sorted, owned by nobody, from 1970.
+pub fn tar_gz(files: &[File]) -> io::Result<Vec<u8>> {
+    // 255: no operating system in particular.
+    let gzip = GzBuilder::new()
+        .mtime(0)
+        .operating_system(255)
+        .write(Vec::new(), Compression::best());
+    let mut archive = tar::Builder::new(gzip);
+    for file in files {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_mode(file.mode.bits());
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header.set_size(file.bytes.len() as u64);
+        archive.append_data(&mut header, file.path.as_str(), file.bytes.as_slice())?;
+    }
+    archive.into_inner()?.finish()
+}
+
+/// A zip archive with the files at its root: sorted, from 1980.
+pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for file in files {
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Deflated)
+            .last_modified_time(DateTime::default())
+            .unix_permissions(file.mode.bits());
+        archive.start_file(file.path.as_str(), options)?;
+        archive.write_all(&file.bytes)?;
+    }
+    Ok(archive.finish()?.into_inner())
+}
+
+/// A file of an archive: its path as it stands there, its mode, its bytes.
+#[derive(Debug)]
+pub(super) struct Packed {
+    pub(super) path: String,
+    pub(super) mode: Mode,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The files of a zip or gzipped tar archive. Fails on links, on encrypted files, and beyond the limits of a skill.
+pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<Packed>> {
+    let mut taken = Taken::default();
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        read_tar(bytes, &mut taken)?;
+    } else {
+        read_zip(bytes, &mut taken)?;
+    }
+    Ok(taken.files)
+}
+
+#[derive(Default)]
+struct Taken {
+    files: Vec<Packed>,
+    bytes: u64,
+}
+
+impl Taken {
+    fn file(&mut self, path: String, mode: u32, content: impl Read) -> io::Result<()> {
+        if self.files.len() >= MAX_FILES {
+            return Err(refused("the archive has more files than a skill may have"));
+        }
+        let mut bytes = Vec::new();
+        content.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        self.bytes += bytes.len() as u64;
+        if bytes.len() as u64 > MAX_FILE_BYTES || self.bytes > MAX_SKILL_BYTES {
+            return Err(refused(
+                "the archive holds more bytes than a skill may have",
+            ));
+        }
+        let mode = if mode & 0o100 == 0 {
+            Mode::Plain
+        } else {
+            Mode::Executable
+        };
+        self.files.push(Packed { path, mode, bytes });
+        Ok(())
+    }
+}
+
+fn refused(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+fn read_tar(bytes: &[u8], taken: &mut Taken) -> io::Result<()> {
+    // Headers and padding count too: a bomb of empty entries ends here.
+    let unpacked = GzDecoder::new(bytes).take(2 * MAX_ARCHIVE_BYTES);
+    let mut archive = tar::Archive::new(unpacked);
+    for entry in archive.entries()? {
+        let entry = entry?;
+        match entry.header().entry_type() {
+            EntryType::Regular => {}
+            EntryType::Directory => continue,
+            _ => return Err(refused("the archive holds something else than files")),
+        }
+        let path = String::from_utf8(entry.path_bytes().into_owned())
+            .map_err(|_| refused("a path in the archive is not UTF-8"))?;
+        let mode = entry.header().mode()?;
+        taken.file(path, mode, entry)?;
+    }
+    Ok(())
+}
+
+fn read_zip(bytes: &[u8], taken: &mut Taken) -> io::Result<()> {
+    let mut archive = ZipArchive::new(Cursor::new(bytes))?;
+    if archive.len() > 2 * MAX_FILES {
+        return Err(refused(
+            "the archive has more entries than a skill may have",
+        ));
+    }
+    for index in 0..archive.len() {
+        let entry = archive.by_index(index)?;
+        if entry.is_dir() {
+            continue;
+        }
+        if entry.is_symlink() {
+            return Err(refused("the archive holds something else than files"));
+        }
+        let path = entry.name()?.into_owned();
+        let mode = entry.unix_mode().unwrap_or(0o644);
+        taken.file(path, mode, entry)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files() -> Vec<File> {
+        let file = |path: &str, mode, text: &str| File {
+            path: path.parse().unwrap(),
+            mode,
+            bytes: text.as_bytes().to_vec(),
+        };
+        let deep = format!("{}/deep.txt", ["a-folder-of-some-length"; 6].join("/"));
+        vec![
+            file("SKILL.md", Mode::Plain, "---\nname: a\n---\n"),
+            file(&deep, Mode::Plain, &"x".repeat(10_000)),
+            file("run.sh", Mode::Executable, "#!/bin/sh\n"),
+        ]
+    }
+
+    #[test]
+    fn archives_are_the_same_each_time_and_give_back_what_went_in() {
+        for pack in [tar_gz, zip] {
+            let bytes = pack(&files()).unwrap();
+            assert_eq!(bytes, pack(&files()).unwrap());
+            let back = read(&bytes).unwrap();
+            assert_eq!(back.len(), 3);
+            for (packed, file) in back.iter().zip(files()) {
+                assert_eq!(packed.path, file.path.as_str());
+                assert_eq!(packed.mode, file.mode);
+                assert_eq!(packed.bytes, file.bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_no_archive_is_refused() {
+        let whole = tar_gz(&files()).unwrap();
+        assert!(read(&whole[..whole.len() / 2]).is_err());
+        assert!(read(b"not an archive").is_err());
+        assert!(read(b"").is_err());
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Symlink);
+        header.set_size(0);
+        header.set_cksum();
+        let mut archive =
+            tar::Builder::new(GzBuilder::new().write(Vec::new(), Compression::fast()));
+        archive
+            .append_link(&mut header, "SKILL.md", "/etc/passwd")
+            .unwrap();
+        let bytes = archive.into_inner().unwrap().finish().unwrap();
+        assert!(read(&bytes).is_err());
+    }
+}

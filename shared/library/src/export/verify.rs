@@ -1,0 +1,425 @@
+//! Verifying what left a vault: a folder, an archive, a bundle, a whole site, each against its signed manifest.
+//!
+//! Only keys count. Digests of an index and paths in an archive are compared, never believed.
+
+use std::path::{Path, PathBuf};
+
+use vault_skill::bundle::{Bundle, BundleError};
+use vault_skill::gate;
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::manifest::{
+    MAX_SKILL_MD_BYTES, Manifest, ManifestError, ManifestExpectation, Mode, SKILL_MD,
+    SignedManifest,
+};
+
+use super::site::{self, Entry, Index};
+use super::{INDEX, SCHEMA, manifest_path, pack};
+use crate::add::LIMITS;
+use crate::files::source::{self, SourceError};
+use crate::files::{self, FileError, Kind};
+use crate::integrity::Signer;
+
+/// The largest signed manifest that is read.
+const MAX_MANIFEST: u64 = 4 << 20;
+/// The largest bundle that is read.
+const MAX_BUNDLE: u64 = vault_skill::bundle::MAX_OBJECT_BYTES as u64;
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// A folder with a signed manifest beside or in it.
+    Folder,
+    /// A zip or gzipped tar archive with a signed manifest beside it.
+    Archive,
+    /// A bundle as a service holds it.
+    Bundle,
+    /// A skill of a site with a well-known index.
+    Site,
+}
+
+/// A skill that is exactly what was signed.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it is.
+    pub form: Form,
+    /// What was signed.
+    pub manifest: Manifest,
+    /// Whose signature it is.
+    pub signer: PublicKey,
+}
+
+/// Why something is not what was signed, or cannot be said to be.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The path names nothing.
+    #[error("{} does not exist", .0.display())]
+    Missing(PathBuf),
+    /// There is no manifest to compare with.
+    #[error("{} has no signed manifest; {} is not there", path.display(), wanted.display())]
+    Unsigned {
+        /// What was to be verified.
+        path: PathBuf,
+        /// Where a manifest would lie.
+        wanted: PathBuf,
+    },
+    /// The file is nothing that can be verified.
+    #[error("{} is no skill folder, archive, bundle or exported site", .0.display())]
+    Unknown(PathBuf),
+    /// The manifest is not good, or not signed by a key that counts.
+    #[error("{}: {cause}", path.display())]
+    Manifest {
+        /// The manifest's file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: ManifestError,
+    },
+    /// The bundle is not good.
+    #[error("{}: {cause}", path.display())]
+    Bundle {
+        /// The bundle's file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: BundleError,
+    },
+    /// A file has other bytes, another mode, is missing, or is too many.
+    #[error("{}: {file} {what}", path.display())]
+    Content {
+        /// What was verified.
+        path: PathBuf,
+        /// The file in it.
+        file: String,
+        /// How it differs.
+        what: &'static str,
+    },
+    /// The archive can't be read.
+    #[error("{}: {cause}", path.display())]
+    Archive {
+        /// The archive.
+        path: PathBuf,
+        /// Why not.
+        cause: std::io::Error,
+    },
+    /// The index of a site is none.
+    #[error("{}: {reason}", path.display())]
+    Index {
+        /// The index.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The folder can't be read as a skill.
+    #[error(transparent)]
+    Folder(#[from] SourceError),
+    /// The system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl VerifyError {
+    /// Whether the content is wrong, as against a path that could not be read at all.
+    pub const fn is_wrong(&self) -> bool {
+        !matches!(
+            self,
+            Self::Missing(_)
+                | Self::Unknown(_)
+                | Self::File(_)
+                | Self::Folder(SourceError::File(_))
+        )
+    }
+
+    /// Whether no key that counts has signed.
+    pub const fn is_unknown_signer(&self) -> bool {
+        matches!(
+            self,
+            Self::Manifest {
+                cause: ManifestError::Signature,
+                ..
+            } | Self::Bundle {
+                cause: BundleError::Manifest(ManifestError::Signature),
+                ..
+            }
+        )
+    }
+}
+
+/// Verifies whatever the path names; of a site every skill. `manifest` names the signed manifest of a folder or archive
+/// that does not lie beside it. A signature counts under one of `keys`, and for one that a vault is known to hold only on
+/// skills of that vault.
+pub fn verify(
+    path: &Path,
+    manifest: Option<&Path>,
+    keys: &[Signer],
+    extra: &[PublicKey],
+) -> Result<Vec<Verified>, VerifyError> {
+    let eye = Eye { keys, extra };
+    match files::kind(path)? {
+        None => Err(VerifyError::Missing(path.to_owned())),
+        Some(Kind::Dir) => eye.folder(path, manifest),
+        Some(Kind::File) => eye.file(path, manifest).map(|one| vec![one]),
+        Some(Kind::Link | Kind::Other) => Err(VerifyError::Unknown(path.to_owned())),
+    }
+}
+
+struct Eye<'a> {
+    keys: &'a [Signer],
+    extra: &'a [PublicKey],
+}
+
+impl Eye<'_> {
+    fn folder(&self, path: &Path, manifest: Option<&Path>) -> Result<Vec<Verified>, VerifyError> {
+        for index in [path.join(INDEX), path.join("index.json")] {
+            if manifest.is_none() && files::kind(&index)? == Some(Kind::File) {
+                return self.site(&index);
+            }
+        }
+        // As the vault itself keeps it: the files in a folder of their own.
+        let inside = path.join("manifest.json");
+        if manifest.is_none()
+            && files::kind(&inside)?.is_some()
+            && files::kind(&path.join(SKILL_MD))?.is_none()
+        {
+            let files = folder_files(&path.join("files"))?;
+            return self
+                .against(path, &inside, Form::Folder, &files)
+                .map(|one| vec![one]);
+        }
+        let absolute = files::resolve(path)?;
+        let beside = manifest.map_or_else(|| manifest_path(&absolute), Path::to_owned);
+        let files = folder_files(path)?;
+        self.against(path, &beside, Form::Folder, &files)
+            .map(|one| vec![one])
+    }
+
+    fn file(&self, path: &Path, manifest: Option<&Path>) -> Result<Verified, VerifyError> {
+        let too_large = || VerifyError::Unknown(path.to_owned());
+        let bytes =
+            files::read(path, pack::MAX_ARCHIVE_BYTES.max(MAX_BUNDLE))?.ok_or_else(too_large)?;
+        let beside = manifest.map_or_else(|| manifest_path(path), Path::to_owned);
+        if bytes.starts_with(b"PK") || bytes.starts_with(&[0x1f, 0x8b]) {
+            let files = archive_files(path, &bytes)?;
+            return self.against(path, &beside, Form::Archive, &files);
+        }
+        if path.file_name().is_some_and(|name| name == SKILL_MD) {
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
+            return self
+                .folder(folder, manifest)?
+                .pop()
+                .ok_or_else(|| VerifyError::Unknown(path.to_owned()));
+        }
+        if bytes.starts_with(b"{") {
+            return self.bundle(path, &bytes);
+        }
+        Err(VerifyError::Unknown(path.to_owned()))
+    }
+
+    /// A site: each artifact has the digest that the index names, and is what its manifest signs.
+    fn site(&self, path: &Path) -> Result<Vec<Verified>, VerifyError> {
+        let bad = |reason: String| VerifyError::Index {
+            path: path.to_owned(),
+            reason,
+        };
+        let bytes = files::read(path, site::MAX_INDEX)?.unwrap_or_default();
+        let index: Index =
+            serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+        if index.schema != SCHEMA {
+            return Err(bad(format!("`$schema` is not {SCHEMA}")));
+        }
+        let folder = path.parent().unwrap_or(Path::new("."));
+        index
+            .skills
+            .iter()
+            .map(|entry| self.entry(folder, path, entry))
+            .collect()
+    }
+
+    fn entry(&self, folder: &Path, index: &Path, entry: &Entry) -> Result<Verified, VerifyError> {
+        let bad = |reason: String| VerifyError::Index {
+            path: index.to_owned(),
+            reason,
+        };
+        let own_path = |text: &str| text.parse::<vault_skill::path::FilePath>().is_ok();
+        if !own_path(&entry.url) || !own_path(&entry.name) {
+            return Err(bad(format!("{:?} is not a file of this folder", entry.url)));
+        }
+        let path = folder.join(&entry.url);
+        let bytes = files::read(&path, pack::MAX_ARCHIVE_BYTES)?
+            .ok_or_else(|| VerifyError::Missing(path.clone()))?;
+        if entry.digest != format!("sha256:{}", Digest::of(&bytes)) {
+            return Err(VerifyError::Content {
+                path: index.to_owned(),
+                file: entry.url.clone(),
+                what: "has another digest than the index says",
+            });
+        }
+        let files = match entry.kind.as_str() {
+            "skill-md" if bytes.len() as u64 <= MAX_SKILL_MD_BYTES => vec![Found {
+                path: SKILL_MD.to_owned(),
+                mode: Mode::Plain,
+                bytes,
+            }],
+            "archive" => archive_files(&path, &bytes)?,
+            other => return Err(bad(format!("{} is of the type {other:?}", entry.name))),
+        };
+        let manifest = folder.join(format!("{}{}", entry.name, super::MANIFEST_SUFFIX));
+        self.against(&path, &manifest, Form::Site, &files)
+    }
+
+    fn bundle(&self, path: &Path, bytes: &[u8]) -> Result<Verified, VerifyError> {
+        let failed = |cause| VerifyError::Bundle {
+            path: path.to_owned(),
+            cause,
+        };
+        // A file that is called by a hash must have it.
+        let named = path
+            .file_stem()
+            .and_then(|stem| stem.to_str()?.parse::<Digest>().ok());
+        let hash = named.unwrap_or_else(|| Digest::of(bytes));
+        let bundle = Bundle::parse(bytes, &hash, bytes.len() as u64).map_err(failed)?;
+        let (manifest, signer) = self.signed(path, bundle.signed())?;
+        let expected = ManifestExpectation {
+            vault_id: manifest.vault_id,
+            name: &manifest.name,
+            version: None,
+            stored_version: None,
+        };
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let part = |hash: &Digest| {
+            files::read(&folder.join(format!("{hash}.json")), MAX_BUNDLE)
+                .ok()
+                .flatten()
+        };
+        let opened = bundle.open(&part, &[signer], &expected).map_err(failed)?;
+        Ok(Verified {
+            path: path.to_owned(),
+            form: Form::Bundle,
+            manifest: opened.manifest,
+            signer,
+        })
+    }
+
+    fn against(
+        &self,
+        path: &Path,
+        manifest: &Path,
+        form: Form,
+        found: &[Found],
+    ) -> Result<Verified, VerifyError> {
+        let bytes = files::read(manifest, MAX_MANIFEST)?.ok_or_else(|| VerifyError::Unsigned {
+            path: path.to_owned(),
+            wanted: manifest.to_owned(),
+        })?;
+        let signed = SignedManifest::parse(&bytes).map_err(|cause| VerifyError::Manifest {
+            path: manifest.to_owned(),
+            cause,
+        })?;
+        let (manifest, signer) = self.signed(manifest, &signed)?;
+        compare(path, &manifest, found)?;
+        Ok(Verified {
+            path: path.to_owned(),
+            form,
+            manifest,
+            signer,
+        })
+    }
+
+    /// The manifest, where a key that counts signed it, and that key.
+    fn signed(
+        &self,
+        path: &Path,
+        signed: &SignedManifest,
+    ) -> Result<(Manifest, PublicKey), VerifyError> {
+        let failed = |cause| VerifyError::Manifest {
+            path: path.to_owned(),
+            cause,
+        };
+        let all: Vec<PublicKey> = self
+            .extra
+            .iter()
+            .copied()
+            .chain(self.keys.iter().map(|known| known.key))
+            .collect();
+        let signer = *signed
+            .signer(&all)
+            .ok_or_else(|| failed(ManifestError::Signature))?;
+        let manifest = signed.verify_signature(&[signer]).map_err(failed)?;
+        let known = self.keys.iter().find(|known| known.key == signer);
+        if !self.extra.contains(&signer)
+            && known.is_some_and(|known| known.vault_id != manifest.vault_id)
+        {
+            return Err(failed(ManifestError::VaultId));
+        }
+        Ok((manifest, signer))
+    }
+}
+
+/// A file as it was found, wherever.
+struct Found {
+    path: String,
+    mode: Mode,
+    bytes: Vec<u8>,
+}
+
+fn folder_files(path: &Path) -> Result<Vec<Found>, VerifyError> {
+    let folder = source::read(path, LIMITS, &gate::is_ignored)?;
+    let files = folder.files.into_iter().map(|file| Found {
+        path: file.path,
+        mode: if file.executable {
+            Mode::Executable
+        } else {
+            Mode::Plain
+        },
+        bytes: file.bytes,
+    });
+    Ok(files.collect())
+}
+
+fn archive_files(path: &Path, bytes: &[u8]) -> Result<Vec<Found>, VerifyError> {
+    let packed = pack::read(bytes).map_err(|cause| VerifyError::Archive {
+        path: path.to_owned(),
+        cause,
+    })?;
+    let files = packed.into_iter().map(|file| Found {
+        path: file.path,
+        mode: file.mode,
+        bytes: file.bytes,
+    });
+    Ok(files.collect())
+}
+
+fn compare(path: &Path, manifest: &Manifest, found: &[Found]) -> Result<(), VerifyError> {
+    let wrong = |file: &str, what| VerifyError::Content {
+        path: path.to_owned(),
+        file: vault_skill::finding::printable(file),
+        what,
+    };
+    let mut seen = vec![false; manifest.files.len()];
+    for file in found {
+        let place = manifest
+            .files
+            .binary_search_by(|entry| entry.path.as_str().cmp(&file.path))
+            .map_err(|_| wrong(&file.path, "is not part of the signed skill"))?;
+        if std::mem::replace(&mut seen[place], true) {
+            return Err(wrong(&file.path, "is there twice"));
+        }
+        let entry = &manifest.files[place];
+        if entry.size != file.bytes.len() as u64 || entry.sha256 != Digest::of(&file.bytes) {
+            return Err(wrong(&file.path, "has other bytes than were signed"));
+        }
+        if entry.mode != file.mode {
+            return Err(wrong(
+                &file.path,
+                "is executable or not, other than was signed",
+            ));
+        }
+    }
+    match seen.iter().position(|seen| !seen) {
+        Some(missing) => Err(wrong(manifest.files[missing].path.as_str(), "is missing")),
+        None => Ok(()),
+    }
+}
