@@ -289,8 +289,12 @@ fn heading(name: &str, beside: &str, read: Option<&Frontmatter>) -> Vec<String> 
     lines
 }
 
-fn row(label: &str, text: String) -> String {
-    format!("{} {text}", paint(DIM, format_args!("{label:<8}")))
+fn row(label: &str, text: impl AsRef<str>) -> String {
+    format!(
+        "{} {}",
+        paint(DIM, format_args!("{label:<8}")),
+        text.as_ref()
+    )
 }
 
 fn environment_json(context: &Context, secrets: &[Secret]) -> Vec<Value> {

@@ -137,8 +137,7 @@ fn value_range(text: &str, at: Position, value: &str) -> Option<Range<usize>> {
 /// Where a line of the file begins, and what stands on it without its line end.
 fn line_of(text: &str, line: u32) -> Option<(usize, &str)> {
     let mut start = 0;
-    let mut number = 1;
-    for piece in text.split_inclusive('\n') {
+    for (number, piece) in (1..).zip(text.split_inclusive('\n')) {
         if number == line {
             let skip = if number == 1 && piece.starts_with(BYTE_ORDER_MARK) {
                 BYTE_ORDER_MARK.len()
@@ -149,7 +148,6 @@ fn line_of(text: &str, line: u32) -> Option<(usize, &str)> {
             return Some((start + skip, content.get(skip..)?));
         }
         start += piece.len();
-        number += 1;
     }
     None
 }
