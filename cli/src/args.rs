@@ -196,7 +196,7 @@ pub fn command() -> clap::Command {
                 format_args!("{heading}:")
             )
         ));
-        for name in names {
+        for name in *names {
             let about = command
                 .find_subcommand(name)
                 .and_then(|sub| sub.get_about().map(ToString::to_string))
