@@ -34,8 +34,8 @@ pub fn measure(table: &mut Table) {
     world::run(&owner, &["sync", "--cloud"]);
     let bearer = owner.access_token(&service.url, SLUG);
     let name = skills::name(SKILLS / 2);
-    let by_name = called(&bearer, &json!({ "name": name }));
-    let by_query = called(&bearer, &json!({ "query": QUERY }));
+    let by_name = called(&service, &bearer, &json!({ "name": name }));
+    let by_query = called(&service, &bearer, &json!({ "query": QUERY }));
     answers_about(&service, &by_name, &name);
     answers_about(&service, &by_query, "skill-");
     let bare = Bare::tool();
@@ -99,7 +99,7 @@ fn memory(table: &mut Table, service: &Service, by_name: &[u8], by_query: &[u8])
 }
 
 /// A call of `get_skill` as it goes over the wire.
-fn called(bearer: &str, arguments: &Value) -> Vec<u8> {
+fn called(service: &Service, bearer: &str, arguments: &Value) -> Vec<u8> {
     let body = json!({
         "jsonrpc": "2.0",
         "id": 1,
@@ -108,8 +108,9 @@ fn called(bearer: &str, arguments: &Value) -> Vec<u8> {
     })
     .to_string();
     format!(
-        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {bearer}\r\naccept: application/json, text/event-stream\r\n\
+        "POST /mcp HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {bearer}\r\naccept: application/json, text/event-stream\r\n\
         content-type: application/json\r\nmcp-protocol-version: 2025-11-25\r\ncontent-length: {}\r\n\r\n{body}",
+        service.address,
         body.len()
     )
     .into_bytes()

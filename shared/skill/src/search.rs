@@ -61,13 +61,43 @@ pub struct Hit<'a> {
 pub struct Ranking {
     documents: Vec<Indexed>,
     terms: BTreeMap<String, Vec<Posting>>,
-    average_length: f64,
 }
 
 #[derive(Clone, Debug)]
 struct Indexed {
     name: String,
-    length: f64,
+    /// Its length in terms, by the average one and weighed as BM25 does.
+    damping: f64,
+}
+
+/// Each document's best score for one word.
+struct Best {
+    scores: Vec<f64>,
+    raised: Vec<usize>,
+}
+
+impl Best {
+    fn of(documents: usize) -> Self {
+        Self {
+            scores: vec![0.0; documents],
+            raised: Vec::new(),
+        }
+    }
+
+    fn raise(&mut self, document: usize, score: f64) {
+        let kept = &mut self.scores[document];
+        if *kept == 0.0 {
+            self.raised.push(document);
+        }
+        *kept = kept.max(score);
+    }
+
+    /// Adds what is kept to `scores`, and keeps nothing.
+    fn add_to(&mut self, scores: &mut [f64]) {
+        for document in self.raised.drain(..) {
+            scores[document] += std::mem::take(&mut self.scores[document]);
+        }
+    }
 }
 
 /// How often a term occurs in a document, each field counted by its weight.
@@ -84,12 +114,12 @@ impl Ranking {
         for text in texts {
             ranking.push(text);
         }
-        let total: f64 = ranking
-            .documents
-            .iter()
-            .map(|document| document.length)
-            .sum();
-        ranking.average_length = (total / as_f64(ranking.documents.len().max(1))).max(1.0);
+        let lengths = ranking.documents.iter().map(|document| document.damping);
+        let average = (lengths.sum::<f64>() / as_f64(ranking.documents.len().max(1))).max(1.0);
+        for document in &mut ranking.documents {
+            let length = document.damping / average;
+            document.damping = SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * length);
+        }
         ranking
     }
 
@@ -118,7 +148,8 @@ impl Ranking {
         }
         self.documents.push(Indexed {
             name: text.name.to_owned(),
-            length,
+            // The bare length until the average is known.
+            damping: length,
         });
     }
 
@@ -136,14 +167,13 @@ impl Ranking {
     pub fn search(&self, query: &str, top_k: usize) -> Vec<Hit<'_>> {
         let mut seen = BTreeSet::new();
         let mut scores = vec![0.0_f64; self.documents.len()];
+        let mut best = Best::of(self.documents.len());
         for term in terms(query)
             .filter(|term| seen.insert(term.clone()))
             .take(MAX_QUERY_WORDS)
         {
-            // In order of the documents, so that sums round the same way every time.
-            for (document, score) in self.best_for(&term) {
-                scores[document] += score;
-            }
+            self.credit(&term, &mut best);
+            best.add_to(&mut scores);
         }
         let mut hits: Vec<Hit<'_>> = scores
             .into_iter()
@@ -170,14 +200,11 @@ impl Ranking {
     }
 
     /// For one word of the query: each document's best score, by the word itself or by a word that begins with it.
-    fn best_for(&self, term: &str) -> BTreeMap<usize, f64> {
-        let mut best = BTreeMap::new();
+    fn credit(&self, term: &str, best: &mut Best) {
         let mut credit = |postings: &[Posting], share: f64| {
-            let rarity = self.rarity(postings.len());
+            let weight = share * self.rarity(postings.len());
             for posting in postings {
-                let score = share * rarity * self.saturated(*posting);
-                let kept: &mut f64 = best.entry(posting.document).or_default();
-                *kept = kept.max(score);
+                best.raise(posting.document, weight * self.saturated(*posting));
             }
         };
         if let Some(postings) = self.terms.get(term) {
@@ -191,7 +218,6 @@ impl Ranking {
                 .take(MOST_PREFIX_TERMS)
                 .for_each(|(_, postings)| credit(postings, PREFIX_SHARE));
         }
-        best
     }
 
     fn rarity(&self, holding: usize) -> f64 {
@@ -200,8 +226,7 @@ impl Ranking {
     }
 
     fn saturated(&self, posting: Posting) -> f64 {
-        let length = self.documents[posting.document].length / self.average_length;
-        let damping = SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * length);
+        let damping = self.documents[posting.document].damping;
         posting.frequency * (SATURATION + 1.0) / (posting.frequency + damping)
     }
 }

@@ -20,6 +20,7 @@ pub fn records(
         [key] => return Ok(vec![record(connection, key, now)?]),
         [_, _] => return side_by_side(connection, TWO, keys, now),
         [_, _, _] => return side_by_side(connection, THREE, keys, now),
+        [_, _, _, _, _] => return side_by_side(connection, FIVE, keys, now),
         _ => {}
     }
     // One transaction is one snapshot. It only reads, so leaving it can be no loss.
@@ -54,6 +55,19 @@ const THREE: &str = concat!(
     point!(1, 4, 5),
     " union all ",
     point!(2, 6, 7)
+);
+
+/// What a token names.
+const FIVE: &str = concat!(
+    point!(0, 2, 3),
+    " union all ",
+    point!(1, 4, 5),
+    " union all ",
+    point!(2, 6, 7),
+    " union all ",
+    point!(3, 8, 9),
+    " union all ",
+    point!(4, 10, 11)
 );
 
 /// As [`records`]; one statement reads one snapshot too.
