@@ -33,8 +33,6 @@ use crate::{
 
 /// The least that a bootstrap password may have, in characters: satisfies both references of the interface.
 const ADMIN_PASSWORD_CHARACTERS: usize = 24;
-/// The least and most that an access token may live, in seconds.
-const TOKEN_TTL: std::ops::RangeInclusive<i64> = 60..=86_400;
 
 /// Everything a server needs to start, checked.
 pub struct Options {
@@ -141,18 +139,9 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
             invalid("VAULT_PUBLIC_URL", error.to_string())
         })?;
     let mut config = Config::new(url);
-    if let Some(seconds) = settings.number::<i64>("VAULT_TOKEN_TTL")? {
-        if !TOKEN_TTL.contains(&seconds) {
-            return Err(invalid(
-                "VAULT_TOKEN_TTL",
-                format!(
-                    "must be {} to {} seconds",
-                    TOKEN_TTL.start(),
-                    TOKEN_TTL.end()
-                ),
-            ));
-        }
-        config.token_ttl_seconds = seconds;
+    if let Some(seconds) = settings.number("VAULT_TOKEN_TTL")? {
+        let set = config.set_token_ttl(seconds);
+        set.map_err(|why| invalid("VAULT_TOKEN_TTL", why.to_string()))?;
     }
     config.tool_names = tool_names(settings);
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
@@ -168,26 +157,10 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
         })?);
     }
     for origin in settings.list("VAULT_ALLOWED_ORIGINS") {
-        let same =
-            url::Url::parse(&origin).is_ok_and(|url| url.origin().ascii_serialization() == origin);
-        if !same {
-            return Err(invalid(
-                "VAULT_ALLOWED_ORIGINS",
-                format!("`{origin}` is no origin; write it like https://app.example"),
-            ));
-        }
-        config.allowed_origins.push(origin);
+        let allowed = config.allow_origin(&origin);
+        allowed.map_err(|why| invalid("VAULT_ALLOWED_ORIGINS", why.to_string()))?;
     }
-    let limits = &mut config.limits;
-    for (name, limit) in [
-        ("VAULT_LIMIT_ENROL_SLUG", &mut limits.enrol_per_slug),
-        ("VAULT_LIMIT_ENROL_SOURCE", &mut limits.enrol_per_source),
-        ("VAULT_LIMIT_CATALOG", &mut limits.catalog_per_device),
-        ("VAULT_LIMIT_BUNDLES", &mut limits.bundles_per_device),
-        ("VAULT_LIMIT_SIGN_IN", &mut limits.sign_in_failures),
-        ("VAULT_LIMIT_REGISTER", &mut limits.register_per_source),
-        ("VAULT_LIMIT_TOKEN", &mut limits.token_per_client),
-    ] {
+    for (name, limit) in config.limits.by_variable() {
         if let Some(number) = settings.number(name)? {
             *limit = number;
         }
@@ -195,12 +168,12 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Which spelling of dotted tool names lists show.
+/// Which spelling of dotted tool names lists show; the settings hold no other word than the two.
 pub fn tool_names(settings: &Settings) -> vault_mcp::Names {
-    match settings.text("VAULT_TOOL_NAMES") {
-        Some("dotted") => vault_mcp::Names::Dotted,
-        _ => vault_mcp::Names::Plain,
-    }
+    let names = settings.text("VAULT_TOOL_NAMES");
+    names
+        .and_then(|names| vault_service::config::tool_names(names).ok())
+        .unwrap_or_default()
 }
 
 /// The port, and who said so: `VAULT_PORT`, else what the platform sets, else the older name.

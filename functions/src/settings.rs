@@ -4,13 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use secrecy::SecretString;
-use vault_service::config::Config;
-use vault_service::mcp::Names;
+use vault_service::config::{Config, tool_names};
 use vault_service::model::account::Email;
 use vault_service::routes::Group;
 
-/// The least and most that an access token may live, in seconds.
-const TOKEN_TTL: std::ops::RangeInclusive<i64> = 60..=86_400;
 /// The least that the first owner's password may have, in characters.
 const PASSWORD_CHARACTERS: usize = 24;
 
@@ -163,45 +160,28 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
             return None;
         }
     };
-    if let Some(seconds) = reading.number::<i64>("VAULT_TOKEN_TTL") {
-        if !TOKEN_TTL.contains(&seconds) {
-            let (least, most) = (TOKEN_TTL.start(), TOKEN_TTL.end());
-            reading.wrong(
-                "VAULT_TOKEN_TTL",
-                format!("must be {least} to {most} seconds"),
-            );
-        }
-        config.token_ttl_seconds = seconds;
+    if let Some(seconds) = reading.number("VAULT_TOKEN_TTL")
+        && let Err(why) = config.set_token_ttl(seconds)
+    {
+        reading.wrong("VAULT_TOKEN_TTL", why);
     }
-    match reading.text("VAULT_TOOL_NAMES").as_deref() {
-        None | Some("plain") => {}
-        Some("dotted") => config.tool_names = Names::Dotted,
-        Some(other) => reading.wrong(
-            "VAULT_TOOL_NAMES",
-            format!("`{other}` is neither plain nor dotted"),
-        ),
+    match reading.text("VAULT_TOOL_NAMES").as_deref().map(tool_names) {
+        None => {}
+        Some(Ok(names)) => config.tool_names = names,
+        Some(Err(why)) => reading.wrong("VAULT_TOOL_NAMES", why),
     }
     let origins = reading.text("VAULT_ALLOWED_ORIGINS").unwrap_or_default();
     for origin in origins.split(',').map(str::trim).filter(|o| !o.is_empty()) {
-        let same =
-            url::Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == origin);
-        if !same {
-            reading.wrong("VAULT_ALLOWED_ORIGINS", format!("`{origin}` is no origin"));
+        if let Err(why) = config.allow_origin(origin) {
+            reading.wrong("VAULT_ALLOWED_ORIGINS", why);
         }
-        config.allowed_origins.push(origin.to_owned());
     }
-    let limits = &mut config.limits;
-    for (name, limit) in [
-        ("VAULT_LIMIT_ENROL_SLUG", &mut limits.enrol_per_slug),
-        ("VAULT_LIMIT_ENROL_SOURCE", &mut limits.enrol_per_source),
-        ("VAULT_LIMIT_SIGN_IN", &mut limits.sign_in_failures),
-        ("VAULT_LIMIT_REGISTER", &mut limits.register_per_source),
-        ("VAULT_LIMIT_TOKEN", &mut limits.token_per_client),
-    ] {
+    for (name, limit) in config.limits.by_variable() {
         if let Some(number) = reading.number(name) {
             *limit = number;
         }
     }
+    let limits = &mut config.limits;
     // Reads are throttled by the gateway: a count in one process's memory means nothing among many.
     (limits.catalog_per_device, limits.bundles_per_device) = (0, 0);
     Some(config)

@@ -1,11 +1,12 @@
 //! The layers of `/mcp` over a handler with the tools, resources and prompts that the conformance scenarios ask for by name. What they are
 //! stands in `fixture.json`; this program only plays it. For `tests/conformance/run`: `vault-conformance-fixture PORT PUBLIC_URL`, memory in
-//! place of stores, and the owner of the test servers.
+//! place of stores, and the owner of the test servers. For `tests/pages/run` it knows one client by its document.
 
 use std::error::Error;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
     GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation,
@@ -25,6 +26,7 @@ use vault_service::config::{Config, Limits};
 use vault_service::mcp::Protocol;
 use vault_service::model::namespace::Kind;
 use vault_service::oauth::bootstrap::first_owner;
+use vault_service::oauth::document::{ClientUrl, Documents, FetchError, Fetched};
 use vault_service::serve::serve;
 use vault_store::clock::SystemClock;
 use vault_store::memory::Memory;
@@ -52,13 +54,39 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Arc::new(SystemRandom),
         config,
     )
-    .with_protocol(Protocol::of(player));
+    .with_protocol(Protocol::of(player))
+    .with_documents(Arc::new(OneDocument));
     let password = OWNER_PASSWORD.into();
     first_owner(&app, Kind::Hosted, Some(OWNER_EMAIL), Some(&password)).await?;
     let listener = TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
     writeln!(std::io::stdout(), "listening")?;
     serve(listener, app, std::future::pending()).await;
     Ok(())
+}
+
+/// The client of this address is known; nobody is asked.
+const CLIENT: &str = "https://notes.example/client.json";
+
+struct OneDocument;
+
+#[async_trait]
+impl Documents for OneDocument {
+    async fn fetch(&self, url: &ClientUrl) -> Result<Fetched, FetchError> {
+        if url.as_str() != CLIENT {
+            return Err(FetchError::Unreachable("another address".into()));
+        }
+        let document = json!({
+            "client_id": CLIENT,
+            "client_name": "Notes",
+            "redirect_uris": ["https://notes.example/callback"],
+        });
+        Ok(Fetched {
+            status: 200,
+            content_type: Some("application/json".to_owned()),
+            body: document.to_string().into(),
+            ..Fetched::default()
+        })
+    }
 }
 
 /// All that the handler plays.

@@ -4,10 +4,28 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use ipnet::IpNet;
 use url::{Host, Url};
+
+/// The least and most that an access token may live, in seconds.
+const TOKEN_TTL: RangeInclusive<i64> = 60..=86_400;
+
+/// Why a setting was refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadSetting {
+    /// A lifetime of access tokens out of range.
+    #[error("must be {} to {} seconds", TOKEN_TTL.start(), TOKEN_TTL.end())]
+    TokenTtl,
+    /// No origin as browsers send it.
+    #[error("`{0}` is no origin; write it like https://app.example")]
+    Origin(String),
+    /// No spelling of tool names.
+    #[error("`{0}` is neither plain nor dotted")]
+    ToolNames(String),
+}
 
 /// Settings of one running service.
 #[derive(Clone, Debug)]
@@ -43,6 +61,25 @@ impl Config {
         }
     }
 
+    /// Sets the lifetime of access tokens (`VAULT_TOKEN_TTL`), in seconds. Fails below a minute and above a day.
+    pub fn set_token_ttl(&mut self, seconds: i64) -> Result<(), BadSetting> {
+        if !TOKEN_TTL.contains(&seconds) {
+            return Err(BadSetting::TokenTtl);
+        }
+        self.token_ttl_seconds = seconds;
+        Ok(())
+    }
+
+    /// Lets the pages of this origin call `/mcp` (a member of `VAULT_ALLOWED_ORIGINS`). Fails unless it is written as browsers send it.
+    pub fn allow_origin(&mut self, origin: &str) -> Result<(), BadSetting> {
+        let same = Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == origin);
+        if !same {
+            return Err(BadSetting::Origin(origin.to_owned()));
+        }
+        self.allowed_origins.push(origin.to_owned());
+        Ok(())
+    }
+
     /// Whether `address` is a proxy whose forwarded headers count.
     pub fn trusts(&self, address: IpAddr) -> bool {
         // A listener on `::` sees IPv4 peers as mapped addresses; the operator wrote plain ones.
@@ -50,6 +87,15 @@ impl Config {
         self.trusted_proxies
             .iter()
             .any(|net| net.contains(&address))
+    }
+}
+
+/// The spelling of tool names that `VAULT_TOOL_NAMES` says. Fails when it is neither of them.
+pub fn tool_names(text: &str) -> Result<vault_mcp::Names, BadSetting> {
+    match text {
+        "plain" => Ok(vault_mcp::Names::Plain),
+        "dotted" => Ok(vault_mcp::Names::Dotted),
+        other => Err(BadSetting::ToolNames(other.to_owned())),
     }
 }
 
@@ -87,6 +133,19 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Each limit with the variable that sets it.
+    pub fn by_variable(&mut self) -> [(&'static str, &mut u32); 7] {
+        [
+            ("VAULT_LIMIT_ENROL_SLUG", &mut self.enrol_per_slug),
+            ("VAULT_LIMIT_ENROL_SOURCE", &mut self.enrol_per_source),
+            ("VAULT_LIMIT_CATALOG", &mut self.catalog_per_device),
+            ("VAULT_LIMIT_BUNDLES", &mut self.bundles_per_device),
+            ("VAULT_LIMIT_SIGN_IN", &mut self.sign_in_failures),
+            ("VAULT_LIMIT_REGISTER", &mut self.register_per_source),
+            ("VAULT_LIMIT_TOKEN", &mut self.token_per_client),
+        ]
+    }
+
     /// Everything off: benchmarks, and tests of something else.
     pub const fn off() -> Self {
         Self {
@@ -337,6 +396,47 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PublicUrl>(), Err(why), "{text}");
         }
+    }
+
+    #[test]
+    fn settings_out_of_bounds_change_nothing() {
+        let mut config = Config::new("https://vault.example".parse().unwrap());
+        for (seconds, good) in [
+            (i64::MIN, false),
+            (0, false),
+            (59, false),
+            (60, true),
+            (86_400, true),
+            (86_401, false),
+        ] {
+            let before = config.token_ttl_seconds;
+            assert_eq!(config.set_token_ttl(seconds).is_ok(), good, "{seconds}");
+            let wanted = if good { seconds } else { before };
+            assert_eq!(config.token_ttl_seconds, wanted);
+        }
+        for good in ["https://app.example", "http://127.0.0.1:6274"] {
+            config.allow_origin(good).unwrap();
+        }
+        for bad in [
+            "",
+            "*",
+            "null",
+            "app.example",
+            "https://app.example/",
+            "https://App.example",
+            "https://app.example:443",
+            "https://user@app.example",
+        ] {
+            let refused = config.allow_origin(bad);
+            assert_eq!(refused, Err(BadSetting::Origin(bad.to_owned())));
+        }
+        assert_eq!(
+            config.allowed_origins,
+            ["https://app.example", "http://127.0.0.1:6274"]
+        );
+        assert_eq!(tool_names("dotted"), Ok(vault_mcp::Names::Dotted));
+        assert_eq!(tool_names("plain"), Ok(vault_mcp::Names::Plain));
+        assert!(tool_names("Dotted").is_err());
     }
 
     #[test]
