@@ -11,7 +11,7 @@ use crate::{
     commands::{
         add, agents, audit_log, clients, cloud, completions, config, demo, devices, enable, export,
         fmt, key, link, lint, man, mcp, new, operator, policy, remove, resolve, serve, show, skill,
-        status, sync, sync_profiles, users, verify, version,
+        status, sync, sync_profiles, transform, users, verify, version,
     },
     ui::{BOLD, paint},
 };
@@ -26,7 +26,10 @@ const STYLES: Styles = Styles::styled()
 const GROUPS: &[(&str, &[&str])] = &[
     ("Start", &["demo", "add", "remove"]),
     ("Find and run", &["skill", "show", "resolve"]),
-    ("Agents", &["agents", "sync-profiles", "enable", "disable"]),
+    (
+        "Agents",
+        &["agents", "sync-profiles", "enable", "disable", "transform"],
+    ),
     ("Write", &["new", "lint", "fmt", "export"]),
     ("Share", &["cloud", "sync", "status", "link", "devices"]),
     ("Administer", &["users", "clients", "audit-log"]),
@@ -127,6 +130,8 @@ pub enum Command {
     Enable(enable::EnableArguments),
     /// Hide a skill from agents and keep it in the vault
     Disable(enable::DisableArguments),
+    /// Change a skill for one agent, on top of what was signed
+    Transform(transform::Arguments),
     /// List, search, inspect and run skills
     Skill(skill::Arguments),
     /// Connect to a service, install from it, roll back

@@ -18,7 +18,7 @@ fn transcript(name: &str) {
     }
     // Agents are found by what they leave in a home.
     for mark in match name {
-        "agents.md" => &[".claude", ".cursor", ".codex"][..],
+        "agents.md" | "transform.md" => &[".claude", ".cursor", ".codex"][..],
         _ => &[],
     } {
         std::fs::create_dir(home.path().join(mark)).unwrap();
@@ -73,7 +73,7 @@ macro_rules! transcripts {
 
 transcripts![
     add, administer, agents, author, cloud, config, export, help, json, key, policy, remove, serve,
-    skill,
+    skill, transform,
 ];
 
 #[test]

@@ -30,6 +30,7 @@ pub mod skill;
 pub mod status;
 pub mod sync;
 pub mod sync_profiles;
+pub mod transform;
 pub mod users;
 pub mod verify;
 pub mod version;
@@ -117,6 +118,7 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Remove(arguments) => remove::run(context, &arguments),
         Command::Agents(arguments) => agents::run(context, &arguments),
         Command::SyncProfiles(arguments) => sync_profiles::run(context, &arguments),
+        Command::Transform(arguments) => transform::run(context, &arguments),
         Command::Enable(arguments) => enable::enable(context, &arguments),
         Command::Disable(arguments) => enable::disable(context, &arguments),
         Command::Skill(arguments) => skill::run(context, arguments),

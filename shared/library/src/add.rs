@@ -464,7 +464,8 @@ pub(crate) fn installed(
     }))
 }
 
-fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> Manifest {
+/// What is signed of a candidate, as version 1.
+pub(crate) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> Manifest {
     let package = &candidate.package;
     let mut agents = package.frontmatter.agents.clone();
     agents.extend(candidate.agents.iter().cloned());

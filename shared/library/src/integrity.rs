@@ -8,6 +8,7 @@ use crate::files::tree::Looker;
 use crate::links;
 use crate::scan::{self, Group, Origin, Place, in_parallel};
 use crate::store::{self, Damage, Want};
+use crate::transforms;
 use crate::vault::{Vault, VaultError};
 
 /// What [`check`] found.
@@ -17,6 +18,8 @@ pub struct Report {
     pub skills: Vec<Checked>,
     /// Paths in the vault, relative to it, that are no part of it: foreign entries among the skill links.
     pub strange: Vec<String>,
+    /// Variants that were rendered for single agents; each under the name of its skill.
+    pub variants: Vec<Checked>,
     /// Bundles that nothing installed refers to: earlier versions, or what a killed writer left.
     pub unreferenced: Vec<Digest>,
 }
@@ -24,7 +27,10 @@ pub struct Report {
 impl Report {
     /// Whether every skill is exactly as signed.
     pub fn is_clean(&self) -> bool {
-        self.skills.iter().all(|skill| skill.damage.is_none())
+        self.skills
+            .iter()
+            .chain(&self.variants)
+            .all(|skill| skill.damage.is_none())
     }
 }
 
@@ -104,31 +110,41 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
         entry.insert_str(0, "store/");
     }
     strange.extend(places.strange);
-    let referenced: std::collections::HashSet<_> = places
+    let mut referenced: std::collections::HashSet<_> = places
         .groups
         .iter()
         .flat_map(|group| group.places.iter().map(|place| place.bundle))
         .collect();
     let mut skills = Vec::new();
     for group in &places.groups {
-        let parts = in_parallel(&group.places, |places| {
-            let opened = Looker::new(&store).ok();
-            let mut buffer = Vec::new();
-            places
-                .iter()
-                .map(|place| check_one(opened.as_ref(), &store, group, place, &mut buffer))
-                .collect::<Vec<_>>()
-        });
-        skills.extend(parts.into_iter().flatten());
+        skills.extend(check_group(&store, group));
     }
+    let rendered = Group {
+        trusted: vault.trusted()?,
+        places: transforms::places(vault)?,
+    };
+    referenced.extend(rendered.places.iter().map(|place| place.bundle));
     Ok(Report {
         skills,
+        variants: check_group(&store, &rendered),
         strange,
         unreferenced: bundles
             .into_iter()
             .filter(|bundle| !referenced.contains(bundle))
             .collect(),
     })
+}
+
+fn check_group(store: &std::path::Path, group: &Group) -> Vec<Checked> {
+    let parts = in_parallel(&group.places, |places| {
+        let opened = Looker::new(store).ok();
+        let mut buffer = Vec::new();
+        places
+            .iter()
+            .map(|place| check_one(opened.as_ref(), store, group, place, &mut buffer))
+            .collect::<Vec<_>>()
+    });
+    parts.into_iter().flatten().collect()
 }
 
 fn check_one(

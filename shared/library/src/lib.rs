@@ -14,6 +14,7 @@
 //! | [`rotate`] | replacing the release key and the recovery key |
 //! | [`agents`], [`profiles`] | the agents of a machine, and the links through which each sees its skills |
 //! | [`export`] | skills as archives and as a well-known site, and verifying those anywhere |
+//! | [`transforms`] | changes of skills for one agent, and the variants that come of them |
 //! | [`links`] | linked vaults: pins, catalogs, their skills |
 //!
 //! There is no network here, no environment, no clock and no randomness but what a [`vault::Vault`] was opened with.
@@ -38,6 +39,7 @@ pub mod run;
 mod scan;
 pub mod shelf;
 mod store;
+pub mod transforms;
 pub mod vault;
 
 pub use capabilities::{

@@ -15,7 +15,7 @@ use vault_skill::hash::Digest;
 use vault_skill::index::{self, IndexEntry};
 use vault_skill::json;
 use vault_skill::keys::PublicKey;
-use vault_skill::name::{SkillName, Slug};
+use vault_skill::name::{AgentId, SkillName, Slug};
 use vault_skill::policy::{Policy, PolicyError};
 use vault_skill::profile::{Profile, ProfileRule, ProfileSkill, RulesError};
 use vault_skill::time::Timestamp;
@@ -25,10 +25,12 @@ use crate::cloud::{self, CloudState, Kept, Known};
 use crate::files;
 use crate::index::{Index, Row, Texts};
 use crate::keys::KeyError;
+use crate::profiles::PROFILES_FILE;
 use crate::remove;
 use crate::rotate::{self, Chain};
 use crate::scan::{self, Origin, Place};
 use crate::store::{self, Damage, Trusted, Want};
+use crate::transforms::{Base, Lookup, Transforms, Variant};
 use crate::vault::{Change, Vault, VaultError};
 
 /// Changes when the same content would be built into other objects.
@@ -290,19 +292,87 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
             published: state.published.map_or(0, |known| known.release),
         });
     }
+    let profiles = read_text(vault, PROFILES_FILE)?;
+    let rules = rules(profiles.as_deref(), &skills)?;
+    let transforms = render(vault, &mut change, &skills, &rules)?;
     let build = Build {
         vault,
         request,
+        rules,
+        transforms,
         current: current.as_ref(),
         skills: &skills,
         chain,
         key: vault.keys().public()?,
         policy: read_text(vault, crate::capabilities::POLICY_FILE)?,
-        profiles: read_text(vault, "profiles.toml")?,
+        profiles,
         withdrawn: remove::withdrawn(vault)?,
         now: vault.clock().now(),
     };
     build.plan(&mut change, state)
+}
+
+/// The profiles of a release: those of `profiles.toml`, else one for each agent that a manifest names.
+fn rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule>, PlanError> {
+    if let Some(text) = text {
+        return Ok(ProfileRule::from_toml(text)?);
+    }
+    let agents: BTreeSet<_> = skills.iter().flat_map(|skill| &skill.row.agents).collect();
+    Ok(agents
+        .into_iter()
+        .map(|agent| ProfileRule::for_agent(agent.clone()))
+        .collect())
+}
+
+/// Renders the variants that the release's profiles name. Fails on a transform that can't be applied: what was meant
+/// for an agent is never left out silently.
+fn render(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    skills: &[Skill],
+    rules: &[ProfileRule],
+) -> Result<Transforms, PlanError> {
+    let mut transforms = Transforms::read(vault)?;
+    if transforms.is_empty() {
+        return Ok(transforms);
+    }
+    let trusted = vault.trusted()?;
+    let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
+    let mut missing = Vec::new();
+    for skill in skills {
+        for agent in &agents {
+            let name = &skill.place.name;
+            match transforms.lookup(name, &skill.place.bundle, agent) {
+                Lookup::Missing => missing.push((
+                    Base {
+                        name,
+                        signed_name: name,
+                        bundle: skill.place.bundle,
+                        trusted: &trusted,
+                    },
+                    (*agent).clone(),
+                )),
+                Lookup::Impossible(reason) => return Err(untransformed(name, agent, &reason)),
+                Lookup::Plain | Lookup::Rendered(_) => {}
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(transforms);
+    }
+    transforms.render(vault, change, &missing)?;
+    for (base, agent) in &missing {
+        if let Lookup::Impossible(reason) = transforms.lookup(base.name, &base.bundle, agent) {
+            return Err(untransformed(base.name, agent, &reason));
+        }
+    }
+    Ok(transforms)
+}
+
+fn untransformed(name: &SkillName, agent: &AgentId, reason: &str) -> PlanError {
+    PlanError::Object(format!(
+        "{name} can't be rendered for {agent}: {reason}; mend the transform or remove it"
+    ))
 }
 
 /// The service's current catalog, believed as far as this vault's own keys say so.
@@ -533,6 +603,8 @@ struct Build<'a> {
     key: PublicKey,
     policy: Option<String>,
     profiles: Option<String>,
+    rules: Vec<ProfileRule>,
+    transforms: Transforms,
     withdrawn: Vec<remove::WithdrawnBundle>,
     now: Timestamp,
 }
@@ -617,6 +689,31 @@ impl Build<'_> {
         audience
     }
 
+    fn variant(&self, skill: &Skill, agent: &AgentId) -> Option<&Variant> {
+        match self
+            .transforms
+            .lookup(&skill.place.name, &skill.place.bundle, agent)
+        {
+            Lookup::Rendered(variant) => Some(variant),
+            _ => None,
+        }
+    }
+
+    /// The variants that profiles may name, with the skills that they are of.
+    fn variants(&self) -> impl Iterator<Item = (&Skill, &Variant)> {
+        let agents: BTreeSet<_> = self.rules.iter().map(|rule| &rule.agent).collect();
+        let none = self.transforms.is_empty();
+        self.skills
+            .iter()
+            .filter(move |_| !none)
+            .flat_map(move |skill| {
+                agents
+                    .clone()
+                    .into_iter()
+                    .filter_map(move |agent| Some((skill, self.variant(skill, agent)?)))
+            })
+    }
+
     /// Hash over everything that decides about the content of the objects and the catalog.
     fn inputs(&self) -> Result<Digest, PlanError> {
         let mut bytes = Vec::with_capacity(self.skills.len() * 64);
@@ -634,6 +731,7 @@ impl Build<'_> {
             "rotations": self.chain.envelopes(),
             "policy": self.policy,
             "profiles": self.profiles,
+            "variants": self.variants().filter_map(|(_, variant)| variant.bundle).collect::<Vec<_>>(),
             "withdrawn": self.withdrawn,
         });
         bytes.extend_from_slice(&json::to_bytes(&rest));
@@ -751,7 +849,7 @@ impl Build<'_> {
             let (sha256, size) = made.add(Class::Policies, policy.to_object());
             made.catalog.policy = Some(PolicyEntry { sha256, size });
         }
-        for profile in self.profiles(&texts)? {
+        for profile in self.profiles(&texts) {
             let (bundle_hash, size) = made.add(Class::Bundles, profile.to_object());
             made.catalog.profiles.push(ProfileEntry {
                 name: profile.name,
@@ -789,23 +887,9 @@ impl Build<'_> {
         Ok(known)
     }
 
-    fn profiles(&self, texts: &HashMap<Digest, Texts>) -> Result<Vec<Profile>, PlanError> {
-        let rules = match &self.profiles {
-            Some(text) => ProfileRule::from_toml(text)?,
-            None => {
-                let agents: BTreeSet<_> = self
-                    .skills
-                    .iter()
-                    .flat_map(|skill| &skill.row.agents)
-                    .collect();
-                agents
-                    .into_iter()
-                    .map(|agent| ProfileRule::for_agent(agent.clone()))
-                    .collect()
-            }
-        };
-        Ok(rules
-            .into_iter()
+    fn profiles(&self, texts: &HashMap<Digest, Texts>) -> Vec<Profile> {
+        self.rules
+            .iter()
             .map(|rule| Profile {
                 skills: self
                     .skills
@@ -816,16 +900,22 @@ impl Build<'_> {
                             .map_or(&[][..], |texts| &texts.tags);
                         rule.selects(&skill.row.agents, tags)
                     })
-                    .map(|skill| ProfileSkill {
-                        name: skill.place.name.clone(),
-                        bundle_hash: skill.place.bundle,
-                        size: skill.row.size,
+                    .map(|skill| {
+                        let (bundle_hash, size) = self
+                            .variant(skill, &rule.agent)
+                            .and_then(|variant| Some((variant.bundle?, variant.size)))
+                            .unwrap_or((skill.place.bundle, skill.row.size));
+                        ProfileSkill {
+                            name: skill.place.name.clone(),
+                            bundle_hash,
+                            size,
+                        }
                     })
                     .collect(),
-                name: rule.name,
-                agent: rule.agent,
+                name: rule.name.clone(),
+                agent: rule.agent.clone(),
             })
-            .collect())
+            .collect()
     }
 
     /// What this vault withdrew in the last 400 days, with the release that said so first; what the current catalog
@@ -934,6 +1024,23 @@ impl Build<'_> {
                         sha256,
                         size,
                         known,
+                        source: Source::Skill(skill.place.name.clone(), bundle),
+                    });
+                }
+            }
+        }
+        for (skill, variant) in self.variants() {
+            let Some(bundle) = variant.bundle else {
+                continue;
+            };
+            let parts = variant.parts.iter().map(|part| (part.sha256, part.size));
+            for (sha256, size) in std::iter::once((bundle, variant.size)).chain(parts) {
+                if seen.insert(sha256) {
+                    objects.push(PlannedObject {
+                        class: Class::Bundles,
+                        sha256,
+                        size,
+                        known: false,
                         source: Source::Skill(skill.place.name.clone(), bundle),
                     });
                 }

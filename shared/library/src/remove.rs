@@ -16,6 +16,7 @@ use crate::index::Index;
 use crate::profiles;
 use crate::scan;
 use crate::store;
+use crate::transforms;
 use crate::vault::{Change, Vault, VaultError};
 
 /// What to remove.
@@ -129,6 +130,10 @@ pub(crate) fn remove_under(
         }
     }
     // Also for names that are not installed: the removal before may have been cut short after its switch.
+    for name in &names {
+        transforms::drop_of(vault, name)?;
+    }
+    transforms::forget(vault, change, &names)?;
     collect_names(vault, change, |name| {
         done.iter().any(|typed| *typed == name.as_str())
     })?;
@@ -153,13 +158,7 @@ fn remove_one(
     change.switching()?;
     files::remove_file(&vault.skills().join(place.name.as_str()))?;
     files::sync_dir(&vault.skills())?;
-    let transforms = vault
-        .paths()
-        .root
-        .join("transforms")
-        .join(place.name.as_str());
-    let had_transforms = files::kind(&transforms)?.is_some();
-    files::remove_tree(&transforms)?;
+    let had_transforms = transforms::drop_of(vault, &place.name)?;
     Ok(Removed {
         name: place.name.clone(),
         bundle: place.bundle,
@@ -262,11 +261,12 @@ pub(crate) fn collect_names(
     _change: &Change<'_>,
     wanted: impl Fn(&SkillName) -> bool,
 ) -> Result<Vec<Digest>, VaultError> {
-    let referenced: std::collections::HashSet<_> = scan::places(vault)?
+    let mut referenced: std::collections::HashSet<_> = scan::places(vault)?
         .groups
         .iter()
         .flat_map(|group| group.places.iter().map(|place| place.bundle))
         .collect();
+    referenced.extend(transforms::bundles(vault)?);
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
     let trusted = vault.trusted()?;

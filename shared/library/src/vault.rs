@@ -23,7 +23,7 @@ use crate::files::scratch::{self, Scratch};
 use crate::files::{self, FileError};
 use crate::index::Index;
 use crate::keys::{KeyError, VaultKeys};
-use crate::{rotate, scan, store};
+use crate::{rotate, scan, store, transforms};
 
 /// Where a vault lives. Nothing here is read from the environment.
 #[derive(Clone, Debug)]
@@ -264,11 +264,12 @@ impl Vault {
             return Ok(());
         };
         let store = self.store();
-        let linked: std::collections::HashSet<_> = places
+        let mut linked: std::collections::HashSet<_> = places
             .groups
             .iter()
             .flat_map(|group| group.places.iter().map(|place| place.bundle))
             .collect();
+        linked.extend(transforms::bundles(self)?);
         orphans.retain(|hash| {
             !linked.contains(hash) && store::manifest(&store, hash, &trusted).is_some()
         });

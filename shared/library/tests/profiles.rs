@@ -13,11 +13,13 @@ use std::path::{Path, PathBuf};
 
 use support::{Home, name, snapshot, write};
 use vault_library::agents::Machine;
+use vault_library::integrity;
 use vault_library::profiles::{
     ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput, refresh,
     set_enabled, sync_profiles,
 };
 use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::transforms::{self, AddTransformError};
 use vault_skill::name::AgentId;
 
 /// A home with these agents in it.
@@ -126,13 +128,19 @@ fn a_second_sync_changes_nothing_and_needs_no_lock() {
     let home = with_agents(&[".claude"]);
     home.add("greet", "one");
     sync(&home);
-    let before = snapshot(&home.path(""));
+    // The index may be touched by a reader: it is no part of the vault.
+    let all = || {
+        let mut all = snapshot(&home.path(""));
+        all.retain(|path, _| !path.contains("index.db"));
+        all
+    };
+    let before = all();
     let lock = fs::File::open(home.path("vault/lock")).unwrap();
     lock.lock().unwrap();
     let report = sync(&home);
     assert!(!report.restart_required);
     assert_eq!(report.roots[0].skills, 1);
-    assert_eq!(snapshot(&home.path("")), before);
+    assert!(all() == before, "something was written");
 }
 
 #[test]
@@ -377,4 +385,104 @@ fn copies_follow_the_vault_and_an_edited_one_is_the_users() {
     again(&home);
     assert_eq!(names(&home, "srv/skills"), ["pdf"]);
     assert_eq!(fs::read(given.join("pdf/SKILL.md")).unwrap(), b"edited");
+}
+
+fn shown(home: &Home, path: &str) -> String {
+    fs::read_to_string(home.path(path).join("SKILL.md")).unwrap()
+}
+
+fn add_transform(home: &Home, transform: &str, text: &str) {
+    transforms::add(
+        &home.vault,
+        &name("greet"),
+        name(transform),
+        text.as_bytes(),
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_variant_is_shown_to_its_agent_alone_and_follows_the_skill() {
+    let home = with_agents(&[".claude", ".cursor"]);
+    home.add("greet", "one");
+    add_transform(
+        &home,
+        "rules",
+        "---\nagents: [cursor]\nset: {description: Only here.}\n---\nMore.\n",
+    );
+    sync(&home);
+    let variant = shown(&home, ".cursor/skills/greet");
+    assert!(variant.contains("description: \"Only here.\"") && variant.ends_with("one\n\nMore.\n"));
+    assert!(!shown(&home, ".claude/skills/greet").contains("More."));
+    assert!(!again(&home).restart_required);
+    let checked = integrity::check(&home.vault).unwrap();
+    assert!(checked.is_clean() && checked.unreferenced.is_empty());
+    assert_eq!(checked.variants.len(), 1);
+    // Until the next sync the agent sees the old variant whole, then that of the new version.
+    home.add("greet", "two");
+    nothing_dangles(&home);
+    assert_eq!(shown(&home, ".cursor/skills/greet"), variant);
+    assert!(again(&home).restart_required);
+    assert!(shown(&home, ".cursor/skills/greet").contains("two\n\nMore."));
+    assert_eq!(integrity::check(&home.vault).unwrap().variants.len(), 1);
+    transforms::remove(&home.vault, &name("greet"), &name("rules")).unwrap();
+    again(&home);
+    assert!(!shown(&home, ".cursor/skills/greet").contains("More."));
+    assert!(integrity::check(&home.vault).unwrap().variants.is_empty());
+    assert!(!home.path("vault/transforms/greet").exists());
+}
+
+#[test]
+fn removing_a_skill_takes_its_transforms_and_variants() {
+    let home = with_agents(&[".cursor"]);
+    home.add("greet", "one");
+    add_transform(&home, "rules", "---\n---\nFor everybody.\n");
+    sync(&home);
+    assert!(shown(&home, ".cursor/skills/greet").contains("For everybody."));
+    let request = RemoveSkills {
+        names: vec!["greet".into()],
+        ..RemoveSkills::default()
+    };
+    let report = remove_skills(&home.vault, &request).unwrap();
+    assert!(report.removed[0].transforms);
+    nothing_dangles(&home);
+    assert!(
+        fs::read_dir(home.path("vault/store"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
+    assert!(!home.path("vault/transforms/greet").exists());
+    again(&home);
+}
+
+#[test]
+fn a_transform_that_makes_no_good_skill_is_refused_before_anything_changes() {
+    let home = with_agents(&[".cursor"]);
+    home.add("greet", "one");
+    let before = snapshot(&home.path("vault/store"));
+    for (text, said) in [
+        ("---\nset: {description: ''}\n---\n", "gate"),
+        ("---\nagents: cursor\n---\nx", "2:9"),
+    ] {
+        let refused =
+            transforms::add(&home.vault, &name("greet"), name("bad"), text.as_bytes()).unwrap_err();
+        assert!(refused.to_string().contains(said), "{refused}");
+    }
+    let unknown = transforms::add(&home.vault, &name("other"), name("x"), b"---\n---\nx");
+    assert!(matches!(unknown, Err(AddTransformError::NotInstalled(_))));
+    assert!(
+        snapshot(&home.path("vault/store")) == before,
+        "something was stored"
+    );
+    assert!(!home.path("vault/transforms").exists());
+    // A file that somebody broke by hand: the plain skill, and a word about it.
+    write(
+        &home.path("vault/transforms/greet/bad.md"),
+        b"nothing",
+        false,
+    );
+    let report = sync(&home);
+    assert_eq!(report.warnings[0].code, "transform_failed");
+    assert!(home.path(".cursor/skills/greet/SKILL.md").is_file());
 }

@@ -14,6 +14,7 @@ use vault_library::adopt::{self, AdoptError};
 use vault_library::cloud;
 use vault_library::release::{self, Plan, PlanError, PlanRequest, Strangers};
 use vault_library::remove::{self, RemoveSkills, remove_skills};
+use vault_library::transforms;
 use vault_skill::hash::Digest;
 use vault_skill::index;
 use vault_skill::profile::Profile;
@@ -412,6 +413,45 @@ fn policy_and_profiles_are_part_of_the_release() {
         std::fs::write(root.join(file), good).unwrap();
     }
     assert_eq!(support::durable(&home.vault), before);
+}
+
+#[test]
+fn a_release_names_the_variants_of_each_agent_and_machines_install_them() {
+    let home = Home::new(1);
+    let mut host = Host::new("acme");
+    home.add("greet", "body");
+    std::fs::write(
+        home.path("vault/profiles.toml"),
+        "[[profile]]\nname = \"codex\"\nagent = \"codex\"\n[[profile]]\nname = \"cursor\"\nagent = \"cursor\"\n",
+    )
+    .unwrap();
+    host.sync(&home.vault, home.now()).unwrap();
+    let text = b"---\nagents: [codex]\n---\nFor Codex.\n";
+    let greet = support::name("greet");
+    transforms::add(&home.vault, &greet, support::name("rules"), text).unwrap();
+    let plan = host.sync(&home.vault, home.now()).unwrap();
+    assert!(plan.changed.is_empty(), "the skill itself is as it was");
+    assert!(host.sync(&home.vault, home.now()).is_none());
+    let catalog = host.catalog();
+    let plain = catalog.skills[0].bundle_hash;
+    let bundles: Vec<_> = catalog
+        .profiles
+        .iter()
+        .map(|entry| {
+            let profile = Profile::parse(&host.objects[&entry.bundle_hash]).unwrap();
+            profile.skills[0].bundle_hash
+        })
+        .collect();
+    assert!(bundles[0] != plain && bundles[1] == plain);
+    assert!(host.objects.contains_key(&bundles[0]));
+    // A transform that cannot be applied any more stops the release: nothing is left out silently.
+    let file = home.path("vault/transforms/greet/rules.md");
+    std::fs::write(&file, "broken").unwrap();
+    let refused = host.plan(&home.vault).unwrap_err().to_string();
+    assert!(
+        refused.contains("greet") && refused.contains("codex"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -15,8 +15,10 @@ mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use serde::Serialize;
+use vault_skill::hash::Digest;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::profile::RulesError;
 
@@ -24,9 +26,10 @@ pub use self::record::{Disabled, RootMode, RootScope, Switches};
 use self::record::{Record, RootRecord};
 use self::roots::{Done, RootChange};
 use self::tree::TreeChange;
-use self::wanted::Wanted;
+use self::wanted::{Candidate, Variants, Wanted};
 use crate::agents::{self, Machine};
 use crate::files::{self, FileError};
+use crate::transforms::Transforms;
 use crate::vault::{Change, Vault, VaultError};
 
 /// The owner's text about profiles, in the vault's folder.
@@ -149,7 +152,11 @@ pub fn sync_profiles(
     }
     let mut change = vault.change()?;
     // Somebody else may have changed the vault while the lock was waited for.
-    let plan = Plan::make(vault, input)?;
+    let mut plan = Plan::make(vault, input)?;
+    if !plan.unrendered.is_empty() {
+        plan.render(vault, &mut change)?;
+        plan = Plan::make(vault, input)?;
+    }
     plan.apply(vault, &mut change)
 }
 
@@ -226,6 +233,9 @@ pub(crate) fn withdraw(
 
 /// All that is to be done, found without writing.
 struct Plan {
+    skills: Vec<Candidate>,
+    transforms: Transforms,
+    unrendered: Vec<(SkillName, AgentId)>,
     profiles: Vec<Wanted>,
     trees: Vec<TreeChange>,
     roots: Vec<RootChange>,
@@ -257,8 +267,17 @@ impl Plan {
             .any(|rule| rule.include_tags.is_some() || rule.exclude_tags.is_some());
         let (skills, damaged) = wanted::candidates(vault, with_tags)?;
         let switches = Switches::read(vault)?;
-        let profiles = wanted::choose(rules, &skills, &switches, &machine.home)?;
+        let transforms = Transforms::read(vault)?;
+        let mut variants = Variants {
+            transforms: &transforms,
+            trusted: Rc::new(vault.trusted()?),
+            missing: Vec::new(),
+            problems: Vec::new(),
+        };
+        let profiles = wanted::choose(rules, &skills, &switches, &machine.home, &mut variants)?;
         let mut warnings: Vec<_> = damaged.iter().map(damaged_warning).collect();
+        warnings.extend(variants.problems.into_iter().map(transform_warning));
+        let unrendered = variants.missing;
         let targets: BTreeMap<_, _> = profiles
             .iter()
             .filter_map(|profile| Some((profile.name.clone(), profile.target.clone()?)))
@@ -312,6 +331,9 @@ impl Plan {
             .collect();
         Ok(Self {
             record_changed: record != before,
+            skills,
+            transforms,
+            unrendered,
             profiles,
             trees,
             roots,
@@ -322,7 +344,34 @@ impl Plan {
     }
 
     fn is_empty(&self) -> bool {
-        !self.record_changed && self.trees.is_empty() && self.roots.iter().all(RootChange::is_empty)
+        !self.record_changed
+            && self.unrendered.is_empty()
+            && !self.transforms.has_stale(&self.installed())
+            && self.trees.is_empty()
+            && self.roots.iter().all(RootChange::is_empty)
+    }
+
+    /// What each name stands for now.
+    fn installed(&self) -> BTreeMap<&SkillName, Digest> {
+        if self.transforms.has_none() {
+            return BTreeMap::new();
+        }
+        self.skills
+            .iter()
+            .map(|skill| (&skill.name, skill.bundle))
+            .collect()
+    }
+
+    fn render(&mut self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
+        let wanted: Vec<_> = self
+            .unrendered
+            .iter()
+            .filter_map(|(name, agent)| {
+                let skill = self.skills.iter().find(|skill| skill.name == *name)?;
+                Some((skill.base(), agent.clone()))
+            })
+            .collect();
+        self.transforms.render(vault, change, &wanted)
     }
 
     fn apply(
@@ -379,6 +428,16 @@ impl Plan {
             if let Err(error) = root.show(ready) {
                 failed.insert(root.path.clone(), error.to_string());
             }
+        }
+        // Last: nothing points to them any more.
+        if failed.is_empty() {
+            let mut transforms = std::mem::take(&mut self.transforms);
+            let installed = self
+                .skills
+                .iter()
+                .map(|skill| (&skill.name, skill.bundle))
+                .collect();
+            transforms.forget_stale(vault, change, &installed)?;
         }
         Ok(self.report(vault, &failed))
     }
@@ -489,6 +548,15 @@ fn damaged_warning(name: &SkillName) -> ProfileWarning {
         code: "skill_damaged",
         message: format!("{name} is not as it was signed and is shown to no agent"),
         hint: format!("vault doctor {name}"),
+        path: None,
+    }
+}
+
+fn transform_warning((name, agent, reason): (SkillName, AgentId, String)) -> ProfileWarning {
+    ProfileWarning {
+        code: "transform_failed",
+        message: format!("{agent} sees {name} without its transforms: {reason}"),
+        hint: format!("mend it and add it again: vault transform add {name} <file>"),
         path: None,
     }
 }

@@ -14,6 +14,7 @@ use crate::files;
 use crate::index::Index;
 use crate::scan::{self, Origin};
 use crate::store::{self, Trusted};
+use crate::transforms::{Base, Lookup, Transforms};
 use crate::vault::{Vault, VaultError};
 
 /// An installed skill as profiles choose it.
@@ -145,6 +146,7 @@ pub(super) fn choose(
     skills: &[Candidate],
     switches: &Switches,
     home: &Path,
+    variants: &mut Variants<'_>,
 ) -> Result<Vec<Wanted>, ProfileSyncError> {
     rules
         .into_iter()
@@ -159,7 +161,7 @@ pub(super) fn choose(
                     rule.selects(&skill.agents, &skill.tags)
                         && switches.shows(&skill.name, &rule.agent)
                 })
-                .map(|skill| (skill.name.clone(), skill.shown()));
+                .map(|skill| (skill.name.clone(), variants.shown(skill, &rule.agent)));
             Ok(Wanted {
                 skills: chosen.collect(),
                 folder: folder_name(&rule.name),
@@ -171,7 +173,53 @@ pub(super) fn choose(
         .collect()
 }
 
+/// Which variants are shown, which have to be rendered first, and which can't be.
+#[derive(Debug)]
+pub(super) struct Variants<'a> {
+    pub(super) transforms: &'a Transforms,
+    /// Whom to believe about variants: this vault.
+    pub(super) trusted: Rc<Trusted>,
+    pub(super) missing: Vec<(SkillName, AgentId)>,
+    pub(super) problems: Vec<(SkillName, AgentId, String)>,
+}
+
+impl Variants<'_> {
+    fn shown(&mut self, skill: &Candidate, agent: &AgentId) -> Shown {
+        if self.transforms.is_empty() {
+            return skill.shown();
+        }
+        match self.transforms.lookup(&skill.name, &skill.bundle, agent) {
+            Lookup::Plain => {}
+            Lookup::Missing => self.missing.push((skill.name.clone(), agent.clone())),
+            Lookup::Impossible(reason) => {
+                self.problems
+                    .push((skill.name.clone(), agent.clone(), reason));
+            }
+            Lookup::Rendered(variant) => {
+                if let Some(bundle) = variant.bundle {
+                    return Shown {
+                        target: store::link_target(&bundle, 2),
+                        bundle,
+                        signed_name: skill.name.clone(),
+                        trusted: Rc::clone(&self.trusted),
+                    };
+                }
+            }
+        }
+        skill.shown()
+    }
+}
+
 impl Candidate {
+    pub(super) fn base(&self) -> Base<'_> {
+        Base {
+            name: &self.name,
+            signed_name: &self.signed_name,
+            bundle: self.bundle,
+            trusted: &self.trusted,
+        }
+    }
+
     fn shown(&self) -> Shown {
         Shown {
             target: self.target.clone(),

@@ -5,11 +5,15 @@
 
 mod frontmatter;
 mod mend;
+mod transform;
 mod yaml;
 
 pub use crate::manifest::{MAX_ARGS, SKILL_MD};
 pub use frontmatter::{Action, Capabilities, Frontmatter, Secret};
 pub use mend::{Change, Mended, mend};
+pub use transform::{
+    DEFAULT_PRIORITY, MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render,
+};
 
 use crate::finding::{Finding, Level, Position};
 use crate::manifest::MAX_SKILL_MD_BYTES;

@@ -1,0 +1,568 @@
+//! Transforms of skills for single agents, and the variants that are rendered from them.
+//!
+//! A variant is a bundle of its own: the skill's files with another SKILL.md, gated again, signed here, and named only
+//! by profiles. `variants.json` remembers what was rendered from what, so that nothing is rendered twice and an old
+//! variant is never shown for a new version.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::bundle;
+use vault_skill::document::{
+    MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render as render_text,
+};
+use vault_skill::gate::{self, GateOptions, RawFile};
+use vault_skill::hash::Digest;
+use vault_skill::manifest::{AppliedTransform, Manifest, RenderedFrom, SKILL_MD, SignedManifest};
+use vault_skill::name::{AgentId, SkillName};
+
+use crate::add::{self, Candidate};
+use crate::files::{self, Batch, Kind};
+use crate::scan::{Origin, Place};
+use crate::store::{self, Trusted, Want};
+use crate::vault::{Change, Vault, VaultError, read_record};
+
+/// The most transforms that one skill may have.
+pub const MAX_TRANSFORMS: usize = 32;
+
+/// Why a transform was not added. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum AddTransformError {
+    /// The skill is not installed.
+    #[error("{0} is not installed")]
+    NotInstalled(SkillName),
+    /// The file is no transform, or can't be applied to the skill.
+    #[error("{0}")]
+    Transform(#[from] TransformError),
+    /// What comes of it is no skill that the gate lets through.
+    #[error("for {agent} the gate refuses what comes of it: {reason}")]
+    Refused {
+        /// The agent.
+        agent: AgentId,
+        /// What the gate said first.
+        reason: String,
+    },
+    /// There are as many as a skill may have.
+    #[error("a skill has at most {MAX_TRANSFORMS} transforms")]
+    TooMany,
+    /// Another vault error.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<files::FileError> for AddTransformError {
+    fn from(failed: files::FileError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+/// A transform of the vault, or a file in its place that is none.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The skill.
+    pub skill: SkillName,
+    /// Where it stands.
+    pub path: PathBuf,
+    /// The transform, or why the file is none.
+    pub transform: Result<Transform, TransformError>,
+}
+
+/// A rendered variant, as remembered.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Variant {
+    pub(crate) name: SkillName,
+    pub(crate) agent: AgentId,
+    /// The bundle of the plain skill.
+    base: Digest,
+    transforms: Vec<AppliedTransform>,
+    /// `None` where it could not be made; `problem` says why.
+    pub(crate) bundle: Option<Digest>,
+    pub(crate) size: u64,
+    pub(crate) parts: Vec<Part>,
+    problem: Option<String>,
+}
+
+/// An object that a large variant is split into.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Part {
+    pub(crate) sha256: Digest,
+    pub(crate) size: u64,
+}
+
+#[derive(Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+struct Record {
+    variants: Vec<Variant>,
+}
+
+/// What an agent gets in place of a skill.
+#[derive(Debug)]
+pub(crate) enum Lookup<'a> {
+    /// No transform is for it: the plain skill.
+    Plain,
+    /// This variant.
+    Rendered(&'a Variant),
+    /// It has to be rendered first.
+    Missing,
+    /// It can't be: the plain skill, and a word about it.
+    Impossible(String),
+}
+
+/// All transforms and variants of a vault.
+#[derive(Debug, Default)]
+pub(crate) struct Transforms {
+    by_skill: BTreeMap<SkillName, Vec<Transform>>,
+    /// Files that are no transforms, with the reason.
+    pub(crate) bad: Vec<(SkillName, PathBuf, TransformError)>,
+    record: Record,
+}
+
+/// A skill that a variant is rendered from.
+#[derive(Clone, Debug)]
+pub(crate) struct Base<'a> {
+    pub(crate) name: &'a SkillName,
+    pub(crate) signed_name: &'a SkillName,
+    pub(crate) bundle: Digest,
+    pub(crate) trusted: &'a Trusted,
+}
+
+fn folder(vault: &Vault) -> PathBuf {
+    vault.paths().root.join("transforms")
+}
+
+fn record_path(vault: &Vault) -> PathBuf {
+    vault.paths().root.join("variants.json")
+}
+
+/// Every transform, by skill and name.
+pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
+    let root = folder(vault);
+    let mut listed = Vec::new();
+    for (skill_name, kind) in files::list(&root)? {
+        let skill = skill_name.to_str().and_then(|name| name.parse().ok());
+        let (Some(skill), Kind::Dir) = (skill, kind) else {
+            continue;
+        };
+        listed.extend(list_one(vault, &skill)?);
+    }
+    Ok(listed)
+}
+
+fn list_one(vault: &Vault, skill: &SkillName) -> Result<Vec<Listed>, VaultError> {
+    let folder = folder(vault).join(skill.as_str());
+    let mut listed = Vec::new();
+    for (file, kind) in files::list(&folder)? {
+        let name = file
+            .to_str()
+            .and_then(|name| name.strip_suffix(".md"))
+            .and_then(|name| name.parse::<SkillName>().ok());
+        let (Some(name), Kind::File) = (name, kind) else {
+            continue;
+        };
+        let path = folder.join(file);
+        let Some(bytes) = files::read(&path, MAX_TRANSFORM_BYTES)? else {
+            continue;
+        };
+        listed.push(Listed {
+            skill: skill.clone(),
+            transform: Transform::parse(name, &bytes),
+            path,
+        });
+    }
+    Ok(listed)
+}
+
+/// Adds a transform to an installed skill, or replaces the one of this name. It is applied to the skill as it is now,
+/// for every agent that it is for, before anything is written. Variants are made with the next
+/// [`crate::sync_profiles`].
+pub fn add(
+    vault: &Vault,
+    skill: &SkillName,
+    name: SkillName,
+    bytes: &[u8],
+) -> Result<Transform, AddTransformError> {
+    let transform = Transform::parse(name, bytes)?;
+    let mut change = vault.change()?;
+    let places = crate::scan::places(vault)?;
+    let found = places.groups.iter().find_map(|group| {
+        let place = group.places.iter().find(|place| place.name == *skill)?;
+        Some((group, place))
+    });
+    let Some((group, place)) = found else {
+        return Err(AddTransformError::NotInstalled(skill.clone()));
+    };
+    let mut all: Vec<_> = list_one(vault, skill)?
+        .into_iter()
+        .filter_map(|listed| listed.transform.ok())
+        .filter(|other| other.name != transform.name)
+        .collect();
+    if all.len() >= MAX_TRANSFORMS {
+        return Err(AddTransformError::TooMany);
+    }
+    all.push(transform.clone());
+    let base = Base {
+        name: &place.name,
+        signed_name: &place.signed_name,
+        bundle: place.bundle,
+        trusted: &group.trusted,
+    };
+    let somebody: AgentId = "any"
+        .parse()
+        .map_err(|_| AddTransformError::NotInstalled(skill.clone()))?;
+    let agents = if transform.agents.is_empty() {
+        vec![somebody]
+    } else {
+        transform.agents.clone()
+    };
+    for agent in agents {
+        let chosen = in_order(&all, &agent);
+        if let Err(problem) = make(vault, &base, &agent, &chosen)? {
+            return Err(AddTransformError::Refused {
+                agent,
+                reason: problem,
+            });
+        }
+    }
+    let path = folder(vault)
+        .join(skill.as_str())
+        .join(format!("{}.md", transform.name));
+    change.switching()?;
+    change.write_bytes(&path, bytes, 0o600)?;
+    Ok(transform)
+}
+
+/// Removes a transform; true when there was one. Its variants go with the next [`crate::sync_profiles`].
+pub fn remove(vault: &Vault, skill: &SkillName, name: &SkillName) -> Result<bool, VaultError> {
+    let mut change = vault.change()?;
+    let folder = folder(vault).join(skill.as_str());
+    let path = folder.join(format!("{name}.md"));
+    if files::kind(&path)?.is_none() {
+        return Ok(false);
+    }
+    change.switching()?;
+    files::remove_file(&path)?;
+    files::sync_dir(&folder)?;
+    files::remove_empty(&folder)?;
+    Ok(true)
+}
+
+impl Transforms {
+    /// Reads all of them, with what was rendered.
+    pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
+        let mut all = Self {
+            record: read_record(&record_path(vault))?.unwrap_or_default(),
+            ..Self::default()
+        };
+        for listed in list(vault)? {
+            match listed.transform {
+                Ok(transform) => all
+                    .by_skill
+                    .entry(listed.skill)
+                    .or_default()
+                    .push(transform),
+                Err(error) => all.bad.push((listed.skill, listed.path, error)),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether there is nothing to look up.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_skill.is_empty() && self.bad.is_empty()
+    }
+
+    /// Whether there is nothing to look up and nothing to forget.
+    pub(crate) fn has_none(&self) -> bool {
+        self.is_empty() && self.record.variants.is_empty()
+    }
+
+    /// What this agent gets in place of this skill.
+    pub(crate) fn lookup(&self, name: &SkillName, bundle: &Digest, agent: &AgentId) -> Lookup<'_> {
+        // A file that can't be read may be for this agent: then nobody knows what was meant.
+        if let Some((_, path, error)) = self.bad.iter().find(|(skill, ..)| skill == name) {
+            return Lookup::Impossible(format!("{}:{error}", path.display()));
+        }
+        let Some(transforms) = self.by_skill.get(name) else {
+            return Lookup::Plain;
+        };
+        let chosen = in_order(transforms, agent);
+        if chosen.is_empty() {
+            return Lookup::Plain;
+        }
+        let applied: Vec<_> = chosen.iter().map(|transform| transform.applied()).collect();
+        let known = self.record.variants.iter().find(|variant| {
+            variant.name == *name
+                && variant.agent == *agent
+                && variant.base == *bundle
+                && variant.transforms == applied
+        });
+        match known {
+            None => Lookup::Missing,
+            Some(variant) => match &variant.problem {
+                Some(problem) => Lookup::Impossible(problem.clone()),
+                None => Lookup::Rendered(variant),
+            },
+        }
+    }
+
+    /// Renders variants and notes them; what can't be rendered is noted with the reason. Under the writer lock.
+    pub(crate) fn render(
+        &mut self,
+        vault: &Vault,
+        change: &mut Change<'_>,
+        wanted: &[(Base<'_>, AgentId)],
+    ) -> Result<(), VaultError> {
+        let aside = vault.scratch()?;
+        let mut batch = Batch::default();
+        let mut fresh = Vec::new();
+        let mut hashes = Vec::new();
+        for (base, agent) in wanted {
+            let Some(transforms) = self.by_skill.get(base.name) else {
+                continue;
+            };
+            let chosen = in_order(transforms, agent);
+            let mut variant = Variant {
+                name: base.name.clone(),
+                agent: agent.clone(),
+                base: base.bundle,
+                transforms: chosen.iter().map(|transform| transform.applied()).collect(),
+                bundle: None,
+                size: 0,
+                parts: Vec::new(),
+                problem: None,
+            };
+            match make(vault, base, agent, &chosen)? {
+                Ok(made) => {
+                    variant.bundle = Some(made.encoded.hash);
+                    variant.size = made.encoded.bytes.len() as u64;
+                    variant.parts = made
+                        .encoded
+                        .parts
+                        .iter()
+                        .map(|part| Part {
+                            sha256: part.hash,
+                            size: part.bytes.len() as u64,
+                        })
+                        .collect();
+                    store::stage(
+                        &mut batch,
+                        aside.path(),
+                        &made.encoded.hash,
+                        made.envelope.as_bytes(),
+                        &made.files,
+                    )?;
+                    hashes.push(made.encoded.hash);
+                }
+                Err(problem) => variant.problem = Some(problem),
+            }
+            fresh.push(variant);
+        }
+        batch.flush(aside.path())?;
+        store::admit(&vault.store(), aside.path(), &hashes, &vault.trusted()?)?;
+        // Earlier ones stay until no link points to them: `forget_stale`.
+        self.record.variants.extend(fresh);
+        change.write_record(&record_path(vault), &self.record, 0o600)
+    }
+
+    /// Forgets variants that belong to nothing any more and removes their bundles. Under the writer lock, and only once
+    /// no link points to them. `installed`: what each name stands for now.
+    pub(crate) fn forget_stale(
+        &mut self,
+        vault: &Vault,
+        change: &mut Change<'_>,
+        installed: &BTreeMap<&SkillName, Digest>,
+    ) -> Result<(), VaultError> {
+        let stays = |variant: &Variant| {
+            let Some(transforms) = self.by_skill.get(&variant.name) else {
+                return false;
+            };
+            let applied: Vec<_> = in_order(transforms, &variant.agent)
+                .iter()
+                .map(|transform| transform.applied())
+                .collect();
+            installed.get(&variant.name) == Some(&variant.base) && variant.transforms == applied
+        };
+        let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.record.variants)
+            .into_iter()
+            .partition(stays);
+        self.record.variants = kept;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        change.write_record(&record_path(vault), &self.record, 0o600)?;
+        let used: BTreeSet<_> = self.bundles().collect();
+        let doomed = gone
+            .iter()
+            .filter_map(|variant| variant.bundle)
+            .filter(|bundle| !used.contains(bundle));
+        let aside = vault.scratch()?;
+        store::drop_bundles(&vault.store(), aside.path(), doomed)?;
+        Ok(())
+    }
+
+    /// Whether [`Self::forget_stale`] would do anything.
+    pub(crate) fn has_stale(&self, installed: &BTreeMap<&SkillName, Digest>) -> bool {
+        self.record.variants.iter().any(|variant| {
+            let transforms = self.by_skill.get(&variant.name);
+            let applied: Vec<_> = transforms
+                .map(|transforms| in_order(transforms, &variant.agent))
+                .unwrap_or_default()
+                .iter()
+                .map(|transform| transform.applied())
+                .collect();
+            transforms.is_none()
+                || installed.get(&variant.name) != Some(&variant.base)
+                || variant.transforms != applied
+        })
+    }
+
+    fn bundles(&self) -> impl Iterator<Item = Digest> + '_ {
+        self.record
+            .variants
+            .iter()
+            .filter_map(|variant| variant.bundle)
+    }
+}
+
+/// The bundles of all variants: they count as used.
+pub(crate) fn bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
+    let record: Record = read_record(&record_path(vault))?.unwrap_or_default();
+    Ok(record
+        .variants
+        .into_iter()
+        .filter_map(|variant| variant.bundle)
+        .collect())
+}
+
+/// The variants as places of installed skills, for those who verify them.
+pub(crate) fn places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
+    let record: Record = read_record(&record_path(vault))?.unwrap_or_default();
+    let places = record.variants.into_iter().filter_map(|variant| {
+        Some(Place {
+            signed_name: variant.name.clone(),
+            bundle: variant.bundle?,
+            name: variant.name,
+            origin: Origin::Local,
+        })
+    });
+    Ok(places.collect())
+}
+
+/// Removes the transforms of a skill that is gone; true when there were any. Under the writer lock.
+pub(crate) fn drop_of(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
+    let folder = folder(vault).join(name.as_str());
+    let there = files::kind(&folder)?.is_some();
+    files::remove_tree(&folder)?;
+    Ok(there)
+}
+
+/// Forgets the variants of removed skills; their bundles are collected with the skills' own.
+pub(crate) fn forget(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    names: &[SkillName],
+) -> Result<(), VaultError> {
+    let Some(mut record) = read_record::<Record>(&record_path(vault))? else {
+        return Ok(());
+    };
+    let before = record.variants.len();
+    record
+        .variants
+        .retain(|variant| !names.contains(&variant.name));
+    if record.variants.len() == before {
+        return Ok(());
+    }
+    change.write_record(&record_path(vault), &record, 0o600)
+}
+
+struct Made {
+    envelope: SignedManifest,
+    encoded: bundle::EncodedBundle,
+    files: Vec<bundle::File>,
+}
+
+/// Renders one variant; the inner error is the reason why there is none.
+fn make(
+    vault: &Vault,
+    base: &Base<'_>,
+    agent: &AgentId,
+    transforms: &[&Transform],
+) -> Result<Result<Made, String>, VaultError> {
+    let examined = store::examine(
+        &vault.store(),
+        &base.bundle,
+        Some(base.signed_name),
+        base.trusted,
+        Want::Bytes,
+        &mut Vec::new(),
+    );
+    let examined = match examined {
+        Ok(examined) => examined,
+        Err(damage) => return Ok(Err(format!("{}: {damage}", base.name))),
+    };
+    let plain = examined.manifest;
+    let mut files = examined.files;
+    let Some(document) = files.iter_mut().find(|file| file.path.as_str() == SKILL_MD) else {
+        return Ok(Err("it has no SKILL.md".to_owned()));
+    };
+    match render_text(&document.bytes, transforms) {
+        Ok(text) => document.bytes = text,
+        Err(error) => return Ok(Err(error.to_string())),
+    }
+    let raw = files
+        .into_iter()
+        .map(|file| RawFile {
+            path: file.path.to_string(),
+            mode: file.mode,
+            bytes: file.bytes,
+        })
+        .collect();
+    let options = GateOptions {
+        strict: plain.gate.strict,
+        name: Some(base.name.clone()),
+        folder: None,
+    };
+    let verdict = gate::check(raw, &options);
+    let Some(package) = verdict.package else {
+        let reason = verdict
+            .findings
+            .first()
+            .map_or_else(String::new, ToString::to_string);
+        return Ok(Err(reason));
+    };
+    let candidate = Candidate {
+        package,
+        outcome: verdict.outcome,
+        strict: plain.gate.strict,
+        agents: plain.agents.clone(),
+        provenance: plain.provenance.clone(),
+        replace: false,
+    };
+    let manifest = Manifest {
+        version: plain.version,
+        rendered_from: Some(RenderedFrom {
+            bundle_hash: base.bundle,
+            agent: agent.clone(),
+            transforms: transforms
+                .iter()
+                .map(|transform| transform.applied())
+                .collect(),
+        }),
+        // Of one base and the same transforms comes one bundle.
+        ..add::manifest(vault, &candidate, plain.signed_at)
+    };
+    let key = vault.keys().release()?;
+    let made = SignedManifest::sign(&manifest, &key)
+        .map_err(|reason| reason.to_string())
+        .and_then(|envelope| {
+            let files = candidate.package.files;
+            bundle::encode(&envelope, &manifest, &files)
+                .map(|encoded| Made {
+                    envelope,
+                    encoded,
+                    files,
+                })
+                .map_err(|reason| reason.to_string())
+        });
+    Ok(made)
+}
