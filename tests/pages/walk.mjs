@@ -176,6 +176,8 @@ try {
     expect(!(await robin.ask('document.querySelector("[value=write]").checked')), 'a member to tick writing');
     await robin.onward(() => robin.click('dd button.link'));
     await seen(robin, 'another-account', 200, ['Sign in']);
+    for (let turn = 0; turn < 6; turn += 1) await signIn(robin, { ...member, password: 'not the password' });
+    await seen(robin, 'too-many', 429, ['Sign in']);
 
     // --- an app that is known by a document, two vaults -----------------------------------------
     const hosted = await chromium.page();
