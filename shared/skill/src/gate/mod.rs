@@ -1,4 +1,4 @@
-//! The admission gate, structural half: a folder of files becomes a [`Package`], or a list of reasons why not.
+//! The admission gate: a folder of files becomes a [`Package`], or a list of reasons why not.
 //!
 //! Errors block always, flags block while the gate is strict, warnings never. Bytes are never changed: a name that does
 //! not fit is derived beside the author's own, and metadata of editors and systems is left out as a whole.
@@ -20,13 +20,18 @@
 //! | `action-command`, `action-cwd` | error | a command or a folder that the skill lacks |
 //! | `hidden-text` | flag | control, direction or tag characters in the frontmatter |
 //! | `native-executable` | warning | a compiled program among the files |
+//!
+//! Then the scanner (`scan`) runs the rules (`rules`, one file a family) over every file.
 
 mod actions;
 mod files;
 mod name;
+pub mod names;
+mod rules;
+mod scan;
 mod texts;
 
-pub use crate::finding::{Finding, Level, Position};
+pub use crate::finding::{Finding, Level, Position, Rule};
 pub use files::{MANY_FILES, is_ignored};
 
 use crate::bundle::File;
@@ -37,7 +42,12 @@ use crate::package::Package;
 use serde::Serialize;
 
 /// Name of this rule set in a manifest's `gate.rules`.
-pub const RULES: &str = "structure/1";
+pub const RULES: &str = "gate/1";
+
+/// Every rule of the scanner, in a fixed order.
+pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
+    rules::all().map(|rule| &rule.rule)
+}
 
 /// A file as it was found: nothing about it has been checked.
 #[derive(Clone, Debug)]
@@ -107,6 +117,7 @@ impl Verdict {
 pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
     let files = files::check(files, &mut findings);
+    findings.extend(scan::scan(&files).findings());
     let admitted = admit(files, options, &mut findings);
     let flags = if options.strict {
         Vec::new()

@@ -141,7 +141,8 @@ fn limits_hold_exactly() {
             .map(|(n, size)| file(&format!("f{n}"), &"x".repeat(*size)));
         big.chain([file(SKILL_MD, DOCUMENT)]).collect::<Vec<_>>()
     };
-    assert_eq!(strict(sized(&[MAX_FILE_BYTES])).outcome, Outcome::Accepted);
+    assert_eq!(rules(&strict(sized(&[MAX_FILE_BYTES]))), ["scan-cut"]);
+    assert_eq!(strict(sized(&[1 << 20])).outcome, Outcome::Accepted);
     assert_eq!(
         assert_blocked(sized(&[MAX_FILE_BYTES + 1]), "file-size").path,
         "f0"
@@ -155,7 +156,7 @@ fn limits_hold_exactly() {
             rest
         ]))
         .outcome,
-        Outcome::Accepted
+        Outcome::AcceptedWithWarnings
     );
     assert_blocked(
         sized(&[MAX_FILE_BYTES, MAX_FILE_BYTES, MAX_FILE_BYTES, rest + 1]),

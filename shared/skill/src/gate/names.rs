@@ -1,0 +1,82 @@
+//! Names that are taken for others: one edit apart, or the same once look-alike letters are mapped.
+
+use super::scan::look_alike;
+
+/// The longest name that is compared, in bytes.
+const LONGEST: usize = 128;
+
+/// Whether one insertion, deletion, replacement or swap of neighbours makes one of the other; equal ones are not one edit apart.
+pub fn is_one_edit(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    if a == b || long.len() - short.len() > 1 || long.len() > LONGEST {
+        return false;
+    }
+    let same = short.iter().zip(long).take_while(|(x, y)| x == y).count();
+    let tail = |from_short: usize, from_long: usize| short[from_short..] == long[from_long..];
+    if short.len() < long.len() {
+        return tail(same, same + 1);
+    }
+    let swapped =
+        same + 1 < short.len() && short[same] == long[same + 1] && short[same + 1] == long[same];
+    tail(same + 1, same + 1) || (swapped && tail(same + 2, same + 2))
+}
+
+/// A name as the eye takes it: look-alike letters mapped, lower case, separators and digits that read as letters unified.
+pub fn skeleton(name: &str) -> String {
+    name.chars()
+        .filter_map(|character| {
+            let plain = look_alike(character).to_ascii_lowercase();
+            Some(match plain {
+                '0' => 'o',
+                '1' | 'i' | '|' => 'l',
+                '5' => 's',
+                '_' | ' ' | '.' | '-' => return None,
+                other => other,
+            })
+        })
+        .collect()
+}
+
+/// Whether two different names are taken for one another: equal skeletons, or one edit apart at seven letters or more.
+pub fn is_confusable(a: &str, b: &str) -> bool {
+    a != b && (skeleton(a) == skeleton(b) || (a.len().min(b.len()) >= 7 && is_one_edit(a, b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_edit_is_one_edit() {
+        for (a, b) in [
+            ("requests", "reqeusts"),
+            ("lodash", "lodahs"),
+            ("abc", "abcd"),
+            ("abc", "bc"),
+            ("abc", "axc"),
+            ("", "a"),
+        ] {
+            assert!(is_one_edit(a, b) && is_one_edit(b, a), "{a} {b}");
+        }
+        for (a, b) in [
+            ("abc", "abc"),
+            ("abc", "cba"),
+            ("abc", "abcde"),
+            ("abcd", "badc"),
+            ("", ""),
+        ] {
+            assert!(!is_one_edit(a, b) && !is_one_edit(b, a), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn names_are_compared_as_the_eye_sees_them() {
+        assert!(is_confusable("code-review", "code_review"));
+        assert!(is_confusable("paypal-tools", "p\u{0430}ypal-tools"));
+        assert!(is_confusable("code-review", "code-reviev"));
+        assert!(is_confusable("git1ab", "gitlab"));
+        assert!(!is_confusable("pdf", "pdg"));
+        assert!(!is_confusable("same", "same"));
+    }
+}

@@ -1,0 +1,274 @@
+//! What is written in another alphabet: base64, hex, escapes and lists of character codes, decoded once.
+//!
+//! The pieces found together are never longer than the text they come from, and nothing decoded is decoded again.
+
+/// A decoded piece of text and where its encoded form begins in the raw text.
+pub(super) struct Piece {
+    pub origin: usize,
+    pub text: String,
+}
+
+/// A run of letters shorter than this is not tried.
+const SHORTEST_BASE64: usize = 24;
+const SHORTEST_HEX: usize = 24;
+/// Decoded text shorter than this says nothing.
+const SHORTEST_TEXT: usize = 8;
+
+/// Every piece that decodes to text.
+pub(super) fn pieces(raw: &str) -> Vec<Piece> {
+    let mut found = Vec::new();
+    let bytes = raw.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let byte = bytes[at];
+        let end = if is_base64(byte) {
+            word(bytes, at, &mut found)
+        } else if byte == b'\\' {
+            escapes(bytes, at, &mut found)
+        } else if byte == b'[' || byte == b'(' {
+            numbers(bytes, at, &mut found)
+        } else {
+            at + 1
+        };
+        at = end.max(at + 1);
+    }
+    found
+}
+
+const fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+}
+
+fn keep(found: &mut Vec<Piece>, origin: usize, bytes: &[u8]) {
+    if let Some(text) = readable(bytes) {
+        found.push(Piece { origin, text });
+    }
+}
+
+/// Text, if nearly all of it is printable ASCII; UTF-16 of ASCII counts too.
+fn readable(bytes: &[u8]) -> Option<String> {
+    if bytes.len() >= 2 * SHORTEST_TEXT && bytes.iter().skip(1).step_by(2).all(|byte| *byte == 0) {
+        let narrow: Vec<u8> = bytes.iter().copied().step_by(2).collect();
+        return readable(&narrow);
+    }
+    if bytes.len() < SHORTEST_TEXT {
+        return None;
+    }
+    let text = std::str::from_utf8(bytes).ok()?;
+    let odd = text
+        .chars()
+        .filter(|c| !(c.is_ascii_graphic() || matches!(c, ' ' | '\n' | '\t' | '\r')))
+        .count();
+    (odd * 20 <= bytes.len()).then(|| text.to_owned())
+}
+
+/// One run of base64 letters, which may be hex as well; returns its end.
+fn word(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
+    let end = start
+        + bytes[start..]
+            .iter()
+            .take_while(|byte| is_base64(**byte))
+            .count();
+    let run = &bytes[start..end];
+    if run.len() < SHORTEST_BASE64.min(SHORTEST_HEX) {
+        return end;
+    }
+    let before = &bytes[start.saturating_sub(48)..start];
+    if embedded(before) || run.starts_with(b"eyJ") {
+        return end; // data addresses, checksums of packages, and tokens whose head is JSON
+    }
+    let hex = run.strip_prefix(b"0x").unwrap_or(run);
+    if hex.len() >= SHORTEST_HEX && hex.iter().all(u8::is_ascii_hexdigit) {
+        let decoded: Vec<u8> = hex
+            .chunks_exact(2)
+            .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+            .collect();
+        keep(found, start, &decoded);
+    } else if mixed(run) {
+        keep(found, start, &base64(run));
+    }
+    end
+}
+
+fn embedded(before: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(before);
+    text.ends_with(";base64,")
+        || text.ends_with("sha512-")
+        || text.ends_with("sha384-")
+        || text.ends_with("sha256-")
+}
+
+/// A word, a path or a name has no mixture of cases and digits all along; encoded text nearly always has.
+fn mixed(run: &[u8]) -> bool {
+    let upper = run.iter().filter(|byte| byte.is_ascii_uppercase()).count();
+    let lower = run.iter().filter(|byte| byte.is_ascii_lowercase()).count();
+    let separators = run
+        .iter()
+        .filter(|byte| matches!(byte, b'/' | b'-' | b'_'))
+        .count();
+    upper * 8 >= run.len() && lower * 8 >= run.len() && separators * 12 <= run.len()
+}
+
+/// Standard and URL alphabets at once; a rest of fewer than eight bits is dropped.
+fn base64(run: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(run.len() * 3 / 4);
+    let (mut bits, mut count) = (0_u32, 0);
+    for byte in run {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            _ => 63,
+        };
+        bits = (bits << 6) | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count & 0xFF) as u8);
+        }
+    }
+    out
+}
+
+const fn digit(byte: u8) -> u8 {
+    match byte {
+        b'0'..=b'9' => byte - b'0',
+        b'a'..=b'f' => byte - b'a' + 10,
+        b'A'..=b'F' => byte - b'A' + 10,
+        _ => 0,
+    }
+}
+
+/// A run of `\xNN`, `\uNNNN` or octal escapes, at least six of them.
+fn escapes(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
+    let mut decoded = Vec::new();
+    let mut at = start;
+    while let Some((byte, length)) = escape(&bytes[at..]) {
+        decoded.push(byte);
+        at += length;
+    }
+    if decoded.len() >= SHORTEST_TEXT {
+        keep(found, start, &decoded);
+    }
+    at.max(start + 1)
+}
+
+fn escape(bytes: &[u8]) -> Option<(u8, usize)> {
+    let hex = |from: usize, to: usize| {
+        let digits = bytes.get(from..to)?;
+        digits.iter().all(u8::is_ascii_hexdigit).then(|| {
+            digits
+                .iter()
+                .fold(0_u32, |sum, byte| sum << 4 | u32::from(digit(*byte)))
+        })
+    };
+    let (value, length) = match bytes {
+        [b'\\', b'x', ..] => (hex(2, 4)?, 4),
+        [b'\\', b'u', ..] => (hex(2, 6)?, 6),
+        [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => (
+            u32::from(a - b'0') * 64 + u32::from(b - b'0') * 8 + u32::from(c - b'0'),
+            4,
+        ),
+        _ => return None,
+    };
+    Some((u8::try_from(value).ok()?, length))
+}
+
+/// A list of character codes, decimal or hex, at least eight of them.
+fn numbers(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
+    let mut decoded = Vec::new();
+    let mut at = start + 1;
+    loop {
+        while bytes
+            .get(at)
+            .is_some_and(|byte| matches!(byte, b' ' | b'\n' | b'\t' | b'\r' | b','))
+        {
+            at += 1;
+        }
+        let rest = &bytes[at..];
+        let (value, length) = if rest.starts_with(b"0x") {
+            let length = rest[2..]
+                .iter()
+                .take(3)
+                .take_while(|byte| byte.is_ascii_hexdigit())
+                .count();
+            (
+                rest[2..2 + length]
+                    .iter()
+                    .fold(0_u32, |sum, byte| sum << 4 | u32::from(digit(*byte))),
+                length + 2,
+            )
+        } else {
+            let length = rest
+                .iter()
+                .take(4)
+                .take_while(|byte| byte.is_ascii_digit())
+                .count();
+            (
+                rest[..length]
+                    .iter()
+                    .fold(0, |sum, byte| sum * 10 + u32::from(byte - b'0')),
+                length,
+            )
+        };
+        let Ok(byte) = u8::try_from(value) else { break };
+        if length == 0 || (length == 2 && rest.starts_with(b"0x")) {
+            break;
+        }
+        decoded.push(byte);
+        at += length;
+    }
+    if decoded.len() >= SHORTEST_TEXT {
+        keep(found, start, &decoded);
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(raw: &str) -> Vec<String> {
+        pieces(raw).into_iter().map(|piece| piece.text).collect()
+    }
+
+    #[test]
+    fn four_alphabets_are_read() {
+        assert_eq!(
+            decoded("echo 'Y3VybCBodHRwOi8vYS5leGFtcGxlL3g=' | x"),
+            ["curl http://a.example/x"]
+        );
+        assert_eq!(
+            decoded("h = '6563686f2068656c6c6f2074686572652121'"),
+            ["echo hello there!!"]
+        );
+        assert_eq!(
+            decoded(r"s = '\x63\x75\x72\x6c\x20\x2d\x73\x53'"),
+            ["curl -sS"]
+        );
+        assert_eq!(
+            decoded("f([99, 117, 114, 108, 32, 45, 115, 83])"),
+            ["curl -sS"]
+        );
+        assert_eq!(
+            decoded("f(0x63, 0x75, 0x72, 0x6c, 0x20, 0x2d, 0x73, 0x53)"),
+            ["curl -sS"]
+        );
+    }
+
+    #[test]
+    fn words_tokens_and_data_addresses_are_left_alone() {
+        for raw in [
+            "a/path/that/is/long/enough/to/be/tried",
+            "ThisIsAVeryLongCamelCaseIdentifierName",
+            "data:image/png;base64,aVZCT1J3MEtHZ29BQUFBTlNVaEVVZw==",
+            "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9",
+            "[1, 2, 3, 4, 5, 6, 7, 8, 9]",
+            "(300, 400)",
+            r"\d\w\s",
+        ] {
+            assert!(decoded(raw).is_empty(), "{raw}: {:?}", decoded(raw));
+        }
+    }
+}
