@@ -5,6 +5,7 @@
 mod args;
 mod client;
 mod commands;
+mod edit;
 mod env;
 mod error;
 mod excerpt;

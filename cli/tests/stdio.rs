@@ -132,3 +132,48 @@ fn bare_vault_in_no_mode_shows_its_help_and_speaks_nothing() {
     let (lines, code) = start(&[], &[]).end();
     assert_eq!((lines, code), (Vec::new(), Some(2)));
 }
+
+#[test]
+fn the_server_ends_when_who_started_it_is_gone() {
+    let home = TempDir::new().unwrap();
+    let pipe = home.path().join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    // Open for both: opening does not wait, and the server's input never ends.
+    let mut input = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&pipe)
+        .unwrap();
+    // The shell starts the server and ends when it is told to.
+    let mut shell = Command::new("/bin/sh")
+        .args(["-c", "\"$VAULT\" mcp <\"$HOME/pipe\" & read -r told"])
+        .env_clear()
+        .env("VAULT", env!("CARGO_BIN_EXE_vault"))
+        .env("HOME", home.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(shell.stdout.take().unwrap());
+    let client = json!({ "name": "test", "version": "1" });
+    let params =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let greeting = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    writeln!(input, "{greeting}").unwrap();
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert!(line.contains("2025-06-18"), "it runs: {line}");
+    writeln!(shell.stdin.take().unwrap(), "end").unwrap();
+    assert!(shell.wait().unwrap().success());
+    // The end of the output is the end of the server: nobody else holds it.
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
+    assert_eq!(rest, "");
+}

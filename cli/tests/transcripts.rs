@@ -18,7 +18,7 @@ fn transcript(name: &str) {
     }
     // Agents are found by what they leave in a home.
     for mark in match name {
-        "agents.md" | "transform.md" => &[".claude", ".cursor", ".codex"][..],
+        "agents.md" | "mcp.md" | "transform.md" => &[".claude", ".cursor", ".codex"][..],
         _ => &[],
     } {
         std::fs::create_dir(home.path().join(mark)).unwrap();
@@ -71,10 +71,25 @@ macro_rules! transcripts {
     };
 }
 
-transcripts![
-    add, administer, agents, author, cloud, config, export, help, json, key, policy, remove, serve,
-    skill, transform,
-];
+// In braces, or the formatter makes one line of them and every branch conflicts.
+transcripts! {
+    add,
+    administer,
+    agents,
+    author,
+    cloud,
+    config,
+    export,
+    help,
+    json,
+    key,
+    mcp,
+    policy,
+    remove,
+    serve,
+    skill,
+    transform,
+}
 
 #[test]
 fn no_transcript_is_forgotten() {

@@ -321,7 +321,7 @@ fn environment(context: &Context, secrets: &[Secret]) -> Vec<String> {
             };
             let about = secret.description.as_deref().unwrap_or_default();
             let line = format!("{} ({state})  {}", secret.name, clean(about, 200));
-            row("variable", line.trim_end().to_owned())
+            row("variable", line.trim_end())
         })
         .collect()
 }
@@ -337,7 +337,7 @@ fn actions<'a>(all: impl Iterator<Item = (&'a ActionName, &'a ActionSpec)>) -> V
             clean(&words.join(" "), 200),
             paint(DIM, clean(about, 200))
         );
-        row("action", line.trim_end().to_owned())
+        row("action", line.trim_end())
     })
     .collect()
 }

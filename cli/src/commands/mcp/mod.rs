@@ -3,11 +3,14 @@
 //! Standard output carries the protocol's frames and nothing else. Nothing is read of the vault before a message needs it, so that the first
 //! answer comes at once whatever the vault holds. The process ends with its input, or with its parent.
 
+mod install;
+mod places;
+
 use std::io::{self, Read as _, Write as _};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use rmcp::ServiceExt as _;
 use tokio::net::UnixStream;
 use vault_library::shelf::LibraryShelf;
@@ -33,17 +36,55 @@ const CHUNK: usize = 64 * 1024;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The server for agents on this machine: they start it and speak MCP with it over standard input and output. It sees and
-changes the whole vault, as its owner. The log goes to standard error.
+changes the whole vault, as its owner. The log goes to standard error. It ends with its input, or with who started it.
 
 Examples:
   vault mcp
-  claude mcp add vault -- vault mcp
+  vault mcp install --agent claude-code --agent cursor
+  vault mcp uninstall --agent cursor
 
 Since 0.5.0 (beta).")]
-pub struct Arguments {}
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
 
-/// Serves until the input ends.
-pub fn run(context: &Context, _: &Arguments) -> Result<Report, Failure> {
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Register the server in an agent's own settings
+    #[command(after_help = "\
+One entry is added; every other byte of the file stays. A copy of the file as it was lies beside it until the entry is taken
+out again. Known: claude-code, claude-desktop, codex, cursor, gemini-cli, github-copilot, opencode, qwen-code, vscode,
+windsurf, zed; only agents that are on this machine.
+
+Examples:
+  vault mcp install --agent claude-code
+  vault mcp install --agent cursor --agent codex --dry-run
+  vault mcp install --agent vscode --project
+
+Since 0.5.0 (beta).")]
+    Install(install::Arguments),
+    /// Take the server out of an agent's settings
+    #[command(after_help = "\
+The entry goes; where nobody touched the file since it was added, the file becomes what it was, to the byte.
+
+Examples:
+  vault mcp uninstall --agent claude-code
+
+Since 0.5.0 (beta).")]
+    Uninstall(install::Arguments),
+}
+
+/// Serves until the input ends, or changes an agent's settings.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    match &arguments.action {
+        None => serve(context),
+        Some(Action::Install(arguments)) => install::install(context, arguments),
+        Some(Action::Uninstall(arguments)) => install::uninstall(context, arguments),
+    }
+}
+
+fn serve(context: &Context) -> Result<Report, Failure> {
     let settings = context.settings()?;
     let _written = log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("warn"))?;
     let names = tool_names(&settings);
