@@ -9,9 +9,9 @@ use clap::{
 
 use crate::{
     commands::{
-        add, agents, audit_log, clients, cloud, completions, config, demo, devices, enable, export,
-        fmt, key, link, lint, man, mcp, new, operator, policy, remove, resolve, serve, show, skill,
-        status, sync, sync_profiles, transform, users, verify, version,
+        add, agents, audit_log, clients, cloud, completions, config, demo, devices, doctor, enable,
+        export, fmt, key, link, lint, man, mcp, new, operator, policy, remove, resolve, serve,
+        show, skill, status, sync, sync_profiles, transform, users, verify, version,
     },
     ui::{BOLD, paint},
 };
@@ -35,7 +35,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Administer", &["users", "clients", "audit-log"]),
     ("Trust", &["verify", "key", "policy"]),
     ("Server", &["serve", "mcp", "operator"]),
-    ("Maintenance", &["config", "version", "completions", "man"]),
+    (
+        "Maintenance",
+        &["doctor", "config", "version", "completions", "man"],
+    ),
 ];
 
 /// Keep agent skills that were checked and signed, and hand them to people, agents and machines unchanged.
@@ -132,6 +135,8 @@ pub enum Command {
     Disable(enable::DisableArguments),
     /// Change a skill for one agent, on top of what was signed
     Transform(transform::Arguments),
+    /// Look for everything that can be wrong here, and say what mends it
+    Doctor(doctor::Arguments),
     /// List, search, inspect and run skills
     Skill(skill::Arguments),
     /// Connect to a service, install from it, roll back

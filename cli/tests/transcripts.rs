@@ -18,7 +18,9 @@ fn transcript(name: &str) {
     }
     // Agents are found by what they leave in a home.
     for mark in match name {
-        "agents.md" | "mcp.md" | "transform.md" => &[".claude", ".cursor", ".codex"][..],
+        "agents.md" | "doctor.md" | "mcp.md" | "transform.md" => {
+            &[".claude", ".cursor", ".codex"][..]
+        }
         _ => &[],
     } {
         std::fs::create_dir(home.path().join(mark)).unwrap();
@@ -79,6 +81,7 @@ transcripts! {
     author,
     cloud,
     config,
+    doctor,
     export,
     help,
     json,

@@ -11,6 +11,7 @@ pub mod config;
 pub mod connection;
 pub mod demo;
 pub mod devices;
+pub mod doctor;
 pub mod enable;
 pub mod export;
 pub mod fmt;
@@ -118,6 +119,7 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Remove(arguments) => remove::run(context, &arguments),
         Command::Agents(arguments) => agents::run(context, &arguments),
         Command::SyncProfiles(arguments) => sync_profiles::run(context, &arguments),
+        Command::Doctor(arguments) => doctor::run(context, &arguments),
         Command::Transform(arguments) => transform::run(context, &arguments),
         Command::Enable(arguments) => enable::enable(context, &arguments),
         Command::Disable(arguments) => enable::disable(context, &arguments),

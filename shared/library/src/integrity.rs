@@ -1,8 +1,10 @@
 //! Reading and verifying every installed skill from its bytes, whatever the index says.
 
+use vault_skill::document::Secret;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::{SkillName, VaultId};
+use vault_skill::time::Timestamp;
 
 use crate::files::tree::Looker;
 use crate::links;
@@ -47,6 +49,12 @@ pub struct Checked {
     pub version: Option<u64>,
     /// What is wrong, `None` when nothing is.
     pub damage: Option<Damage>,
+    /// When it was signed, where the manifest is good.
+    pub signed_at: Option<Timestamp>,
+    /// Metadata of systems and editors beside its files, relative to the skill.
+    pub ignored: Vec<String>,
+    /// Variables that it says it needs.
+    pub declared: Vec<Secret>,
 }
 
 /// Somebody whose signatures this vault believes.
@@ -169,17 +177,26 @@ fn check_one(
         if linked {
             store::encode(&place.bundle, &examined)?;
         }
-        Ok(examined.manifest.version)
+        Ok(examined)
     });
-    let (version, damage) = match examined {
-        Ok(version) => (Some(version), None),
-        Err(damage) => (None, Some(damage)),
-    };
-    Checked {
+    let mut checked = Checked {
         name: place.name.clone(),
         origin: place.origin.clone(),
         bundle: place.bundle,
-        version,
-        damage,
+        version: None,
+        damage: None,
+        signed_at: None,
+        ignored: Vec::new(),
+        declared: Vec::new(),
+    };
+    match examined {
+        Ok(examined) => {
+            checked.version = Some(examined.manifest.version);
+            checked.signed_at = Some(examined.manifest.signed_at);
+            checked.ignored = examined.ignored;
+            checked.declared = examined.declared;
+        }
+        Err(damage) => checked.damage = Some(damage),
     }
+    checked
 }

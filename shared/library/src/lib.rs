@@ -8,6 +8,7 @@
 //! | [`shelf`] | listing and searching |
 //! | [`capabilities`] | what a caller may use, by the policy |
 //! | [`run`] | finding a skill, running its actions from verified bytes |
+//! | [`doctor`] | everything that can be wrong with a vault, and what mends it |
 //! | [`integrity`] | verifying everything from its bytes |
 //! | [`release`], [`cloud`] | planning and signing a release, what is remembered of each namespace |
 //! | [`adopt`] | taking in what the same key signed elsewhere; rolling back |
@@ -25,6 +26,7 @@ pub mod adopt;
 pub mod agents;
 pub mod capabilities;
 pub mod cloud;
+pub mod doctor;
 pub mod export;
 mod files;
 mod index;

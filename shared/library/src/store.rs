@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use vault_skill::bundle::{self, File};
+use vault_skill::document::{Document, SKILL_MD, Secret};
 use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
@@ -83,6 +84,10 @@ pub struct Examined {
     pub manifest: Manifest,
     /// The verified bytes, in the manifest's order; empty unless asked for.
     pub files: Vec<File>,
+    /// Metadata of systems and editors beside the signed files, relative to the skill: no part of it.
+    pub(crate) ignored: Vec<String>,
+    /// Variables that the skill says it needs.
+    pub(crate) declared: Vec<Secret>,
     pub(crate) looks: Looks,
 }
 
@@ -158,6 +163,8 @@ pub(crate) fn examine_many(
         seen: Vec::new(),
         folders: BTreeSet::new(),
         files: Vec::new(),
+        ignored: Vec::new(),
+        declared: Vec::new(),
         looks: Looks::default(),
         damage: None,
     };
@@ -199,6 +206,8 @@ struct Examination<'a> {
     seen: Vec<bool>,
     folders: BTreeSet<String>,
     files: Vec<Option<File>>,
+    ignored: Vec<String>,
+    declared: Vec<Secret>,
     looks: Looks,
     damage: Option<Damage>,
 }
@@ -212,6 +221,7 @@ impl Examination<'_> {
             self.folder(path, facts, entry)?;
         } else if let Some(inside) = path.strip_prefix("files/") {
             if gate::is_ignored(inside) {
+                self.ignored.push(inside.to_owned());
                 return Ok(());
             }
             match entry {
@@ -289,6 +299,11 @@ impl Examination<'_> {
             return Err(Damage::Changed(path.to_owned()));
         }
         self.seen[at] = true;
+        if path == SKILL_MD && may_declare(bytes) {
+            self.declared = Document::parse(bytes)
+                .map(|document| document.frontmatter().requires_secrets.clone())
+                .unwrap_or_default();
+        }
         if self.want == Want::Bytes {
             self.files[at] = Some(File {
                 path: signed.path.clone(),
@@ -313,9 +328,20 @@ impl Examination<'_> {
             signed,
             manifest,
             files: self.files.into_iter().flatten().collect(),
+            ignored: self.ignored,
+            declared: self.declared,
             looks: self.looks,
         })
     }
+}
+
+/// Whether a SKILL.md may name variables that it needs: most do not, and reading YAML costs more than hashing.
+fn may_declare(document: &[u8]) -> bool {
+    document
+        .split(|byte| *byte == b'\n')
+        .skip(1)
+        .take_while(|line| !line.starts_with(b"---"))
+        .any(|line| line.trim_ascii_start().starts_with(b"requires"))
 }
 
 fn content<'a>(path: &str, entry: &'a Entry<'_>) -> Result<&'a [u8], Damage> {
@@ -467,6 +493,31 @@ pub(crate) fn noted_admitted(aside: &Path) -> Result<Vec<Digest>, FileError> {
     let bytes = files::read(&aside.join(ADMITTED), 16 << 20)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+/// Removes metadata of systems and editors from a stored skill's folder; the modes of its folders stay.
+pub(crate) fn remove_ignored(
+    store: &Path,
+    hash: &Digest,
+    ignored: &[String],
+) -> Result<Vec<PathBuf>, FileError> {
+    let root = folder(store, hash).join(FILES);
+    let mut removed = Vec::new();
+    for inside in ignored.iter().filter(|path| gate::is_ignored(path)) {
+        let path = root.join(inside);
+        let Some(parent) = path.parent() else {
+            continue;
+        };
+        if files::kind(&path)?.is_none() {
+            continue; // it lay in a folder that is gone already
+        }
+        files::set_mode(parent, 0o755)?;
+        let gone = files::remove_tree(&path);
+        files::set_mode(parent, 0o555)?;
+        gone?;
+        removed.push(path);
+    }
+    Ok(removed)
 }
 
 /// Removes bundles from the store, at once for every reader. Under the writer lock.

@@ -400,6 +400,17 @@ fn is_alive(process: i32) -> bool {
     })
 }
 
+/// Sets the permission bits of a folder or file that is no link.
+pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(fails("set the mode of", path))
+}
+
+/// Whether this process may write to a folder.
+pub(crate) fn may_write(folder: &Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
 /// Removes a folder when nothing is in it.
 pub(crate) fn remove_empty(path: &Path) -> Result<(), FileError> {
     match fs::remove_dir(path) {

@@ -11,6 +11,7 @@ mod copies;
 mod record;
 mod roots;
 mod tree;
+mod view;
 mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ pub use self::record::{Disabled, RootMode, RootScope, Switches};
 use self::record::{Record, RootRecord};
 use self::roots::{Done, RootChange};
 use self::tree::TreeChange;
+pub use self::view::{AgentView, Hidden, View, view};
 use self::wanted::{Candidate, Variants, Wanted};
 use crate::agents::{self, Machine};
 use crate::files::{self, FileError};
@@ -200,6 +202,32 @@ pub fn set_enabled(
         switches.write(vault, &mut change)?;
     }
     Ok(changed)
+}
+
+/// Forgets the folders that are not there any more, and removes links of the vault that lead nowhere.
+pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, ProfileSyncError> {
+    let seen = view(vault, machine)?;
+    let mut change = vault.change()?;
+    let mut record = Record::read(vault)?;
+    let before = record.roots.len();
+    record
+        .roots
+        .retain(|root| files::is_folder(&root.path) || !seen.missing.contains(&root.path));
+    if record.roots.len() != before {
+        record.write(vault, &mut change)?;
+    }
+    let homes = roots::homes(vault);
+    let mut cleaned = seen.missing;
+    for (path, _) in seen.dangling.into_iter().filter(|(_, ours)| *ours) {
+        // It may lead somewhere by now, or be another.
+        let target = files::link_target(&path)?;
+        let ours = target
+            .is_some_and(|target| roots::is_ours(target.as_os_str().as_encoded_bytes(), &homes));
+        if ours && !files::is_there(&path) && files::remove_file(&path)? {
+            cleaned.push(path);
+        }
+    }
+    Ok(cleaned)
 }
 
 /// Takes skills out of the agents' folders and the trees, before they leave the vault. `further` are folders that
@@ -466,12 +494,8 @@ impl Plan {
                 }
             })
             .collect();
-        warnings.extend(
-            roots
-                .iter()
-                .filter(|root| root.missing)
-                .map(missing_warning),
-        );
+        let missing = roots.iter().filter(|root| root.missing);
+        warnings.extend(missing.map(|root| missing_warning(&root.path)));
         ProfileSyncReport {
             restart_required: !self.trees.is_empty()
                 || roots.iter().any(|root| {
@@ -582,11 +606,11 @@ fn inside_warning(path: &Path) -> ProfileWarning {
     }
 }
 
-fn missing_warning(root: &RootState) -> ProfileWarning {
+fn missing_warning(path: &Path) -> ProfileWarning {
     ProfileWarning {
         code: "root_missing",
-        message: format!("{} is not there any more", root.path.display()),
+        message: format!("{} is not there any more", path.display()),
         hint: "vault doctor --clean forgets it; vault sync-profiles --discover links into what is there".to_owned(),
-        path: Some(root.path.clone()),
+        path: Some(path.to_owned()),
     }
 }

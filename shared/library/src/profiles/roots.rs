@@ -42,6 +42,8 @@ pub(super) struct RootChange {
     /// Skills that are there already.
     pub(super) kept: usize,
     copies: BTreeMap<SkillName, CopyRecord>,
+    /// Links that are not the vault's.
+    elsewhere: Vec<OsString>,
 }
 
 /// What became of a folder.
@@ -143,6 +145,7 @@ pub(super) fn compare(
         foreign: Vec::new(),
         kept: 0,
         copies: root.copies.clone(),
+        elsewhere: Vec::new(),
     };
     // The first profile that shows a name has it: two agents may read one folder.
     let mut wanted: BTreeMap<SkillName, (PathBuf, &Shown)> = BTreeMap::new();
@@ -184,6 +187,9 @@ impl RootChange {
     ) -> Result<(), FileError> {
         for (name, entry) in entries(&self.real)? {
             let skill = name.to_str().and_then(|name| wanted.remove_entry(name));
+            if matches!(&entry, Entry::Link(found) if !is_ours(found, homes)) {
+                self.elsewhere.push(name.clone());
+            }
             match (entry, skill) {
                 (Entry::Link(found), skill) if is_ours(&found, homes) => match skill {
                     Some((name, (_, shown))) if self.mode == RootMode::Copy => {
@@ -249,6 +255,17 @@ impl RootChange {
             Some(shown) => self.copy.push((name, shown.clone())),
             None => self.uncopy.push(name),
         }
+    }
+
+    /// Links of which nobody knows whether they lead anywhere, and whether they are the vault's.
+    pub(super) fn doubtful(&self) -> impl Iterator<Item = (PathBuf, bool)> + '_ {
+        let switched = self.switch.iter().map(|(name, _)| name.as_str().as_ref());
+        self.drop
+            .iter()
+            .map(|name| (name.as_os_str(), true))
+            .chain(switched.map(|name: &std::ffi::OsStr| (name, true)))
+            .chain(self.elsewhere.iter().map(|name| (name.as_os_str(), false)))
+            .map(|(name, ours)| (self.real.join(name), ours))
     }
 
     /// First step: what must not be seen any more. To be done before the trees lose it.

@@ -26,7 +26,7 @@ pub(super) struct Candidate {
     pub(super) trusted: Rc<Trusted>,
     /// Where its link points, seen from a folder below `profiles/`.
     pub(super) target: PathBuf,
-    agents: Vec<AgentId>,
+    pub(super) agents: Vec<AgentId>,
     tags: Vec<String>,
 }
 

@@ -1,0 +1,178 @@
+//! Who sees what, and why not: for people who look for a skill that an agent does not find.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use vault_skill::name::{AgentId, SkillName};
+
+use super::record::{RootScope, Switches};
+use super::{Plan, ProfileSyncError, ProfileWarning, SyncProfilesInput, missing_warning};
+use crate::agents::{self, Machine};
+use crate::files;
+use crate::vault::Vault;
+
+/// What the agents of a machine see of a vault.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct View {
+    /// The agents that were found, and those that were linked by name.
+    pub agents: Vec<AgentView>,
+    /// Links are not as they should be: a sync has something to do.
+    pub stale: bool,
+    /// Links in the agents' folders that lead nowhere, and whether they are the vault's.
+    pub dangling: Vec<(PathBuf, bool)>,
+    /// Folders that are linked into and are not there.
+    pub missing: Vec<PathBuf>,
+    /// What a sync would warn about.
+    pub warnings: Vec<ProfileWarning>,
+}
+
+/// What one agent sees.
+#[derive(Clone, Debug, Serialize)]
+pub struct AgentView {
+    /// The agent.
+    pub agent: AgentId,
+    /// Whether any of its folders is linked into.
+    pub linked: bool,
+    /// Those folders.
+    pub roots: Vec<PathBuf>,
+    /// The skills that it sees.
+    pub sees: Vec<SkillName>,
+    /// The skills that it does not see, with the reason.
+    pub hidden: Vec<Hidden>,
+}
+
+/// A skill that an agent does not see.
+#[derive(Clone, Debug, Serialize)]
+pub struct Hidden {
+    /// The skill.
+    pub skill: SkillName,
+    /// The stable word: `disabled`, `other_agents`, `profile`, `foreign`.
+    pub code: &'static str,
+    /// Why, for people.
+    pub reason: String,
+    /// What changes it.
+    pub hint: String,
+}
+
+/// Looks at the profiles and the agents' folders; writes nothing.
+pub fn view(vault: &Vault, machine: &Machine) -> Result<View, ProfileSyncError> {
+    let input = SyncProfilesInput {
+        machine: machine.clone(),
+        ..SyncProfilesInput::default()
+    };
+    let plan = Plan::make(vault, &input)?;
+    let switches = Switches::read(vault)?;
+    let user = Machine {
+        project: None,
+        ..machine.clone()
+    };
+    let mut ids: BTreeSet<AgentId> = agents::found(&user)
+        .iter()
+        .map(|agent| agent.id.clone())
+        .collect();
+    ids.extend(
+        plan.record
+            .roots
+            .iter()
+            .flat_map(|root| root.agents.clone()),
+    );
+    let mut view = View {
+        stale: !plan.roots.is_empty() && !plan.is_empty(),
+        missing: plan
+            .roots
+            .iter()
+            .filter(|root| root.missing)
+            .map(|root| root.path.clone())
+            .collect(),
+        ..View::default()
+    };
+    for root in &plan.roots {
+        for (path, ours) in root.doubtful() {
+            if !files::is_there(&path) {
+                view.dangling.push((path, ours));
+            }
+        }
+    }
+    for agent in ids {
+        view.agents.push(one(&plan, &switches, agent));
+    }
+    let report = plan.report(vault, &BTreeMap::new());
+    view.warnings = report.warnings;
+    view.warnings
+        .retain(|warning| warning.code != missing_warning(&PathBuf::new()).code);
+    Ok(view)
+}
+
+fn one(plan: &Plan, switches: &Switches, agent: AgentId) -> AgentView {
+    let profiles: Vec<_> = plan
+        .profiles
+        .iter()
+        .filter(|profile| profile.agent == agent)
+        .collect();
+    let roots: Vec<_> = plan
+        .roots
+        .iter()
+        .filter(|root| !root.missing)
+        .filter(|root| match &root.scope {
+            RootScope::Profile(name) => profiles.iter().any(|profile| profile.name == *name),
+            _ => root.agents.contains(&agent),
+        })
+        .collect();
+    let mut sees = Vec::new();
+    let mut hidden = Vec::new();
+    for skill in &plan.skills {
+        let name = &skill.name;
+        let chosen = profiles
+            .iter()
+            .any(|profile| profile.skills.contains_key(name));
+        let foreign = roots
+            .iter()
+            .find(|root| root.foreign.contains(name))
+            .map(|root| root.path.join(name.as_str()));
+        match (chosen, foreign) {
+            (true, None) => sees.push(name.clone()),
+            (true, Some(path)) => hidden.push(Hidden {
+                skill: name.clone(),
+                code: "foreign",
+                reason: format!("{} is not the vault's and has its name", path.display()),
+                hint: "vault setup takes it into the vault".to_owned(),
+            }),
+            (false, _) => hidden.push(unchosen(skill, switches, &agent)),
+        }
+    }
+    AgentView {
+        linked: !roots.is_empty(),
+        roots: roots.iter().map(|root| root.path.clone()).collect(),
+        agent,
+        sees,
+        hidden,
+    }
+}
+
+fn unchosen(skill: &super::wanted::Candidate, switches: &Switches, agent: &AgentId) -> Hidden {
+    let name = &skill.name;
+    if !switches.shows(name, agent) {
+        return Hidden {
+            skill: name.clone(),
+            code: "disabled",
+            reason: "it is disabled".to_owned(),
+            hint: format!("vault enable {name}"),
+        };
+    }
+    if !skill.agents.is_empty() && !skill.agents.contains(agent) {
+        let agents: Vec<_> = skill.agents.iter().map(ToString::to_string).collect();
+        return Hidden {
+            skill: name.clone(),
+            code: "other_agents",
+            reason: format!("it is for {} only", agents.join(", ")),
+            hint: format!("add it again with --agent {agent}"),
+        };
+    }
+    Hidden {
+        skill: name.clone(),
+        code: "profile",
+        reason: "no profile of this agent takes it in".to_owned(),
+        hint: "change profiles.toml in the vault's folder, then vault sync-profiles".to_owned(),
+    }
+}

@@ -1,0 +1,321 @@
+//! The doctor: what it finds, what it mends, and what it refuses to sign.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use support::{Home, name, set_mode, skill_md, write};
+use vault_library::agents::Machine;
+use vault_library::doctor::{DoctorInput, DoctorReport, RepairStatus, examine};
+use vault_library::profiles::{SyncProfilesInput, set_enabled, sync_profiles};
+
+fn run(home: &Home, clean: bool, repair: bool) -> DoctorReport {
+    let input = DoctorInput {
+        machine: Some(Machine::at(home.path(""))),
+        skill: None,
+        clean,
+        repair,
+        strict: true,
+        is_set: &|name| name == "IS_SET",
+    };
+    examine(&home.vault, &input).unwrap()
+}
+
+fn look(home: &Home) -> DoctorReport {
+    run(home, false, false)
+}
+
+fn codes(report: &DoctorReport) -> Vec<&str> {
+    report
+        .findings
+        .iter()
+        .map(|finding| finding.code)
+        .filter(|code| *code != "recovery_here")
+        .collect()
+}
+
+fn status(report: &DoctorReport, skill: &str) -> RepairStatus {
+    report
+        .skills
+        .iter()
+        .find(|health| health.name.as_str() == skill)
+        .unwrap()
+        .repair_status
+}
+
+/// Lists until the index has noted every skill: what is younger than the file system's clock is sure of is not noted.
+fn noted(home: &Home) {
+    let skills = home.listed().len();
+    for _ in 0..10_000 {
+        home.listed();
+        let index = rusqlite::Connection::open(home.path("vault/index.db")).unwrap();
+        let rows: u32 = index
+            .query_row("SELECT count(*) FROM bundles", [], |row| row.get(0))
+            .unwrap();
+        if rows as usize >= skills {
+            return;
+        }
+    }
+    panic!("the index noted nothing");
+}
+
+/// The folder of a skill's bundle.
+fn bundle(home: &Home, skill: &str) -> std::path::PathBuf {
+    let files = fs::canonicalize(home.path("vault/skills").join(skill)).unwrap();
+    files.parent().unwrap().to_owned()
+}
+
+fn linked(home: &Home) {
+    let input = SyncProfilesInput {
+        machine: Machine::at(home.path("")),
+        discover: true,
+        ..SyncProfilesInput::default()
+    };
+    sync_profiles(&home.vault, &input).unwrap();
+}
+
+#[test]
+fn a_healthy_vault_has_nothing_to_mend() {
+    let home = Home::new(1);
+    home.add("greet", "one");
+    let report = look(&home);
+    assert!(report.is_clean() && codes(&report).is_empty());
+    assert_eq!(status(&report, "greet"), RepairStatus::NotNeeded);
+    assert!(
+        report
+            .findings
+            .iter()
+            .all(|finding| !finding.hint.is_empty())
+    );
+}
+
+#[test]
+fn what_was_tampered_with_is_never_signed() {
+    let home = Home::new(1);
+    for skill in ["changed", "extra", "forged", "lost"] {
+        home.add(skill, "one");
+    }
+    write(
+        &bundle(&home, "changed").join("files/SKILL.md"),
+        b"other",
+        false,
+    );
+    let extra = bundle(&home, "extra").join("files");
+    set_mode(&extra, 0o755);
+    write(&extra.join("more.md"), b"more", false);
+    set_mode(&extra, 0o555);
+    let manifest = bundle(&home, "forged").join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    set_mode(&manifest, 0o644);
+    fs::write(&manifest, text.replace("payload", "payloaf")).unwrap();
+    fs::rename(bundle(&home, "lost"), home.path("gone")).unwrap();
+    let report = run(&home, false, true);
+    assert!(!report.is_clean() && report.is_tampered());
+    for skill in ["changed", "extra", "forged"] {
+        assert_eq!(
+            status(&report, skill),
+            RepairStatus::RefusedTampered,
+            "{skill}"
+        );
+    }
+    assert_eq!(status(&report, "lost"), RepairStatus::Failed);
+}
+
+#[test]
+fn what_is_of_this_machine_and_unsigned_is_signed_when_asked() {
+    let home = Home::new(1);
+    home.add("stripped", "one");
+    noted(&home);
+    fs::remove_file(bundle(&home, "stripped").join("manifest.json")).unwrap();
+    let by_hand = home.path("vault/skills/by-hand");
+    write(
+        &by_hand.join("SKILL.md"),
+        skill_md("by-hand", "", "body").as_bytes(),
+        false,
+    );
+    write(&by_hand.join("run.sh"), b"#!/bin/sh\n", true);
+    let refused = home.path("vault/skills/refused");
+    write(&refused.join("SKILL.md"), b"no frontmatter", false);
+    let report = look(&home);
+    assert_eq!(status(&report, "stripped"), RepairStatus::Repairable);
+    assert_eq!(status(&report, "by-hand"), RepairStatus::Repairable);
+    let report = run(&home, false, true);
+    assert_eq!(status(&report, "stripped"), RepairStatus::Repaired);
+    assert_eq!(status(&report, "by-hand"), RepairStatus::Repaired);
+    assert_eq!(status(&report, "refused"), RepairStatus::Failed);
+    assert_eq!(
+        fs::read(refused.join("SKILL.md")).unwrap(),
+        b"no frontmatter"
+    );
+    assert!(!home.path("vault/set-aside").exists());
+    fs::remove_dir_all(refused).unwrap();
+    let report = look(&home);
+    assert!(report.is_clean(), "{:?}", report.findings);
+    let versions: Vec<_> = report
+        .skills
+        .iter()
+        .map(|skill| (skill.name.to_string(), skill.version.unwrap()))
+        .collect();
+    assert_eq!(
+        versions,
+        [("by-hand".to_owned(), 1), ("stripped".to_owned(), 2)]
+    );
+}
+
+#[test]
+fn a_skill_from_elsewhere_is_never_signed_as_ours() {
+    let home = Home::new(1);
+    let folder = home.source("fetched", "one", &[]);
+    let request = vault_library::add::AddSkill {
+        provenance: Some("github:acme/skills/fetched".parse().unwrap()),
+        ..vault_library::add::AddSkill::from_path(folder.to_str().unwrap())
+    };
+    vault_library::add::add_skill(&home.vault, &request).unwrap();
+    home.add("unknown", "one");
+    noted(&home);
+    for skill in ["fetched", "unknown"] {
+        fs::remove_file(bundle(&home, skill).join("manifest.json")).unwrap();
+    }
+    let report = run(&home, false, true);
+    assert_eq!(status(&report, "fetched"), RepairStatus::RefusedRemote);
+    assert_eq!(status(&report, "unknown"), RepairStatus::Repaired);
+    let hint = &report
+        .findings
+        .iter()
+        .find(|finding| finding.skill.is_some())
+        .unwrap()
+        .hint;
+    assert!(hint.contains("github:acme/skills/fetched"), "{hint}");
+    fs::remove_file(home.path("vault/index.db")).unwrap();
+    fs::remove_file(bundle(&home, "unknown").join("manifest.json")).unwrap();
+    let report = run(&home, false, true);
+    assert_eq!(status(&report, "unknown"), RepairStatus::RefusedRemote);
+}
+
+#[test]
+fn metadata_and_left_overs_are_removed_when_asked() {
+    let home = Home::new(1);
+    home.add("greet", "one");
+    let files = bundle(&home, "greet").join("files");
+    set_mode(&files, 0o755);
+    write(&files.join(".DS_Store"), b"x", false);
+    set_mode(&files, 0o555);
+    fs::create_dir(home.path("vault/tmp/dead")).unwrap();
+    assert_eq!(codes(&look(&home)), ["ignored_metadata", "unfinished"]);
+    let report = run(&home, true, false);
+    assert_eq!(report.cleaned.len(), 2, "{:?}", report.cleaned);
+    assert!(codes(&look(&home)).is_empty());
+    assert_eq!(support::mode(&files), 0o555);
+}
+
+#[test]
+fn keys_and_folders_that_are_open_to_others_are_named() {
+    let home = Home::new(1);
+    home.add("greet", "one");
+    let key = home
+        .vault
+        .keys()
+        .path(vault_library::keys::KeyKind::Release);
+    set_mode(&key, 0o644);
+    set_mode(&home.path("vault"), 0o777);
+    assert_eq!(codes(&look(&home)), ["key_open", "open_to_others"]);
+    set_mode(&home.path("vault"), 0o700);
+    fs::remove_file(&key).unwrap();
+    assert_eq!(codes(&look(&home)), ["key_missing"]);
+    fs::remove_file(key.with_extension("pub")).unwrap();
+    let report = look(&home);
+    assert_eq!(codes(&report), ["key_missing"], "and it goes on without it");
+}
+
+#[test]
+fn who_sees_what_and_why_not_is_said() {
+    let home = Home::new(1);
+    for mark in [".claude/skills/taken", ".codex"] {
+        fs::create_dir_all(home.path(mark)).unwrap();
+    }
+    home.add("greet", "one");
+    home.add("taken", "one");
+    assert_eq!(codes(&look(&home)), ["agent_not_linked"]);
+    linked(&home);
+    set_enabled(
+        &home.vault,
+        &name("greet"),
+        Some(&"codex".parse().unwrap()),
+        false,
+    )
+    .unwrap();
+    assert!(codes(&look(&home)).contains(&"links_stale"));
+    linked(&home);
+    let report = look(&home);
+    let hidden: Vec<_> = report
+        .agents
+        .agents
+        .iter()
+        .flat_map(|agent| {
+            agent
+                .hidden
+                .iter()
+                .map(|hidden| (agent.agent.as_str(), hidden.skill.as_str(), hidden.code))
+        })
+        .collect();
+    assert_eq!(
+        hidden,
+        [
+            ("claude-code", "taken", "foreign"),
+            ("codex", "greet", "disabled")
+        ]
+    );
+    assert_eq!(report.context.len(), 2);
+    assert!(report.context[0].characters > 10);
+}
+
+#[test]
+fn links_that_lead_nowhere_are_found_and_ours_are_removed() {
+    let home = Home::new(1);
+    fs::create_dir_all(home.path(".claude")).unwrap();
+    home.add("greet", "one");
+    linked(&home);
+    let folder = home.path(".claude/skills");
+    symlink(
+        home.path("vault/profiles/claude-code/old"),
+        folder.join("old"),
+    )
+    .unwrap();
+    symlink(home.path("nowhere"), folder.join("theirs")).unwrap();
+    let found = look(&home);
+    assert!(!found.is_clean());
+    assert_eq!(
+        codes(&found),
+        ["dangling_link", "dangling_link", "links_stale"]
+    );
+    let report = run(&home, true, false);
+    assert_eq!(report.cleaned.len(), 1);
+    assert_eq!(
+        codes(&look(&home)),
+        ["dangling_link"],
+        "what is not ours stays"
+    );
+    assert!(look(&home).is_clean());
+}
+
+#[test]
+fn variables_that_a_skill_needs_and_does_not_get_are_named() {
+    let home = Home::new(1);
+    let folder = home.path("sources/needy");
+    let more = "requires-secrets: [{name: IS_SET}, {name: NOT_SET}]\n";
+    write(
+        &folder.join("SKILL.md"),
+        skill_md("needy", more, "body").as_bytes(),
+        false,
+    );
+    home.add_folder(&folder);
+    let report = look(&home);
+    assert_eq!(codes(&report), ["environment_unset"]);
+    assert_eq!(report.skills[0].unset_environment, ["NOT_SET"]);
+}
