@@ -262,6 +262,14 @@ fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result
     Ok(())
 }
 
+/// The nearest of the names that a message offers for the one that it begins with: names stand in back-quotes.
+fn meant(message: &str) -> Option<String> {
+    let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let (wrong, offered) = names.split_first()?;
+    let near = nearest(wrong, offered.iter().copied())?;
+    (near != *wrong).then(|| format!("did you mean `{near}`?"))
+}
+
 /// Reads a file that the user names.
 fn read_file(path: &Path) -> Result<Policy, Failure> {
     let mut bytes = Vec::new();
@@ -292,7 +300,8 @@ fn refused(error: ResolveError, path: &Path) -> Failure {
 }
 
 fn invalid(error: &PolicyError, path: &str, text: Option<&str>) -> Failure {
-    let failure = Failure::failed(error.word(), clean(error.message(), 1000));
+    let failure =
+        Failure::failed(error.word(), clean(error.message(), 1000)).hint_if(meant(error.message()));
     let place = Place {
         path: path.to_owned(),
         ..Place::default()
@@ -308,4 +317,28 @@ fn invalid(error: &PolicyError, path: &str, text: Option<&str>) -> Failure {
             ..place
         })
         .details(line.map(|line| line.value(at.column)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_gets_the_name_that_was_meant() {
+        for (message, hint) in [
+            (
+                "unknown field `profles`, expected one of `profiles`, `groups`",
+                Some("did you mean `profiles`?"),
+            ),
+            (
+                "there is no group `realease` (defined: `release`, `work`)",
+                Some("did you mean `release`?"),
+            ),
+            ("there is no group `x` (defined: `release`, `work`)", None),
+            ("`(?=deploy)` cannot be used as an expression", None),
+            ("plain", None),
+        ] {
+            assert_eq!(meant(message).as_deref(), hint, "{message}");
+        }
+    }
 }

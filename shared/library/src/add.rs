@@ -178,6 +178,27 @@ pub(crate) const LIMITS: SourceLimits = SourceLimits {
 };
 
 /// Admits one skill from a local folder. Content that is installed already under this name is "unchanged".
+///
+/// ```
+/// use std::sync::Arc;
+/// use vault_library::{AddSkill, Vault, VaultPaths, add::Admission, add_skill};
+/// use vault_store::{clock::TestClock, random::SeededRandom};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let skill = folder.path().join("greet");
+/// std::fs::create_dir(&skill)?;
+/// std::fs::write(skill.join("SKILL.md"), "---\nname: greet\ndescription: Greets whoever asks for it.\n---\nSay hello.\n")?;
+/// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
+/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+///
+/// let request = AddSkill::from_path(skill.display().to_string());
+/// let report = add_skill(&vault, &request)?;
+/// assert_eq!((report.name.as_str(), report.version, report.admission), ("greet", 1, Admission::Added));
+/// assert_eq!(add_skill(&vault, &request)?.admission, Admission::Unchanged);
+/// # Ok(())
+/// # }
+/// ```
 pub fn add_skill(vault: &Vault, request: &AddSkill) -> Result<AddReport, AddError> {
     let candidate = read(vault, request)?;
     let mut change = vault.change()?;

@@ -18,6 +18,9 @@
 //! | [`transforms`] | changes of skills for one agent, and the variants that come of them |
 //! | [`links`] | linked vaults: pins, catalogs, their skills |
 //!
+//! What other programs call, each with one input, one report and an example: [`add_skill`], [`propose_skill`],
+//! [`resolve_capabilities`], [`sync_profiles`]; fetching and refreshing from elsewhere is the crate `vault-sources`.
+//!
 //! There is no network here, no environment, no clock and no randomness but what a [`vault::Vault`] was opened with.
 //! Every effect on disk goes through one private module, so that another system needs that one only.
 
@@ -34,6 +37,7 @@ pub mod integrity;
 pub mod keys;
 pub mod links;
 pub mod profiles;
+pub mod propose;
 pub mod release;
 pub mod remove;
 pub mod rotate;
@@ -44,6 +48,7 @@ mod store;
 pub mod transforms;
 pub mod vault;
 
+pub use add::{AddReport, AddSkill, add_skill};
 pub use capabilities::{
     POLICY_FILE, ResolveError, ResolveInput, read_policy, resolve_capabilities,
 };
@@ -52,6 +57,7 @@ pub use files::lock::LockError;
 pub use files::source::SourceError;
 pub use index::Texts;
 pub use profiles::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
+pub use propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
 pub use scan::Origin;
 pub use store::{Damage, Examined};
 pub use vault::{Vault, VaultError, VaultPaths};

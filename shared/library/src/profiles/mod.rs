@@ -144,6 +144,31 @@ impl From<FileError> for ProfileSyncError {
 
 /// Regenerates the link trees and the links in the agents' folders from what is installed. With nothing to do it takes
 /// no lock and writes nothing. A folder that can't be changed is reported and keeps nothing else back.
+///
+/// ```
+/// use std::sync::Arc;
+/// use vault_library::agents::Machine;
+/// use vault_library::{AddSkill, SyncProfilesInput, Vault, VaultPaths, add_skill, sync_profiles};
+/// use vault_store::{clock::TestClock, random::SeededRandom};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let home = tempfile::tempdir()?;
+/// std::fs::create_dir(home.path().join(".cursor"))?; // an agent is here
+/// let skill = home.path().join("greet");
+/// std::fs::create_dir(&skill)?;
+/// std::fs::write(skill.join("SKILL.md"), "---\nname: greet\ndescription: Greets whoever asks for it.\n---\nSay hello.\n")?;
+/// let paths = VaultPaths::new(home.path().join(".vault"), home.path().join("config"));
+/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+/// add_skill(&vault, &AddSkill::from_path(skill.display().to_string()))?;
+///
+/// let input = SyncProfilesInput { machine: Machine::at(home.path()), discover: true, ..SyncProfilesInput::default() };
+/// let report = sync_profiles(&vault, &input)?;
+/// assert!(report.restart_required);
+/// assert!(home.path().join(".cursor/skills/greet/SKILL.md").exists());
+/// assert!(!sync_profiles(&vault, &input)?.restart_required);
+/// # Ok(())
+/// # }
+/// ```
 pub fn sync_profiles(
     vault: &Vault,
     input: &SyncProfilesInput,

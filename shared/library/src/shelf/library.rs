@@ -107,6 +107,17 @@ impl LibraryShelf {
         &self.held.vault
     }
 
+    /// Gates and signs files that somebody handed in, or only says what would become of them.
+    pub(crate) fn take(
+        &self,
+        by: &str,
+        files: Vec<RawFile>,
+        replace: bool,
+        check: bool,
+    ) -> Result<Submitted, ShelfError> {
+        self.held.take(by, files, replace, check)
+    }
+
     /// Does work with files on a thread for it.
     async fn beside<T: Send + 'static>(
         &self,

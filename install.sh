@@ -1,0 +1,169 @@
+#!/bin/sh
+# Installs vault for this user, from this checkout or from a release. It sends nothing to anybody.
+#
+#   ./install.sh
+#
+# Where the program comes from:
+#   VAULT_INSTALL_FROM=PATH|URL   a program, or a .tar.gz that holds it (and the folder `skills`); an address must be https
+#                                 [default: built by cargo from the checkout that this script lies in]
+#   VAULT_INSTALL_SHA256=HEX      its SHA-256: required for an address, compared for a path too
+#   VAULT_INSTALL_DIR=FOLDER      where the program goes [default: ~/.local/bin]
+# What happens besides (each set to 1):
+#   VAULT_NO_SETUP                do not start `vault setup` at the end; it is started on a terminal only
+#   VAULT_YES                     take the default where there is no terminal to ask on
+#   VAULT_NO_BOOTSTRAP            leave the bundled starter skills out
+#                                 [else they go to $XDG_DATA_HOME/vault/skills, ~/.local/share/vault/skills]
+# Exit: 0 installed, 1 failed, 2 wrong use or nobody to ask. What fails changes nothing.
+set -eu
+
+say() { printf '%s\n' "$*" >&2; }
+stop() {
+    code=$1
+    shift
+    say "install.sh: $*"
+    exit "$code"
+}
+
+case "${1:-}" in
+'') ;;
+-h | --help)
+    sed -n '2,/^set /{/^#/s/^# \{0,1\}//p;}' "$0"
+    exit 0
+    ;;
+*) stop 2 "unknown argument $1 (see --help)" ;;
+esac
+
+on() {
+    case "$1" in
+    1) return 0 ;;
+    '' | 0) return 1 ;;
+    *) stop 2 "$2 is 1 or not set, not $1" ;;
+    esac
+}
+# Read once and early: a slip in one of them changes nothing.
+no_setup='' no_bootstrap='' yes=''
+if on "${VAULT_NO_SETUP:-}" VAULT_NO_SETUP; then no_setup=1; fi
+if on "${VAULT_NO_BOOTSTRAP:-}" VAULT_NO_BOOTSTRAP; then no_bootstrap=1; fi
+if on "${VAULT_YES:-}" VAULT_YES; then yes=1; fi
+terminal=''
+if [ -t 0 ] && [ -t 2 ]; then terminal=1; fi
+
+[ -n "${HOME:-}" ] || stop 2 "HOME is not set"
+target=${VAULT_INSTALL_DIR:-$HOME/.local/bin}
+share=${XDG_DATA_HOME:-$HOME/.local/share}
+case "$share" in /*) ;; *) share=$HOME/.local/share ;; esac
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+
+place=$(mktemp -d "${TMPDIR:-/tmp}/vault-install.XXXXXX")
+made=''
+clean() {
+    rm -rf "$place"
+    [ -z "$made" ] || rm -f "$made"
+}
+trap clean EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+digest() {
+    if command -v sha256sum >/dev/null 2>&1; then
+        sha256sum "$1" | cut -d ' ' -f 1
+    elif command -v shasum >/dev/null 2>&1; then
+        shasum -a 256 "$1" | cut -d ' ' -f 1
+    else
+        stop 1 "neither sha256sum nor shasum is there to compare the download"
+    fi
+}
+
+# Sets $program, and $skills where starter skills came with it.
+program='' skills=''
+from=${VAULT_INSTALL_FROM:-}
+case "$from" in
+'')
+    [ -f "$here/cli/Cargo.toml" ] || stop 2 "there is no checkout beside this script: set VAULT_INSTALL_FROM to a program or an archive"
+    command -v cargo >/dev/null 2>&1 || stop 1 "cargo is missing: install Rust, or set VAULT_INSTALL_FROM"
+    say "building vault, which takes some minutes"
+    (cd "$here" && cargo build --release --locked --quiet -p vault-cli --bin vault >&2) || stop 1 "the build failed"
+    program=${CARGO_TARGET_DIR:-$here/target}/release/vault
+    skills=$here/cli/starter
+    ;;
+https://*)
+    [ -n "${VAULT_INSTALL_SHA256:-}" ] || stop 2 "set VAULT_INSTALL_SHA256: what is downloaded is compared before anything of it runs"
+    say "downloading $from"
+    if command -v curl >/dev/null 2>&1; then
+        curl -fsSL --proto '=https' --max-filesize 536870912 --max-time 600 -o "$place/download" -- "$from" || stop 1 "the download failed"
+    elif command -v wget >/dev/null 2>&1; then
+        wget -q --https-only -O "$place/download" -- "$from" || stop 1 "the download failed"
+    else
+        stop 1 "neither curl nor wget is there"
+    fi
+    from=$place/download
+    ;;
+*://*) stop 2 "VAULT_INSTALL_FROM is a path or an https address" ;;
+*) [ -f "$from" ] || stop 2 "$from is no file" ;;
+esac
+
+if [ -n "$from" ]; then
+    if [ -n "${VAULT_INSTALL_SHA256:-}" ]; then
+        found=$(digest "$from")
+        wanted=$(printf '%s' "$VAULT_INSTALL_SHA256" | tr 'A-F' 'a-f')
+        [ "$found" = "$wanted" ] || stop 1 "the SHA-256 is $found, not $wanted: nothing was installed"
+    fi
+    if gzip -t "$from" 2>/dev/null; then
+        mkdir "$place/unpacked"
+        # Names that would leave the folder are refused by tar itself.
+        tar -xzf "$from" -C "$place/unpacked" || stop 1 "the archive cannot be unpacked"
+        for inner in "$place/unpacked" "$place"/unpacked/*; do
+            if [ -f "$inner/vault" ]; then
+                program=$inner/vault
+                [ ! -d "$inner/skills" ] || skills=$inner/skills
+            fi
+        done
+        [ -n "$program" ] || stop 1 "there is no program vault in the archive"
+    else
+        program=$from
+        [ ! -d "$here/cli/starter" ] || skills=$here/cli/starter
+    fi
+fi
+
+# --- the program --------------------------------------------------------------------------------
+is_vault() { case "$("$1" version 2>/dev/null </dev/null)" in 'vault '[0-9]*) return 0 ;; *) return 1 ;; esac; }
+
+mkdir -p "$target"
+made=$target/.vault-install.$$
+cp "$program" "$made"
+chmod 755 "$made"
+is_vault "$made" || stop 1 "the program does not run here: nothing was installed"
+if [ -e "$target/vault" ] && ! is_vault "$target/vault"; then
+    if [ -n "$terminal" ]; then
+        printf '%s is another program. Replace it? [y/N] ' "$target/vault" >&2
+        read -r answer || answer=''
+        case "$answer" in y | Y | yes) ;; *) stop 2 "left $target/vault as it is; VAULT_INSTALL_DIR names another folder" ;; esac
+    elif [ -z "$yes" ]; then
+        stop 2 "$target/vault is another program: set VAULT_YES=1 to replace it, or VAULT_INSTALL_DIR to another folder"
+    fi
+fi
+mv -f "$made" "$target/vault"
+made=''
+say "installed $("$target/vault" version) as $target/vault"
+
+# --- the starter skills -------------------------------------------------------------------------
+if [ -z "$no_bootstrap" ] && [ -n "$skills" ]; then
+    mkdir -p "$share/vault"
+    rm -rf "$share/vault/skills.new"
+    cp -R "$skills" "$share/vault/skills.new"
+    rm -rf "$share/vault/skills"
+    mv "$share/vault/skills.new" "$share/vault/skills"
+    say "starter skills to add are in $share/vault/skills"
+fi
+
+case ":${PATH:-}:" in
+*":$target:"*) ;;
+*) say "add $target to PATH: export PATH=\"$target:\$PATH\"" ;;
+esac
+
+# --- setup --------------------------------------------------------------------------------------
+if [ -z "$no_setup" ] && [ -n "$terminal" ] && "$target/vault" setup --help >/dev/null 2>&1; then
+    clean
+    trap - EXIT
+    exec "$target/vault" setup
+fi
