@@ -4,6 +4,8 @@
 //! from the headers of the request and holds the bytes in memory: no check of the key, no look-up, no limits, no clock, no log.
 //!
 //! [`TOOL`]: rmcp over Streamable HTTP, set up as the service sets it up, with one tool that answers nothing: no bearer, no skills.
+//!
+//! [`LAYERS`]: the same tool behind the layers of the service: its bearer check on the records of a running service, its limits, no log.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -29,11 +31,21 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler};
+use vault_service::App;
+use vault_service::config::{Config, Limits};
+use vault_service::mcp::Protocol;
+use vault_sql::Sql;
+use vault_store::clock::SystemClock;
+use vault_store::random::SystemRandom;
 
 /// The first argument that turns this program into the baseline of the catalog; the file follows.
 pub const CATALOG: &str = "bare-catalog";
 /// The first argument that turns this program into the baseline of the tools.
 pub const TOOL: &str = "bare-tool";
+
+/// The first argument that turns this program into the baseline of the tools behind the service's layers; its database and public URL
+/// follow.
+pub const LAYERS: &str = "bare-layers";
 
 /// A running baseline; ends with this value.
 pub struct Bare {
@@ -51,6 +63,11 @@ impl Bare {
     /// Starts one with a tool that answers nothing.
     pub fn tool() -> Self {
         Self::start(&[TOOL.as_ref()])
+    }
+
+    /// Starts one with that tool behind the layers of the service that keeps its records in this file.
+    pub fn layers(database: &std::path::Path, public_url: &str) -> Self {
+        Self::start(&[LAYERS.as_ref(), database.as_os_str(), public_url.as_ref()])
     }
 
     fn start(words: &[&OsStr]) -> Self {
@@ -85,16 +102,11 @@ impl Drop for Bare {
 
 /// The child's side, when these are its words: serves until it is killed. `None`: they are not.
 pub fn serve(words: &[String]) -> Option<()> {
-    let router = match words {
-        [first, catalog] if first == CATALOG => {
-            let catalog = Bytes::from(std::fs::read(catalog).expect("a catalog"));
-            Router::new()
-                .route("/v/{slug}/catalog.json", get(answer))
-                .with_state(catalog)
-        }
-        [first] if first == TOOL => Router::new().nest_service("/mcp", empty_tool()),
-        _ => return None,
-    };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (&first, rest) = words.split_first()?;
+    if ![CATALOG, TOOL, LAYERS].contains(&first) {
+        return None;
+    }
     // As in cli/src/serve.rs.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -107,12 +119,38 @@ pub fn serve(words: &[String]) -> Option<()> {
             .expect("a port");
         let address = listener.local_addr().expect("its address");
         writeln!(std::io::stdout(), "{address}").expect("a reader");
+        let router = match (first, rest) {
+            (CATALOG, [catalog]) => {
+                let catalog = Bytes::from(std::fs::read(catalog).expect("a catalog"));
+                Router::new()
+                    .route("/v/{slug}/catalog.json", get(answer))
+                    .with_state(catalog)
+            }
+            (LAYERS, [database, public_url]) => {
+                let app = app(database, public_url).await;
+                return vault_service::serve::serve(listener, app, std::future::pending()).await;
+            }
+            _ => Router::new().nest_service("/mcp", empty_tool()),
+        };
         let listener = listener.tap_io(|stream| {
             let _ = stream.set_nodelay(true);
         });
         axum::serve(listener, router).await.expect("a server");
     });
     Some(())
+}
+
+/// A service on another one's records, with the empty tool in place of its own.
+async fn app(database: &str, public_url: &str) -> App {
+    let clock = Arc::new(SystemClock);
+    let store = Sql::open(database, clock.clone())
+        .await
+        .expect("the database of a service");
+    let mut config = Config::new(public_url.parse().expect("its address"));
+    config.limits = Limits::off();
+    let (records, objects) = (store.records(), store.objects());
+    App::new(records, objects, clock, Arc::new(SystemRandom), config)
+        .with_protocol(Protocol::of(Empty))
 }
 
 /// As in `shared/service/src/mcp`.

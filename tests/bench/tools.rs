@@ -1,4 +1,4 @@
-//! The tools over `/mcp` with a bearer, 1,000 skills, against an empty tool of the same library; the first answer of `vault mcp`.
+//! The tools over `/mcp` with a bearer, 1,000 skills, against an empty tool, behind the same layers and bare; the first answer of `vault mcp`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
@@ -18,7 +18,7 @@ const SKILLS: usize = 1_000;
 const SLUG: &str = "tools";
 const CLIENTS: [usize; 3] = [1, 8, 32];
 const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_millis(1_000);
+const ROUND: Duration = Duration::from_secs(1);
 const CALLS: usize = 100_000;
 const STARTS: usize = 21;
 const MB: f64 = 1e6;
@@ -40,11 +40,13 @@ pub fn measure(table: &mut Table) {
     answers_about(&service, &by_query, "skill-");
     let bare = Bare::tool();
 
+    let layers = Bare::layers(&service.database(), &service.url);
     for clients in CLIENTS {
-        let mut loads: [Vec<Load>; 3] = [Vec::new(), Vec::new(), Vec::new()];
+        let mut loads: [Vec<Load>; 4] = Default::default();
         for _ in 0..ROUNDS {
             let turns = [
                 (bare.address, bare.pid(), &by_name),
+                (layers.address, layers.pid(), &by_name),
                 (service.address, service.pid(), &by_name),
                 (service.address, service.pid(), &by_query),
             ];
@@ -52,7 +54,7 @@ pub fn measure(table: &mut Table) {
                 loads[at].push(load::run(address, pid, asked, clients, ROUND));
             }
         }
-        let [empty, name, query] =
+        let [empty, behind, name, query] =
             loads.map(|loads| median(loads.iter().map(|load| load.per_second).collect()));
         let many = if clients == 1 { "client" } else { "clients" };
         table.row(
@@ -61,15 +63,19 @@ pub fn measure(table: &mut Table) {
                 name,
                 "calls/s",
             )
-            .beside(empty, "empty rmcp tool")
+            .beside(behind, "empty tool, same layers")
             .target(Target::Least(0.5)),
+        );
+        table.row(
+            Row::new("  the same, beside rmcp without layers", name, "calls/s")
+                .beside(empty, "empty rmcp tool"),
         );
         let row = Row::new(
             format!("get_skill by query over /mcp, {clients} {many}"),
             query,
             "calls/s",
         )
-        .beside(empty, "empty rmcp tool");
+        .beside(behind, "empty tool, same layers");
         // One connection waits for each answer: what it reaches says how long a call takes.
         table.row(if clients == 1 {
             row

@@ -45,6 +45,11 @@ impl Service {
         self.child = launch(&self.home, self.address.port(), &self.url);
     }
 
+    /// The file of its records and objects.
+    pub fn database(&self) -> PathBuf {
+        self.home.path().join("vault.db")
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
