@@ -10,8 +10,9 @@ use clap::{
 use crate::{
     commands::{
         add, agents, audit_log, clients, cloud, completions, config, demo, devices, doctor, enable,
-        export, fmt, key, link, lint, man, mcp, new, operator, policy, remove, resolve, serve,
-        show, skill, status, sync, sync_profiles, transform, users, verify, version,
+        export, fmt, history, install, key, link, lint, man, mcp, new, operator, policy, remove,
+        resolve, serve, show, skill, status, sync, sync_profiles, transform, update, users, verify,
+        version,
     },
     ui::{BOLD, paint},
 };
@@ -24,7 +25,11 @@ const STYLES: Styles = Styles::styled()
 
 /// The groups of the top-level help, in the order in which a new user meets them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Start", &["demo", "add", "remove"]),
+    ("Start", &["demo", "add", "remove", "install"]),
+    (
+        "Keep current",
+        &["outdated", "update", "history", "rollback"],
+    ),
     ("Find and run", &["skill", "show", "resolve"]),
     (
         "Agents",
@@ -137,6 +142,16 @@ pub enum Command {
     Transform(transform::Arguments),
     /// Look for everything that can be wrong here, and say what mends it
     Doctor(doctor::Arguments),
+    /// Install the skills of this project's vault.lock
+    Install(install::Arguments),
+    /// Say which skills have changed at their sources
+    Outdated(update::OutdatedArguments),
+    /// Take in what has changed at the sources
+    Update(update::Arguments),
+    /// Show the stored versions of a skill
+    History(history::Arguments),
+    /// Go back to an earlier version of a skill
+    Rollback(history::RollbackArguments),
     /// List, search, inspect and run skills
     Skill(skill::Arguments),
     /// Connect to a service, install from it, roll back

@@ -5,10 +5,13 @@
 mod args;
 mod client;
 mod commands;
+mod diff;
 mod edit;
 mod env;
 mod error;
 mod excerpt;
+mod fetching;
+mod lock;
 mod serve;
 mod settings;
 mod starter;

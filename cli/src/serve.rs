@@ -23,11 +23,12 @@ use vault_service::{
     outbound::Outbound,
 };
 use vault_sql::Sql;
-use vault_store::{clock::SystemClock, random::SystemRandom};
+use vault_store::{clock::SystemClock, fetch::Fetch, random::SystemRandom};
 
 use crate::{
     Context,
     error::{Failure, chain},
+    fetching,
     settings::{Origin, Settings},
 };
 
@@ -50,6 +51,8 @@ pub struct Options {
     pub admin_email: Option<String>,
     /// The first owner's password.
     pub admin_password: Option<SecretString>,
+    /// Who fetches skills for tools; nobody: sources elsewhere are refused.
+    pub fetch: Option<Arc<dyn Fetch>>,
 }
 
 impl Options {
@@ -105,6 +108,7 @@ impl Options {
             paths: context.paths(settings)?,
             admin_email: settings.text("VAULT_ADMIN_EMAIL").map(str::to_owned),
             admin_password: password.map(|text| text.to_owned().into()),
+            fetch: Some(fetching::for_strangers(context)?),
         })
     }
 }
@@ -281,7 +285,8 @@ impl Server {
         .with_documents(Arc::new(Outbound::new()));
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
-        let mut publisher = publisher::Publisher::open(&app, options.paths, shared)?;
+        let mut publisher =
+            publisher::Publisher::open(&app, options.paths, shared)?.with_fetch(options.fetch);
         let app = app.with_shelves(publisher.shelves());
         publisher.look().await;
         // Bound last: who connects is answered.

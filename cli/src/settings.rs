@@ -56,6 +56,7 @@ const TABLE: &[Known] = &[
         Kind::Text,
         "127.0.0.1, or 0.0.0.0 for a public URL elsewhere",
     ),
+    known("VAULT_CLAWHUB_URL", Kind::Text, "https://clawhub.ai"),
     known("VAULT_DATABASE_URL", Kind::Text, "./data/vault.db"),
     known(
         "VAULT_DB_PATH",
@@ -79,8 +80,10 @@ const TABLE: &[Known] = &[
     known("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
     known("VAULT_PORT", Kind::Number, "8080"),
     known("VAULT_PUBLIC_URL", Kind::Text, ""),
+    known("VAULT_REGISTRY_URL", Kind::Text, ""),
     known("VAULT_SEARCH_MODE", Kind::OneOf(&["text"]), "text"),
     known("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
+    known("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
     known("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),
     known("VAULT_TOKEN_TTL", Kind::Number, "900"),
     known(

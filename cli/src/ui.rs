@@ -381,6 +381,23 @@ impl Ui {
             .map_err(|error| asking_failed(&error))
     }
 
+    /// Asks for some of several; without a terminal it fails and names the flags that answer.
+    pub fn choose_many(
+        &self,
+        question: &str,
+        flags: &str,
+        options: Vec<String>,
+    ) -> Result<Vec<usize>, Failure> {
+        if !self.prompts {
+            return Err(cannot_ask(question, flags).details(options));
+        }
+        let chosen = inquire::MultiSelect::new(question, options)
+            .with_page_size(15)
+            .raw_prompt()
+            .map_err(|error| asking_failed(&error))?;
+        Ok(chosen.into_iter().map(|option| option.index).collect())
+    }
+
     /// Reads one line of standard input, terminal or not. `None` at its end.
     pub fn read_line() -> Option<String> {
         let mut line = String::new();

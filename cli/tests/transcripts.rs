@@ -26,6 +26,9 @@ fn transcript(name: &str) {
         std::fs::create_dir(home.path().join(mark)).unwrap();
     }
     let cases = trycmd::TestCases::new();
+    if matches!(name, "sources.md" | "install.md") {
+        upstream(home.path(), &cases);
+    }
     cases
         .env("HOME", home.path().to_str().unwrap())
         .env(
@@ -53,6 +56,8 @@ fn transcript(name: &str) {
         "VAULT_SEARCH_MODE",
         "VAULT_SECURITY_STRICT",
         "VAULT_STORAGE_PATH",
+        "GH_HOST",
+        "GIT_SSH_COMMAND",
     ] {
         cases.env(variable, "");
     }
@@ -61,6 +66,100 @@ fn transcript(name: &str) {
         .unwrap();
     cases.case(Path::new("tests/cmd").join(name));
     cases.run();
+}
+
+/// A repository at `https://github.com/acme/skills`, and its owner as a command. Dates are fixed, so that commits are the same each time.
+fn upstream(home: &Path, cases: &trycmd::TestCases) {
+    let repository = home.join("skills");
+    let script = format!(
+        r#"#!/bin/sh
+set -e
+export GIT_AUTHOR_DATE=2026-11-01T00:00:00Z GIT_COMMITTER_DATE=2026-11-01T00:00:00Z
+export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null
+cd {}
+git() {{ command git -c user.name=Ann -c user.email=ann@example.com "$@"; }}
+case $1 in
+init)
+  git init --quiet --initial-branch=main
+  mkdir -p lint/bin notes
+  printf -- '---\nname: lint\ndescription: Checks a change for common slips.\n---\n\nRun bin/check.sh.\n' > lint/SKILL.md
+  printf '#!/bin/sh\nexec git diff --check\n' > lint/bin/check.sh
+  chmod 755 lint/bin/check.sh
+  printf -- '---\nname: notes\ndescription: Writes release notes from commits.\n---\n\nRead the log.\n' > notes/SKILL.md ;;
+elsewhere) echo read me > README.md ;;
+lint) printf 'Say what was found.\n' >> lint/SKILL.md ;;
+break) printf -- '---\nname: lint\n---\n' > lint/SKILL.md ;;
+esac
+git add --all
+git commit --quiet --message "$1"
+[ "$1" != init ] || git tag v1
+"#,
+        repository.display()
+    );
+    std::fs::create_dir(&repository).unwrap();
+    let tools = [
+        ("upstream", script),
+        (
+            "policy",
+            format!(
+                "#!/bin/sh\nprintf '[sources]\\nallow = [\"github.com/acme/skills\"]\\n' > {}/.vault/policy.toml\n",
+                home.display()
+            ),
+        ),
+        (
+            "show",
+            format!(
+                "#!/bin/sh\ncd {}/project && exec cat \"$1\"\n",
+                home.display()
+            ),
+        ),
+        (
+            "wish",
+            format!(
+                "#!/bin/sh\nprintf '\\n[[skill]]\\nname = \"notes\"\\nsource = \"acme/skills/notes\"\\nref = \"v1\"\\n' >> {}/project/vault.lock\n",
+                home.display()
+            ),
+        ),
+        (
+            "forge",
+            format!(
+                "#!/bin/sh\nsed -i 's/^digest = \"[0-9a-f]\\{{8\\}}/digest = \"00000000/' {}/project/vault.lock\n",
+                home.display()
+            ),
+        ),
+    ];
+    let tool = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = home.join(format!("{name}.sh"));
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        cases.register_bin(name, path);
+    };
+    for (name, text) in &tools {
+        tool(name, text);
+    }
+    let owner = home.join("upstream.sh");
+    let made = std::process::Command::new(&owner)
+        .arg("init")
+        .status()
+        .unwrap();
+    assert!(made.success());
+    // The project of the pages, in which every command stands.
+    let project = home.join("project");
+    std::fs::create_dir(&project).unwrap();
+    let vault = format!(
+        "#!/bin/sh\ncd {} && exec {} \"$@\"\n",
+        project.display(),
+        env!("CARGO_BIN_EXE_vault")
+    );
+    tool("vault", &vault);
+    let settings = format!(
+        "[url \"file://{}\"]\n\tinsteadOf = https://github.com/acme/skills.git\n",
+        repository.display()
+    );
+    std::fs::write(home.join(".gitconfig"), settings).unwrap();
+    // The repository of these pages lies on this machine.
+    cases.env("VAULT_SOURCES_ALLOW_LOOPBACK", "true");
 }
 
 macro_rules! transcripts {
@@ -84,6 +183,7 @@ transcripts! {
     doctor,
     export,
     help,
+    install,
     json,
     key,
     mcp,
@@ -91,6 +191,7 @@ transcripts! {
     remove,
     serve,
     skill,
+    sources,
     transform,
 }
 

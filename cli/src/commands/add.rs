@@ -1,46 +1,79 @@
 //! `vault add`: through the gate, signed, kept.
 
+mod gather;
+mod shown;
+
 use std::path::{Path, PathBuf};
 
-use annotate_snippets::{Group, Level as Shown, Renderer};
 use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    add::{self, AddError, AddReport, AddSkill, Admission},
+    add::{self, AddError, AddReport, AddSkill, Admission, Candidate},
     keys::KeyKind,
 };
 use vault_skill::{
-    finding::{Finding, Level, View},
+    finding::{Finding, Level},
     gate::Outcome,
     name::{AgentId, SkillName},
+    package::Package,
     provenance::ProvenanceId,
 };
+use vault_sources::fetcher::short;
+use vault_store::clock::{Clock as _, SystemClock};
 
+use self::gather::{Gathered, Item};
+pub use self::shown::Texts;
 use crate::{
     Context,
     error::{Exit, Failure, chain},
-    excerpt::Line,
-    ui::{self, BOLD, DIM, GOOD, HINT, Report, Warning, clean, count, paint, size},
+    lock,
+    ui::{self, BOLD, DIM, GOOD, HINT, Report, clean, count, paint, size},
 };
 
 /// Since 0.4.0 (stable).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The gate reads every file; what passes is signed with this vault's key and kept byte for byte. What it refuses changes
-nothing (exit 5). The first skill makes the vault and its keys.
+nothing (exit 5). The first skill makes the vault and its keys. A source is a folder, a SKILL.md or an archive of this
+machine; owner/repository[/path][#ref]; any git or web address of a repository; an https address of a SKILL.md or
+archive; a site with a well-known index; clawhub:<name>; registry:<name>. docs/sources.md describes them all.
 
 Examples:
   vault add ./code-review
   vault add ./skills/* --agent claude-code
+  vault add acme/skills/pdf#v1.2
+  vault add git@git.example.com:acme/skills.git --skill pdf --skill csv
+  vault add https://docs.example.com --all
+  vault add acme/plugins --plugin review-tools --all
+  vault add --from-lock skills-lock.json
   vault add ./draft --dry-run
   vault add ./copy --provenance github:acme/skills/code-review
 
-Since 0.4.0 (stable).")]
+Since 0.4.0 (stable); sources other than folders since 0.5.0 (beta).")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Arguments {
-    /// A skill's folder, or its SKILL.md; several at once
-    #[arg(required = true, value_name = "FOLDER")]
+    /// Folders of skills, a SKILL.md, an archive, a repository, an address; several at once
+    #[arg(required_unless_present = "from_lock", value_name = "SOURCE")]
     sources: Vec<String>,
+    /// A skill of the source, where it has several; may be given several times
+    #[arg(long = "skill", value_name = "NAME", conflicts_with = "all")]
+    skills: Vec<String>,
+    /// Every skill of the source
+    #[arg(long)]
+    all: bool,
+    /// A branch, tag, commit or version of the source
+    #[arg(long = "ref", value_name = "REF")]
+    reference: Option<String>,
+    /// A folder inside the repository
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+    /// A plugin of the marketplace that the repository is
+    #[arg(long, value_name = "NAME")]
+    plugin: Option<String>,
+    /// Add what another tool's lock file names (skills-lock.json)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sources", "skills", "reference", "path", "plugin", "name"])]
+    from_lock: Option<PathBuf>,
     /// The name in the vault, where the skill's own does not fit
     #[arg(long, value_name = "NAME")]
     name: Option<SkillName>,
@@ -53,62 +86,240 @@ pub struct Arguments {
     /// Take the place of a skill of the same name that came from another source
     #[arg(long)]
     replace: bool,
-    /// Say what the gate finds and change nothing
+    /// Note the skill in vault.lock of this project, which is made where there is none
+    #[arg(long, conflicts_with = "no_lock")]
+    lock: bool,
+    /// Do not note the skill in the project's vault.lock
+    #[arg(long)]
+    no_lock: bool,
+    /// Show files, findings, environment and context cost, and change nothing
     #[arg(long)]
     dry_run: bool,
+}
+
+fn name_needs_one() -> Failure {
+    Failure::usage("name_needs_one_skill", "--name goes with one skill only")
 }
 
 /// Admits the skills; each has an answer of its own.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.name.is_some() && arguments.sources.len() > 1 {
-        return Err(Failure::usage(
-            "name_needs_one_skill",
-            "--name goes with one folder only",
-        ));
+        return Err(name_needs_one());
     }
-    let strict = context
-        .settings()?
-        .boolean("VAULT_SECURITY_STRICT")
-        .unwrap_or(true);
-    let requests: Vec<AddSkill> = arguments
-        .sources
-        .iter()
-        .map(|source| AddSkill {
-            name: arguments.name.clone(),
-            agents: arguments.agents.clone(),
-            provenance: arguments.provenance.clone(),
-            replace: arguments.replace,
-            strict,
-            ..AddSkill::from_path(source)
-        })
-        .collect();
+    let strict = super::strict(context)?;
+    let mut items = gather::gather(context, arguments, strict)?;
+    if items.len() == 1
+        && let Some(Err((_, failure))) = items.pop_if(|item| item.is_err())
+    {
+        return Err(failure);
+    }
+    let folders_only = items.iter().all(|item| matches!(item, Ok(Item::Folder(_))));
+    if arguments.name.is_some() && items.len() > 1 {
+        return Err(name_needs_one());
+    }
     if arguments.dry_run {
-        return check(context, &requests);
+        return check(context, items);
     }
+    if folders_only {
+        let requests: Vec<AddSkill> = items
+            .into_iter()
+            .filter_map(|item| match item {
+                Ok(Item::Folder(request)) => Some(request),
+                _ => None,
+            })
+            .collect();
+        return folders(context, arguments, &requests);
+    }
+    mixed(context, arguments, items)
+}
+
+/// Folders alone, with one flush for many.
+fn folders(
+    context: &Context,
+    arguments: &Arguments,
+    requests: &[AddSkill],
+) -> Result<Report, Failure> {
     // A folder that is not there, or that is refused, must not leave a new vault behind.
-    if let [only] = &requests[..] {
+    let is_new = super::existing_vault(context)?.is_none();
+    if let ([only], true) = (requests, is_new) {
         let checked = add::check_folder(only).and_then(|verdict| match verdict.package {
             Some(_) => Ok(()),
             None => Err(AddError::Blocked {
                 findings: verdict.findings,
             }),
         });
-        checked.map_err(|error| refused(context, &only.source, error))?;
+        checked.map_err(|error| refused(&only.source, &Texts::of_folder(&only.source), error))?;
+    }
+    let vault = super::open_vault(context)?;
+    if is_new {
+        greet(context, &vault)?;
+    }
+    let results = if let [only] = requests {
+        vec![add::add_skill(&vault, only)]
+    } else {
+        add::add_skills(&vault, requests)
+    };
+    if results.iter().flatten().any(AddReport::is_change) {
+        super::sync_profiles::refresh(context, &vault);
+    }
+    if arguments.lock {
+        let noted = requests
+            .iter()
+            .zip(&results)
+            .filter_map(|(request, result)| Some((request, result.as_ref().ok()?)));
+        for (request, report) in noted {
+            lock::note_folder(
+                context,
+                &vault,
+                &request.source,
+                &report.name,
+                &request.agents,
+            )?;
+        }
+    }
+    let done = requests
+        .iter()
+        .zip(results)
+        .map(|(request, result)| {
+            let texts = Texts::of_folder(&request.source);
+            let result = result.map_err(|error| refused(&request.source, &texts, error));
+            Done {
+                shown: request.source.clone(),
+                texts,
+                result,
+                from: None,
+            }
+        })
+        .collect();
+    report(context, done)
+}
+
+/// A skill on its way in, and where its text is.
+struct Ready {
+    shown: String,
+    texts: Texts,
+    candidate: Result<Box<Candidate>, Failure>,
+}
+
+/// What became of one skill.
+struct Done {
+    shown: String,
+    texts: Texts,
+    result: Result<AddReport, Failure>,
+    /// Where a fetched skill came from and who signed it, in one line.
+    from: Option<String>,
+}
+
+/// Fetched skills, with folders among them or not.
+fn mixed(
+    context: &Context,
+    arguments: &Arguments,
+    items: Vec<Gathered<Item>>,
+) -> Result<Report, Failure> {
+    let ready: Vec<Ready> = items.into_iter().map(gated).collect();
+    if ready.iter().all(|ready| ready.candidate.is_err()) {
+        let done = ready.into_iter().map(|ready| Done {
+            result: Err(match ready.candidate {
+                Err(failure) => failure,
+                Ok(_) => Failure::failed("not_added", "it was not added"),
+            }),
+            shown: ready.shown,
+            texts: ready.texts,
+            from: None,
+        });
+        return report(context, done.collect());
     }
     let is_new = super::existing_vault(context)?.is_none();
     let vault = super::open_vault(context)?;
     if is_new {
         greet(context, &vault)?;
     }
-    let results = if let [only] = &requests[..] {
-        vec![add::add_skill(&vault, only)]
-    } else {
-        add::add_skills(&vault, &requests)
-    };
-    if results.iter().flatten().any(AddReport::is_change) {
+    let fingerprint = vault.keys().public()?.fingerprint();
+    let mut done = Vec::new();
+    for Ready {
+        shown,
+        texts,
+        candidate,
+    } in ready
+    {
+        let mut from = None;
+        let result = candidate.and_then(|candidate| {
+            let mut reports = add::admit(&vault, std::slice::from_ref(&candidate))
+                .map_err(|error| refused(&shown, &texts, error))?;
+            let report = reports
+                .pop()
+                .ok_or_else(|| Failure::failed("not_added", "nothing was reported"))?;
+            from = Some(origin_line(&candidate, &fingerprint));
+            if !arguments.no_lock {
+                lock::note_fetched(context, &candidate, arguments.lock)?;
+            }
+            Ok(report)
+        });
+        done.push(Done {
+            shown,
+            texts,
+            result,
+            from,
+        });
+    }
+    if done
+        .iter()
+        .any(|done| done.result.as_ref().is_ok_and(AddReport::is_change))
+    {
         super::sync_profiles::refresh(context, &vault);
     }
-    report(context, &requests, results)
+    report(context, done)
+}
+
+/// Gates one item; what is blocked has its failure with the findings.
+fn gated(item: Gathered<Item>) -> Ready {
+    let item = match item {
+        Ok(item) => item,
+        Err((shown, failure)) => {
+            return Ready {
+                texts: Texts::of_folder(&shown),
+                shown,
+                candidate: Err(failure),
+            };
+        }
+    };
+    let shown = item.shown().to_owned();
+    let (texts, candidate) = match item {
+        Item::Folder(request) => {
+            let texts = Texts::of_folder(&request.source);
+            (texts, add::read_folder_skill(&request, SystemClock.now()))
+        }
+        Item::Fetched { skill, request, .. } => {
+            let texts = Texts::of_fetched(&shown, &skill.files);
+            (
+                texts,
+                add::gate_fetched(*skill, &request, SystemClock.now()),
+            )
+        }
+    };
+    let candidate = candidate
+        .map(Box::new)
+        .map_err(|error| refused(&shown, &texts, error));
+    Ready {
+        shown,
+        texts,
+        candidate,
+    }
+}
+
+/// Where a fetched skill came from, and whose signature it carries now.
+fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
+    let at = match &candidate.provenance.revision {
+        Some(revision) => match revision.strip_prefix("sha256:") {
+            Some(digest) => format!(" at sha256:{}", short(digest)),
+            None => format!(" at {}", clean(short(revision), 40)),
+        },
+        None => String::new(),
+    };
+    format!(
+        "  from {}{at}, signed by this vault: {fingerprint}",
+        clean(candidate.provenance.identifier.as_str(), 200)
+    )
 }
 
 /// What the owner of a new vault has to know once.
@@ -127,29 +338,27 @@ fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(
-    context: &Context,
-    requests: &[AddSkill],
-    results: Vec<Result<AddReport, AddError>>,
-) -> Result<Report, Failure> {
-    let single = requests.len() == 1;
+fn report(context: &Context, done: Vec<Done>) -> Result<Report, Failure> {
+    let (total, single) = (done.len(), done.len() == 1);
     let mut added = Vec::new();
     let mut failed = Vec::new();
     let mut first = None;
-    for (request, result) in requests.iter().zip(results) {
-        match result {
+    for done in done {
+        match done.result {
             Ok(report) => {
-                findings(context, &request.source, &report.findings);
+                done.texts.warn(context, &report.findings);
                 context.ui.line(admitted_text(&report));
+                if let Some(from) = &done.from {
+                    context.ui.line(paint(DIM, from));
+                }
                 added.push(admitted_json(&report));
             }
-            Err(error) => {
-                let failure = refused(context, &request.source, error);
+            Err(failure) => {
                 if single {
                     return Err(failure);
                 }
                 failed.push(json!({
-                    "source": request.source, "code": failure.code, "message": failure.message, "hint": failure.hint,
+                    "source": done.shown, "code": failure.code, "message": failure.message, "hint": failure.hint,
                     "findings": failure.data.as_ref().map(|data| &data["findings"]),
                 }));
                 context.ui.note_failure(&failure);
@@ -169,7 +378,7 @@ fn report(
             format!(
                 "{} of {} {} not added",
                 failed.len(),
-                count(requests.len() as u64, "skill"),
+                count(total as u64, "skill"),
                 if failed.len() == 1 { "was" } else { "were" },
             ),
         )
@@ -178,7 +387,8 @@ fn report(
     }
 }
 
-fn admitted_text(report: &AddReport) -> String {
+/// An admitted skill in one line.
+pub(super) fn admitted_text(report: &AddReport) -> String {
     let what = match report.admission {
         Admission::Added => format!("{} added", paint(GOOD, "✓")),
         Admission::Updated { .. } => format!("{} updated", paint(GOOD, "✓")),
@@ -202,7 +412,8 @@ fn admitted_text(report: &AddReport) -> String {
     )
 }
 
-fn admitted_json(report: &AddReport) -> Value {
+/// An admitted skill for programs.
+pub(super) fn admitted_json(report: &AddReport) -> Value {
     json!({
         "name": report.name,
         "version": report.version,
@@ -220,48 +431,65 @@ fn admitted_json(report: &AddReport) -> Value {
     })
 }
 
-/// Warnings of the gate about a skill that was admitted.
-fn findings(context: &Context, source: &str, findings: &[Finding]) {
-    for finding in findings {
-        context.ui.warn(Warning {
-            code: finding.rule.to_owned(),
-            message: finding.message.clone(),
-            hint: Some(finding.hint.clone()).filter(|hint| !hint.is_empty()),
-            path: Some(shown_path(source, &finding.path)),
-            line: finding.line,
-        });
-    }
-}
-
-fn check(context: &Context, requests: &[AddSkill]) -> Result<Report, Failure> {
+/// What `--dry-run` says: nothing is changed, not even a vault made.
+fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failure> {
+    let single = items.len() == 1;
     let mut data = Vec::new();
     let mut lines = Vec::new();
     let mut exit = Exit::Done;
-    for request in requests {
-        let verdict =
-            add::check_folder(request).map_err(|error| refused(context, &request.source, error))?;
-        let blocked = verdict.outcome == Outcome::Blocked;
-        if blocked {
-            exit = Exit::Gate;
-        }
-        for finding in &verdict.findings {
-            lines.push(excerpt(&request.source, finding));
-        }
+    for item in items {
+        let Ready {
+            shown,
+            texts,
+            candidate,
+        } = gated(item);
+        let (outcome, findings, candidate) = match candidate {
+            Ok(candidate) => (
+                candidate.outcome,
+                candidate.package.findings.clone(),
+                Some(candidate),
+            ),
+            Err(failure) if failure.code == "gate_blocked" => {
+                exit = Exit::Gate;
+                lines.extend(failure.details.iter().cloned());
+                lines.push(format!(
+                    "{} {}",
+                    paint(ui::BAD, "✗ would be refused"),
+                    clean(&shown, 200)
+                ));
+                data.push(json!({
+                    "source": shown,
+                    "outcome": Outcome::Blocked,
+                    "name": null,
+                    "findings": failure.data.as_ref().map(|data| data["findings"].clone()),
+                }));
+                continue;
+            }
+            Err(failure) if single => return Err(failure),
+            Err(failure) => {
+                context.ui.note_failure(&failure);
+                exit = failure.exit;
+                data.push(json!({
+                    "source": shown, "code": failure.code, "message": failure.message, "hint": failure.hint,
+                }));
+                continue;
+            }
+        };
+        lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
         lines.push(format!(
             "{} {}",
-            if blocked {
-                paint(ui::BAD, "✗ would be refused")
-            } else {
-                paint(GOOD, "✓ would be added")
-            },
-            clean(&request.source, 200)
+            paint(GOOD, "✓ would be added"),
+            clean(&shown, 200)
         ));
-        data.push(json!({
-            "source": request.source,
-            "outcome": verdict.outcome,
-            "name": verdict.package.as_ref().map(|package| package.name.clone()),
-            "findings": verdict.findings,
-        }));
+        let mut entry = json!({
+            "source": shown,
+            "outcome": outcome,
+            "findings": findings,
+        });
+        if let Some(candidate) = candidate {
+            preview(&candidate, &mut entry, &mut lines);
+        }
+        data.push(entry);
     }
     let data = match <[Value; 1]>::try_from(data) {
         Ok([one]) => one,
@@ -270,8 +498,96 @@ fn check(context: &Context, requests: &[AddSkill]) -> Result<Report, Failure> {
     Ok(Report::new(data, lines.join("\n")).exit(exit))
 }
 
+/// Files, environment and context cost of a skill that would be added.
+fn preview(candidate: &Candidate, entry: &mut Value, lines: &mut Vec<String>) {
+    let package = &candidate.package;
+    let bytes: u64 = package
+        .files
+        .iter()
+        .map(|file| file.bytes.len() as u64)
+        .sum();
+    let cost = Cost::of(package);
+    let secrets = &package.frontmatter.requires_secrets;
+    entry["name"] = json!(package.name);
+    entry["provenance"] = json!(candidate.provenance.identifier);
+    entry["revision"] = json!(candidate.provenance.revision);
+    entry["files"] = package
+        .files
+        .iter()
+        .map(|file| json!({ "path": file.path, "size": file.bytes.len(), "mode": format!("{:04o}", file.mode.bits()) }))
+        .collect();
+    entry["environment"] = json!(secrets);
+    entry["context"] = json!({ "listed_tokens": cost.listed, "read_tokens": cost.read });
+    let from = clean(candidate.provenance.identifier.as_str(), 200);
+    lines.push(format!(
+        "  {}  {}, {}, from {from}",
+        paint(BOLD, &package.name),
+        count(package.files.len() as u64, "file"),
+        size(bytes)
+    ));
+    for file in &package.files {
+        let mark = if file.mode.bits() & 0o111 == 0 {
+            ' '
+        } else {
+            '*'
+        };
+        lines.push(paint(
+            DIM,
+            format!(
+                "    {}{mark} {}",
+                clean(file.path.as_str(), 200),
+                size(file.bytes.len() as u64)
+            ),
+        ));
+    }
+    for secret in secrets {
+        let need = if secret.required { "needs" } else { "may use" };
+        lines.push(format!(
+            "  {need} the variable {}",
+            clean(&secret.name, 100)
+        ));
+    }
+    lines.push(format!(
+        "  costs about {} of context in every list, {} when it is read",
+        count(cost.listed, "token"),
+        ui::thousands(cost.read)
+    ));
+}
+
+/// What a skill takes of an agent's context, at four bytes a token.
+struct Cost {
+    listed: u64,
+    read: u64,
+}
+
+impl Cost {
+    fn of(package: &Package) -> Self {
+        let own = &package.frontmatter;
+        let document = package
+            .files
+            .iter()
+            .find(|file| file.path.as_str() == "SKILL.md")
+            .map_or(0, |file| file.bytes.len());
+        let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
+        Self {
+            listed: tokens(own.name.len() + own.description.len()),
+            read: tokens(document),
+        }
+    }
+}
+
+/// A finding in a folder of this machine, as compilers show it.
+pub fn excerpt(source: &str, finding: &Finding) -> String {
+    Texts::of_folder(source).excerpt(finding)
+}
+
+/// The failure of a folder of this machine, with the findings shown in the text of its files.
+pub fn refused_folder(source: &str, error: AddError) -> Failure {
+    refused(source, &Texts::of_folder(source), error)
+}
+
 /// The failure of one source, with the findings shown in the text of the file.
-pub fn refused(_context: &Context, source: &str, error: AddError) -> Failure {
+pub(super) fn refused(source: &str, texts: &Texts, error: AddError) -> Failure {
     let message = chain(&error);
     match error {
         AddError::Blocked { findings } => {
@@ -288,7 +604,7 @@ pub fn refused(_context: &Context, source: &str, error: AddError) -> Failure {
                     count(blocking as u64, "finding")
                 ),
             )
-            .details(findings.iter().map(|finding| excerpt(source, finding)))
+            .details(findings.iter().map(|finding| texts.excerpt(finding)))
             .data(json!({ "source": source, "findings": findings }))
             .hint_if(below_hint(source))
         }
@@ -326,48 +642,4 @@ fn below_hint(source: &str) -> Option<String> {
             clean(source.trim_end_matches('/'), 200)
         )
     })
-}
-
-fn shown_path(source: &str, inner: &str) -> String {
-    let folder = source_folder(source);
-    clean(&folder.join(inner).display().to_string(), 300)
-}
-
-fn source_folder(source: &str) -> PathBuf {
-    let path = Path::new(source);
-    if path.is_file() {
-        path.parent().unwrap_or(path).to_owned()
-    } else {
-        path.to_owned()
-    }
-}
-
-/// A finding as compilers show them: the rule, the place, the line of the file, and what mends it.
-pub fn excerpt(source: &str, finding: &Finding) -> String {
-    let level = match finding.level {
-        Level::Warning => Shown::WARNING,
-        Level::Flag | Level::Error => Shown::ERROR,
-    };
-    let message = clean(&finding.message, 400);
-    let path = shown_path(source, &finding.path);
-    let title = level.primary_title(&message).id(finding.rule);
-    let file = source_folder(source).join(&finding.path);
-    let line = finding.line.and_then(|line| Line::of_file(&file, line));
-    let mut group = match (&line, finding.path.is_empty()) {
-        (Some(line), _) => title.element(line.snippet(path, finding.column)),
-        (None, false) => title.element(annotate_snippets::Origin::path(path)),
-        (None, true) => Group::with_title(title),
-    };
-    if finding.view != View::Raw {
-        let text = format!("{}, it reads: {}", finding.view.as_str(), finding.excerpt);
-        group = group.element(Shown::NOTE.message(clean(&text, 400)));
-    }
-    if !finding.why.is_empty() {
-        let text = format!("{} ({}, {})", finding.why, finding.id, finding.category);
-        group = group.element(Shown::NOTE.message(text));
-    }
-    if !finding.hint.is_empty() {
-        group = group.element(Shown::HELP.message(clean(&finding.hint, 400)));
-    }
-    Renderer::styled().render(&[group])
 }

@@ -133,6 +133,7 @@ impl<'c> Demo<'c> {
             paths: VaultPaths::new(folder.join("service"), folder.join("service-config")),
             admin_email: Some(OWNER.to_owned()),
             admin_password: Some(password.clone().into()),
+            fetch: None,
         };
         let runtime = serve::runtime()?;
         let (stop, stopping) = watch::channel(false);

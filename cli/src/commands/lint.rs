@@ -49,7 +49,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let mut data = Vec::new();
     let mut found = 0;
     for skill in &skills {
-        let findings = look(context, skill)?;
+        let findings = look(skill)?;
         found += findings.len();
         lines.extend(
             findings
@@ -83,10 +83,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-fn look(context: &Context, source: &str) -> Result<Vec<Finding>, Failure> {
+fn look(source: &str) -> Result<Vec<Finding>, Failure> {
     let request = AddSkill::from_path(source);
     let verdict =
-        add::check_folder(&request).map_err(|error| adding::refused(context, source, error))?;
+        add::check_folder(&request).map_err(|error| adding::refused_folder(source, error))?;
     let mut findings = verdict.findings;
     if let Some(package) = &verdict.package {
         let folder = folder_name(source);

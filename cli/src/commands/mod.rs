@@ -15,6 +15,8 @@ pub mod doctor;
 pub mod enable;
 pub mod export;
 pub mod fmt;
+pub mod history;
+pub mod install;
 pub mod key;
 pub mod link;
 pub mod lint;
@@ -32,6 +34,7 @@ pub mod status;
 pub mod sync;
 pub mod sync_profiles;
 pub mod transform;
+pub mod update;
 pub mod users;
 pub mod verify;
 pub mod version;
@@ -68,6 +71,12 @@ pub fn existing_vault(context: &Context) -> Result<Option<Vault>, Failure> {
         Err(VaultError::Missing(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether security flags of the gate block.
+pub fn strict(context: &Context) -> Result<bool, Failure> {
+    let settings = context.settings()?;
+    Ok(settings.boolean("VAULT_SECURITY_STRICT").unwrap_or(true))
 }
 
 /// The failure of a command that needs a vault where there is none.
@@ -117,6 +126,11 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
     match command {
         Command::Add(arguments) => add::run(context, &arguments),
         Command::Remove(arguments) => remove::run(context, &arguments),
+        Command::Install(arguments) => install::run(context, &arguments),
+        Command::Outdated(arguments) => update::outdated(context, &arguments),
+        Command::Update(arguments) => update::run(context, &arguments),
+        Command::History(arguments) => history::run(context, &arguments),
+        Command::Rollback(arguments) => history::roll_back(context, &arguments),
         Command::Agents(arguments) => agents::run(context, &arguments),
         Command::SyncProfiles(arguments) => sync_profiles::run(context, &arguments),
         Command::Doctor(arguments) => doctor::run(context, &arguments),

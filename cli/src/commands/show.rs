@@ -138,7 +138,7 @@ fn installed(context: &Context, vault: &Vault, name: &SkillName) -> Result<Repor
 fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
     let request = AddSkill::from_path(source);
     let verdict =
-        add::check_folder(&request).map_err(|error| adding::refused(context, source, error))?;
+        add::check_folder(&request).map_err(|error| adding::refused_folder(source, error))?;
     let mut lines = Vec::new();
     let mut data = json!({
         "source": source,

@@ -28,6 +28,7 @@ use vault_service::{
 use vault_skill::{name::Slug, time::Timestamp};
 use vault_store::{
     StoreError,
+    fetch::Fetch,
     objects::{Class, ObjectKey},
     records::{Document, RecordKey, When, Write},
 };
@@ -87,6 +88,7 @@ pub struct Publisher {
     holder: String,
     seen: Option<u64>,
     holding: Arc<Holding>,
+    fetch: Option<Arc<dyn Fetch>>,
 }
 
 impl Publisher {
@@ -104,13 +106,23 @@ impl Publisher {
             shared,
             seen: None,
             holding: Arc::default(),
+            fetch: None,
         })
+    }
+
+    /// The same with somebody who fetches skills for the tools of its shelves.
+    #[must_use]
+    pub fn with_fetch(self, fetch: Option<Arc<dyn Fetch>>) -> Self {
+        Self { fetch, ..self }
     }
 
     /// The shelves of this server: its library where it holds it, else releases.
     pub fn shelves(&self) -> Arc<OwnShelves> {
         let vault = self.vault.clone().with_wait(WAIT);
-        let library = LibraryShelf::new(vault, self.slug.as_str());
+        let mut library = LibraryShelf::new(vault, self.slug.as_str());
+        if let Some(fetch) = &self.fetch {
+            library = library.with_fetch(Arc::clone(fetch));
+        }
         let holding = Arc::clone(&self.holding);
         Arc::new(OwnShelves::new(self.slug.clone(), library, holding))
     }

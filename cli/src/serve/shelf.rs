@@ -177,7 +177,12 @@ impl Shelf for OwnShelf {
                 "a folder cannot be read here; propose the skill's files instead".to_owned(),
             ));
         }
-        let submitted = self.library.submit(by, change).await?;
+        let prepared = self.library.prepare(change).await?;
+        // Fetching takes a while: the lease may be another server's by now.
+        if !self.holding.holds(self.app.clock.now()) {
+            return Err(ShelfError::LibraryElsewhere);
+        }
+        let submitted = self.library.admit(by, prepared).await?;
         if matches!(submitted, Submitted::Signed { .. } | Submitted::Removed(_)) {
             // Before anything that may fail: it is signed, so it is published.
             self.holding.bell.notify_one();

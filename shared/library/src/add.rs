@@ -18,6 +18,7 @@ use vault_skill::name::{AgentId, SkillName};
 use vault_skill::package::Package;
 use vault_skill::provenance::{BadProvenance, Provenance, ProvenanceId};
 use vault_skill::time::Timestamp;
+use vault_store::fetch::{FetchedSkill, Upstream};
 
 use crate::files::source::{self, SourceError, SourceLimits};
 use crate::files::{self, Batch, FileError};
@@ -25,6 +26,7 @@ use crate::index::Index;
 use crate::keys::KeyError;
 use crate::remove;
 use crate::store::{self, Trusted, Want};
+use crate::upstream;
 use crate::vault::{Change, Vault, VaultError};
 
 /// What to add.
@@ -287,6 +289,68 @@ pub struct Candidate {
     pub provenance: Provenance,
     /// Take the place of an installed skill that came from another source.
     pub replace: bool,
+    /// Where it was fetched from, to ask there again; `None` for what was not fetched.
+    pub upstream: Option<Upstream>,
+}
+
+/// What is wanted of a skill that was fetched.
+#[derive(Clone, Debug, Default)]
+pub struct AddFetched {
+    /// The name in the vault; `None` takes the frontmatter's.
+    pub name: Option<SkillName>,
+    /// Target agents beside those that the skill declares.
+    pub agents: Vec<AgentId>,
+    /// The source to record instead of where it was fetched from; it is not asked again then.
+    pub provenance: Option<ProvenanceId>,
+    /// Take the place of an installed skill that came from another source.
+    pub replace: bool,
+    /// Whether security flags block.
+    pub strict: bool,
+}
+
+/// Gates what was fetched, at this time; admits nothing. Fails with the findings where it is blocked.
+pub fn gate_fetched(
+    fetched: FetchedSkill,
+    request: &AddFetched,
+    now: Timestamp,
+) -> Result<Candidate, AddError> {
+    let FetchedSkill {
+        files,
+        folder,
+        upstream,
+    } = fetched;
+    let options = GateOptions {
+        strict: request.strict,
+        name: request.name.clone(),
+        folder: folder.as_deref(),
+    };
+    let verdict = gate::check(files, &options);
+    let Some(package) = verdict.package else {
+        return Err(AddError::Blocked {
+            findings: verdict.findings,
+        });
+    };
+    let provenance = Provenance {
+        identifier: request
+            .provenance
+            .clone()
+            .unwrap_or_else(|| upstream.identifier.clone()),
+        revision: match request.provenance {
+            Some(_) => None,
+            None => upstream.revision.clone(),
+        },
+        fetched_at: now,
+    };
+    provenance.check()?;
+    Ok(Candidate {
+        package,
+        outcome: verdict.outcome,
+        strict: request.strict,
+        agents: request.agents.clone(),
+        provenance,
+        replace: request.replace,
+        upstream: request.provenance.is_none().then_some(upstream),
+    })
 }
 
 /// Admits what passed the gate, all or none.
@@ -342,6 +406,11 @@ fn run_gate(folder: source::SourceFolder, request: &AddSkill) -> gate::Verdict {
 
 /// Reads a folder and gates it; admits nothing.
 pub(crate) fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddError> {
+    read_folder_skill(request, vault.clock().now())
+}
+
+/// Reads a folder and gates it, at this time; admits nothing. Fails with the findings where it is blocked.
+pub fn read_folder_skill(request: &AddSkill, now: Timestamp) -> Result<Candidate, AddError> {
     let folder = read_folder(&request.source)?;
     let identifier = match (&request.provenance, &folder.name) {
         (Some(given), _) => Ok(given.clone()),
@@ -367,9 +436,10 @@ pub(crate) fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddEr
         provenance: Provenance {
             identifier,
             revision: None,
-            fetched_at: vault.clock().now(),
+            fetched_at: now,
         },
         replace: request.replace,
+        upstream: None,
     })
 }
 
@@ -401,6 +471,16 @@ pub(crate) fn admit_under(
     for candidate in candidates {
         steps.push(prepare(vault, candidate, &trusted, &key, now, &mut buffer)?);
     }
+    for (step, candidate) in steps.iter().zip(candidates) {
+        // Before the switch: a record without its bundle is of no effect.
+        let bundle = match step {
+            Step::Sign(signed) => &signed.encoded_hash,
+            Step::Unchanged(report) => &report.bundle,
+        };
+        if let Some(known) = &candidate.upstream {
+            upstream::note(vault, change, bundle, known)?;
+        }
+    }
     install(vault, change, &steps, &trusted)?;
     Ok(steps.into_iter().map(report).collect())
 }
@@ -420,7 +500,9 @@ fn prepare<'c>(
     if let Some(before) = &before
         && let Some(signed) = &before.manifest
     {
-        if before.intact && same_content(signed, &manifest) {
+        // A fetched skill whose files are the same is the same, wherever the repository around it has gone: its record says where.
+        let revision_counts = candidate.upstream.is_none();
+        if before.intact && same_content(signed, &manifest, revision_counts) {
             let unchanged = report_of(candidate, signed, before.bundle, Admission::Unchanged);
             return Ok(Step::Unchanged(unchanged));
         }
@@ -522,13 +604,13 @@ pub(crate) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> 
 }
 
 /// Whether a new manifest would say nothing new: times and versions aside.
-fn same_content(before: &Manifest, now: &Manifest) -> bool {
+fn same_content(before: &Manifest, now: &Manifest, revision_counts: bool) -> bool {
     before.files == now.files
         && before.actions == now.actions
         && before.agents == now.agents
         && before.frontmatter_name == now.frontmatter_name
         && before.provenance.identifier == now.provenance.identifier
-        && before.provenance.revision == now.provenance.revision
+        && (!revision_counts || before.provenance.revision == now.provenance.revision)
         && before.rendered_from == now.rendered_from
 }
 

@@ -341,5 +341,6 @@ fn candidate(entry: &SkillEntry, own: Own, strict: bool) -> Result<Candidate, Ad
         agents: own.manifest.agents,
         provenance: own.manifest.provenance,
         replace: true,
+        upstream: None,
     })
 }

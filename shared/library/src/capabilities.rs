@@ -118,7 +118,12 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
 
 /// Reads the vault's `policy.toml`; nothing where there is none. Fails with line and column on the first thing wrong in it.
 pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
-    let path = vault.paths().root.join(POLICY_FILE);
+    read_policy_at(&vault.paths().root)
+}
+
+/// [`read_policy`] of a vault's folder, which may not be a vault yet.
+pub fn read_policy_at(root: &std::path::Path) -> Result<Option<Policy>, ResolveError> {
+    let path = root.join(POLICY_FILE);
     // One byte more than is allowed, so that a file that is too large is told so with the limit.
     let Some(bytes) = files::read(&path, 4 * MAX_BYTES as u64).map_err(VaultError::from)? else {
         return Ok(None);

@@ -9,6 +9,7 @@
 //! | [`capabilities`] | what a caller may use, by the policy |
 //! | [`run`] | finding a skill, running its actions from verified bytes |
 //! | [`doctor`] | everything that can be wrong with a vault, and what mends it |
+//! | [`history`], [`upstream`] | stored versions and going back; where skills were fetched from |
 //! | [`integrity`] | verifying everything from its bytes |
 //! | [`release`], [`cloud`] | planning and signing a release, what is remembered of each namespace |
 //! | [`adopt`] | taking in what the same key signed elsewhere; rolling back |
@@ -32,6 +33,7 @@ pub mod cloud;
 pub mod doctor;
 pub mod export;
 mod files;
+pub mod history;
 mod index;
 pub mod integrity;
 pub mod keys;
@@ -46,11 +48,12 @@ mod scan;
 pub mod shelf;
 mod store;
 pub mod transforms;
+pub mod upstream;
 pub mod vault;
 
 pub use add::{AddReport, AddSkill, add_skill};
 pub use capabilities::{
-    POLICY_FILE, ResolveError, ResolveInput, read_policy, resolve_capabilities,
+    POLICY_FILE, ResolveError, ResolveInput, read_policy, read_policy_at, resolve_capabilities,
 };
 pub use files::FileError;
 pub use files::lock::LockError;

@@ -455,7 +455,7 @@ pub(crate) fn sign_again(
                 Ok(examined) => {
                     let signer = examined.signed.signer(&trusted.keys);
                     if signer.is_some_and(|signer| wanted(&place.name, signer)) {
-                        again.push((examined.manifest, examined.files));
+                        again.push((examined.manifest, examined.files, place.bundle));
                     }
                 }
                 Err(_) => done.1.push(place.name.clone()),
@@ -469,7 +469,7 @@ pub(crate) fn sign_again(
 fn resign(
     vault: &Vault,
     change: &mut Change<'_>,
-    skills: Vec<(Manifest, Vec<File>)>,
+    skills: Vec<(Manifest, Vec<File>, Digest)>,
     key: &SecretKey,
     trusted: &Trusted,
     done: &mut (Vec<SkillName>, Vec<SkillName>),
@@ -480,7 +480,7 @@ fn resign(
     let aside = vault.scratch()?;
     let mut batch = Batch::default();
     let mut signed = Vec::new();
-    for (mut manifest, files) in skills {
+    for (mut manifest, files, before) in skills {
         let retired = crate::remove::retired_version(vault, &manifest.name)?;
         manifest.version = manifest.version.max(retired) + 1;
         manifest.signed_at = vault.clock().now();
@@ -496,6 +496,9 @@ fn resign(
             continue;
         };
         store::stage(&mut batch, aside.path(), &hash, envelope.as_bytes(), &files)?;
+        if let Ok(Some(known)) = crate::upstream::of_bundle(vault, &before) {
+            crate::upstream::note(vault, change, &hash, &known)?;
+        }
         signed.push((manifest.name, hash));
     }
     batch.flush(aside.path())?;

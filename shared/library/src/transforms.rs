@@ -537,6 +537,7 @@ fn make(
         agents: plain.agents.clone(),
         provenance: plain.provenance.clone(),
         replace: false,
+        upstream: None,
     };
     let manifest = Manifest {
         version: plain.version,

@@ -281,6 +281,19 @@ impl Fetcher {
         })
     }
 
+    /// Whether a repository has this branch, tag or commit: for a hint, so a trouble on the way says no.
+    pub async fn has_reference(&self, source: &GitSource, reference: &str) -> bool {
+        let asked = GitSource {
+            reference: Some(reference.to_owned()),
+            tail: Vec::new(),
+            ..source.clone()
+        };
+        match self.way_to(source).await {
+            Ok((pinned, settings)) => git::resolve(&settings, &asked, &pinned).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
     /// How git is run for a source. For guarded callers the host's addresses are looked at here, and git is pinned to them.
     pub(crate) async fn way_to(
         &self,
@@ -305,7 +318,7 @@ impl Fetcher {
             .parse()
             .map_err(|error| FetchError::content(&source.place, format!("{error}")))?;
         let host = url.host_str().unwrap_or_default().to_owned();
-        let addresses = http::public_addresses(&host, false)
+        let addresses = http::public_addresses(host.trim_matches(['[', ']']), false)
             .await
             .map_err(|error| {
                 if error

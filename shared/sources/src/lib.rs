@@ -28,7 +28,7 @@ pub mod source;
 
 pub use error::FetchError;
 pub use fetcher::{Fetcher, Found, Opened, Settings};
-pub use git::GitSettings;
+pub use git::{GitSettings, is_commit as git_commit};
 pub use http::HttpTimes;
 pub use policy::SourcePolicy;
 pub use source::{BadSource, GitSource, ParseOptions, Source};

@@ -359,17 +359,24 @@ impl Site {
 /// One digest for a set of files: SHA-256 over a line `<mode> <sha256> <path>` for each, by path. Equal for equal files, wherever they
 /// are kept and whoever signed them.
 pub fn content_digest(files: &[RawFile]) -> Digest {
-    let mut lines: Vec<String> = files
-        .iter()
-        .map(|file| {
-            format!(
-                "{} {} {}\n",
-                format_args!("{:04o}", file.mode.bits()),
-                Digest::of(&file.bytes),
-                file.path
+    digest_of(
+        files
+            .iter()
+            .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())),
+    )
+}
+
+/// [`content_digest`] of files in any form: path, mode, bytes.
+pub fn digest_of<'a>(files: impl Iterator<Item = (&'a str, Mode, &'a [u8])>) -> Digest {
+    let mut lines: Vec<(&str, String)> = files
+        .map(|(path, mode, bytes)| {
+            (
+                path,
+                format!("{:04o} {} {path}\n", mode.bits(), Digest::of(bytes)),
             )
         })
         .collect();
     lines.sort_unstable();
-    Digest::of(lines.concat().as_bytes())
+    let text: String = lines.into_iter().map(|(_, line)| line).collect();
+    Digest::of(text.as_bytes())
 }

@@ -109,7 +109,7 @@ pub struct BadSource {
 impl BadSource {
     fn new(text: &str, reason: impl Into<String>) -> Self {
         Self {
-            text: text.chars().take(200).collect(),
+            text: without_credentials(text).chars().take(200).collect(),
             reason: reason.into(),
             hint: None,
         }
@@ -118,6 +118,18 @@ impl BadSource {
     fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+/// The text without what stands between `//` and `@`: a refusal must not print a password.
+fn without_credentials(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("//") else {
+        return text.to_owned();
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.rfind('@') {
+        Some(at) => format!("{scheme}//…{}", &rest[at..]),
+        None => text.to_owned(),
     }
 }
 

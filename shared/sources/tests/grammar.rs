@@ -299,6 +299,19 @@ fn tricks_are_refused_before_any_program_or_network_sees_them() {
 }
 
 #[test]
+fn a_refusal_never_prints_a_password() {
+    for text in [
+        "https://ann:secret@git.example.com/a/b.git",
+        "https://secret@example.com/SKILL.md",
+        "ssh://git:secret@example.com/a/b",
+        "ftp://ann:sec@secret@example.com/a",
+    ] {
+        let bad = Source::parse(text, &ParseOptions::default(), &|_| false).unwrap_err();
+        assert!(!bad.to_string().contains("secret"), "{bad}");
+    }
+}
+
+#[test]
 fn references_and_paths_come_once() {
     let source = || parse("acme/skills").unwrap();
     assert!(source().with_reference("v1").is_ok());

@@ -20,6 +20,7 @@ use crate::{
     Context,
     commands::open_vault,
     error::{Exit, Failure},
+    fetching,
     serve::{log_to_stderr, tool_names},
     ui::Report,
 };
@@ -90,7 +91,8 @@ fn serve(context: &Context) -> Result<Report, Failure> {
     let names = tool_names(&settings);
     let vault = open_vault(context)?;
     context.block_on(async {
-        let shelf = std::sync::Arc::new(LibraryShelf::new(vault, OWNER));
+        let shelf = LibraryShelf::new(vault, OWNER).with_fetch(fetching::for_tools(context)?);
+        let shelf = std::sync::Arc::new(shelf);
         let server = Server::of(Session::new(shelf, Person::local(), names));
         let failed = |error: &dyn std::fmt::Display| {
             Failure::failed("mcp", format!("the conversation broke off: {error}"))

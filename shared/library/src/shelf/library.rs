@@ -20,25 +20,32 @@ use vault_skill::name::{AgentId, SkillName};
 use vault_skill::package::Package;
 use vault_skill::policy::{MAX_BYTES, Policy};
 use vault_skill::provenance::{Kind, Provenance, ProvenanceId};
+use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 use vault_store::recent::Recent;
 use vault_store::shelf::{
     Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
 };
 
 use super::Listed;
-use crate::add::{self, AddError, AddReport, AddSkill, Admission, Candidate};
+use crate::add::{self, AddError, AddFetched, AddReport, AddSkill, Admission, Candidate};
+use crate::capabilities;
 use crate::files::source::SourceError;
 use crate::files::{self, lock::LockError};
 use crate::links;
 use crate::remove::{RemoveSkills, remove_under};
 use crate::scan::Origin;
 use crate::store::{self, Damage, Trusted, Want};
+use crate::upstream;
 use crate::vault::{Vault, VaultError};
 
 /// Bytes of verified skills that are kept.
 const ROOM: usize = 4 << 20;
 /// How often what is installed is looked at anew while writers keep changing it.
 const TRIES: u32 = 5;
+/// How long all sources together may take that are asked for drift; those that were not asked by then stay unchecked.
+const DRIFT_TIME: Duration = Duration::from_secs(15);
+/// How many sources are asked at a time.
+const AT_ONCE: usize = 4;
 /// The file beside the skills in which the owner says who sees what.
 const POLICY: &str = "policy.toml";
 
@@ -57,6 +64,23 @@ struct Held {
     last: tokio::sync::Mutex<Option<(u64, Arc<View>)>>,
     /// The view of the last look once more, for those who must not wait for the next one.
     newest: Mutex<Option<Arc<View>>>,
+    /// Who fetches; without anybody sources elsewhere are refused.
+    fetch: Option<Arc<dyn Fetch>>,
+}
+
+/// A change that needs no network any more.
+#[derive(Debug)]
+pub struct Prepared(Ready);
+
+#[derive(Debug)]
+enum Ready {
+    Plain(Change),
+    Fetched {
+        skill: Box<FetchedSkill>,
+        agents: Vec<AgentId>,
+        /// The skill that is meant to be updated by it.
+        update: Option<SkillName>,
+    },
 }
 
 /// What is installed at one moment, and whom to believe about it.
@@ -98,8 +122,95 @@ impl LibraryShelf {
                 looks: AtomicU64::new(0),
                 last: tokio::sync::Mutex::default(),
                 newest: Mutex::default(),
+                fetch: None,
             }),
         }
+    }
+
+    /// The same shelf with somebody who fetches skills from elsewhere.
+    #[must_use]
+    pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
+        let vault = self.held.vault.clone();
+        let shelf = Self::new(vault, self.held.owner.clone());
+        match Arc::try_unwrap(shelf.held) {
+            Ok(held) => Self {
+                held: Arc::new(Held {
+                    fetch: Some(fetch),
+                    ..held
+                }),
+            },
+            // Nobody else can hold what was made a line above.
+            Err(held) => Self { held },
+        }
+    }
+
+    /// Does what of a change needs the network: changes nothing, and holds no lock meanwhile. The policy is asked first.
+    pub async fn prepare(&self, change: Change) -> Result<Prepared, ShelfError> {
+        match change {
+            Change::Fetch {
+                source,
+                skill,
+                agents,
+            } => {
+                let fetch = self.fetcher(source.identifier.as_str())?;
+                let policy = self.source_policy().await?;
+                let fetched = fetch.fetch(&source, skill.as_ref(), policy.as_ref()).await;
+                Ok(Prepared(Ready::Fetched {
+                    skill: Box::new(fetched.map_err(not_fetched)?),
+                    agents,
+                    update: None,
+                }))
+            }
+            Change::Update(name) => {
+                let asked = name.clone();
+                let upstream = self.beside(move |held| held.upstream_of(&asked)).await?;
+                let fetch = self.fetcher(upstream.identifier.as_str())?;
+                let policy = self.source_policy().await?;
+                let fetched = fetch.fetch_again(&upstream, policy.as_ref()).await;
+                Ok(Prepared(Ready::Fetched {
+                    skill: Box::new(fetched.map_err(not_fetched)?),
+                    agents: Vec::new(),
+                    update: Some(name),
+                }))
+            }
+            change => Ok(Prepared(Ready::Plain(change))),
+        }
+    }
+
+    /// Carries a prepared change out.
+    pub async fn admit(&self, by: &Submitter, prepared: Prepared) -> Result<Submitted, ShelfError> {
+        let by = by.user_id.clone();
+        self.beside(move |held| match prepared.0 {
+            Ready::Plain(change) => held.submit(&by, change),
+            Ready::Fetched {
+                skill,
+                agents,
+                update,
+            } => held.fetched(*skill, agents, update.as_ref()),
+        })
+        .await
+    }
+
+    fn fetcher(&self, source: &str) -> Result<Arc<dyn Fetch>, ShelfError> {
+        self.held.fetch.clone().ok_or_else(|| {
+            ShelfError::SourceUnsupported(format!(
+                "skills from `{}` cannot be fetched here; add a folder of this machine",
+                printable(source)
+            ))
+        })
+    }
+
+    /// The policy as it stands in the file now. One that cannot be read lets nothing through.
+    async fn source_policy(&self) -> Result<Option<Policy>, ShelfError> {
+        self.beside(|held| {
+            capabilities::read_policy(&held.vault).map_err(|error| {
+                tracing::error!(%error, "the policy cannot be read: nothing is fetched");
+                ShelfError::SourceUnsupported(
+                    "the policy of this vault cannot be read, so that nothing is fetched until its owner mends it".to_owned(),
+                )
+            })
+        })
+        .await
     }
 
     /// The library.
@@ -182,13 +293,48 @@ impl Shelf for LibraryShelf {
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
-        let by = by.user_id.clone();
-        self.beside(move |held| held.submit(&by, change)).await
+        let prepared = self.prepare(change).await?;
+        self.admit(by, prepared).await
     }
 
     async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
         let view = self.known_view().await?;
-        Ok(entries.iter().map(|entry| view.drift(entry)).collect())
+        let mut drifts: Vec<Drift> = entries.iter().map(|entry| view.drift(entry)).collect();
+        let Some(fetch) = self.held.fetch.clone() else {
+            return Ok(drifts);
+        };
+        let own: Vec<(usize, Digest, SkillName)> = entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| !entry.linked)
+            .map(|(at, entry)| (at, entry.texts.bundle_hash, entry.name().clone()))
+            .collect();
+        let asked = self.beside(move |held| Ok(held.upstreams(own))).await?;
+        if asked.is_empty() {
+            return Ok(drifts);
+        }
+        let policy = Arc::new(self.source_policy().await?);
+        let slots = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
+        let mut asking = tokio::task::JoinSet::new();
+        for (at, upstream) in asked {
+            let late = "its source was not asked within the time of one call; ask for it alone";
+            drifts[at].state = DriftState::Unchecked(late.to_owned());
+            let (fetch, policy, slots) =
+                (Arc::clone(&fetch), Arc::clone(&policy), Arc::clone(&slots));
+            asking.spawn(async move {
+                let _slot = slots.acquire().await;
+                (at, fetch.compare(&upstream, policy.as_ref().as_ref()).await)
+            });
+        }
+        let _all_or_late = tokio::time::timeout(DRIFT_TIME, async {
+            while let Some(Ok((at, state))) = asking.join_next().await {
+                if let Some(drift) = drifts.get_mut(at) {
+                    drift.state = state;
+                }
+            }
+        })
+        .await;
+        Ok(drifts)
     }
 }
 
@@ -213,7 +359,7 @@ impl View {
             match kind {
                 Some(Kind::Local) => "was added from a folder; add the folder again to update it",
                 Some(Kind::Inline) => "was handed in as text; there is no source to compare with",
-                Some(_) => "sources of this kind are not asked yet",
+                Some(_) => "nobody here asks its source",
                 None => "its source is not recorded",
             }
         };
@@ -396,11 +542,9 @@ impl Held {
                 identifier,
                 agents,
             } => self.folder(path, &identifier, agents),
-            Change::Fetch { source, .. } => Err(ShelfError::SourceUnsupported(format!(
-                "skills from `{}` cannot be fetched yet; add a folder of this machine",
-                printable(source.identifier.as_str())
-            ))),
-            Change::Update(name) => self.update(&name),
+            Change::Fetch { .. } | Change::Update(_) => Err(ShelfError::Failed(
+                "a source was not fetched before".to_owned(),
+            )),
             Change::Remove(name) => self.remove(name),
         }
     }
@@ -445,6 +589,7 @@ impl Held {
             },
             // Whether it may take a place was decided above.
             replace: true,
+            upstream: None,
         };
         let reports = add::admit_under(&self.vault, &mut change, &[candidate]);
         reports.map_err(refused).and_then(only)
@@ -534,13 +679,17 @@ impl Held {
         reports.map_err(refused).and_then(only)
     }
 
-    fn update(&self, name: &SkillName) -> Result<Submitted, ShelfError> {
+    /// Where a skill that is to be updated was fetched from.
+    fn upstream_of(&self, name: &SkillName) -> Result<Upstream, ShelfError> {
         let trusted = self.vault.trusted().map_err(failed)?;
         let installed =
             add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
         let Some(installed) = installed else {
             return Err(self.not_here(name)?);
         };
+        if let Some(found) = upstream::of_skill(&self.vault, name).map_err(failed)? {
+            return Ok(found);
+        }
         let source = installed
             .manifest
             .map(|manifest| manifest.provenance.identifier);
@@ -551,6 +700,57 @@ impl Held {
             Some(source) => format!("`{name}` is from {source}; add it from there again"),
             None => format!("the source of `{name}` is not known"),
         }))
+    }
+
+    /// The skills among these whose source can be asked.
+    fn upstreams(&self, skills: Vec<(usize, Digest, SkillName)>) -> Vec<(usize, Upstream)> {
+        skills
+            .into_iter()
+            .filter_map(|(at, bundle, name)| {
+                let known = upstream::of_bundle(&self.vault, &bundle).ok().flatten();
+                let found = known.or_else(|| upstream::of_skill(&self.vault, &name).ok().flatten());
+                Some((at, found?))
+            })
+            .collect()
+    }
+
+    /// Gates and signs what was fetched.
+    fn fetched(
+        &self,
+        skill: FetchedSkill,
+        agents: Vec<AgentId>,
+        update: Option<&SkillName>,
+    ) -> Result<Submitted, ShelfError> {
+        let mut change = self.vault.change().map_err(failed)?;
+        let mut request = AddFetched {
+            name: update.cloned(),
+            agents,
+            strict: true,
+            ..AddFetched::default()
+        };
+        if let Some(name) = update {
+            // It may have been removed, or replaced, while its source was asked.
+            let trusted = self.vault.trusted().map_err(failed)?;
+            let installed =
+                add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+            let manifest = installed.and_then(|installed| installed.manifest);
+            let manifest = manifest.ok_or_else(|| ShelfError::NotFound(name.clone()))?;
+            request.agents = manifest.agents;
+        }
+        let now = self.vault.clock().now();
+        let candidate = match add::gate_fetched(skill, &request, now) {
+            Ok(candidate) => candidate,
+            Err(AddError::Blocked { findings }) => return Ok(Submitted::Refused { findings }),
+            Err(error) => return Err(refused(error)),
+        };
+        let name = &candidate.package.name;
+        let trusted = self.vault.trusted().map_err(failed)?;
+        let own = add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+        if own.is_none() && self.is_linked(name)? {
+            return Err(came_with_a_link(name));
+        }
+        let reports = add::admit_under(&self.vault, &mut change, &[candidate]);
+        reports.map_err(refused).and_then(only)
     }
 
     fn remove(&self, name: SkillName) -> Result<Submitted, ShelfError> {
@@ -686,6 +886,13 @@ fn failed(error: VaultError) -> ShelfError {
     match error {
         VaultError::Lock(LockError::Busy { .. }) => ShelfError::Busy,
         error => ShelfError::Failed(error.to_string()),
+    }
+}
+
+fn not_fetched(fault: FetchFault) -> ShelfError {
+    match fault {
+        FetchFault::Refused(text) => ShelfError::SourceUnsupported(text),
+        FetchFault::NotFound(text) | FetchFault::Unreachable(text) => ShelfError::Source(text),
     }
 }
 

@@ -109,7 +109,12 @@ impl Spec for AddSkill {
 
 /// The identifier in its canonical text. Fails when it is none, or one of another kind of source.
 fn identifier(source: SourceKind, text: &str) -> Result<ProvenanceId, Fault> {
-    let id: ProvenanceId = text
+    // An address stands for itself; what is recorded of it has a word before it.
+    let recorded = match source {
+        SourceKind::Url if text.starts_with("https://") => format!("https:{text}"),
+        _ => text.to_owned(),
+    };
+    let id: ProvenanceId = recorded
         .parse()
         .map_err(|error| Fault::arguments(format!("`identifier`: {error}")))?;
     let fits = matches!(

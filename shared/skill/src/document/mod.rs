@@ -76,7 +76,7 @@ impl Document {
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
         let text = decode(bytes)?;
         let parts = split(text)?;
-        let root = yaml::parse(parts.yaml).map_err(|error| yaml_error(parts.yaml, &error))?;
+        let (root, mended) = read_yaml(parts.yaml)?;
         if let Some(position) = root.first_nul() {
             let message = "the frontmatter holds the character U+0000";
             return Err(unreadable(
@@ -86,7 +86,8 @@ impl Document {
                 "remove it",
             ));
         }
-        let outcome = frontmatter::read(&root)?;
+        let mut outcome = frontmatter::read(&root)?;
+        outcome.findings.splice(0..0, mended);
         let mut hidden = Vec::new();
         yaml::hidden(&root, &mut hidden);
         for (position, _) in &mut hidden {
@@ -140,7 +141,7 @@ impl Document {
 /// The frontmatter as JSON, every key that the author wrote; nothing where it cannot be read or is no map.
 pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Value>> {
     let parts = split(decode(bytes).ok()?).ok()?;
-    match yaml::parse(parts.yaml).ok()?.to_json() {
+    match read_yaml(parts.yaml).ok()?.0.to_json() {
         serde_json::Value::Object(members) => Some(members),
         _ => None,
     }
@@ -264,6 +265,65 @@ fn is_delimiter(line: &str) -> bool {
 /// From a place in the frontmatter's text to the place in the file: the opening `---` is line 1.
 pub(crate) const fn in_file(position: Position) -> Position {
     Position::new(position.line.saturating_add(1), position.column)
+}
+
+/// Most values of one frontmatter that the second pass reads as if they were quoted.
+const MOST_MENDED: usize = 8;
+
+/// Reads the frontmatter; where a plain value of one line holds `: `, a second time with that value as if it were quoted, and a warning that
+/// says so. Nothing else is mended, and the bytes stay as they are.
+fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
+    let first = match yaml::parse(yaml) {
+        Ok(root) => return Ok((root, Vec::new())),
+        Err(error) => error,
+    };
+    let mut text = yaml.to_owned();
+    let mut warnings = Vec::new();
+    let mut error = first;
+    for _ in 0..MOST_MENDED {
+        let Some((quoted, warning)) = quoted_value(&text, &error) else {
+            break;
+        };
+        text = quoted;
+        warnings.push(warning);
+        error = match yaml::parse(&text) {
+            Ok(root) => return Ok((root, warnings)),
+            Err(error) => error,
+        };
+    }
+    Err(yaml_error(&text, &error))
+}
+
+/// The frontmatter with the value in question in quotes, where it is a plain value of one line at top level.
+fn quoted_value(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
+    let finding = unquoted_colon(yaml, error)?;
+    let at = usize::try_from(error.at?.line).ok()?.checked_sub(1)?;
+    let mut lines: Vec<String> = yaml.lines().map(str::to_owned).collect();
+    let line = lines.get(at)?;
+    let key = plain_value_key(line)?;
+    let value = line.get(key.len() + 1..)?.trim();
+    let next = lines.get(at + 1);
+    let goes_on = next.is_some_and(|next| next.starts_with([' ', '\t']) && !next.trim().is_empty());
+    if goes_on
+        || value.contains(" #")
+        || value.starts_with(['&', '*', '!', '%', '@', '`', '#', '?', '-'])
+    {
+        return None;
+    }
+    let quoted = format!("{key}: '{}'", value.replace('\'', "''"));
+    let message = format!(
+        "the value of `{key}` holds `: ` without quotes; it was read as if it were quoted, but agents that read YAML strictly do not see this skill"
+    );
+    lines[at] = quoted;
+    let mut text = lines.join("\n");
+    text.push('\n');
+    let mut warning = Finding::new("frontmatter-colon", Level::Warning, message)
+        .at(SKILL_MD)
+        .hint(finding.hint.clone());
+    if let Some(position) = finding.position() {
+        warning = warning.on(position);
+    }
+    Some((text, warning))
 }
 
 fn yaml_error(yaml: &str, error: &YamlError) -> DocumentError {

@@ -82,7 +82,7 @@ fn what_cannot_be_read_is_refused_with_its_place() {
             14,
         ),
         (
-            "---\nname: a\ndescription: Use when: it rains\n---\n",
+            "---\nname: a\ndescription: Use when: it rains # always\n---\n",
             "frontmatter-colon",
             3,
             22,
@@ -118,8 +118,35 @@ fn what_cannot_be_read_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_plain_value_of_one_line_with_a_colon_is_read_with_a_warning() {
+    let text = "---\nname: a\ndescription: Use when: it's raining: now\nlicense: MIT: or so\ntags: [x]\n---\nBody: text\n";
+    let document = Document::parse(text.as_bytes()).unwrap();
+    let frontmatter = document.frontmatter();
+    assert_eq!(frontmatter.description, "Use when: it's raining: now");
+    assert_eq!(frontmatter.license.as_deref(), Some("MIT: or so"));
+    assert_eq!(frontmatter.tags, ["x"]);
+    assert_eq!(document.bytes(), text.as_bytes(), "the bytes stay");
+    assert_eq!(document.body(), "Body: text\n");
+    let found: Vec<_> = document
+        .findings()
+        .iter()
+        .filter(|finding| finding.rule == "frontmatter-colon")
+        .map(|finding| (finding.level, finding.position()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (Level::Warning, Some(Position::new(3, 22))),
+            (Level::Warning, Some(Position::new(4, 13)))
+        ]
+    );
+    let json = frontmatter_json(text.as_bytes()).unwrap();
+    assert_eq!(json["description"], "Use when: it's raining: now");
+}
+
+#[test]
 fn the_unquoted_colon_is_explained() {
-    let text = "---\nname: a\ndescription: Use when: it rains\n---\n";
+    let text = "---\nname: a\ndescription: Use\n  when: it rains\n---\n";
     let error = Document::parse(text.as_bytes()).unwrap_err();
     assert_eq!(
         error.findings()[0].message,

@@ -31,6 +31,8 @@ pub struct GitSettings {
     pub list_time: Duration,
     /// How long a fetch may take.
     pub fetch_time: Duration,
+    /// Use the user's keys, credential helpers and configuration. Off for callers who are somebody else.
+    pub own_credentials: bool,
     /// Plain and local transports too: for tests.
     pub loopback: bool,
 }
@@ -43,6 +45,7 @@ impl GitSettings {
             ssh_command: None,
             list_time: Duration::from_secs(30),
             fetch_time: Duration::from_mins(3),
+            own_credentials: true,
             loopback: false,
         }
     }
@@ -322,7 +325,7 @@ fn names_of(reference: &str) -> Vec<(String, String)> {
 }
 
 /// Whether a text is a full commit id.
-pub(crate) fn is_commit(text: &str) -> bool {
+pub fn is_commit(text: &str) -> bool {
     matches!(text.len(), 40 | 64)
         && text
             .bytes()

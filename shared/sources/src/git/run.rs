@@ -92,6 +92,18 @@ impl Git<'_> {
         ] {
             command.env_remove(variable);
         }
+        if !self.settings.own_credentials {
+            command
+                .env("GIT_CONFIG_GLOBAL", "/dev/null")
+                .env("GIT_CONFIG_SYSTEM", "/dev/null")
+                .env("GIT_CONFIG_NOSYSTEM", "1")
+                // Where `.netrc` would be looked for.
+                .env("HOME", "/nonexistent")
+                .env("XDG_CONFIG_HOME", "/nonexistent")
+                .env_remove("GIT_CONFIG_COUNT")
+                .env_remove("GIT_CONFIG_PARAMETERS")
+                .env_remove("SSH_AUTH_SOCK");
+        }
         let ssh = self.settings.ssh_command.as_deref().unwrap_or("ssh");
         command
             .env("GIT_TERMINAL_PROMPT", "0")

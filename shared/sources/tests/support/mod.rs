@@ -132,7 +132,7 @@ fn serve(
             Answer::Endless => {
                 let mut done = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
                 while done.is_ok() {
-                    done = stream.write_all(&[b'x'; 64 * 1024]);
+                    done = stream.write_all(&[b'x'; 8 * 1024]);
                 }
                 return;
             }

@@ -1,0 +1,77 @@
+//! What is remembered of the place a bundle was fetched from: `upstream/<bundle hash>.json`, one small record for each bundle.
+//!
+//! A record belongs to a bundle, not to a name: it is written before the link is switched, so that a kill leaves the old skill with its old
+//! record or the new one with its new one. It is not signed and decides nothing about trust: it says where to ask again.
+
+use std::path::PathBuf;
+
+use vault_skill::hash::Digest;
+use vault_skill::manifest::Manifest;
+use vault_skill::name::SkillName;
+use vault_skill::provenance::Kind;
+use vault_store::fetch::Upstream;
+
+use crate::add::installed;
+use crate::files;
+use crate::vault::{Change, Vault, VaultError, read_record};
+
+fn path(vault: &Vault, bundle: &Digest) -> PathBuf {
+    let folder = vault.paths().root.join("upstream");
+    folder.join(format!("{bundle}.json"))
+}
+
+/// What is remembered of a bundle's source; `None` where nothing was recorded.
+pub fn of_bundle(vault: &Vault, bundle: &Digest) -> Result<Option<Upstream>, VaultError> {
+    read_record(&path(vault, bundle))
+}
+
+/// Where an own skill was fetched from: as recorded, else as far as its signed manifest says it. `None` where there is nothing to ask: a
+/// folder, text that was handed in, another vault.
+pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, VaultError> {
+    let found = installed(vault, name, &vault.trusted()?, &mut Vec::new())?;
+    let Some(found) = found else {
+        return Ok(None);
+    };
+    let Some(manifest) = &found.manifest else {
+        return Ok(None);
+    };
+    Ok(of_bundle(vault, &found.bundle)?
+        .filter(|upstream| upstream.identifier == manifest.provenance.identifier)
+        .or_else(|| of_manifest(manifest)))
+}
+
+/// As much of the source as a manifest says.
+pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
+    let provenance = &manifest.provenance;
+    let fetched = !matches!(provenance.kind(), Kind::Local | Kind::Inline | Kind::Vault);
+    fetched.then(|| Upstream {
+        identifier: provenance.identifier.clone(),
+        address: None,
+        path: None,
+        reference: None,
+        revision: provenance.revision.clone(),
+        tree: None,
+    })
+}
+
+/// Records where a bundle was fetched from. Under the writer lock; equal records are not written again.
+pub(crate) fn note(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    bundle: &Digest,
+    upstream: &Upstream,
+) -> Result<(), VaultError> {
+    // A record that cannot be read is replaced.
+    if matches!(of_bundle(vault, bundle), Ok(Some(known)) if known == *upstream) {
+        return Ok(());
+    }
+    change.write_record(&path(vault, bundle), upstream, 0o600)
+}
+
+/// Drops the records of bundles that are gone.
+pub(crate) fn forget(vault: &Vault, bundles: &[Digest]) -> Result<(), VaultError> {
+    for bundle in bundles {
+        files::remove_file(&path(vault, bundle))?;
+    }
+    Ok(())
+}
