@@ -62,7 +62,8 @@ fn every_code_of_the_table_means_what_it_says() {
         "flagged",
         "Never says at which moment an agent should load it.",
     );
-    let broken = home.skill("broken", "Has: a colon too many");
+    let colon = home.skill("colon", "Has: a colon too many");
+    let broken = home.skill("broken", "[never closed");
     assert_eq!(home.vault(&["add", &good]).0, Some(0));
     for (arguments, code, word) in [
         (&["version"][..], 0, None),
@@ -76,7 +77,7 @@ fn every_code_of_the_table_means_what_it_says() {
             Some("key_invalid"),
         ),
         (&["lint", &flagged], 3, None),
-        (&["fmt", &broken, "--check"], 3, None),
+        (&["fmt", &colon, "--check"], 3, None),
         (&["add", &broken], 5, Some("gate_blocked")),
         (&["show", &broken], 5, None),
         (&["verify", &good], 6, Some("not_signed")),

@@ -44,40 +44,37 @@ pub struct Arguments {
 }
 
 /// Mends, or says what it would.
-pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut data = Vec::new();
     let mut lines = Vec::new();
     let mut mended = 0;
+    let mut failed = Vec::new();
     for file in &arguments.files {
         let file = if file.is_dir() {
             file.join("SKILL.md")
         } else {
             file.clone()
         };
-        let bytes = read(&file)?;
-        let result = document::mend(&bytes).map_err(|error| {
-            let shown = file.display().to_string();
-            Failure::failed("not_mended", format!("{shown} cannot be mended"))
-                .details(
-                    error
-                        .findings()
-                        .iter()
-                        .map(|finding| adding::excerpt(&shown, finding)),
-                )
-                .data(json!({ "path": file, "findings": error.findings() }))
-        })?;
-        if !result.changes.is_empty() {
-            mended += 1;
-            lines.extend(difference(&file, &result.changes));
-            if arguments.write {
-                write(&file, result.text.as_bytes())?;
+        match one(&file, arguments.write) {
+            Ok(changes) => {
+                if !changes.is_empty() {
+                    mended += 1;
+                    lines.extend(difference(&file, &changes));
+                }
+                data.push(json!({
+                    "path": file,
+                    "changes": changes.iter().map(change).collect::<Vec<_>>(),
+                    "written": arguments.write && !changes.is_empty(),
+                }));
+            }
+            Err(failure) if arguments.files.len() == 1 => return Err(failure),
+            // One that cannot be mended keeps no other back.
+            Err(failure) => {
+                context.ui.note_failure(&failure);
+                data.push(json!({ "path": file, "error": { "code": failure.code, "message": failure.message } }));
+                failed.push(failure);
             }
         }
-        data.push(json!({
-            "path": file,
-            "changes": result.changes.iter().map(change).collect::<Vec<_>>(),
-            "written": arguments.write && !result.changes.is_empty(),
-        }));
     }
     let files = count(arguments.files.len() as u64, "file");
     lines.push(match (mended, arguments.write) {
@@ -85,12 +82,39 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         (_, true) => format!("{} {mended} of {files} mended", paint(GOOD, "✓")),
         (_, false) => format!("{mended} of {files} would be mended; --write does it"),
     });
-    let report = Report::new(json!({ "files": data, "mended": mended }), lines.join("\n"));
+    let data = json!({ "files": data, "mended": mended });
+    if let Some(first) = failed.first() {
+        if mended > 0 {
+            context.ui.line(lines.join("\n"));
+        }
+        let message = format!("{} could not be mended", count(failed.len() as u64, "file"));
+        return Err(Failure::new(first.exit, first.code.clone(), message).data(data));
+    }
+    let report = Report::new(data, lines.join("\n"));
     Ok(if arguments.check && mended > 0 {
         report.exit(Exit::Differences)
     } else {
         report
     })
+}
+
+/// Mends one file and says what changed; writes it when told to.
+fn one(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
+    let bytes = read(file)?;
+    let result = document::mend(&bytes).map_err(|error| {
+        let shown = file.display().to_string();
+        let shown_findings = error
+            .findings()
+            .iter()
+            .map(|finding| adding::excerpt(&shown, finding));
+        Failure::failed("not_mended", format!("{shown} cannot be mended"))
+            .details(shown_findings)
+            .data(json!({ "path": file, "findings": error.findings() }))
+    })?;
+    if put && !result.changes.is_empty() {
+        write(file, result.text.as_bytes())?;
+    }
+    Ok(result.changes)
 }
 
 fn change(change: &Change) -> Value {

@@ -47,9 +47,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let skills = find(context, Path::new(&arguments.path))?;
     let mut lines = Vec::new();
     let mut data = Vec::new();
-    let mut found = 0;
+    let (mut found, mut unread) = (0, 0_u64);
     for skill in &skills {
-        let findings = look(skill)?;
+        let findings = match look(skill) {
+            Ok(findings) => findings,
+            // One that cannot be read keeps no other back.
+            Err(failure) if skills.len() > 1 => {
+                context.ui.note_failure(&failure);
+                unread += 1;
+                data.push(json!({ "path": skill, "error": { "code": failure.code, "message": failure.message } }));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
         found += findings.len();
         lines.extend(
             findings
@@ -72,10 +82,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             count(found as u64, "finding")
         ),
     });
-    let report = Report::new(
-        json!({ "skills": data, "findings": found }),
-        lines.join("\n"),
-    );
+    let data = json!({ "skills": data, "findings": found, "unread": unread });
+    if unread > 0 {
+        context.ui.line(lines.join("\n"));
+        let message = format!("{} could not be read", count(unread, "skill"));
+        return Err(Failure::failed("source_unreadable", message).data(data));
+    }
+    let report = Report::new(data, lines.join("\n"));
     Ok(if found == 0 {
         report
     } else {

@@ -20,7 +20,7 @@
 //! | [`links`] | linked vaults: pins, catalogs, their skills |
 //!
 //! What other programs call, each with one input, one report and an example: [`add_skill`], [`propose_skill`],
-//! [`resolve_capabilities`], [`sync_profiles`]; fetching and refreshing from elsewhere is the crate `vault-sources`.
+//! [`update_skill`], [`resolve_capabilities`], [`sync_profiles`]. Fetching from elsewhere is the crate `vault-sources`.
 //!
 //! There is no network here, no environment, no clock and no randomness but what a [`vault::Vault`] was opened with.
 //! Every effect on disk goes through one private module, so that another system needs that one only.
@@ -40,6 +40,7 @@ pub mod keys;
 pub mod links;
 pub mod profiles;
 pub mod propose;
+pub mod refresh;
 pub mod release;
 pub mod remove;
 pub mod rotate;
@@ -61,6 +62,7 @@ pub use files::source::SourceError;
 pub use index::Texts;
 pub use profiles::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
 pub use propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
+pub use refresh::{UpdateReport, UpdateSkill, Updated, update_skill};
 pub use scan::Origin;
 pub use store::{Damage, Examined};
 pub use vault::{Vault, VaultError, VaultPaths};

@@ -205,3 +205,72 @@ fn what_was_changed_on_the_way_is_found() {
         Err(VerifyError::Unsigned { .. })
     ));
 }
+
+#[test]
+fn a_site_with_a_swapped_cut_or_missing_part_is_wrong() {
+    let world = World::new();
+    let signers = world.signers();
+    let folder = world.site("site").join(".well-known/agent-skills");
+    let archive = folder.join("pdf.tar.gz");
+    let good = std::fs::read(&archive).unwrap();
+    let manifest = std::fs::read(folder.join("long.manifest.json")).unwrap();
+    for (path, bytes, said) in [
+        (
+            "pdf.tar.gz",
+            Some(b"\x1f\x8b other".to_vec()),
+            "another digest",
+        ),
+        ("pdf.tar.gz", None, "is missing"),
+        ("pdf.manifest.json", None, "no signed manifest"),
+        ("pdf.manifest.json", Some(manifest), "other bytes"),
+        ("index.json", Some(b"{}".to_vec()), "missing field"),
+    ] {
+        let file = folder.join(path);
+        let before = std::fs::read(&file).unwrap();
+        match bytes {
+            Some(bytes) => std::fs::write(&file, bytes).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        let error = export::verify(
+            world.folder.path().join("site").as_path(),
+            None,
+            &signers,
+            &[],
+        )
+        .unwrap_err();
+        assert!(
+            error.is_wrong() && error.to_string().contains(said),
+            "{path}: {error}"
+        );
+        std::fs::write(&file, before).unwrap();
+    }
+    std::fs::write(&archive, good).unwrap();
+    assert!(
+        export::verify(&folder, None, &signers, &[]).is_ok(),
+        "the folder of the index alone"
+    );
+}
+
+#[test]
+fn links_and_pipes_are_not_followed() {
+    let world = World::new();
+    let link = world.folder.path().join("link");
+    std::os::unix::fs::symlink("pdf", &link).unwrap();
+    assert!(matches!(
+        export::verify(&link, None, &world.signers(), &[]),
+        Err(VerifyError::Unknown(_))
+    ));
+    let folder = world.folder.path().join("pdf");
+    std::os::unix::fs::symlink("/etc/passwd", folder.join("more")).unwrap();
+    let error = export::verify(
+        &folder,
+        Some(&folder.join("SKILL.md")),
+        &world.signers(),
+        &[],
+    )
+    .unwrap_err();
+    assert!(
+        error.is_wrong() && matches!(error, VerifyError::Folder(_)),
+        "{error}"
+    );
+}

@@ -248,14 +248,15 @@ impl Eye<'_> {
             return Err(bad(format!("{:?} is not a file of this folder", entry.url)));
         }
         let path = folder.join(&entry.url);
-        let bytes = files::read(&path, pack::MAX_ARCHIVE_BYTES)?
-            .ok_or_else(|| VerifyError::Missing(path.clone()))?;
+        let wrong = |what| VerifyError::Content {
+            path: index.to_owned(),
+            file: entry.url.clone(),
+            what,
+        };
+        let bytes =
+            files::read(&path, pack::MAX_ARCHIVE_BYTES)?.ok_or_else(|| wrong("is missing"))?;
         if entry.digest != format!("sha256:{}", Digest::of(&bytes)) {
-            return Err(VerifyError::Content {
-                path: index.to_owned(),
-                file: entry.url.clone(),
-                what: "has another digest than the index says",
-            });
+            return Err(wrong("has another digest than the index says"));
         }
         let files = match entry.kind.as_str() {
             "skill-md" if bytes.len() as u64 <= MAX_SKILL_MD_BYTES => vec![Found {
@@ -267,7 +268,15 @@ impl Eye<'_> {
             other => return Err(bad(format!("{} is of the type {other:?}", entry.name))),
         };
         let manifest = folder.join(format!("{}{}", entry.name, super::MANIFEST_SUFFIX));
-        self.against(&path, &manifest, Form::Site, &files)
+        let verified = self.against(&path, &manifest, Form::Site, &files)?;
+        // A good skill under another's name is another skill.
+        if verified.manifest.name.as_str() != entry.name {
+            return Err(bad(format!(
+                "what it calls {:?} is {}",
+                entry.name, verified.manifest.name
+            )));
+        }
+        Ok(verified)
     }
 
     fn bundle(&self, path: &Path, bytes: &[u8]) -> Result<Verified, VerifyError> {
