@@ -11,8 +11,8 @@ use crate::{
     commands::{
         add, agents, audit_log, clients, cloud, completions, config, demo, devices, doctor, enable,
         export, fmt, history, install, key, link, lint, man, mcp, new, operator, policy, remove,
-        resolve, serve, show, skill, status, sync, sync_profiles, transform, update, users, verify,
-        version,
+        resolve, serve, setup, show, skill, status, sync, sync_profiles, transform, update, users,
+        verify, version,
     },
     ui::{BOLD, paint},
 };
@@ -25,7 +25,7 @@ const STYLES: Styles = Styles::styled()
 
 /// The groups of the top-level help, in the order in which a new user meets them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Start", &["demo", "add", "remove", "install"]),
+    ("Start", &["setup", "demo", "add", "remove", "install"]),
     (
         "Keep current",
         &["outdated", "update", "history", "rollback"],
@@ -152,6 +152,8 @@ pub enum Command {
     History(history::Arguments),
     /// Go back to an earlier version of a skill
     Rollback(history::RollbackArguments),
+    /// Find the agents and skills of this machine and take them in, step by step
+    Setup(setup::Arguments),
     /// List, search, inspect and run skills
     Skill(skill::Arguments),
     /// Connect to a service, install from it, roll back

@@ -398,6 +398,63 @@ impl Ui {
         Ok(chosen.into_iter().map(|option| option.index).collect())
     }
 
+    /// Asks yes or no with an answer that Enter gives; `--yes` gives it too.
+    pub fn confirm_default(&self, question: &str, answer: bool) -> Result<bool, Failure> {
+        if self.yes {
+            return Ok(answer);
+        }
+        if !self.prompts {
+            return Err(cannot_ask(question, "--yes"));
+        }
+        inquire::Confirm::new(question)
+            .with_default(answer)
+            .prompt()
+            .map_err(|error| asking_failed(&error))
+    }
+
+    /// Asks for one of several; `--yes` takes the first.
+    pub fn choose_first(&self, question: &str, options: Vec<String>) -> Result<String, Failure> {
+        match options.first() {
+            Some(first) if self.yes => Ok(first.clone()),
+            _ => self.choose(question, "--yes", options),
+        }
+    }
+
+    /// Asks for any of several, all or none of them ticked at first; `--yes` leaves it at that.
+    pub fn tick(
+        &self,
+        question: &str,
+        options: Vec<String>,
+        ticked: bool,
+    ) -> Result<Vec<String>, Failure> {
+        if self.yes {
+            return Ok(if ticked { options } else { Vec::new() });
+        }
+        if !self.prompts {
+            return Err(cannot_ask(question, "--yes").details(options));
+        }
+        let all: Vec<usize> = (0..options.len()).filter(|_| ticked).collect();
+        inquire::MultiSelect::new(question, options)
+            .with_default(&all)
+            .with_help_message("space ticks, right ticks all, left none, Enter goes on")
+            .prompt()
+            .map_err(|error| asking_failed(&error))
+    }
+
+    /// Asks for a line of text; `--yes` answers with nothing.
+    pub fn ask(&self, question: &str) -> Result<String, Failure> {
+        if self.yes {
+            return Ok(String::new());
+        }
+        if !self.prompts {
+            return Err(cannot_ask(question, "--yes"));
+        }
+        inquire::Text::new(question)
+            .prompt()
+            .map(|text| text.trim().to_owned())
+            .map_err(|error| asking_failed(&error))
+    }
+
     /// Reads one line of standard input, terminal or not. `None` at its end.
     pub fn read_line() -> Option<String> {
         let mut line = String::new();

@@ -190,6 +190,7 @@ transcripts! {
     policy,
     remove,
     serve,
+    setup,
     skill,
     sources,
     transform,

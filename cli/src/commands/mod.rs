@@ -28,6 +28,7 @@ pub mod policy;
 pub mod remove;
 pub mod resolve;
 pub mod serve;
+pub mod setup;
 pub mod show;
 pub mod skill;
 pub mod status;
@@ -134,6 +135,7 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Agents(arguments) => agents::run(context, &arguments),
         Command::SyncProfiles(arguments) => sync_profiles::run(context, &arguments),
         Command::Doctor(arguments) => doctor::run(context, &arguments),
+        Command::Setup(arguments) => setup::run(context, &arguments),
         Command::Transform(arguments) => transform::run(context, &arguments),
         Command::Enable(arguments) => enable::enable(context, &arguments),
         Command::Disable(arguments) => enable::disable(context, &arguments),

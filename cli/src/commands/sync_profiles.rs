@@ -91,6 +91,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let input = SyncProfilesInput {
         machine: machine(context, project)?,
         discover: arguments.discover,
+        only: None,
         project: arguments.project.is_some(),
         profile_roots: arguments.links.clone(),
         copy: arguments.copy,

@@ -443,6 +443,22 @@ pub fn read_folder_skill(request: &AddSkill, now: Timestamp) -> Result<Candidate
     })
 }
 
+/// The report of a skill that is installed with these very files already, whatever its recorded source.
+pub(crate) fn unchanged(vault: &Vault, request: &AddSkill) -> Result<AddReport, AddError> {
+    let candidate = read(vault, request)?;
+    let name = &candidate.package.name;
+    match crate::run::load(vault, name) {
+        Ok((_, bundle, examined)) if examined.files == candidate.package.files => Ok(report_of(
+            &candidate,
+            &examined.manifest,
+            bundle,
+            Admission::Unchanged,
+        )),
+        // It changed since it was looked at.
+        _ => add_skill(vault, request),
+    }
+}
+
 /// A signed and encoded skill on its way into the store.
 struct Signed<'c> {
     candidate: &'c Candidate,

@@ -17,6 +17,7 @@
 //! | [`agents`], [`profiles`] | the agents of a machine, and the links through which each sees its skills |
 //! | [`export`] | skills as archives and as a well-known site, and verifying those anywhere |
 //! | [`transforms`] | changes of skills for one agent, and the variants that come of them |
+//! | [`setup`] | taking skills of the agents' own folders into the vault |
 //! | [`links`] | linked vaults: pins, catalogs, their skills |
 //!
 //! What other programs call, each with one input, one report and an example: [`add_skill`], [`propose_skill`],
@@ -46,6 +47,7 @@ pub mod remove;
 pub mod rotate;
 pub mod run;
 mod scan;
+pub mod setup;
 pub mod shelf;
 mod store;
 pub mod transforms;

@@ -19,9 +19,13 @@ use std::sync::Arc;
 use support::host::{BASE, Host};
 use support::{Home, skill_md, write};
 use vault_library::add::{AddSkill, add_skill};
+use vault_library::agents::Machine;
+use vault_library::doctor::{self, DoctorInput, Severity};
 use vault_library::links::{self, Selection, Staged};
 use vault_library::release::{self, Plan, PlanRequest};
 use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::setup::{self, AdoptionMode};
+use vault_library::{SyncProfilesInput, sync_profiles, transforms};
 use vault_library::{Vault, VaultPaths, integrity, rotate, shelf};
 use vault_skill::hash::Digest;
 use vault_store::clock::TestClock;
@@ -48,7 +52,7 @@ const CALLS: [&str; 16] = [
 ];
 
 /// What the victim does; it gets the home's path.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd)]
 enum Deed {
     Create,
     Add,
@@ -58,9 +62,22 @@ enum Deed {
     Rotate,
     Plan,
     Pull,
+    Link,
+    Unlink,
+    Render,
+    CopyOut,
+    Backup,
+    InPlace,
 }
 
-const DEEDS: [(&str, Deed); 8] = [
+impl Deed {
+    /// Whether folders of agents are part of it.
+    fn has_agents(self) -> bool {
+        self >= Self::Link
+    }
+}
+
+const DEEDS: [(&str, Deed); 14] = [
     ("create", Deed::Create),
     ("add", Deed::Add),
     ("replace", Deed::Replace),
@@ -69,6 +86,12 @@ const DEEDS: [(&str, Deed); 8] = [
     ("rotate", Deed::Rotate),
     ("plan", Deed::Plan),
     ("pull", Deed::Pull),
+    ("link", Deed::Link),
+    ("unlink", Deed::Unlink),
+    ("render", Deed::Render),
+    ("copy-out", Deed::CopyOut),
+    ("backup", Deed::Backup),
+    ("in-place", Deed::InPlace),
 ];
 
 fn open(home: &Path) -> Vault {
@@ -162,6 +185,91 @@ fn act(deed: Deed, home: &Path) {
             release::published(&vault, &plan).unwrap();
         }
         Deed::Pull => pull(home, 2),
+        Deed::Link | Deed::Render | Deed::CopyOut => sync(home, deed),
+        Deed::Unlink => {
+            let request = RemoveSkills {
+                names: vec!["subject".to_owned()],
+                ..RemoveSkills::default()
+            };
+            remove_skills(&open(home), &request).unwrap();
+            sync(home, deed);
+        }
+        Deed::Backup | Deed::InPlace => {
+            let vault = open(home);
+            let mode = if deed == Deed::Backup {
+                AdoptionMode::Backup
+            } else {
+                AdoptionMode::InPlace
+            };
+            let found = setup::scan(Some(&vault), &Machine::at(home), &[], true).unwrap();
+            for skill in &found.skills {
+                setup::adopt(&vault, skill, mode, true, true).unwrap();
+            }
+            sync(home, deed);
+        }
+    }
+}
+
+fn sync(home: &Path, deed: Deed) {
+    let given = (deed == Deed::CopyOut).then(|| {
+        let agent = "claude-code".parse().unwrap();
+        (agent, home.join("given"))
+    });
+    let input = SyncProfilesInput {
+        machine: Machine::at(home),
+        discover: deed != Deed::CopyOut,
+        copy: deed == Deed::CopyOut,
+        profile_roots: given.into_iter().collect(),
+        ..SyncProfilesInput::default()
+    };
+    sync_profiles(&open(home), &input).unwrap();
+}
+
+/// What must hold of the agents' folders at every moment: nothing leads nowhere, nothing of the user's is lost.
+fn agents_are_well(home: &Path, what: &str) {
+    let mut own = 0;
+    let mut folders = vec![home.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = std::fs::symlink_metadata(&path).unwrap().file_type();
+            if kind.is_symlink() {
+                assert!(path.exists(), "{what}: {} leads nowhere", path.display());
+            } else if kind.is_dir() {
+                folders.push(path);
+            } else if std::fs::read(&path).is_ok_and(|bytes| bytes.ends_with(b"of my own\n")) {
+                own += 1;
+            }
+        }
+    }
+    assert!(own > 0, "{what}: the user's skill is lost");
+    let theirs = std::fs::read(home.join(".claude/skills/theirs.txt")).unwrap();
+    assert_eq!(theirs, b"theirs", "{what}");
+}
+
+/// What must hold once the deed is done.
+fn agents_are_done(home: &Path, what: &str) {
+    let input = DoctorInput {
+        machine: Some(Machine::at(home)),
+        skill: None,
+        clean: false,
+        repair: false,
+        strict: true,
+        is_set: &|_| true,
+    };
+    let report = doctor::examine(&open(home), &input).unwrap();
+    let serious: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|finding| finding.code != "recovery_here" && finding.severity != Severity::Note)
+        .map(|finding| &finding.message)
+        .filter(|message| !message.contains("of-my-own"))
+        .collect();
+    assert!(serious.is_empty(), "{what}: {serious:?}");
+    for root in [".claude/skills", ".cursor/skills", "given"] {
+        for path in support::snapshot(&home.join(root)).into_keys() {
+            assert!(!path.contains(".vault-aside"), "{what}: {root}/{path}");
+        }
     }
 }
 
@@ -181,8 +289,35 @@ fn prepare(deed: Deed, home: &Path) {
         }
         Deed::Pull => serve(home, &vault),
         Deed::Create | Deed::Add | Deed::AddMany => {}
+        _ => agents(deed, home, &vault),
     }
     shelf::list(&vault).unwrap();
+}
+
+/// Two agents, a skill and a file of the user's own, and what else the deed starts from.
+fn agents(deed: Deed, home: &Path, vault: &Vault) {
+    std::fs::create_dir_all(home.join(".cursor/skills")).unwrap();
+    let skills = home.join(".claude/skills");
+    write(
+        &skills.join("of-my-own/SKILL.md"),
+        skill_md("of-my-own", "", "of my own").as_bytes(),
+        false,
+    );
+    write(&skills.join("theirs.txt"), b"theirs", false);
+    add_skill(vault, &source(home, "subject", "old", 2)).unwrap();
+    match deed {
+        Deed::Unlink => sync(home, deed),
+        Deed::Render | Deed::CopyOut => {
+            if deed == Deed::Render {
+                let text = b"---\nagents: [cursor]\n---\nrendered\n";
+                let subject = support::name("subject");
+                transforms::add(vault, &subject, support::name("t"), text).unwrap();
+            }
+            sync(home, deed);
+            add_skill(vault, &source(home, "subject", "new", 3)).unwrap();
+        }
+        _ => {}
+    }
 }
 
 fn serve(home: &Path, vault: &Vault) {
@@ -345,12 +480,12 @@ fn sweep(word: &str, deed: Deed) {
     }
     let folder = tempfile::tempdir().unwrap();
     let start = folder.path().join("start");
-    std::fs::create_dir(&start).unwrap();
-    prepare(deed, &start);
-    // Paths inside are relative to the home, so a copy is as good as the original.
+    // Links of agents name the home: it is made and tried under one path.
     let home = folder.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    prepare(deed, &home);
+    copy(&home, &start);
     let log = folder.path().join("log");
-    copy(&start, &home);
     let before = seen(&home);
     assert!(
         traced("", &log, word, &home).status().unwrap().success(),
@@ -373,6 +508,10 @@ fn sweep(word: &str, deed: Deed) {
             assert_eq!(seen(&home), after, "{word} {call} {number}");
         }
         let now = seen(&home);
+        let what = format!("{word} {call} {number}");
+        if deed.has_agents() {
+            agents_are_well(&home, &what);
+        }
         if deed == Deed::AddMany {
             // Each skill is a switch of its own.
             assert!(
@@ -398,6 +537,10 @@ fn sweep(word: &str, deed: Deed) {
         );
         let end = seen(&home);
         assert_eq!(end, after, "{word} {call} {number}");
+        if deed.has_agents() {
+            agents_are_well(&home, &what);
+            agents_are_done(&home, &what);
+        }
         let vault = open(&home);
         let unreferenced = integrity::check(&vault).unwrap().unreferenced.len();
         assert!(
@@ -510,6 +653,36 @@ fn plan_survives_a_kill_anywhere() {
 #[test]
 fn pull_survives_a_kill_anywhere() {
     sweep("pull", Deed::Pull);
+}
+
+#[test]
+fn linking_survives_a_kill_anywhere() {
+    sweep("link", Deed::Link);
+}
+
+#[test]
+fn removing_what_agents_see_survives_a_kill_anywhere() {
+    sweep("unlink", Deed::Unlink);
+}
+
+#[test]
+fn rendering_a_variant_survives_a_kill_anywhere() {
+    sweep("render", Deed::Render);
+}
+
+#[test]
+fn copying_out_survives_a_kill_anywhere() {
+    sweep("copy-out", Deed::CopyOut);
+}
+
+#[test]
+fn an_adoption_with_backup_survives_a_kill_anywhere() {
+    sweep("backup", Deed::Backup);
+}
+
+#[test]
+fn an_adoption_in_place_survives_a_kill_anywhere() {
+    sweep("in-place", Deed::InPlace);
 }
 
 #[expect(clippy::print_stderr, reason = "what a test tried or left out is said")]

@@ -46,6 +46,8 @@ pub struct SyncProfilesInput {
     pub discover: bool,
     /// Mean the folders of `machine.project`, not those of the user.
     pub project: bool,
+    /// Of the agents that are found only these; `None`: all.
+    pub only: Option<Vec<AgentId>>,
     /// Further folders, each for an agent; made where they are missing, and remembered.
     pub profile_roots: Vec<(AgentId, PathBuf)>,
     /// Copy into the folders that are new with this call, for those where links lead nowhere (containers, shares).
@@ -209,6 +211,27 @@ pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, Vault
         .roots
         .into_iter()
         .map(|root| (root.path, root.agents.into_iter().collect()))
+        .collect())
+}
+
+/// What a folder holds, as one hash over paths, modes and bytes; `None` when that can't be told.
+pub(crate) fn content_of_folder(folder: &Path) -> Option<Digest> {
+    copies::content(folder)
+}
+
+/// Removes a folder of an agent's folder: out of the way in one step, under a name of ours, then away.
+pub(crate) fn remove_native(root: &Path, folder: &Path) -> Result<(), FileError> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    copies::remove(root, &name)
+}
+
+/// The names in a folder under which copies of the vault stand.
+pub(crate) fn copies_in(vault: &Vault, root: &Path) -> Result<Vec<SkillName>, VaultError> {
+    Ok(Record::read(vault)?
+        .roots
+        .into_iter()
+        .filter(|known| known.path == root)
+        .flat_map(|known| known.copies.into_keys())
         .collect())
 }
 
@@ -557,7 +580,8 @@ fn note_roots(
         RootMode::Link
     };
     if input.discover {
-        for agent in found {
+        let wanted = |id: &AgentId| input.only.as_ref().is_none_or(|only| only.contains(id));
+        for agent in found.iter().filter(|agent| wanted(&agent.id)) {
             let (roots, scope) = match &machine.project {
                 Some(project) => (agent.project_roots(project), RootScope::Project),
                 None => (agent.global_roots(machine), RootScope::User),

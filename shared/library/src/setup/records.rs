@@ -1,0 +1,210 @@
+//! Where other tools say that a skill came from. What they say is a claim: it is recorded, never believed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use vault_skill::document::frontmatter_json;
+use vault_skill::provenance::ProvenanceId;
+
+use crate::agents::Machine;
+use crate::files;
+
+const MAX_LOCK: u64 = 4 << 20;
+
+/// The lock files of a machine and its project.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    locked: BTreeMap<String, ProvenanceId>,
+}
+
+#[derive(Deserialize)]
+struct Lock {
+    #[serde(default)]
+    skills: BTreeMap<String, Locked>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Locked {
+    source: Option<String>,
+    source_type: Option<String>,
+    skill_path: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Origin {
+    slug: Option<String>,
+}
+
+/// Reads what is there; a file that can't be read says nothing.
+pub(super) fn read(machine: &Machine) -> Records {
+    let mut paths = vec![machine.home.join(".agents/.skill-lock.json")];
+    if let Some(state) = machine.variables.get("XDG_STATE_HOME") {
+        paths.push(Path::new(state).join("skills/.skill-lock.json"));
+    }
+    paths.extend(
+        machine
+            .project
+            .iter()
+            .map(|project| project.join("skills-lock.json")),
+    );
+    let mut records = Records::default();
+    for path in paths {
+        let Ok(Some(bytes)) = files::read(&path, MAX_LOCK) else {
+            continue;
+        };
+        let Ok(lock) = serde_json::from_slice::<Lock>(&bytes) else {
+            tracing::warn!(path = %path.display(), "this lock file can't be read; it says nothing about sources");
+            continue;
+        };
+        for (name, locked) in lock.skills {
+            if let Some(source) = locked.identifier(&name) {
+                records.locked.insert(name, source);
+            }
+        }
+    }
+    records
+}
+
+impl Locked {
+    fn identifier(&self, name: &str) -> Option<ProvenanceId> {
+        let source = self.source.as_deref()?.trim_end_matches(".git");
+        let inside = self
+            .skill_path
+            .as_deref()
+            .map(|path| path.trim_end_matches("SKILL.md").trim_matches('/'))
+            .filter(|path| !path.is_empty() && *path != ".");
+        match self.source_type.as_deref()? {
+            host @ ("github" | "gitlab") => {
+                repository(host, &format!("https://{host}.com/{source}"), inside)
+            }
+            "well-known" => {
+                let site = source.trim_end_matches('/');
+                let site = if site.starts_with("https://") {
+                    site.to_owned()
+                } else {
+                    format!("https://{site}")
+                };
+                format!("wellknown:{site}/{name}").parse().ok()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `github:owner/repository[/path]` of an address of that host.
+fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<ProvenanceId> {
+    let rest = address
+        .strip_prefix("https://")?
+        .strip_prefix(&format!("{host}.com/"))?
+        .trim_end_matches('/')
+        .trim_end_matches(".git");
+    let text = match inside {
+        Some(inside) => format!("{host}:{rest}/{inside}"),
+        None => format!("{host}:{rest}"),
+    };
+    text.parse().ok()
+}
+
+impl Records {
+    /// What is recorded of a skill in a folder of this name, and by which tool.
+    pub(super) fn of(
+        &self,
+        folder: &str,
+        path: &Path,
+        document: &[u8],
+    ) -> Option<(&'static str, ProvenanceId)> {
+        if let Some(source) = gh_skill(document) {
+            return Some(("gh skill", source));
+        }
+        if let Some(source) = clawhub(path) {
+            return Some(("clawhub", source));
+        }
+        let source = self.locked.get(folder)?;
+        Some(("skills lock", source.clone()))
+    }
+}
+
+/// The keys that `gh skill` writes into the frontmatter.
+fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
+    let fields = frontmatter_json(document)?;
+    let metadata = fields.get("metadata")?.as_object()?;
+    let text = |key: &str| metadata.get(key)?.as_str();
+    let inside = text("github-path")
+        .map(|path| path.trim_end_matches("SKILL.md").trim_matches('/'))
+        .filter(|path| !path.is_empty() && *path != ".");
+    repository("github", text("github-repo")?, inside)
+}
+
+/// What ClawHub leaves beside a skill.
+fn clawhub(path: &Path) -> Option<ProvenanceId> {
+    let bytes = files::read(&path.join(".clawhub/origin.json"), 64 << 10).ok()??;
+    let origin: Origin = serde_json::from_slice(&bytes).ok()?;
+    let slug = origin.slug?;
+    format!("registry:clawhub/{}", slug.trim_start_matches('@'))
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_read_from_the_records_of_other_tools() {
+        let home = tempfile::tempdir().unwrap();
+        let lock = r#"{"version":3,"skills":{
+            "pdf":{"source":"acme/skills","sourceType":"github","skillPath":"tools/pdf/SKILL.md"},
+            "root":{"source":"acme/one","sourceType":"gitlab"},
+            "site":{"source":"docs.example.com","sourceType":"well-known"},
+            "odd":{"source":"../x","sourceType":"github"},
+            "npm":{"source":"x","sourceType":"npm"}}}"#;
+        std::fs::create_dir(home.path().join(".agents")).unwrap();
+        std::fs::write(home.path().join(".agents/.skill-lock.json"), lock).unwrap();
+        let records = read(&Machine::at(home.path()));
+        for (name, source) in [
+            ("pdf", Some("github:acme/skills/tools/pdf")),
+            ("root", Some("gitlab:acme/one")),
+            ("site", Some("wellknown:https://docs.example.com/site")),
+            ("odd", None),
+            ("npm", None),
+            ("unknown", None),
+        ] {
+            let found = records.of(name, home.path(), b"");
+            assert_eq!(
+                found.as_ref().map(|(_, source)| source.as_str()),
+                source,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_skill_says_itself_where_gh_and_clawhub_got_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::default();
+        let text = "---\nname: x\ndescription: y\nmetadata:\n  github-repo: https://github.com/acme/skills\n  github-path: skills/x\n---\n";
+        let found = records.of("x", folder.path(), text.as_bytes()).unwrap();
+        assert_eq!(
+            (found.0, found.1.as_str()),
+            ("gh skill", "github:acme/skills/skills/x")
+        );
+        std::fs::create_dir(folder.path().join(".clawhub")).unwrap();
+        let origin =
+            r#"{"version":1,"registry":"https://clawhub.example","slug":"@openclaw/gifgrep"}"#;
+        std::fs::write(folder.path().join(".clawhub/origin.json"), origin).unwrap();
+        let found = records.of("x", folder.path(), b"---\n---\n").unwrap();
+        assert_eq!(found.1.as_str(), "registry:clawhub/openclaw/gifgrep");
+    }
+
+    #[test]
+    fn a_damaged_lock_says_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join(".agents")).unwrap();
+        for text in ["", "[]", "{\"skills\":[]}", "{\"skills\":{\"a\":1}}"] {
+            std::fs::write(home.path().join(".agents/.skill-lock.json"), text).unwrap();
+            assert!(read(&Machine::at(home.path())).locked.is_empty(), "{text}");
+        }
+    }
+}
