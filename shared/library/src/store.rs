@@ -488,6 +488,13 @@ fn note_admitted(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), Fi
     files::note(&aside.join(ADMITTED), &text)
 }
 
+/// Notes in a staging folder bundles that are about to be nobody's: a writer that is killed before it removes them
+/// leaves that to the next.
+pub(crate) fn note_doomed(aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
+    let lines: Vec<String> = hashes.iter().map(|hash| format!("{hash}\n")).collect();
+    files::note(&aside.join(ADMITTED), &lines.concat())
+}
+
 /// The bundles that a dead writer's staging folder says were moved out of it.
 pub(crate) fn noted_admitted(aside: &Path) -> Result<Vec<Digest>, FileError> {
     let bytes = files::read(&aside.join(ADMITTED), 16 << 20)?.unwrap_or_default();

@@ -389,13 +389,16 @@ impl Transforms {
         if gone.is_empty() {
             return Ok(());
         }
-        change.write_record(&record_path(vault), &self.record, 0o600)?;
         let used: BTreeSet<_> = self.bundles().collect();
-        let doomed = gone
+        let doomed: Vec<_> = gone
             .iter()
             .filter_map(|variant| variant.bundle)
-            .filter(|bundle| !used.contains(bundle));
+            .filter(|bundle| !used.contains(bundle))
+            .collect();
+        // Noted first: once nothing names them, only the note makes the next writer remove them.
         let aside = vault.scratch()?;
+        store::note_doomed(aside.path(), &doomed)?;
+        change.write_record(&record_path(vault), &self.record, 0o600)?;
         store::drop_bundles(&vault.store(), aside.path(), doomed)?;
         Ok(())
     }
