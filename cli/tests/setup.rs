@@ -4,7 +4,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stderr,
     reason = "helpers of tests panic like the tests themselves, and say what they leave out"
 )]
 
@@ -175,9 +174,9 @@ impl Terminal {
     /// Waits until the screen shows a text, at most a minute.
     fn wait_for(&mut self, text: &str) {
         while !self.screen.text().contains(text) {
-            match self.output.recv_timeout(Duration::from_secs(60)) {
+            match self.output.recv_timeout(Duration::from_mins(1)) {
                 Ok(bytes) => self.screen.feed(&bytes),
-                Err(_) => panic!("{text:?} never came:\n{}", self.screen.text()),
+                Err(gone) => panic!("{text:?} never came ({gone}):\n{}", self.screen.text()),
             }
         }
     }
@@ -193,7 +192,7 @@ impl Terminal {
 
     /// Everything until it ends: the last screen and whether it ended well.
     fn finish(mut self) -> (String, bool) {
-        while let Ok(bytes) = self.output.recv_timeout(Duration::from_secs(60)) {
+        while let Ok(bytes) = self.output.recv_timeout(Duration::from_mins(1)) {
             self.screen.feed(&bytes);
         }
         drop(self.keys);

@@ -640,7 +640,8 @@ mod tests {
             .map(|line| anstream::adapter::strip_str(line).to_string())
             .collect();
         assert_eq!(shown, ["- b", "+ d"]);
-        let many: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        let many: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
+        let many = many.join("\n");
         assert_eq!(differing("", &many).len(), 41);
     }
 }
