@@ -9,10 +9,10 @@ use clap::{
 
 use crate::{
     commands::{
-        add, agents, audit_log, clients, cloud, completions, config, demo, devices, doctor, enable,
-        export, fmt, history, install, key, link, lint, man, mcp, new, operator, policy, remove,
-        resolve, serve, setup, show, skill, status, sync, sync_profiles, transform, update, users,
-        verify, version,
+        add, agents, audit, audit_log, clients, cloud, completions, config, demo, devices, doctor,
+        enable, export, fmt, history, install, key, link, lint, man, mcp, new, operator, policy,
+        remove, resolve, serve, setup, show, skill, status, sync, sync_profiles, transform, update,
+        users, verify, version,
     },
     ui::{BOLD, paint},
 };
@@ -38,7 +38,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Write", &["new", "lint", "fmt", "export"]),
     ("Share", &["cloud", "sync", "status", "link", "devices"]),
     ("Administer", &["users", "clients", "audit-log"]),
-    ("Trust", &["verify", "key", "policy"]),
+    ("Trust", &["verify", "audit", "audit-repo", "key", "policy"]),
     ("Server", &["serve", "mcp", "operator"]),
     (
         "Maintenance",
@@ -188,6 +188,10 @@ pub enum Command {
     Verify(verify::Arguments),
     /// Make a folder that is a skill
     New(new::Arguments),
+    /// Say what the gate finds in skills, for people and for machines
+    Audit(audit::Arguments),
+    /// Audit every skill of a repository
+    AuditRepo(audit::RepoArguments),
     /// Look at skills that are being written
     Lint(lint::Arguments),
     /// Mend the commonest slips of a SKILL.md

@@ -14,7 +14,7 @@ use vault_library::{
 };
 use vault_skill::{
     finding::{Finding, Level},
-    gate::Outcome,
+    gate::{self, Outcome},
     name::{AgentId, SkillName},
     package::Package,
     provenance::ProvenanceId,
@@ -92,6 +92,12 @@ pub struct Arguments {
     /// Do not note the skill in the project's vault.lock
     #[arg(long)]
     no_lock: bool,
+    /// Let flags of this rule pass, for exactly these bytes; may be given several times
+    #[arg(long = "allow", value_name = "RULE")]
+    allow: Vec<String>,
+    /// Why they may pass; signed with the exception
+    #[arg(long, value_name = "TEXT", requires = "allow")]
+    reason: Option<String>,
     /// Show files, findings, environment and context cost, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -105,6 +111,17 @@ fn name_needs_one() -> Failure {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.name.is_some() && arguments.sources.len() > 1 {
         return Err(name_needs_one());
+    }
+    let known = |rule: &str| {
+        rule == "hidden-text"
+            || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
+    };
+    if let Some(rule) = arguments.allow.iter().find(|rule| !known(rule)) {
+        return Err(Failure::usage(
+            "unknown_rule",
+            format!("there is no rule {}", clean(rule, 80)),
+        )
+        .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
     }
     let strict = super::strict(context)?;
     let mut items = gather::gather(context, arguments, strict)?;

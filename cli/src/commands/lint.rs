@@ -123,7 +123,7 @@ fn folder_name(source: &str) -> Option<String> {
 }
 
 /// The skills at or below a path, in the order of their paths.
-fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failure> {
+pub(super) fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failure> {
     let shown = |path: &Path| path.display().to_string();
     if path.is_file() || path.join("SKILL.md").is_file() {
         return Ok(vec![shown(path)]);

@@ -3,6 +3,7 @@
 pub mod action;
 pub mod add;
 pub mod agents;
+pub mod audit;
 pub mod audit_log;
 pub mod clients;
 pub mod cloud;
@@ -160,6 +161,8 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Show(arguments) => show::run(context, &arguments),
         Command::Verify(arguments) => verify::run(context, &arguments),
         Command::New(arguments) => new::run(context, &arguments),
+        Command::Audit(arguments) => audit::run(context, &arguments),
+        Command::AuditRepo(arguments) => audit::run_repo(context, &arguments),
         Command::Lint(arguments) => lint::run(context, &arguments),
         Command::Fmt(arguments) => fmt::run(context, &arguments),
         Command::Export(arguments) => export::run(context, &arguments),

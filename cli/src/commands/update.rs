@@ -385,6 +385,7 @@ impl Update<'_> {
             name: Some(name.clone()),
             agents: before.manifest.agents.clone(),
             strict: self.strict,
+            waivers: before.manifest.gate.waivers.clone(),
             ..AddFetched::default()
         };
         let shown = clean(asked.upstream.identifier.as_str(), 200);

@@ -12,7 +12,7 @@ use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
 use vault_skill::manifest::{
     FileEntry, Gate, MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError, Mode,
-    SignedManifest,
+    SignedManifest, Waiver,
 };
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::package::Package;
@@ -44,6 +44,10 @@ pub struct AddSkill {
     pub replace: bool,
     /// Whether security flags block.
     pub strict: bool,
+    /// Rules, by name or id, whose flags the owner lets pass for exactly these bytes.
+    pub allow: Vec<String>,
+    /// Why, in the owner's words; recorded with each exception.
+    pub reason: Option<String>,
 }
 
 impl AddSkill {
@@ -56,6 +60,8 @@ impl AddSkill {
             provenance: None,
             replace: false,
             strict: true,
+            allow: Vec::new(),
+            reason: None,
         }
     }
 }
@@ -306,6 +312,12 @@ pub struct AddFetched {
     pub replace: bool,
     /// Whether security flags block.
     pub strict: bool,
+    /// Rules, by name or id, whose flags the owner lets pass for exactly these bytes.
+    pub allow: Vec<String>,
+    /// Why, in the owner's words; recorded with each exception.
+    pub reason: Option<String>,
+    /// Exceptions of the installed version; each holds for the bytes that it names.
+    pub waivers: Vec<Waiver>,
 }
 
 /// Gates what was fetched, at this time; admits nothing. Fails with the findings where it is blocked.
@@ -323,6 +335,10 @@ pub fn gate_fetched(
         strict: request.strict,
         name: request.name.clone(),
         folder: folder.as_deref(),
+        allow: request.allow.clone(),
+        reason: request.reason.as_deref().unwrap_or(ALLOWED),
+        waivers: request.waivers.clone(),
+        ..GateOptions::default()
     };
     let verdict = gate::check(files, &options);
     let Some(package) = verdict.package else {
@@ -359,10 +375,13 @@ pub fn admit(vault: &Vault, candidates: &[Candidate]) -> Result<Vec<AddReport>, 
     admit_under(vault, &mut change, candidates)
 }
 
+/// What is recorded of an exception for which no reason was given.
+const ALLOWED: &str = "allowed by the owner";
+
 /// Runs the gate over a folder without admitting anything.
 pub fn check_folder(request: &AddSkill) -> Result<gate::Verdict, AddError> {
     let folder = read_folder(&request.source)?;
-    Ok(run_gate(folder, request))
+    run_gate(None, folder, request)
 }
 
 fn read_folder(source: &str) -> Result<source::SourceFolder, AddError> {
@@ -382,8 +401,12 @@ fn looks_remote(source: &str) -> bool {
     source.contains(':') || source.starts_with('@') || source.split('/').count() == 2
 }
 
-fn run_gate(folder: source::SourceFolder, request: &AddSkill) -> gate::Verdict {
-    let raw = folder
+fn run_gate(
+    vault: Option<&Vault>,
+    folder: source::SourceFolder,
+    request: &AddSkill,
+) -> Result<gate::Verdict, AddError> {
+    let raw: Vec<RawFile> = folder
         .files
         .into_iter()
         .map(|file| RawFile {
@@ -396,28 +419,108 @@ fn run_gate(folder: source::SourceFolder, request: &AddSkill) -> gate::Verdict {
             bytes: file.bytes,
         })
         .collect();
-    let options = GateOptions {
+    let mut options = GateOptions {
         strict: request.strict,
         name: request.name.clone(),
         folder: folder.name.as_deref(),
+        allow: request.allow.clone(),
+        reason: request.reason.as_deref().unwrap_or(ALLOWED),
+        ..GateOptions::default()
     };
-    gate::check(raw, &options)
+    let Some(vault) = vault else {
+        return Ok(gate::check(raw, &options));
+    };
+    let name = gate::name_in_vault(&raw, &options);
+    let known = name
+        .as_ref()
+        .map_or(Ok(None), |name| known_version(vault, name))?;
+    if let Some(known) = &known {
+        options.waivers.clone_from(&known.manifest.gate.waivers);
+        options.before = &known.files;
+    }
+    let mut verdict = gate::check(raw, &options);
+    if known.is_none()
+        && let Some(name) = &name
+        && let Some(finding) = look_alike(vault, name)
+    {
+        if let Some(package) = &mut verdict.package {
+            package.findings.push(finding.clone());
+        }
+        verdict.findings.push(finding);
+        if verdict.outcome == Outcome::Accepted {
+            verdict.outcome = Outcome::AcceptedWithWarnings;
+        }
+    }
+    Ok(verdict)
+}
+
+/// The installed version of a name with its verified bytes, where it is intact.
+fn known_version(vault: &Vault, name: &SkillName) -> Result<Option<store::Examined>, AddError> {
+    let link = vault.skills().join(name.as_str());
+    let bundle = files::link_target(&link)?
+        .and_then(|target| store::linked_bundle(target.as_os_str().as_encoded_bytes()));
+    let Some(bundle) = bundle else {
+        return Ok(None);
+    };
+    let trusted = vault.trusted()?;
+    Ok(store::examine(
+        &vault.store(),
+        &bundle,
+        Some(name),
+        &trusted,
+        Want::Bytes,
+        &mut Vec::new(),
+    )
+    .ok())
+}
+
+/// A warning where a new name is taken for that of a skill of this vault or of a linked one.
+fn look_alike(vault: &Vault, name: &SkillName) -> Option<Finding> {
+    let mut folders = vec![vault.skills()];
+    let links = vault.paths().root.join("links");
+    if let Ok(entries) = std::fs::read_dir(&links) {
+        folders.extend(
+            entries
+                .filter_map(Result::ok)
+                .take(256)
+                .map(|entry| entry.path().join("skills")),
+        );
+    }
+    let mut others: Vec<String> = folders
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flat_map(|entries| entries.filter_map(Result::ok).take(20_000))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|other| gate::names::is_confusable(name.as_str(), other))
+        .collect();
+    others.sort();
+    let other = others.first()?;
+    Some(gate::names::finding(name.as_str(), other))
 }
 
 /// Reads a folder and gates it; admits nothing.
 pub(crate) fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddError> {
-    read_folder_skill(request, vault.clock().now())
+    read_beside(Some(vault), request, vault.clock().now())
 }
 
 /// Reads a folder and gates it, at this time; admits nothing. Fails with the findings where it is blocked.
 pub fn read_folder_skill(request: &AddSkill, now: Timestamp) -> Result<Candidate, AddError> {
+    read_beside(None, request, now)
+}
+
+/// The same beside a vault, which lends the exceptions and the files of the version that it has.
+fn read_beside(
+    vault: Option<&Vault>,
+    request: &AddSkill,
+    now: Timestamp,
+) -> Result<Candidate, AddError> {
     let folder = read_folder(&request.source)?;
     let identifier = match (&request.provenance, &folder.name) {
         (Some(given), _) => Ok(given.clone()),
         (None, Some(name)) => format!("local:{name}").parse(),
         (None, None) => "local:folder".parse(),
     };
-    let verdict = run_gate(folder, request);
+    let verdict = run_gate(vault, folder, request)?;
     let Some(package) = verdict.package else {
         return Err(AddError::Blocked {
             findings: verdict.findings,
@@ -614,7 +717,7 @@ pub(crate) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> 
             strict: candidate.strict,
             rules: gate::RULES.to_owned(),
             flags: package.flags.clone(),
-            waivers: Vec::new(),
+            waivers: package.waivers.clone(),
         },
     }
 }

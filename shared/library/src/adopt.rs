@@ -323,7 +323,8 @@ fn candidate(entry: &SkillEntry, own: Own, strict: bool) -> Result<Candidate, Ad
     let options = GateOptions {
         strict,
         name: Some(entry.name.clone()),
-        folder: None,
+        waivers: own.manifest.gate.waivers.clone(),
+        ..GateOptions::default()
     };
     let verdict = gate::check(raw, &options);
     let Some(package) = verdict.package else {

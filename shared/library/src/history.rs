@@ -180,7 +180,8 @@ pub fn roll_back(
     let options = GateOptions {
         strict,
         name: Some(name.clone()),
-        folder: None,
+        waivers: examined.manifest.gate.waivers.clone(),
+        ..GateOptions::default()
     };
     let verdict = gate::check(raw, &options);
     let Some(package) = verdict.package else {

@@ -523,7 +523,14 @@ fn make(
     let options = GateOptions {
         strict: plain.gate.strict,
         name: Some(base.name.clone()),
-        folder: None,
+        // What the owner let pass in the plain skill passes in its variants; a transform is the owner's own text.
+        allow: plain
+            .gate
+            .waivers
+            .iter()
+            .map(|waiver| waiver.rule.clone())
+            .collect(),
+        ..GateOptions::default()
     };
     let verdict = gate::check(raw, &options);
     let Some(package) = verdict.package else {

@@ -3,7 +3,7 @@
 use crate::bundle::File;
 use crate::document::{Frontmatter, SKILL_MD};
 use crate::finding::Finding;
-use crate::manifest::{ActionSpec, Flag};
+use crate::manifest::{ActionSpec, Flag, Waiver};
 use crate::name::{ActionName, SkillName};
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub struct Package {
     pub files: Vec<File>,
     /// Flags that were downgraded to warnings, sorted; empty where the gate was strict.
     pub flags: Vec<Flag>,
+    /// Exceptions of the owner that these bytes needed, sorted.
+    pub waivers: Vec<Waiver>,
     /// What the gate said, blocking nothing.
     pub findings: Vec<Finding>,
 }

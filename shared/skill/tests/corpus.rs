@@ -217,7 +217,7 @@ fn real_skills_are_accepted_or_refused_by_a_documented_rule() {
         for file in package.files {
             let same = before
                 .iter()
-                .find(|old| old.path == file.path.as_str())
+                .find(|old| old.path.eq_ignore_ascii_case(file.path.as_str()))
                 .expect("no file is invented");
             assert_eq!(
                 (same.mode, &same.bytes),

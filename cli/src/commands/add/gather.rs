@@ -202,6 +202,8 @@ impl Gatherer<'_> {
             provenance: self.arguments.provenance.clone(),
             replace: self.arguments.replace,
             strict: self.strict,
+            allow: self.arguments.allow.clone(),
+            reason: self.arguments.reason.clone(),
             ..AddSkill::from_path(source)
         }
     }
@@ -299,6 +301,9 @@ impl Gatherer<'_> {
                         provenance: self.arguments.provenance.clone(),
                         replace: self.arguments.replace,
                         strict: self.strict,
+                        allow: self.arguments.allow.clone(),
+                        reason: self.arguments.reason.clone(),
+                        ..AddFetched::default()
                     },
                     skill: Box::new(skill),
                 }

@@ -42,6 +42,7 @@ pub(super) fn check(files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<Fil
         .collect();
     check_count(kept.len(), findings);
     check_sizes(&kept, findings);
+    let kept = with_document_name(kept, findings);
     check_document(&kept, findings);
     let mut files = with_paths(kept, findings);
     files.sort_by(|a, b| a.path.as_str().cmp(b.path.as_str()));
@@ -103,21 +104,33 @@ fn check_sizes(files: &[RawFile], findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_document(files: &[RawFile], findings: &mut Vec<Finding>) {
-    if files.iter().any(|file| file.path == SKILL_MD) {
-        return;
-    }
-    if let Some(other) = files
-        .iter()
-        .find(|file| file.path.eq_ignore_ascii_case(SKILL_MD))
+/// Whether a path is that of the document, in any case of letters.
+pub(super) fn is_document(path: &str) -> bool {
+    path.eq_ignore_ascii_case(SKILL_MD)
+}
+
+/// `skill.md` is kept as SKILL.md, which is where agents look; its bytes stay as they are.
+fn with_document_name(mut files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<RawFile> {
+    let named: Vec<usize> = (0..files.len())
+        .filter(|at| is_document(&files[*at].path))
+        .collect();
+    if let [only] = named[..]
+        && files[only].path != SKILL_MD
     {
-        let message = format!("the file must be called exactly {SKILL_MD}");
-        let hint = format!("rename {} to {SKILL_MD}", quoted(&other.path));
+        let message = format!("{} is kept as {SKILL_MD}", quoted(&files[only].path));
+        let hint = format!("rename it to {SKILL_MD}; agents look for exactly that name");
         findings.push(
-            Finding::new("skill-md-name", Level::Error, message)
-                .at(&other.path)
+            Finding::new("skill-md-name", Level::Warning, message)
+                .at(SKILL_MD)
                 .hint(hint),
         );
+        SKILL_MD.clone_into(&mut files[only].path);
+    }
+    files
+}
+
+fn check_document(files: &[RawFile], findings: &mut Vec<Finding>) {
+    if files.iter().any(|file| file.path == SKILL_MD) {
         return;
     }
     let inner = files

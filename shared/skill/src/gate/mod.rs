@@ -24,11 +24,14 @@
 //! Then the scanner (`scan`) runs the rules (`rules`, one file a family) over every file.
 
 mod actions;
+mod difference;
 mod files;
 mod name;
 pub mod names;
+pub mod report;
 mod rules;
 mod scan;
+pub mod similar;
 mod texts;
 
 pub use crate::finding::{Finding, Level, Position, Rule};
@@ -36,7 +39,8 @@ pub use files::{MANY_FILES, is_ignored};
 
 use crate::bundle::File;
 use crate::document::{Document, SKILL_MD};
-use crate::manifest::{Flag, Mode};
+use crate::hash::Digest;
+use crate::manifest::{Flag, Mode, Waiver};
 use crate::name::SkillName;
 use crate::package::Package;
 use serde::Serialize;
@@ -46,7 +50,9 @@ pub const RULES: &str = "gate/1";
 
 /// Every rule of the scanner, in a fixed order.
 pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
-    rules::all().map(|rule| &rule.rule)
+    rules::all()
+        .map(|rule| &rule.rule)
+        .chain([&names::LOOK_ALIKE])
 }
 
 /// A file as it was found: nothing about it has been checked.
@@ -69,6 +75,14 @@ pub struct GateOptions<'a> {
     pub name: Option<SkillName>,
     /// Name of the skill's folder: the last resort for a name when the frontmatter's leaves nothing usable.
     pub folder: Option<&'a str>,
+    /// Rules, by name or id, whose flags the owner lets pass for exactly these bytes.
+    pub allow: Vec<String>,
+    /// Why, in the owner's words.
+    pub reason: &'a str,
+    /// Exceptions of an earlier version; each holds for the bytes that it names and for no others.
+    pub waivers: Vec<Waiver>,
+    /// The files of the nearest known version: what was added since is judged by itself as well.
+    pub before: &'a [File],
 }
 
 impl Default for GateOptions<'_> {
@@ -77,6 +91,10 @@ impl Default for GateOptions<'_> {
             strict: true,
             name: None,
             folder: None,
+            allow: Vec::new(),
+            reason: "allowed by the owner",
+            waivers: Vec::new(),
+            before: &[],
         }
     }
 }
@@ -118,7 +136,13 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
     let files = files::check(files, &mut findings);
     findings.extend(scan::scan(&files).findings());
+    if !options.before.is_empty() {
+        let added = difference::findings(options.before, &files, &findings);
+        findings.extend(added);
+    }
+    let digests = digests(&files, &findings);
     let admitted = admit(files, options, &mut findings);
+    let waivers = waive(&mut findings, &digests, options);
     let flags = if options.strict {
         Vec::new()
     } else {
@@ -130,6 +154,7 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
         .any(|finding| finding.level > Level::Warning);
     let package = admitted.filter(|_| !blocked).map(|package| Package {
         flags,
+        waivers,
         findings: findings.clone(),
         ..package
     });
@@ -172,8 +197,75 @@ fn admit(
         actions,
         files,
         flags: Vec::new(),
+        waivers: Vec::new(),
         findings: Vec::new(),
     })
+}
+
+/// The name that these files would get in the vault, if they get one.
+pub fn name_in_vault(files: &[RawFile], options: &GateOptions<'_>) -> Option<SkillName> {
+    let document = files.iter().find(|file| files::is_document(&file.path))?;
+    let document = Document::parse(&document.bytes).ok()?;
+    name::check(&document, options, &mut Vec::new()).map(|(name, _)| name)
+}
+
+/// Hashes of the files that flags are about, by path.
+fn digests(files: &[File], findings: &[Finding]) -> std::collections::BTreeMap<String, Digest> {
+    let flagged: std::collections::BTreeSet<&str> = findings
+        .iter()
+        .filter(|finding| finding.level == Level::Flag)
+        .map(|finding| finding.path.as_str())
+        .collect();
+    files
+        .iter()
+        .filter(|file| flagged.contains(file.path.as_str()) || file.path.as_str() == SKILL_MD)
+        .map(|file| (file.path.as_str().to_owned(), Digest::of(&file.bytes)))
+        .collect()
+}
+
+/// Makes warnings of the flags that the owner lets pass, and returns the exceptions as the manifest will carry them.
+fn waive(
+    findings: &mut [Finding],
+    digests: &std::collections::BTreeMap<String, Digest>,
+    options: &GateOptions<'_>,
+) -> Vec<Waiver> {
+    let mut waivers: Vec<Waiver> = Vec::new();
+    for finding in findings
+        .iter_mut()
+        .filter(|finding| finding.level == Level::Flag)
+    {
+        let Some(sha256) = digests.get(&finding.path).copied() else {
+            continue;
+        };
+        let earlier = options
+            .waivers
+            .iter()
+            .find(|waiver| waiver.rule == finding.rule && waiver.sha256 == sha256);
+        let now = options
+            .allow
+            .iter()
+            .any(|rule| rule == finding.rule || rule == finding.id);
+        let Some(reason) = earlier
+            .map(|waiver| waiver.reason.clone())
+            .or_else(|| now.then(|| crate::finding::printable(options.reason)))
+        else {
+            continue;
+        };
+        finding.level = Level::Warning;
+        finding.hint = format!("allowed for these bytes: {reason}");
+        if !waivers
+            .iter()
+            .any(|waiver| waiver.rule == finding.rule && waiver.sha256 == sha256)
+        {
+            waivers.push(Waiver {
+                rule: finding.rule.to_owned(),
+                sha256,
+                reason,
+            });
+        }
+    }
+    waivers.sort_by(|a, b| (&a.rule, a.sha256).cmp(&(&b.rule, b.sha256)));
+    waivers
 }
 
 /// Makes warnings of flags and returns them as the manifest will tell of them.

@@ -1,6 +1,7 @@
 //! Names that are taken for others: one edit apart, or the same once look-alike letters are mapped.
 
 use super::scan::look_alike;
+use crate::finding::{Finding, Level, Rule, Severity, quoted};
 
 /// The longest name that is compared, in bytes.
 const LONGEST: usize = 128;
@@ -41,6 +42,26 @@ pub fn skeleton(name: &str) -> String {
 /// Whether two different names are taken for one another: equal skeletons, or one edit apart at seven letters or more.
 pub fn is_confusable(a: &str, b: &str) -> bool {
     a != b && (skeleton(a) == skeleton(b) || (a.len().min(b.len()) >= 7 && is_one_edit(a, b)))
+}
+
+/// The rule about names that are taken for others.
+pub const LOOK_ALIKE: Rule = Rule {
+    id: "VG-NM-001",
+    name: "name-look-alike",
+    category: "AST04",
+    severity: Severity::Medium,
+    why: "Who asks for one skill may get the other.",
+};
+
+/// The warning about a name that is taken for another one.
+pub fn finding(name: &str, other: &str) -> Finding {
+    let message = format!(
+        "{} is easily taken for {}, which is here already",
+        quoted(name),
+        quoted(other)
+    );
+    Finding::of(&LOOK_ALIKE, Level::Warning, message)
+        .hint("choose a name that differs in more than one letter: `--name`")
 }
 
 #[cfg(test)]

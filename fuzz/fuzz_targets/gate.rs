@@ -1,0 +1,28 @@
+//! The whole gate over files as strangers write them: a verdict in linear time, never a panic.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vault_skill::gate::{GateOptions, RawFile, check};
+use vault_skill::manifest::Mode;
+
+const PATHS: [&str; 8] = ["SKILL.md", "skill.md", "run.sh", "a.py", "a.js", "a.json", "a.zip", "notes"];
+
+fuzz_target!(|data: &[u8]| {
+    // The first byte says what the file is; a zero byte pair parts a second file from the first.
+    let Some((kind, rest)) = data.split_first() else { return };
+    let cut = rest.windows(2).position(|two| two == b"\0\0").unwrap_or(rest.len());
+    let file = |kind: u8, bytes: &[u8]| RawFile {
+        path: PATHS[usize::from(kind) % PATHS.len()].to_owned(),
+        mode: Mode::Plain,
+        bytes: bytes.to_vec(),
+    };
+    let mut files = vec![file(*kind, &rest[..cut])];
+    if cut < rest.len() {
+        files.push(file(kind.wrapping_add(1 + rest[cut]), &rest[cut + 2..]));
+    }
+    let options = GateOptions { folder: Some("folder"), ..GateOptions::default() };
+    let first = check(files.clone(), &options);
+    files.reverse();
+    let second = check(files, &options);
+    assert_eq!(first.findings, second.findings, "the order of files changes nothing");
+});
