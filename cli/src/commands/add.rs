@@ -78,7 +78,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     name: Option<SkillName>,
     /// An agent that the skill is for; may be given several times
-    #[arg(long = "agent", value_name = "AGENT")]
+    #[arg(long = "agent", value_name = "AGENT", value_parser = super::sync_profiles::agent_id)]
     agents: Vec<AgentId>,
     /// Record this source instead of the folder: for a staged copy of something else
     #[arg(long, value_name = "SOURCE")]
