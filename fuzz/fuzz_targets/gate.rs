@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut files = vec![file(*kind, &rest[..cut])];
     if cut < rest.len() {
-        files.push(file(kind.wrapping_add(1 + rest[cut]), &rest[cut + 2..]));
+        files.push(file(kind.wrapping_add(1), &rest[cut + 2..]));
     }
     let options = GateOptions { folder: Some("folder"), ..GateOptions::default() };
     let first = check(files.clone(), &options);
