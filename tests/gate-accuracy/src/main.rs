@@ -3,6 +3,7 @@
 //! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--misses] [--alarms] [--write]`
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,7 +14,7 @@ fn main() -> ExitCode {
     match run(&words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("error: {message}");
+            let _ = writeln!(std::io::stderr(), "error: {message}");
             ExitCode::FAILURE
         }
     }
@@ -84,7 +85,7 @@ fn tables(skills: &[Skill]) {
             rate.count,
             percent(rate.blocked, rate.count),
             percent(rate.said, rate.count)
-        )
+        );
     };
     println!("| group | skills | blocked | with warnings |\n|---|---|---|---|");
     for (name, group) in groups(skills) {
