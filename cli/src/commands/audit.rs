@@ -70,7 +70,8 @@ pub struct Arguments {
 Looks for SKILL.md six folders deep in at most 2,000 folders, past .git and node_modules, and follows no links. Reads, never
 runs. Exit 3 with findings at or above --fail-on, 2 where something could not be read.
 
-In CI:
+Examples:
+  vault audit-repo
   vault audit-repo --format sarif > vault.sarif
   vault audit-repo --fail-on warnings --format markdown >> \"$GITHUB_STEP_SUMMARY\"
 
@@ -79,6 +80,9 @@ pub struct RepoArguments {
     /// The repository's folder
     #[arg(default_value = ".", hide_default_value = true)]
     path: String,
+    /// The same, by name
+    #[arg(long, value_name = "PATH", conflicts_with = "path")]
+    repo: Option<String>,
     #[command(flatten)]
     output: Output,
 }
@@ -117,7 +121,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// Audits every skill below a folder.
 pub fn run_repo(context: &Context, arguments: &RepoArguments) -> Result<Report, Failure> {
     let mut looked = Vec::new();
-    for folder in lint::find(context, Path::new(&arguments.path)).map_err(unread)? {
+    let root = arguments.repo.as_ref().unwrap_or(&arguments.path);
+    for folder in lint::find(context, Path::new(root)).map_err(unread)? {
         looked.push(look(&folder, &folder)?);
     }
     Ok(answer(&looked, &arguments.output))
