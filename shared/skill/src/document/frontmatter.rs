@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The fields that the vault reads, absent ones empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Frontmatter {
-    /// The author's name for the skill, 1 to 256 characters, or empty where there is none; not always fit to be a name in a vault.
+    /// The author's name for the skill, 1 to 256 characters; not always fit to be a name in a vault.
     pub name: String,
     /// What the skill does and when to use it, 1 to 4,096 characters.
     pub description: String,
@@ -114,7 +114,7 @@ pub(super) fn read(root: &Node) -> Result<Outcome, DocumentError> {
         }
     };
     let mut reader = Reader::new(top);
-    let (name, name_at) = reader.name();
+    let (name, name_at) = reader.required("name", "skill_name", "name-missing");
     let (description, description_at) =
         reader.required("description", "skill_description", "description-missing");
     reader.check_name(&name, name_at);
@@ -189,23 +189,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A text that must be there; an error and an empty text when it is not.
-    /// The name; a frontmatter without one is said, since the folder's name may do.
-    fn name(&mut self) -> (String, Position) {
-        if member(self.top, "name").is_some() {
-            return self.required("name", "skill_name", "name-missing");
-        }
-        let finding = Finding::new(
-            "name-missing",
-            Level::Warning,
-            "the frontmatter has no `name`",
-        )
-        .at(SKILL_MD)
-        .on(Position::new(1, 1))
-        .hint("add a line `name: ...` to the frontmatter");
-        self.warnings.push(finding);
-        (String::new(), Position::new(1, 1))
-    }
-
     fn required(
         &mut self,
         key: &str,
@@ -247,7 +230,7 @@ impl<'a> Reader<'a> {
 
     fn check_name(&mut self, name: &str, at: Position) {
         let failed = self.errors.iter().any(|(word, _)| *word == "skill_name");
-        if failed || member(self.top, "name").is_none() {
+        if failed {
             return;
         }
         if name.trim().is_empty() {

@@ -16,11 +16,7 @@ pub(super) fn check(
     let derived = || author.parse().ok().or_else(|| SkillName::derive(author));
     let from_folder = || options.folder.and_then(SkillName::derive);
     let Some(name) = options.name.clone().or_else(derived).or_else(from_folder) else {
-        let message = if author.is_empty() {
-            "the skill has no name".to_owned()
-        } else {
-            format!("no name for the vault can be made of {}", quoted(author))
-        };
+        let message = format!("no name for the vault can be made of {}", quoted(author));
         let hint =
             "give one with `--name`: lower-case letters, digits and single hyphens, at most 64";
         findings.push(
@@ -34,11 +30,8 @@ pub(super) fn check(
     if name.as_str() == author {
         return Some((name, None));
     }
-    if options.name.is_some() && !author.is_empty() {
+    if options.name.is_some() {
         return Some((name, Some(author.to_owned()))); // the owner knows: it was asked for
-    }
-    if author.is_empty() {
-        return Some((name, None)); // said when the frontmatter was read
     }
     let message = format!("{} is called `{name}` in the vault", quoted(author));
     let hint = "the author's name is kept beside it; `--name` gives another";
