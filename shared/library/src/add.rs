@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use vault_skill::bundle;
+use vault_skill::bundle::{self, File};
 use vault_skill::finding::Finding;
 use vault_skill::gate::{self, GateOptions, Outcome, RawFile};
 use vault_skill::hash::Digest;
@@ -366,6 +366,36 @@ pub fn gate_fetched(
         provenance,
         replace: request.replace,
         upstream: request.provenance.is_none().then_some(upstream),
+    })
+}
+
+/// Gates a skill once more that was signed here before, under this name, with the exceptions of its manifest and as its successor.
+pub(crate) fn again(
+    name: SkillName,
+    files: Vec<File>,
+    manifest: Manifest,
+    strict: bool,
+) -> Result<Candidate, AddError> {
+    let options = GateOptions {
+        strict,
+        name: Some(name),
+        waivers: manifest.gate.waivers,
+        ..GateOptions::default()
+    };
+    let verdict = gate::check(files.into_iter().map(RawFile::from).collect(), &options);
+    let Some(package) = verdict.package else {
+        return Err(AddError::Blocked {
+            findings: verdict.findings,
+        });
+    };
+    Ok(Candidate {
+        package,
+        outcome: verdict.outcome,
+        strict,
+        agents: manifest.agents,
+        provenance: manifest.provenance,
+        replace: true,
+        upstream: None,
     })
 }
 

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 
 use vault_skill::bundle::{self, Bundle, File};
 use vault_skill::catalog::{CatalogError, SignedCatalog, SkillEntry};
-use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{Manifest, ManifestExpectation};
 use vault_skill::name::{SkillName, Slug};
@@ -311,37 +310,10 @@ pub fn roll_back(
 }
 
 fn candidate(entry: &SkillEntry, own: Own, strict: bool) -> Result<Candidate, AdoptError> {
-    let raw = own
-        .files
-        .into_iter()
-        .map(|file| RawFile {
-            path: file.path.to_string(),
-            mode: file.mode,
-            bytes: file.bytes,
-        })
-        .collect();
-    let options = GateOptions {
-        strict,
-        name: Some(entry.name.clone()),
-        waivers: own.manifest.gate.waivers.clone(),
-        ..GateOptions::default()
-    };
-    let verdict = gate::check(raw, &options);
-    let Some(package) = verdict.package else {
-        return Err(AdoptError::Refused {
+    add::again(entry.name.clone(), own.files, own.manifest, strict).map_err(|reason| {
+        AdoptError::Refused {
             name: entry.name.clone(),
-            reason: AddError::Blocked {
-                findings: verdict.findings,
-            },
-        });
-    };
-    Ok(Candidate {
-        package,
-        outcome: verdict.outcome,
-        strict,
-        agents: own.manifest.agents,
-        provenance: own.manifest.provenance,
-        replace: true,
-        upstream: None,
+            reason,
+        }
     })
 }

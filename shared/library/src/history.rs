@@ -3,7 +3,6 @@
 //! Going back is going forward: the earlier bytes pass the gate again and are signed as the next version, so that nobody who follows the
 //! vault ever sees a version fall.
 
-use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
@@ -168,36 +167,9 @@ pub fn roll_back(
     };
     let version = wanted.manifest.version;
     let examined = read(vault, name, version, &wanted.bundle, &trusted(vault)?)?;
-    let raw = examined
-        .files
-        .into_iter()
-        .map(|file| RawFile {
-            path: file.path.to_string(),
-            mode: file.mode,
-            bytes: file.bytes,
-        })
-        .collect();
-    let options = GateOptions {
-        strict,
-        name: Some(name.clone()),
-        waivers: examined.manifest.gate.waivers.clone(),
-        ..GateOptions::default()
-    };
-    let verdict = gate::check(raw, &options);
-    let Some(package) = verdict.package else {
-        return Err(AddError::Blocked {
-            findings: verdict.findings,
-        }
-        .into());
-    };
     let candidate = Candidate {
-        package,
-        outcome: verdict.outcome,
-        strict,
-        agents: examined.manifest.agents,
-        provenance: examined.manifest.provenance,
-        replace: true,
         upstream: wanted.upstream.clone(),
+        ..add::again(name.clone(), examined.files, examined.manifest, strict)?
     };
     let mut reports = add::admit(vault, &[candidate])?;
     reports

@@ -512,14 +512,7 @@ fn make(
         Ok(text) => document.bytes = text,
         Err(error) => return Ok(Err(error.to_string())),
     }
-    let raw = files
-        .into_iter()
-        .map(|file| RawFile {
-            path: file.path.to_string(),
-            mode: file.mode,
-            bytes: file.bytes,
-        })
-        .collect();
+    let raw = files.into_iter().map(RawFile::from).collect();
     let options = GateOptions {
         strict: plain.gate.strict,
         name: Some(base.name.clone()),

@@ -66,6 +66,17 @@ pub struct RawFile {
     pub bytes: Vec<u8>,
 }
 
+/// A file of a bundle, to be judged once more.
+impl From<File> for RawFile {
+    fn from(file: File) -> Self {
+        Self {
+            path: file.path.to_string(),
+            mode: file.mode,
+            bytes: file.bytes,
+        }
+    }
+}
+
 /// How to gate.
 #[derive(Clone, Debug)]
 pub struct GateOptions<'a> {
