@@ -190,7 +190,7 @@ pub fn inspect(vault: &Vault, name: &SkillName) -> Result<Inspected, RunError> {
             damage: ManifestError::Signature.into(),
         })?;
     Ok(Inspected {
-        frontmatter: frontmatter(&examined.files),
+        frontmatter: frontmatter(&place.name, &examined.files),
         name: place.name,
         origin: place.origin,
         bundle: place.bundle,
@@ -199,9 +199,9 @@ pub fn inspect(vault: &Vault, name: &SkillName) -> Result<Inspected, RunError> {
     })
 }
 
-fn frontmatter(files: &[File]) -> Option<Frontmatter> {
+fn frontmatter(name: &SkillName, files: &[File]) -> Option<Frontmatter> {
     let file = files.iter().find(|file| file.path.as_str() == SKILL_MD)?;
-    let document = Document::parse(&file.bytes).ok()?;
+    let document = Document::parse_known(&file.bytes, name).ok()?;
     Some(document.frontmatter().clone())
 }
 
@@ -307,8 +307,8 @@ pub fn prepare(
         });
     };
     let requires_tty = declared.requires_tty;
-    let environment =
-        frontmatter(&examined.files).map_or_else(Vec::new, |read| read.requires_secrets);
+    let environment = frontmatter(&examined.manifest.name, &examined.files)
+        .map_or_else(Vec::new, |read| read.requires_secrets);
     allow_scripts(&mut examined.files, &declared.command);
     let copy = vault.scratch()?;
     let root = copy.path().join("files");

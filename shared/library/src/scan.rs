@@ -363,7 +363,7 @@ fn texts(examined: &Examined) -> Texts {
         .files
         .iter()
         .find(|file| file.path.as_str() == "SKILL.md")
-        .and_then(|file| Document::parse(&file.bytes).ok());
+        .and_then(|file| Document::parse_known(&file.bytes, &manifest.name).ok());
     let mut texts = Texts {
         agents: manifest.agents.clone(),
         actions: manifest.actions.keys().cloned().collect(),

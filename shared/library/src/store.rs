@@ -300,7 +300,7 @@ impl Examination<'_> {
         }
         self.seen[at] = true;
         if path == SKILL_MD && may_declare(bytes) {
-            self.declared = Document::parse(bytes)
+            self.declared = Document::parse_known(bytes, &manifest.name)
                 .map(|document| document.frontmatter().requires_secrets.clone())
                 .unwrap_or_default();
         }

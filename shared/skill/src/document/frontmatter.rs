@@ -9,7 +9,7 @@ use super::{
     DocumentError, MAX_ARGS, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Places, SKILL_MD, in_file,
 };
 use crate::finding::{Finding, Level, Position, is_hidden, quoted};
-use crate::name::{ActionName, AgentId, is_deceptive};
+use crate::name::{ActionName, AgentId, SkillName, is_deceptive};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,8 +93,8 @@ pub(super) struct Outcome {
     pub findings: Vec<Finding>,
 }
 
-/// Reads the fields; fails when name, description or `bin` are not as they must be.
-pub(super) fn read(root: &Node) -> Result<Outcome, DocumentError> {
+/// Reads the fields; fails when name, description or `bin` are not as they must be. Where there is no name, `known` stands for it.
+pub(super) fn read(root: &Node, known: Option<&SkillName>) -> Result<Outcome, DocumentError> {
     let none = Vec::new();
     let top = match &root.value {
         Value::Map(members) => members,
@@ -114,7 +114,7 @@ pub(super) fn read(root: &Node) -> Result<Outcome, DocumentError> {
         }
     };
     let mut reader = Reader::new(top);
-    let (name, name_at) = reader.required("name", "skill_name", "name-missing");
+    let (name, name_at) = reader.name(known);
     let (description, description_at) =
         reader.required("description", "skill_description", "description-missing");
     reader.check_name(&name, name_at);
@@ -186,6 +186,22 @@ impl<'a> Reader<'a> {
             errors: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// The name; where the frontmatter has none, the one that is known otherwise, which is said.
+    fn name(&mut self, known: Option<&SkillName>) -> (String, Position) {
+        let Some(known) = known.filter(|_| member(self.top, "name").is_none()) else {
+            return self.required("name", "skill_name", "name-missing");
+        };
+        let at = Position::new(1, 1);
+        let message = "the frontmatter has no `name`; agents that want one do not see this skill";
+        self.warnings.push(
+            Finding::new("name-missing", Level::Warning, message)
+                .at(SKILL_MD)
+                .on(at)
+                .hint(format!("add a line `name: {known}` to the frontmatter")),
+        );
+        (known.to_string(), at)
     }
 
     /// A text that must be there; an error and an empty text when it is not.

@@ -110,7 +110,7 @@ fn better_name(text: &str) -> Result<Option<(Range<usize>, SkillName)>, Document
     let Ok(root) = yaml::parse(parts.yaml) else {
         return Ok(None);
     };
-    let read = frontmatter::read(&root)?;
+    let read = frontmatter::read(&root, None)?;
     let (name, at) = (read.frontmatter.name, read.places.name);
     if name.parse::<SkillName>().is_ok() {
         return Ok(None);

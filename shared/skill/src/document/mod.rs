@@ -17,6 +17,7 @@ pub use transform::{
 
 use crate::finding::{Finding, Level, Position};
 use crate::manifest::MAX_SKILL_MD_BYTES;
+use crate::name::SkillName;
 use yaml::YamlError;
 
 /// Largest frontmatter, in bytes between its two `---` lines.
@@ -74,6 +75,16 @@ impl Document {
     /// Reads a SKILL.md; fails when it is too large, is not text, has no readable frontmatter, lacks a name or a
     /// description, or declares actions wrongly.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
+        Self::read(bytes, None)
+    }
+
+    /// Reads a SKILL.md like [`Document::parse`], but where its frontmatter has no `name` at all takes the one that is known otherwise, from
+    /// the folder, the owner or the signed manifest, and warns: the second, tolerant reading that the gate admits.
+    pub fn parse_known(bytes: &[u8], name: &SkillName) -> Result<Self, DocumentError> {
+        Self::read(bytes, Some(name))
+    }
+
+    fn read(bytes: &[u8], known: Option<&SkillName>) -> Result<Self, DocumentError> {
         let text = decode(bytes)?;
         let parts = split(text)?;
         let (root, mended) = read_yaml(parts.yaml)?;
@@ -86,7 +97,7 @@ impl Document {
                 "remove it",
             ));
         }
-        let mut outcome = frontmatter::read(&root)?;
+        let mut outcome = frontmatter::read(&root, known)?;
         outcome.findings.splice(0..0, mended);
         let mut hidden = Vec::new();
         yaml::hidden(&root, &mut hidden);

@@ -12,7 +12,7 @@
 //! | `skill-md-missing`, `skill-md-name`, `skill-md-encoding` | error | there is no SKILL.md that can be read |
 //! | `frontmatter-missing`, `-unclosed`, `-size`, `-yaml`, `-colon` | error | the frontmatter cannot be read |
 //! | `frontmatter-type`, `frontmatter-spelling` | warning | a key that is not read |
-//! | `name-missing`, `name-length`, `name-hidden`, `name-unusable` | error | no name, and none to be derived |
+//! | `name-missing`, `name-length`, `name-hidden`, `name-unusable` | error | no name, and none to be derived; `name-missing` is a warning where the folder or the owner gives one |
 //! | `frontmatter-name` | warning | the vault's name is not the author's |
 //! | `description-missing`, `description-length` | error | none, or over 4,096 characters |
 //! | `description-short`, `description-long` | warning | under 20, over 1,024 characters |
@@ -38,7 +38,7 @@ pub use crate::finding::{Finding, Level, Position, Rule};
 pub use files::{MANY_FILES, is_ignored};
 
 use crate::bundle::File;
-use crate::document::{Document, SKILL_MD};
+use crate::document::SKILL_MD;
 use crate::hash::Digest;
 use crate::manifest::{Flag, Mode, Waiver};
 use crate::name::SkillName;
@@ -188,7 +188,7 @@ fn admit(
     findings: &mut Vec<Finding>,
 ) -> Option<Package> {
     let document = files.iter().find(|file| file.path.as_str() == SKILL_MD)?;
-    let document = match Document::parse(&document.bytes) {
+    let document = match name::read(&document.bytes, options) {
         Ok(document) => document,
         Err(error) => {
             findings.extend(error.into_findings());
@@ -216,7 +216,7 @@ fn admit(
 /// The name that these files would get in the vault, if they get one.
 pub fn name_in_vault(files: &[RawFile], options: &GateOptions<'_>) -> Option<SkillName> {
     let document = files.iter().find(|file| files::is_document(&file.path))?;
-    let document = Document::parse(&document.bytes).ok()?;
+    let document = name::read(&document.bytes, options).ok()?;
     name::check(&document, options, &mut Vec::new()).map(|(name, _)| name)
 }
 

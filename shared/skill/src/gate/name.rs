@@ -1,9 +1,18 @@
 //! The name in the vault: the owner's, else the author's, else one derived from the author's.
 
 use super::GateOptions;
-use crate::document::{Document, SKILL_MD};
+use crate::document::{Document, DocumentError, SKILL_MD};
 use crate::finding::{Finding, Level, quoted};
 use crate::name::SkillName;
+
+/// Reads the document; the owner's name, else the folder's, stands for one that the frontmatter lacks.
+pub(super) fn read(bytes: &[u8], options: &GateOptions<'_>) -> Result<Document, DocumentError> {
+    let known = options.name.clone();
+    match known.or_else(|| options.folder.and_then(SkillName::derive)) {
+        Some(known) => Document::parse_known(bytes, &known),
+        None => Document::parse(bytes),
+    }
+}
 
 /// The name in the vault and, where it differs, the author's; `None` when there is no usable one, which is said.
 pub(super) fn check(

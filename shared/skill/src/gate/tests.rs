@@ -528,3 +528,25 @@ fn an_exception_holds_for_these_bytes_only() {
     };
     assert_eq!(check(files(""), &other).outcome, Outcome::Blocked);
 }
+
+#[test]
+fn a_name_may_come_from_the_folder_alone() {
+    let files = || {
+        vec![file(
+            SKILL_MD,
+            "---\ndescription: Reviews a change before it is merged.\n---\n",
+        )]
+    };
+    let folder = GateOptions {
+        folder: Some("code-review"),
+        ..GateOptions::default()
+    };
+    let verdict = check(files(), &folder);
+    assert_eq!(rules(&verdict), ["name-missing"]);
+    assert_eq!(verdict.package.unwrap().name.as_str(), "code-review");
+    assert_eq!(
+        name_in_vault(&files(), &folder).unwrap().as_str(),
+        "code-review"
+    );
+    assert_blocked(files(), "name-missing");
+}
