@@ -9,10 +9,10 @@ use clap::{
 
 use crate::{
     commands::{
-        add, agents, audit, audit_log, clients, cloud, completions, config, demo, devices, doctor,
-        enable, export, fmt, history, install, key, link, lint, man, mcp, new, operator, policy,
-        remove, resolve, serve, setup, show, skill, status, sync, sync_profiles, transform, update,
-        users, verify, version,
+        add, agents, audit, audit_log, audit_repo, clients, cloud, completions, config, demo,
+        devices, doctor, enable, export, fmt, history, install, key, link, lint, man, mcp, new,
+        operator, policy, remove, resolve, serve, setup, show, skill, status, sync, sync_profiles,
+        transform, update, users, verify, version,
     },
     ui::{BOLD, paint},
 };
@@ -38,7 +38,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Write", &["new", "lint", "fmt", "export"]),
     ("Share", &["cloud", "sync", "status", "link", "devices"]),
     ("Administer", &["users", "clients", "audit-log"]),
-    ("Trust", &["verify", "audit", "audit-repo", "key", "policy"]),
+    ("Trust", &["audit", "audit-repo", "verify", "key", "policy"]),
     ("Server", &["serve", "mcp", "operator"]),
     (
         "Maintenance",
@@ -188,10 +188,10 @@ pub enum Command {
     Verify(verify::Arguments),
     /// Make a folder that is a skill
     New(new::Arguments),
-    /// Say what the gate finds in skills, for people and for machines
+    /// Judge one skill: what the gate finds, where, and what mends it
     Audit(audit::Arguments),
-    /// Audit every skill of a repository
-    AuditRepo(audit::RepoArguments),
+    /// Judge every skill of a repository, for CI
+    AuditRepo(audit_repo::Arguments),
     /// Look at skills that are being written
     Lint(lint::Arguments),
     /// Mend the commonest slips of a SKILL.md
@@ -210,6 +210,17 @@ pub enum Command {
     Man(man::Arguments),
     /// Print the version
     Version(version::Arguments),
+}
+
+impl Command {
+    /// Whether the command was asked for the JSON envelope by a flag of its own.
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::Audit(arguments) => arguments.wants_json(),
+            Self::AuditRepo(arguments) => arguments.wants_json(),
+            _ => false,
+        }
+    }
 }
 
 /// The whole command line as clap knows it, with the grouped help.

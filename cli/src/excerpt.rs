@@ -1,7 +1,5 @@
 //! A place in a text file as compilers show it: the line, and a mark below what is meant.
 
-use std::path::Path;
-
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::ui::clean;
@@ -25,49 +23,18 @@ impl Line {
         })
     }
 
-    /// A line of a text file; `None` where it is not there or not text.
-    pub fn of_file(path: &Path, number: u32) -> Option<Self> {
-        Self::of(&std::fs::read_to_string(path).ok()?, number)
-    }
-
-    /// The line with a mark below the character of this column, from 1.
-    pub fn snippet(
-        &self,
-        path: String,
-        column: Option<u32>,
-    ) -> Snippet<'_, annotate_snippets::Annotation<'_>> {
-        self.marked(Some(path), self.from(column), |rest| {
-            rest.chars().next().map_or(0, char::len_utf8)
-        })
-    }
-
     /// The line alone, with a mark below the value that begins at this column: a quoted text, a word, or a character.
     pub fn value(&self, column: u32) -> String {
-        let snippet = self.marked(None, self.from(Some(column)), value_length);
-        Renderer::styled().render(&[Group::with_level(Level::ERROR).element(snippet)])
-    }
-
-    fn from(&self, column: Option<u32>) -> usize {
-        column
-            .and_then(|column| {
-                self.text
-                    .char_indices()
-                    .nth(column.saturating_sub(1) as usize)
-            })
-            .map_or(0, |(start, _)| start)
-    }
-
-    fn marked(
-        &self,
-        path: Option<String>,
-        start: usize,
-        length: impl Fn(&str) -> usize,
-    ) -> Snippet<'_, annotate_snippets::Annotation<'_>> {
-        let end = start + length(&self.text[start..]);
-        Snippet::source(self.text.as_str())
+        let start = self
+            .text
+            .char_indices()
+            .nth(column.saturating_sub(1) as usize)
+            .map_or(0, |(start, _)| start);
+        let end = start + value_length(&self.text[start..]);
+        let snippet = Snippet::source(self.text.as_str())
             .line_start(self.number as usize)
-            .path(path)
-            .annotation(AnnotationKind::Primary.span(start..end))
+            .annotation(AnnotationKind::Primary.span(start..end));
+        Renderer::styled().render(&[Group::with_level(Level::ERROR).element(snippet)])
     }
 }
 

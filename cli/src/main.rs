@@ -11,6 +11,7 @@ mod env;
 mod error;
 mod excerpt;
 mod fetching;
+mod findings;
 mod lock;
 mod serve;
 mod settings;
@@ -90,7 +91,8 @@ fn expand(process: &Process, path: &str) -> PathBuf {
     }
 }
 
-fn run(cli: Cli, process: Process) -> Exit {
+fn run(mut cli: Cli, process: Process) -> Exit {
+    cli.global.json |= cli.command.wants_json();
     let ui = Ui::new(&cli.global, &process);
     let context = Context {
         process,

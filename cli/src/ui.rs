@@ -102,6 +102,8 @@ pub struct Report {
     pub text: String,
     /// Standard output is exactly `data`, whatever the flags say.
     pub bare: bool,
+    /// Standard output is exactly `text`, whatever the flags say: a form of its own.
+    pub raw: bool,
     /// What the process ends with.
     pub exit: Exit,
 }
@@ -113,6 +115,7 @@ impl Report {
             data: serde_json::to_value(data).unwrap_or(Value::Null),
             text: text.into(),
             bare: false,
+            raw: false,
             exit: Exit::Done,
         }
     }
@@ -128,6 +131,14 @@ impl Report {
         Self {
             exit,
             ..Self::new(Value::Null, "")
+        }
+    }
+
+    /// A text in a form of its own, which is printed as it is.
+    pub fn raw(text: impl Into<String>) -> Self {
+        Self {
+            raw: true,
+            ..Self::new(Value::Null, text)
         }
     }
 
@@ -197,6 +208,11 @@ impl Ui {
         self.prompts
     }
 
+    /// `-v` was given.
+    pub const fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     /// `--yes` was given.
     pub const fn says_yes(&self) -> bool {
         self.yes
@@ -250,15 +266,16 @@ impl Ui {
 
     /// Prints what a command found and says what to end with.
     pub fn report(&self, report: &Report) -> Exit {
-        if report.bare {
-            self.out_line(&escaped(&pretty(
-                &report.data,
-                self.out != ColorChoice::Never,
-            )));
+        if report.raw {
+            let text = report.text.as_bytes();
+            finish(std::io::stdout().lock().write_all(text), report.exit);
+        } else if report.bare {
+            let text = escaped(&pretty(&report.data, self.out != ColorChoice::Never));
+            self.print(&text, report.exit);
         } else if self.json {
-            self.envelope(&report.data, None);
+            self.print(&self.enveloped(&report.data), report.exit);
         } else if !report.text.is_empty() {
-            self.out_line(report.text.trim_end_matches('\n'));
+            self.print(report.text.trim_end_matches('\n'), report.exit);
         }
         report.exit
     }
@@ -266,7 +283,8 @@ impl Ui {
     /// Prints why a command failed and says what to end with.
     pub fn fail(&self, failure: &Failure) -> Exit {
         if self.json {
-            self.envelope(failure.data.as_ref().unwrap_or(&Value::Null), Some(failure));
+            let data = failure.data.as_ref().unwrap_or(&Value::Null);
+            self.print(&self.envelope(data, Some(failure)), failure.exit);
             return failure.exit;
         }
         self.show(failure);
@@ -299,7 +317,12 @@ impl Ui {
         }
     }
 
-    fn envelope(&self, data: &Value, failure: Option<&Failure>) {
+    /// The line that `--json` prints for a result.
+    pub fn enveloped(&self, data: &Value) -> String {
+        self.envelope(data, None)
+    }
+
+    fn envelope(&self, data: &Value, failure: Option<&Failure>) -> String {
         let envelope = Envelope {
             schema: 1,
             ok: failure.is_none(),
@@ -317,9 +340,7 @@ impl Ui {
                     .collect(),
             }),
         };
-        self.out_line(&escaped(
-            &serde_json::to_string(&envelope).unwrap_or_default(),
-        ));
+        escaped(&serde_json::to_string(&envelope).unwrap_or_default())
     }
 
     /// A bar over `total` steps; invisible where nobody would see it move.
@@ -467,12 +488,17 @@ impl Ui {
 
     /// Writes text to standard output as it is, without a line end of ours: completions, pages.
     pub fn raw(text: &[u8]) {
-        finish(std::io::stdout().lock().write_all(text));
+        finish(std::io::stdout().lock().write_all(text), Exit::Done);
     }
 
     fn out_line(&self, text: &str) {
+        self.print(text, Exit::Done);
+    }
+
+    fn print(&self, text: &str, exit: Exit) {
         let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
-        finish(writeln!(stream, "{text}").and_then(|()| stream.flush()));
+        let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
+        finish(written, exit);
     }
 
     fn error_line(&self, text: &str) {
@@ -484,11 +510,11 @@ impl Ui {
     }
 }
 
-/// A reader that went away (`| head`) is no failure; a full disk is.
-fn finish(written: std::io::Result<()>) {
+/// A reader that went away (`| head`) is no failure, and hides none: the process ends as it would have; a full disk is.
+fn finish(written: std::io::Result<()>, exit: Exit) {
     match written {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            std::process::exit(Exit::Done.code().into())
+            std::process::exit(exit.code().into())
         }
         Err(error) => {
             let _ = writeln!(

@@ -177,6 +177,7 @@ transcripts! {
     add,
     administer,
     agents,
+    audit,
     author,
     cloud,
     config,

@@ -5,6 +5,7 @@ pub mod add;
 pub mod agents;
 pub mod audit;
 pub mod audit_log;
+pub mod audit_repo;
 pub mod clients;
 pub mod cloud;
 pub mod completions;
@@ -147,6 +148,8 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Link(arguments) => link::run(context, &arguments),
         Command::Devices(arguments) => devices::run(context, &arguments),
         Command::Users(arguments) => users::run(context, &arguments),
+        Command::Audit(arguments) => audit::run(context, &arguments),
+        Command::AuditRepo(arguments) => audit_repo::run(context, &arguments),
         Command::Clients(arguments) => clients::run(context, &arguments),
         Command::AuditLog(arguments) => audit_log::run(context, &arguments),
         Command::Mcp(arguments) => mcp::run(context, &arguments),
@@ -161,8 +164,6 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Show(arguments) => show::run(context, &arguments),
         Command::Verify(arguments) => verify::run(context, &arguments),
         Command::New(arguments) => new::run(context, &arguments),
-        Command::Audit(arguments) => audit::run(context, &arguments),
-        Command::AuditRepo(arguments) => audit::run_repo(context, &arguments),
         Command::Lint(arguments) => lint::run(context, &arguments),
         Command::Fmt(arguments) => fmt::run(context, &arguments),
         Command::Export(arguments) => export::run(context, &arguments),

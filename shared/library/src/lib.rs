@@ -12,6 +12,7 @@
 //! | [`history`], [`upstream`] | stored versions and going back; where skills were fetched from |
 //! | [`integrity`] | verifying everything from its bytes |
 //! | [`release`], [`cloud`] | planning and signing a release, what is remembered of each namespace |
+//! | [`audit`] | looking at skills where they lie, without admitting them |
 //! | [`adopt`] | taking in what the same key signed elsewhere; rolling back |
 //! | [`rotate`] | replacing the release key and the recovery key |
 //! | [`agents`], [`profiles`] | the agents of a machine, and the links through which each sees its skills |
@@ -29,6 +30,7 @@
 pub mod add;
 pub mod adopt;
 pub mod agents;
+pub mod audit;
 pub mod capabilities;
 pub mod cloud;
 pub mod doctor;

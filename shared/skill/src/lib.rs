@@ -30,6 +30,7 @@ pub mod lint;
 pub mod package;
 pub mod policy;
 pub mod profile;
+pub mod report;
 pub mod search;
 
 mod toml_text;

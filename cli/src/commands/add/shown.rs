@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use annotate_snippets::{Group, Level as Shown, Renderer};
 use vault_skill::{
-    finding::{Finding, Level, View},
+    finding::{Finding, printable},
     gate::RawFile,
+    report::{Excerpt, decode},
 };
 
 use crate::{
-    Context,
-    excerpt::Line,
+    Context, findings,
     ui::{Warning, clean},
 };
 
@@ -42,12 +41,7 @@ impl Texts {
         let texts = files
             .iter()
             .filter(|file| file.bytes.len() <= MOST)
-            .filter_map(|file| {
-                Some((
-                    file.path.clone(),
-                    String::from_utf8(file.bytes.clone()).ok()?,
-                ))
-            });
+            .map(|file| (file.path.clone(), decode(&file.bytes).into_owned()));
         Self {
             base: PathBuf::from(shown),
             files: Some(texts.collect()),
@@ -55,43 +49,28 @@ impl Texts {
     }
 
     fn path(&self, inner: &str) -> String {
-        clean(&self.base.join(inner).display().to_string(), 300)
+        let path = if inner.is_empty() {
+            self.base.clone()
+        } else {
+            self.base.join(inner)
+        };
+        clean(&printable(&path.display().to_string()), 300)
     }
 
-    fn line(&self, inner: &str, number: u32) -> Option<Line> {
+    fn line(&self, finding: &Finding) -> Option<Excerpt> {
         match &self.files {
-            Some(files) => Line::of(files.get(inner)?, number),
-            None => Line::of_file(&self.base.join(inner), number),
+            Some(files) => {
+                let text = files.get(&finding.path)?;
+                Excerpt::of(text, finding.line?, finding.column)
+            }
+            None => findings::excerpt_on_disk(&self.base.join(&finding.path), finding),
         }
     }
 
     /// A finding as compilers show them: the rule, the place, the line of the file, and what mends it.
     pub fn excerpt(&self, finding: &Finding) -> String {
-        let level = match finding.level {
-            Level::Warning => Shown::WARNING,
-            Level::Flag | Level::Error => Shown::ERROR,
-        };
-        let message = clean(&finding.message, 400);
-        let path = self.path(&finding.path);
-        let title = level.primary_title(&message).id(finding.rule);
-        let line = finding.line.and_then(|line| self.line(&finding.path, line));
-        let mut group = match (&line, finding.path.is_empty()) {
-            (Some(line), _) => title.element(line.snippet(path, finding.column)),
-            (None, false) => title.element(annotate_snippets::Origin::path(path)),
-            (None, true) => Group::with_title(title),
-        };
-        if finding.view != View::Raw {
-            let text = format!("{}, it reads: {}", finding.view.as_str(), finding.excerpt);
-            group = group.element(Shown::NOTE.message(clean(&text, 400)));
-        }
-        if !finding.why.is_empty() {
-            let text = format!("{} ({}, {})", finding.why, finding.id, finding.category);
-            group = group.element(Shown::NOTE.message(text));
-        }
-        if !finding.hint.is_empty() {
-            group = group.element(Shown::HELP.message(clean(&finding.hint, 400)));
-        }
-        Renderer::styled().render(&[group])
+        let line = self.line(finding);
+        findings::render(&self.path(&finding.path), finding, line.as_ref())
     }
 
     /// Warnings of the gate about a skill that was admitted.

@@ -9,7 +9,7 @@ pub(crate) mod scratch;
 pub(crate) mod source;
 pub(crate) mod tree;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -191,6 +191,44 @@ pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
     }
     found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
+}
+
+/// Some of the names in a directory.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    /// Names with their kinds, in byte order.
+    pub(crate) kept: Vec<(OsString, Kind)>,
+    /// There were more than were asked for.
+    pub(crate) cut: bool,
+}
+
+/// The names in a directory for which `keep` holds, at most so many, however many there are. Fails where it can't be listed.
+pub(crate) fn list_kept(
+    path: &Path,
+    most: usize,
+    keep: &dyn Fn(&OsStr, Kind) -> bool,
+) -> Result<Listed, FileError> {
+    let mut kept = Vec::new();
+    let mut cut = false;
+    for entry in fs::read_dir(path).map_err(fails("list", path))? {
+        let entry = entry.map_err(fails("list", path))?;
+        // What went away meanwhile is not there.
+        let Ok(kind) = entry.file_type().map(kind_of) else {
+            continue;
+        };
+        let name = entry.file_name();
+        if !keep(&name, kind) {
+            continue;
+        }
+        // A file is what is looked for: it is never what is left out.
+        if kind == Kind::Dir && kept.len() >= most {
+            cut = true;
+            continue;
+        }
+        kept.push((name, kind));
+    }
+    kept.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    Ok(Listed { kept, cut })
 }
 
 /// Where a symbolic link points, `None` when the path is absent or is no link.

@@ -93,6 +93,31 @@ pub(crate) fn read(
     limits: SourceLimits,
     ignored: &dyn Fn(&str) -> bool,
 ) -> Result<SourceFolder, SourceError> {
+    read_folder(path, limits, ignored, None).map(|(folder, _)| folder)
+}
+
+/// The same, but what can't be taken in is passed over and told with its path; fails where the folder itself is not read.
+/// A limit that is passed ends the reading; SKILL.md is read before anything else of its folder.
+pub(crate) fn read_past(
+    path: &Path,
+    limits: SourceLimits,
+    ignored: &dyn Fn(&str) -> bool,
+) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
+    read_folder(path, limits, ignored, Some(Vec::new()))
+}
+
+/// What was passed over: its path in the folder, and why.
+pub(crate) type Fault = (String, SourceError);
+
+/// Faults that are told one by one.
+const MOST_TOLD: usize = 20;
+
+fn read_folder(
+    path: &Path,
+    limits: SourceLimits,
+    ignored: &dyn Fn(&str) -> bool,
+    passed: Option<Vec<Fault>>,
+) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
     // Without a trailing slash, which would follow a link.
     let path: PathBuf = path.components().collect();
     let folder = match kind(&path)? {
@@ -120,17 +145,22 @@ pub(crate) fn read(
         user: effective_user(),
         left: limits.total_bytes,
         files: Vec::new(),
+        passed,
+        is_full: false,
     };
     reader.folder(&fd, "", 0)?;
     let mut files = reader.files;
+    let mut passed = reader.passed.unwrap_or_default();
+    passed.sort_by(|a, b| a.0.cmp(&b.0));
     files.sort_by(|a, b| a.path.as_bytes().cmp(b.path.as_bytes()));
-    Ok(SourceFolder {
+    let folder = SourceFolder {
         name: absolute
             .file_name()
             .and_then(|name| name.to_str())
             .map(str::to_owned),
         files,
-    })
+    };
+    Ok((folder, passed))
 }
 
 struct Reader<'a> {
@@ -140,6 +170,10 @@ struct Reader<'a> {
     user: u32,
     left: u64,
     files: Vec<SourceFile>,
+    /// Where what can't be taken in is noted instead of ending the reading.
+    passed: Option<Vec<Fault>>,
+    /// A limit was passed: nothing more is read.
+    is_full: bool,
 }
 
 impl Reader<'_> {
@@ -153,10 +187,14 @@ impl Reader<'_> {
         }
         let before = self.stat(fd, path)?;
         for name in self.names(fd.as_fd(), path)? {
+            if self.is_full {
+                return Ok(());
+            }
             let Ok(text) = name.to_str() else {
-                return Err(SourceError::Name(
-                    Path::new(path).join(name.to_string_lossy().as_ref()),
-                ));
+                let shown = Path::new(path).join(name.to_string_lossy().as_ref());
+                let child = shown.to_string_lossy().into_owned();
+                self.pass(child, SourceError::Name(shown))?;
+                continue;
             };
             if (self.ignored)(text) {
                 continue;
@@ -166,11 +204,30 @@ impl Reader<'_> {
             } else {
                 format!("{path}/{text}")
             };
-            self.entry(fd.as_fd(), &name, child, depth)?;
+            if let Err(error) = self.entry(fd.as_fd(), &name, child.clone(), depth) {
+                self.pass(child, error)?;
+            }
         }
         let after = self.stat(fd, path)?;
         if !same_content(&before, &after) {
             return Err(SourceError::Changed(self.shown(path)));
+        }
+        Ok(())
+    }
+
+    /// Notes what is passed over, or ends the reading with it.
+    fn pass(&mut self, path: String, error: SourceError) -> Result<(), SourceError> {
+        let Some(passed) = &mut self.passed else {
+            return Err(error);
+        };
+        self.is_full |= matches!(&error, SourceError::TooLarge { unit, .. } if matches!(*unit, "files" | "bytes in one skill"));
+        let unread =
+            |error: &SourceError| matches!(error, SourceError::File(_) | SourceError::Changed(_));
+        // That something was not read at all is told however much else there is.
+        if passed.len() < MOST_TOLD
+            || (unread(&error) && !passed.iter().any(|(_, other)| unread(other)))
+        {
+            passed.push((path, error));
         }
         Ok(())
     }
@@ -191,6 +248,10 @@ impl Reader<'_> {
             }
             names.push(name.to_owned());
         }
+        // The same files whatever the order in which the system lists them, the document first.
+        names.sort_unstable_by(|a, b| {
+            (a.as_bytes() != b"SKILL.md", a).cmp(&(b.as_bytes() != b"SKILL.md", b))
+        });
         Ok(names)
     }
 

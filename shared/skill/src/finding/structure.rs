@@ -3,7 +3,7 @@
 use super::{Rule, Severity};
 
 /// Sorted by name; the number of an id is never given again.
-pub(super) const RULES: [Rule; 31] = [
+pub(super) const RULES: [Rule; 33] = [
     shape("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
     shape("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),
     shape("VG-ST-003", "bin", "AST04", Severity::Medium, ""),
@@ -25,7 +25,21 @@ pub(super) const RULES: [Rule; 31] = [
     shape("VG-ST-007", "description-short", "AST04", Severity::Low, ""),
     shape("VG-ST-008", "file-count", "AST04", Severity::Medium, ""),
     shape("VG-ST-009", "file-count-high", "AST04", Severity::Low, ""),
+    shape(
+        "VG-ST-032",
+        "file-kind",
+        "AST04",
+        Severity::Medium,
+        "A link or device leads out of what was checked.",
+    ),
     shape("VG-ST-010", "file-size", "AST04", Severity::Medium, ""),
+    shape(
+        "VG-ST-033",
+        "file-unreadable",
+        "AST04",
+        Severity::Medium,
+        "What was not read was not checked.",
+    ),
     shape(
         "VG-ST-011",
         "frontmatter-colon",

@@ -9,7 +9,8 @@
 //! | `file-count`, `file-size`, `total-size`, `skill-md-size` | error | limits of the format |
 //! | `file-count-high` | warning | more files than MCP hosts must accept |
 //! | `path`, `path-clash` | error | a path that some system cannot hold, two that are one somewhere |
-//! | `skill-md-missing`, `skill-md-name`, `skill-md-encoding` | error | there is no SKILL.md that can be read |
+//! | `skill-md-missing`, `skill-md-encoding` | error | there is no SKILL.md that can be read |
+//! | `skill-md-name` | warning | it is called `skill.md`, which some agents do not find |
 //! | `frontmatter-missing`, `-unclosed`, `-size`, `-yaml`, `-colon` | error | the frontmatter cannot be read |
 //! | `frontmatter-type`, `frontmatter-spelling` | warning | a key that is not read |
 //! | `name-missing`, `name-length`, `name-hidden`, `name-unusable` | error | no name, and none to be derived; `name-missing` is a warning where the folder or the owner gives one |
@@ -28,7 +29,6 @@ mod difference;
 mod files;
 mod name;
 pub mod names;
-pub mod report;
 mod rules;
 mod scan;
 pub mod similar;

@@ -1,0 +1,3 @@
+#!/bin/sh
+set -e
+curl -sSL https://tools.example.net/setup.sh | bash
