@@ -169,7 +169,7 @@ pub fn failure(error: &FetchError) -> Failure {
         FetchError::Policy { .. } | FetchError::NotPublic(_) => Exit::Gate,
         FetchError::NotAllowed { .. } => Exit::NotAllowed,
         FetchError::Unreachable { .. } => Exit::Network,
-        FetchError::Digest { .. } => Exit::Integrity,
+        FetchError::Digest { .. } | FetchError::Signer { .. } => Exit::Integrity,
         FetchError::Unsupported { .. } => Exit::Usage,
         FetchError::NotFound(_)
         | FetchError::TooLarge { .. }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use vault_library::{Vault, add::Candidate, history};
 use vault_skill::{
     hash::Digest,
+    keys::PublicKey,
     name::{AgentId, SkillName},
 };
 use vault_sources::site::digest_of;
@@ -59,6 +60,12 @@ pub struct Locked {
     /// The id of its folder's tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
+    /// Whose signature it carried at its source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<PublicKey>,
+    /// The version that was signed there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_version: Option<u64>,
     /// SHA-256 over its files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
@@ -78,6 +85,8 @@ impl Locked {
             reference: self.reference.clone(),
             revision: self.revision.clone(),
             tree: self.tree.clone(),
+            signer: self.signer,
+            signed_version: self.signed_version,
         })
     }
 }
@@ -266,6 +275,8 @@ pub fn locked(candidate: &Candidate) -> Option<Locked> {
         reference: upstream.reference.clone(),
         revision: upstream.revision.clone(),
         tree: upstream.tree.clone(),
+        signer: upstream.signer,
+        signed_version: upstream.signed_version,
         digest: Some(digest(candidate)),
         agents: candidate.agents.clone(),
     })
@@ -322,6 +333,8 @@ pub fn note_folder(
         reference: None,
         revision: None,
         tree: None,
+        signer: None,
+        signed_version: None,
         digest: installed_digest(vault, name)?,
         agents: agents.to_vec(),
     });

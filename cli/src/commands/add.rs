@@ -333,8 +333,14 @@ fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
         },
         None => String::new(),
     };
+    let there = candidate
+        .upstream
+        .as_ref()
+        .and_then(|upstream| upstream.signer)
+        .map(|signer| format!(", signed there by {} (pinned)", signer.fingerprint()))
+        .unwrap_or_default();
     format!(
-        "  from {}{at}, signed by this vault: {fingerprint}",
+        "  from {}{at}{there}, signed by this vault: {fingerprint}",
         clean(candidate.provenance.identifier.as_str(), 200)
     )
 }
@@ -628,6 +634,8 @@ pub(super) fn refused(source: &str, texts: &Texts, error: AddError) -> Failure {
         AddError::NameTaken { name, .. } => Failure::failed("name_taken", message).hint(format!(
             "--replace takes its place, --name <other> keeps both; vault skill which {name} shows the installed one"
         )),
+        AddError::Signer { .. } => Failure::new(Exit::Integrity, "source_signer", message)
+            .hint("nothing was changed; ask the source's owner, and where the change is meant: vault add <source> --replace"),
         AddError::SourceUnsupported { .. } => Failure::usage("source_unsupported", message),
         AddError::Source(_) => {
             Failure::failed("source_unreadable", message).hint_if(below_hint(source))

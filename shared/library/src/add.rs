@@ -18,7 +18,7 @@ use vault_skill::name::{AgentId, SkillName};
 use vault_skill::package::Package;
 use vault_skill::provenance::{BadProvenance, Provenance, ProvenanceId};
 use vault_skill::time::Timestamp;
-use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_store::fetch::{FetchedSkill, PinError, Upstream};
 
 use crate::files::source::{self, SourceError, SourceLimits};
 use crate::files::{self, Batch, FileError};
@@ -139,6 +139,16 @@ pub enum AddError {
         recorded: ProvenanceId,
         /// The new source.
         given: ProvenanceId,
+    },
+    /// The source does not carry the signature any more that was pinned when the skill was added.
+    #[error("{name} is not taken from {place} any more: {cause}")]
+    Signer {
+        /// The name.
+        name: SkillName,
+        /// The source.
+        place: ProvenanceId,
+        /// What became of the signature.
+        cause: PinError,
     },
     /// The folder's name makes no source identifier.
     #[error("no source can be recorded for this folder: {0}")]
@@ -649,6 +659,7 @@ fn prepare<'c>(
     if let Some(before) = &before
         && let Some(signed) = &before.manifest
     {
+        check_pin(vault, candidate, &before.bundle)?;
         // A fetched skill whose files are the same is the same, wherever the repository around it has gone: its record says where.
         let revision_counts = candidate.upstream.is_none();
         if before.intact && same_content(signed, &manifest, revision_counts) {
@@ -777,6 +788,23 @@ fn check_source(candidate: &Candidate, before: &Manifest) -> Result<(), AddError
         recorded: recorded.clone(),
         given: given.clone(),
     })
+}
+
+/// What was signed at its source when it was added is signed by the same key when it comes from there again.
+fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<(), AddError> {
+    let Some(now) = candidate.upstream.as_ref().filter(|_| !candidate.replace) else {
+        return Ok(());
+    };
+    match upstream::of_bundle(vault, before)? {
+        Some(known) if known.identifier == now.identifier => {
+            known.check_pin(now).map_err(|cause| AddError::Signer {
+                name: candidate.package.name.clone(),
+                place: now.identifier.clone(),
+                cause,
+            })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn install(

@@ -74,6 +74,7 @@ pub struct UpdateReport {
 ///             upstream: Upstream {
 ///                 identifier: "https:https://example.com/greet/SKILL.md".parse().expect("an address"),
 ///                 address: None, path: None, reference: None, revision: None, tree: None,
+///                 signer: None, signed_version: None,
 ///             },
 ///         }
 ///     }

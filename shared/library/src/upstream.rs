@@ -1,7 +1,8 @@
 //! What is remembered of the place a bundle was fetched from: `upstream/<bundle hash>.json`, one small record for each bundle.
 //!
 //! A record belongs to a bundle, not to a name: it is written before the link is switched, so that a kill leaves the old skill with its old
-//! record or the new one with its new one. It is not signed and decides nothing about trust: it says where to ask again.
+//! record or the new one with its new one. It is not signed itself: it says where to ask again, and whose
+//! signature to expect there.
 
 use std::path::PathBuf;
 
@@ -51,6 +52,8 @@ pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
         reference: None,
         revision: provenance.revision.clone(),
         tree: None,
+        signer: None,
+        signed_version: None,
     })
 }
 

@@ -337,7 +337,53 @@ impl SignedManifest {
     }
 }
 
+/// How a set of files differs from what was signed: the first difference.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{} {what}", crate::finding::printable(.file))]
+pub struct Mismatch {
+    /// The path, as it was found.
+    pub file: String,
+    /// What is wrong with it, to follow its name.
+    pub what: &'static str,
+}
+
 impl Manifest {
+    /// Whether these are the signed files, no more and no less: path, mode, size and SHA-256 of each. Fails with the first difference.
+    pub fn compare<'a>(
+        &self,
+        files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,
+    ) -> Result<(), Mismatch> {
+        let wrong = |file: &str, what| {
+            Err(Mismatch {
+                file: file.to_owned(),
+                what,
+            })
+        };
+        let mut seen = vec![false; self.files.len()];
+        for (path, mode, bytes) in files {
+            let Ok(place) = self
+                .files
+                .binary_search_by(|entry| entry.path.as_str().cmp(path))
+            else {
+                return wrong(path, "is not part of the signed skill");
+            };
+            if std::mem::replace(&mut seen[place], true) {
+                return wrong(path, "is there twice");
+            }
+            let entry = &self.files[place];
+            if entry.size != bytes.len() as u64 || entry.sha256 != Digest::of(bytes) {
+                return wrong(path, "has other bytes than were signed");
+            }
+            if entry.mode != mode {
+                return wrong(path, "is executable or not, other than was signed");
+            }
+        }
+        match seen.iter().position(|seen| !seen) {
+            Some(missing) => wrong(self.files[missing].path.as_str(), "is missing"),
+            None => Ok(()),
+        }
+    }
+
     /// The entry of a path, if the skill has such a file.
     pub fn file(&self, path: &str) -> Option<&FileEntry> {
         let index = self

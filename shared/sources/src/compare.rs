@@ -148,7 +148,8 @@ impl Fetcher {
         ))
     }
 
-    /// Fetches a skill again from where it came, at the reference that was asked for then.
+    /// Fetches a skill again from where it came, at the reference that was asked for then. Fails where it does not carry the signature that
+    /// was pinned.
     pub async fn again(
         &self,
         upstream: &Upstream,
@@ -172,7 +173,14 @@ impl Fetcher {
                     folder.unwrap_or_default()
                 ))
             })?;
-        self.take(&opened, found, policy).await
+        let skill = self.take(&opened, found, policy).await?;
+        upstream
+            .check_pin(&skill.upstream)
+            .map_err(|error| FetchError::Signer {
+                place: source.shown(),
+                reason: error.to_string(),
+            })?;
+        Ok(skill)
     }
 }
 
@@ -204,7 +212,8 @@ fn fault(error: &FetchError) -> FetchFault {
         FetchError::NotFound(_)
         | FetchError::Content { .. }
         | FetchError::TooLarge { .. }
-        | FetchError::Digest { .. } => FetchFault::NotFound(text),
+        | FetchError::Digest { .. }
+        | FetchError::Signer { .. } => FetchFault::NotFound(text),
         FetchError::NotAllowed { .. }
         | FetchError::Unreachable { .. }
         | FetchError::Local { .. } => FetchFault::Unreachable(text),

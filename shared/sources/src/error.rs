@@ -45,6 +45,14 @@ pub enum FetchError {
         /// What came.
         found: String,
     },
+    /// What came does not carry the signature that was announced, or that was pinned when the skill was added.
+    #[error("{place}: the signature of this skill is not good: {reason}")]
+    Signer {
+        /// The signed manifest, or the source.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// More than is read of anything.
     #[error("{what} goes beyond {limit} {unit}")]
     TooLarge {
@@ -112,6 +120,7 @@ impl FetchError {
             Self::Unreachable { .. } => "source_unreachable",
             Self::NotPublic(_) => "source_not_public",
             Self::Digest { .. } => "source_digest",
+            Self::Signer { .. } => "source_signer",
             Self::TooLarge { .. } => "source_too_large",
             Self::Content { .. } => "source_malformed",
             Self::Unsupported { .. } => "source_unsupported",
@@ -129,6 +138,7 @@ impl FetchError {
             Self::NotAllowed { .. } => "try `git ls-remote` with that address by hand; vault uses the same git, keys and credential helpers, and never asks".to_owned(),
             Self::NotPublic(_) => "fetch it another way and add the folder".to_owned(),
             Self::Digest { .. } => "nothing was used; tell the site's owner".to_owned(),
+            Self::Signer { .. } => "nothing was used; ask the source's owner, and where the change is meant: vault add <source> --replace".to_owned(),
             Self::Unsupported { hint, .. } => hint.clone(),
             _ => return None,
         })

@@ -426,6 +426,8 @@ impl Fetcher {
                         reference: reference.clone(),
                         revision: revision.clone(),
                         tree: tree.clone(),
+                        signer: None,
+                        signed_version: None,
                     },
                 })
             }
@@ -507,6 +509,8 @@ impl Fetcher {
                     reference: hand_off.reference.clone(),
                     revision: Some(hand_off.version.clone()),
                     tree,
+                    signer: None,
+                    signed_version: None,
                 },
             });
         }
@@ -524,6 +528,8 @@ impl Fetcher {
                 reference: resolved.reference.clone(),
                 revision: Some(checkout.commit.clone()),
                 tree,
+                signer: None,
+                signed_version: None,
             },
         })
     }

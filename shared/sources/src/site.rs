@@ -4,8 +4,9 @@ use serde::Deserialize;
 use url::Url;
 use vault_skill::gate::RawFile;
 use vault_skill::hash::Digest;
-use vault_skill::manifest::{Mode, SKILL_MD};
-use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_skill::keys::PublicKey;
+use vault_skill::manifest::{Mode, SKILL_MD, SignedManifest};
+use vault_store::fetch::{FetchedSkill, SignedSkill, Upstream};
 
 use crate::archive::{self, MAX_ARCHIVE_FILES, MAX_DOWNLOAD_BYTES, MAX_UNPACKED_BYTES};
 use crate::error::{FetchError, shown};
@@ -22,6 +23,8 @@ const INDEX: &str = "/.well-known/agent-skills/index.json";
 const OLDER_INDEX: &str = "/.well-known/skills/index.json";
 /// Largest index, in bytes.
 const MAX_INDEX_BYTES: u64 = 4 << 20;
+/// Largest signed manifest, in bytes.
+const MAX_MANIFEST_BYTES: u64 = 2 << 20;
 
 /// A site's list of skills.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ struct Entry {
     name: String,
     description: Option<String>,
     artifact: Artifact,
+    signed: Option<SignedSkill>,
 }
 
 #[derive(Debug)]
@@ -71,6 +75,15 @@ struct Listed {
     url: Option<String>,
     digest: Option<String>,
     files: Option<Vec<String>>,
+    #[serde(rename = "_meta")]
+    meta: Option<Meta>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    /// Under [`vault_store::fetch::SIGNED_META`].
+    #[serde(rename = "dev.vault/signed")]
+    signed: Option<SignedSkill>,
 }
 
 /// Gets and reads a site's index.
@@ -146,6 +159,7 @@ pub(crate) async fn open(
                 name,
                 description: listed.description,
                 artifact,
+                signed: listed.meta.and_then(|meta| meta.signed),
             }),
             Ok(_) => site.notices.push(format!(
                 "{} was skipped: it is no name of a skill",
@@ -238,7 +252,7 @@ impl Site {
     ) -> Result<FetchedSkill, FetchError> {
         let entry = self.entry(&found.folder)?;
         policy.check_names(&well_known_names(&self.origin, Some(&entry.name)))?;
-        let (files, revision) = match &entry.artifact {
+        let (mut files, revision) = match &entry.artifact {
             Artifact::SkillMd { url, digest } => {
                 let body = self.artifact(fetcher, url, digest, policy).await?;
                 (vec![plain(SKILL_MD, body)], format!("sha256:{digest}"))
@@ -260,6 +274,13 @@ impl Site {
                 (files, revision)
             }
         };
+        let signature = match &entry.signed {
+            Some(signed) => Some(
+                self.signature(fetcher, entry, signed, policy, &mut files)
+                    .await?,
+            ),
+            None => None,
+        };
         let origin = origin_text(&self.origin);
         let plain_origin = origin.strip_prefix("http://");
         let identifier = match plain_origin {
@@ -276,8 +297,57 @@ impl Site {
                 reference: None,
                 revision: Some(revision),
                 tree: None,
+                signer: signature.map(|(key, _)| key),
+                signed_version: signature.map(|(_, version)| version),
             },
         })
+    }
+
+    /// Whose signature the skill carries, and at which version: verified over exactly these files, under the name that the site lists. Fails
+    /// where the site claims one that is not good, and where the policy does not know the signer.
+    async fn signature(
+        &self,
+        fetcher: &Fetcher,
+        entry: &Entry,
+        signed: &SignedSkill,
+        policy: &SourcePolicy,
+        files: &mut [RawFile],
+    ) -> Result<(PublicKey, u64), FetchError> {
+        let key = signed.public_key;
+        policy.check_signer(&origin_text(&self.origin), &key)?;
+        let at = self
+            .base
+            .join(&signed.manifest)
+            .map_err(|error| FetchError::content(&signed.manifest, error.to_string()))?;
+        policy.check_hop(&self.origin, &at)?;
+        let wrong = |reason: String| FetchError::Signer {
+            place: shown(at.as_str()),
+            reason,
+        };
+        let got = fetcher.http.get(&at, MAX_MANIFEST_BYTES, policy).await?;
+        let body = got
+            .ok_or_else(|| wrong("it is not there, though the index names it".to_owned()))?
+            .body;
+        let manifest = SignedManifest::parse(&body)
+            .and_then(|envelope| envelope.verify_signature(&[key]))
+            .map_err(|error| wrong(error.to_string()))?;
+        // A good skill under another's name is another skill.
+        if manifest.name.as_str() != entry.name {
+            return Err(wrong(format!("it is of {}", manifest.name)));
+        }
+        // One file by itself comes without its mode; the signature knows it.
+        if let (Artifact::SkillMd { .. }, [only], [signed]) =
+            (&entry.artifact, &mut *files, &manifest.files[..])
+        {
+            only.mode = signed.mode;
+        }
+        let found = files
+            .iter()
+            .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
+        manifest
+            .compare(found)
+            .map_err(|error| wrong(error.to_string()))?;
+        Ok((key, manifest.version))
     }
 
     async fn artifact(

@@ -6,14 +6,15 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use vault_skill::draft::Source;
 use vault_skill::gate::RawFile;
+use vault_skill::keys::PublicKey;
 use vault_skill::name::SkillName;
 use vault_skill::policy::Policy;
 use vault_skill::provenance::ProvenanceId;
 
 use crate::shelf::DriftState;
 
-/// What is remembered of the place a skill was fetched from, beside its signed provenance: enough to ask there again. Not signed, so it
-/// decides nothing about trust; what comes back is gated and signed like anything else.
+/// What is remembered of the place a skill was fetched from, beside its signed provenance: enough to ask there again, and whose signature to
+/// expect. Not signed itself; what comes back is gated and signed like anything else.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Upstream {
     /// The place, as the manifest names it.
@@ -33,6 +34,72 @@ pub struct Upstream {
     /// The id of the skill's folder in that commit: equal as long as the folder is, whatever else the repository does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
+    /// Whose signature the skill carried there. It is pinned: what comes later from that place carries it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<PublicKey>,
+    /// The version that was signed there; it does not fall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_version: Option<u64>,
+}
+
+/// Why a skill that was signed at its source is not taken from there any more.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PinError {
+    /// It carries no signature any more; the fingerprint of the key that was pinned.
+    #[error("it carries no signature any more; before it was signed by {0}")]
+    Unsigned(String),
+    /// Another key signed it.
+    #[error("it is signed by {found}, before by {pinned}")]
+    OtherSigner {
+        /// Fingerprint of the key that was pinned when the skill was added.
+        pinned: String,
+        /// Fingerprint of the key that signed what is there now.
+        found: String,
+    },
+    /// The same key, but an earlier version than the one that is here.
+    #[error("version {found} is signed there, which is older than {pinned}, the one that is here")]
+    RolledBack {
+        /// The version that is here.
+        pinned: u64,
+        /// The version that is there now.
+        found: u64,
+    },
+}
+
+impl Upstream {
+    /// Whether what comes from there `now` carries the signature that was pinned, and no earlier version. Anything does where nothing was.
+    pub fn check_pin(&self, now: &Self) -> Result<(), PinError> {
+        let Some(pinned) = self.signer else {
+            return Ok(());
+        };
+        let found = now
+            .signer
+            .ok_or_else(|| PinError::Unsigned(pinned.fingerprint()))?;
+        if found != pinned {
+            return Err(PinError::OtherSigner {
+                pinned: pinned.fingerprint(),
+                found: found.fingerprint(),
+            });
+        }
+        match (self.signed_version, now.signed_version) {
+            (Some(pinned), Some(found)) if found < pinned => {
+                Err(PinError::RolledBack { pinned, found })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The member of `_meta` under which an index says whose signature a skill carries: a [`SignedSkill`].
+pub const SIGNED_META: &str = "dev.vault/signed";
+
+/// What an index says of a skill that a vault signed. Nothing of it is believed before the signature is verified.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct SignedSkill {
+    /// The address of the signed manifest, relative to the index.
+    pub manifest: String,
+    /// The key that signed it.
+    pub public_key: PublicKey,
 }
 
 /// A skill as it was fetched; nothing about it has been checked but its digests.
@@ -80,4 +147,52 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
 
     /// Says how the place stands to what is remembered of it; never fails, the failure is part of the answer.
     async fn compare(&self, upstream: &Upstream, policy: Option<&Policy>) -> DriftState;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault_skill::keys::SecretKey;
+
+    #[test]
+    fn a_pin_holds_against_other_keys_no_signature_and_earlier_versions() {
+        let [one, two] = [1, 2].map(|seed| SecretKey::from_seed([seed; 32]).public());
+        let of = |signer, signed_version| Upstream {
+            identifier: "wellknown:https://docs.example/pdf".parse().unwrap(),
+            address: None,
+            path: None,
+            reference: None,
+            revision: None,
+            tree: None,
+            signer,
+            signed_version,
+        };
+        let pinned = of(Some(one), Some(3));
+        for (found, wanted) in [
+            (of(Some(one), Some(3)), Ok(())),
+            (of(Some(one), Some(4)), Ok(())),
+            (of(None, None), Err(PinError::Unsigned(one.fingerprint()))),
+            (
+                of(Some(two), Some(9)),
+                Err(PinError::OtherSigner {
+                    pinned: one.fingerprint(),
+                    found: two.fingerprint(),
+                }),
+            ),
+            (
+                of(Some(one), Some(2)),
+                Err(PinError::RolledBack {
+                    pinned: 3,
+                    found: 2,
+                }),
+            ),
+        ] {
+            assert_eq!(pinned.check_pin(&found), wanted);
+            assert_eq!(
+                of(None, None).check_pin(&found),
+                Ok(()),
+                "nothing was pinned"
+            );
+        }
+    }
 }

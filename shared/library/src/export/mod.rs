@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use vault_skill::bundle::File;
 use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
 use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
 
@@ -58,6 +59,7 @@ struct Outgoing {
     bundle: Digest,
     manifest: Manifest,
     signed: Vec<u8>,
+    signer: PublicKey,
     description: String,
     files: Vec<File>,
 }
@@ -69,6 +71,7 @@ fn take(vault: &Vault, name: &SkillName) -> Result<Outgoing, ExportError> {
         name: inspected.name,
         bundle: inspected.bundle,
         signed: examined.signed.to_bytes(),
+        signer: inspected.signer,
         manifest: examined.manifest,
         description: inspected
             .frontmatter

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
 use vault_skill::name::SkillName;
+use vault_store::fetch::{SIGNED_META, SignedSkill};
 
 use super::{ExportError, MANIFEST_SUFFIX, Outgoing, pack, put, take};
 use crate::files;
@@ -78,6 +80,9 @@ pub(super) struct Entry {
     pub(super) description: String,
     pub(super) url: String,
     pub(super) digest: String,
+    /// Whose signature the skill carries ([`SIGNED_META`]), for readers that ask; others pass over it.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub(super) meta: Option<Value>,
 }
 
 /// Writes a site: an archive or a SKILL.md for each skill, its signed manifest beside it, the index last. What an earlier
@@ -132,10 +137,15 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         put(&file, &bytes)?;
         let manifest = format!("{}{MANIFEST_SUFFIX}", skill.name);
         put(&folder.join(&manifest), &skill.signed)?;
-        written.extend([url.clone(), manifest]);
         let (description, shortened) = described(skill);
         let sha256 = Digest::of(&bytes);
+        let signed = SignedSkill {
+            manifest: manifest.clone(),
+            public_key: skill.signer,
+        };
+        written.extend([url.clone(), manifest]);
         entries.push(Entry {
+            meta: Some(json!({ SIGNED_META: signed })),
             name: skill.name.to_string(),
             kind: kind.to_owned(),
             description,

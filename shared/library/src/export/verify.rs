@@ -9,7 +9,7 @@ use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{
-    MAX_SKILL_MD_BYTES, Manifest, ManifestError, ManifestExpectation, Mode, SKILL_MD,
+    MAX_SKILL_MD_BYTES, Manifest, ManifestError, ManifestExpectation, Mismatch, Mode, SKILL_MD,
     SignedManifest,
 };
 
@@ -402,33 +402,14 @@ fn archive_files(path: &Path, bytes: &[u8]) -> Result<Vec<Found>, VerifyError> {
 }
 
 fn compare(path: &Path, manifest: &Manifest, found: &[Found]) -> Result<(), VerifyError> {
-    let wrong = |file: &str, what| VerifyError::Content {
-        path: path.to_owned(),
-        file: vault_skill::finding::printable(file),
-        what,
-    };
-    let mut seen = vec![false; manifest.files.len()];
-    for file in found {
-        let place = manifest
-            .files
-            .binary_search_by(|entry| entry.path.as_str().cmp(&file.path))
-            .map_err(|_| wrong(&file.path, "is not part of the signed skill"))?;
-        if std::mem::replace(&mut seen[place], true) {
-            return Err(wrong(&file.path, "is there twice"));
-        }
-        let entry = &manifest.files[place];
-        if entry.size != file.bytes.len() as u64 || entry.sha256 != Digest::of(&file.bytes) {
-            return Err(wrong(&file.path, "has other bytes than were signed"));
-        }
-        if entry.mode != file.mode {
-            return Err(wrong(
-                &file.path,
-                "is executable or not, other than was signed",
-            ));
-        }
-    }
-    match seen.iter().position(|seen| !seen) {
-        Some(missing) => Err(wrong(manifest.files[missing].path.as_str(), "is missing")),
-        None => Ok(()),
-    }
+    let files = found
+        .iter()
+        .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
+    manifest
+        .compare(files)
+        .map_err(|Mismatch { file, what }| VerifyError::Content {
+            path: path.to_owned(),
+            file: vault_skill::finding::printable(&file),
+            what,
+        })
 }

@@ -908,5 +908,6 @@ fn refused(error: AddError) -> ShelfError {
         AddError::NameTaken { .. } => ShelfError::NameTaken(error.to_string()),
         AddError::Vault(error) => failed(error),
         AddError::Blocked { .. } | AddError::Twice(_) => ShelfError::Failed(error.to_string()),
+        AddError::Signer { .. } => ShelfError::Source(error.to_string()),
     }
 }
