@@ -146,7 +146,7 @@ fn is_read_only(skill: &Path) {
 /// Everything in a home's vault but what is rebuilt or held open, and the time that a pin was last looked at.
 pub fn vault_of(home: &Home) -> BTreeMap<String, String> {
     let root = home.vault();
-    tree::snapshot(&root, &["index.db", "lock", "tmp"])
+    tree::snapshot(&root, &["index.db", "index.db.words", "lock", "tmp"])
         .into_iter()
         .map(|(path, entry)| {
             let is_pin = path.ends_with("/pin.json") && matches!(entry, tree::Entry::File(..));

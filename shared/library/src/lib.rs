@@ -55,6 +55,7 @@ mod store;
 pub mod transforms;
 pub mod upstream;
 pub mod vault;
+mod words;
 
 pub use add::{AddReport, AddSkill, add_skill};
 pub use capabilities::{

@@ -33,7 +33,7 @@ use crate::index::{Buffers, Index};
 use crate::keys::{self, KeyError, KeyKind, SecretFolder};
 use crate::profiles;
 use crate::remove;
-use crate::scan::{self, Group, Origin};
+use crate::scan::{self, Group, Origin, Place};
 use crate::store::{self, Trusted, Want};
 use crate::vault::{Change, Vault, VaultError};
 
@@ -441,13 +441,43 @@ impl Link {
     /// The installed skills with whom to believe about them; none before the first catalog. After a key was stolen
     /// there are two groups: what the current catalog names, and what it does not, where the stolen key counts nothing.
     pub(crate) fn groups(&self, strange: &mut Vec<String>) -> Result<Vec<Group>, VaultError> {
-        let Some(vault_id) = self.pin.vault_id else {
-            return Ok(Vec::new());
-        };
         let origin = Origin::Linked(self.id.clone());
         let shown = format!("links/{}/skills", self.id);
         let skills = self.state.join("set/skills");
-        let mut places = scan::read_links(&skills, &origin, &shown, strange)?;
+        self.grouped(|| scan::read_links(&skills, &origin, &shown, strange))
+    }
+
+    /// Of these skills those that it installs, and whom to believe about them.
+    pub(crate) fn groups_of(&self, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
+        let origin = Origin::Linked(self.id.clone());
+        let skills = self.state.join("set/skills");
+        self.grouped(|| Ok(scan::read_named_links(&skills, &origin, names)))
+    }
+
+    /// What tells whether this link installs the same skills as before and believes the same keys, without reading its skills.
+    pub(crate) fn evidence(&self, out: &mut scan::Evidence) {
+        out.say(self.id.as_str());
+        out.say(&self.state.to_string_lossy());
+        out.say(&format!("{:?}", self.pin.vault_id));
+        for key in self.pin.signers.iter().chain(&self.pin.voided_keys) {
+            out.say(&key.to_string());
+        }
+        let set = self.state.join("set");
+        let target = files::link_target(&set).ok().flatten().unwrap_or_default();
+        out.say(&target.to_string_lossy());
+        for path in ["set/skills", "set/set.json", "catalog.json"] {
+            out.look(&self.state, path);
+        }
+    }
+
+    fn grouped(
+        &self,
+        read: impl FnOnce() -> Result<Vec<Place>, VaultError>,
+    ) -> Result<Vec<Group>, VaultError> {
+        let Some(vault_id) = self.pin.vault_id else {
+            return Ok(Vec::new());
+        };
+        let mut places = read()?;
         if let Some(bytes) = files::read(&self.state.join("set/set.json"), 4 << 20)? {
             let record: SetRecord =
                 vault_skill::json::parse(&bytes).map_err(|reason| VaultError::Damaged {

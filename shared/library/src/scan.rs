@@ -110,6 +110,112 @@ pub(crate) fn read_links(
     Ok(places)
 }
 
+/// Of these skills those that are installed, in the groups that [`places`] would give: own ones first. Reads no other link.
+pub(crate) fn places_of(vault: &Vault, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
+    let mut groups = vec![Group {
+        trusted: vault.trusted()?,
+        places: read_named_links(&vault.skills(), &Origin::Local, names),
+    }];
+    for link in links::all(vault)? {
+        groups.extend(link.groups_of(names)?);
+    }
+    Ok(groups)
+}
+
+/// The links of these names in one folder of skills; what is no such link is left out.
+pub(crate) fn read_named_links(folder: &Path, origin: &Origin, names: &[SkillName]) -> Vec<Place> {
+    let Ok(looker) = Looker::new(folder) else {
+        return Vec::new();
+    };
+    let mut target = Vec::new();
+    let mut places = Vec::new();
+    for name in names {
+        let bundle = looker
+            .link_target(name.as_str(), &mut target)
+            .then(|| store::linked_bundle(&target))
+            .flatten();
+        places.extend(bundle.map(|bundle| Place {
+            name: name.clone(),
+            signed_name: name.clone(),
+            origin: origin.clone(),
+            bundle,
+        }));
+    }
+    places
+}
+
+/// Reads and verifies one installed skill from its bytes, whatever the index says.
+pub(crate) fn read_place(
+    vault: &Vault,
+    place: &Place,
+    trusted: &Trusted,
+    buffer: &mut Vec<u8>,
+) -> Result<NewRow, Damage> {
+    let name = Some(&place.signed_name);
+    let store = vault.store();
+    let examined = store::examine(&store, &place.bundle, name, trusted, Want::Bytes, buffer)?;
+    new_row(&place.bundle, examined, trusted)
+}
+
+/// What tells cheaply whether the same skills are installed as before: the generation number, whom the vault believes, and looks at the
+/// folders whose links install skills. It says nothing of the bytes of a skill.
+pub(crate) struct Evidence {
+    said: Vec<u8>,
+    /// When the youngest of the folders was changed.
+    youngest: (i64, u64),
+}
+
+impl Evidence {
+    /// The evidence as it is now; `None` while a writer is at work, or where something of it can't be read.
+    pub(crate) fn of(vault: &Vault) -> Option<Self> {
+        let generation = vault.generation().ok()?;
+        let trusted = vault.trusted().ok()?;
+        let mut evidence = Self {
+            said: Vec::new(),
+            youngest: (0, 0),
+        };
+        evidence.say(&generation.to_string());
+        evidence.say(&trusted.vault_id.to_string());
+        for key in &trusted.keys {
+            evidence.say(&key.to_string());
+        }
+        for folder in ["skills", "links", "store"] {
+            evidence.look(&vault.paths().root, folder);
+        }
+        for link in links::all(vault).ok()? {
+            link.evidence(&mut evidence);
+        }
+        generation.is_multiple_of(2).then_some(evidence)
+    }
+
+    pub(crate) fn say(&mut self, text: &str) {
+        self.said.extend((text.len() as u64).to_le_bytes());
+        self.said.extend_from_slice(text.as_bytes());
+    }
+
+    /// Notes what a look at a path below a folder says, its absence too.
+    pub(crate) fn look(&mut self, folder: &Path, path: &str) {
+        let facts = Looker::new(folder)
+            .ok()
+            .and_then(|looker| looker.look(path.as_bytes()));
+        self.say(if facts.is_some() { path } else { "" });
+        if let Some(facts) = facts {
+            facts.append_to(&mut self.said);
+            self.youngest = self.youngest.max(facts.changed);
+        }
+    }
+
+    /// The evidence in short, to be compared.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(&self.said)
+    }
+
+    /// Whether any later change will show: within one tick of the file system's clock two changes look like one.
+    pub(crate) fn is_settled(&self, settled_before: (i64, u64)) -> bool {
+        self.youngest < settled_before
+    }
+}
+
 /// How often a reader starts anew. Each time a writer made a whole switch meanwhile, so this ends by itself; the bound is
 /// for safety.
 pub(crate) const TRIES: u32 = 100;

@@ -3,6 +3,8 @@
 //! One ranking serves the command line, the MCP server and the hosted vault, so that the same question has the same
 //! answer everywhere. Equal scores are ordered by name.
 
+mod packed;
+
 use crate::index::IndexEntry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unicode_normalization::UnicodeNormalization;
@@ -66,7 +68,9 @@ pub struct Ranking {
 #[derive(Clone, Debug)]
 struct Indexed {
     name: String,
-    /// Its length in terms, by the average one and weighed as BM25 does.
+    /// Its length in terms.
+    length: u32,
+    /// The length by the average one, weighed as BM25 does.
     damping: f64,
 }
 
@@ -104,7 +108,7 @@ impl Best {
 #[derive(Clone, Copy, Debug)]
 struct Posting {
     document: usize,
-    frequency: f64,
+    frequency: u32,
 }
 
 impl Ranking {
@@ -114,31 +118,36 @@ impl Ranking {
         for text in texts {
             ranking.push(text);
         }
-        let lengths = ranking.documents.iter().map(|document| document.damping);
-        let average = (lengths.sum::<f64>() / as_f64(ranking.documents.len().max(1))).max(1.0);
-        for document in &mut ranking.documents {
-            let length = document.damping / average;
-            document.damping = SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * length);
-        }
+        ranking.damp();
         ranking
     }
 
+    /// Weighs each document's length by the average one, once all are there.
+    fn damp(&mut self) {
+        let all: u64 = self.documents.iter().map(|it| u64::from(it.length)).sum();
+        let all = as_f64(usize::try_from(all).unwrap_or(usize::MAX));
+        let average = (all / as_f64(self.documents.len().max(1))).max(1.0);
+        for document in &mut self.documents {
+            let length = f64::from(document.length) / average;
+            document.damping = SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * length);
+        }
+    }
+
     fn push(&mut self, text: Text<'_>) {
-        let mut frequencies: HashMap<String, f64> = HashMap::new();
-        let mut length = 0.0;
-        let mut add = |field: &str, weight: f64| {
+        let mut frequencies: HashMap<String, u32> = HashMap::new();
+        let mut length = 0_u32;
+        let mut add = |field: &str, weight: u32| {
             for term in terms(field) {
-                *frequencies.entry(term).or_default() += weight;
-                length += 1.0;
+                let frequency = frequencies.entry(term).or_default();
+                *frequency = frequency.saturating_add(weight);
+                length = length.saturating_add(1);
             }
         };
-        add(text.name, 4.0);
-        text.tags.iter().for_each(|tag| add(tag, 3.0));
-        text.categories
-            .iter()
-            .for_each(|category| add(category, 2.0));
-        add(text.description, 1.0);
-        add(text.when_to_use, 1.0);
+        add(text.name, 4);
+        text.tags.iter().for_each(|tag| add(tag, 3));
+        text.categories.iter().for_each(|category| add(category, 2));
+        add(text.description, 1);
+        add(text.when_to_use, 1);
         let document = self.documents.len();
         for (term, frequency) in frequencies {
             self.terms.entry(term).or_default().push(Posting {
@@ -148,8 +157,8 @@ impl Ranking {
         }
         self.documents.push(Indexed {
             name: text.name.to_owned(),
-            // The bare length until the average is known.
-            damping: length,
+            length,
+            damping: 0.0,
         });
     }
 
@@ -165,13 +174,9 @@ impl Ranking {
 
     /// The best `top_k` skills for a query, best first; nothing for a query without words.
     pub fn search(&self, query: &str, top_k: usize) -> Vec<Hit<'_>> {
-        let mut seen = BTreeSet::new();
         let mut scores = vec![0.0_f64; self.documents.len()];
         let mut best = Best::of(self.documents.len());
-        for term in terms(query)
-            .filter(|term| seen.insert(term.clone()))
-            .take(MAX_QUERY_WORDS)
-        {
+        for term in asked(query) {
             self.credit(&term, &mut best);
             best.add_to(&mut scores);
         }
@@ -210,7 +215,7 @@ impl Ranking {
         if let Some(postings) = self.terms.get(term) {
             credit(postings, 1.0);
         }
-        if term.chars().count() >= SHORTEST_PREFIX {
+        if has_beginnings(term) {
             self.terms
                 .range(term.to_owned()..)
                 .take_while(|(other, _)| other.starts_with(term))
@@ -227,7 +232,8 @@ impl Ranking {
 
     fn saturated(&self, posting: Posting) -> f64 {
         let damping = self.documents[posting.document].damping;
-        posting.frequency * (SATURATION + 1.0) / (posting.frequency + damping)
+        let frequency = f64::from(posting.frequency);
+        frequency * (SATURATION + 1.0) / (frequency + damping)
     }
 }
 
@@ -237,6 +243,19 @@ impl Ranking {
 )]
 const fn as_f64(count: usize) -> f64 {
     count as f64
+}
+
+/// The different words of a query, as many of them as are looked at.
+fn asked(query: &str) -> impl Iterator<Item = String> {
+    let mut seen = BTreeSet::new();
+    terms(query)
+        .filter(move |term| seen.insert(term.clone()))
+        .take(MAX_QUERY_WORDS)
+}
+
+/// Whether a word is long enough for words that begin with it to count.
+fn has_beginnings(term: &str) -> bool {
+    term.chars().count() >= SHORTEST_PREFIX
 }
 
 /// The terms of a text: runs of letters and digits in lower case, a plural `s` taken off; scripts without spaces
@@ -421,6 +440,9 @@ mod tests {
             prop_assert_eq!(&hits, &ranking.search(&query, top_k));
             let all = ranking.search(&query, usize::MAX);
             prop_assert_eq!(&all[..hits.len()], &hits[..], "a shorter answer is the beginning of a longer one");
+            let packed = ranking.to_bytes();
+            let part = Ranking::of_query(&packed, &query).expect("its own bytes");
+            prop_assert_eq!(part.search(&query, top_k), hits, "what was packed answers the same");
         }
     }
 }

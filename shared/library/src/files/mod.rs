@@ -283,6 +283,19 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32, aside: &Path) -> Res
     sync_parent(path)
 }
 
+/// Replaces a file that carries its own seal: written aside in `aside` (same file system) and renamed, so that no reader sees half of it.
+/// Not flushed: what a power cut leaves of it does not pass for it.
+pub(crate) fn replace_sealed(path: &Path, bytes: &[u8], aside: &Path) -> Result<(), FileError> {
+    let temporary = aside.join(format!(".new-{}", unique_name()));
+    let _absent = fs::remove_file(&temporary);
+    write_new(&temporary, bytes, 0o600)
+        .map_err(fails("write", &temporary))
+        .and_then(|_| fs::rename(&temporary, path).map_err(fails("replace", path)))
+        .inspect_err(|_| {
+            let _best_effort = fs::remove_file(&temporary);
+        })
+}
+
 /// Makes a file that must not exist yet: written aside in `aside`, flushed, then linked under its name in one step.
 /// Returns false, and changes nothing, when the name is taken.
 pub(crate) fn create(

@@ -1,0 +1,384 @@
+//! A search by the index on disk and one that looks at every skill give the same answer, whatever happens to the vault in between.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use support::host::{BASE, Host};
+use support::{Home, name, set_mode};
+use vault_library::links::{self, Link, Selection};
+use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::{Origin, shelf};
+
+const NAMES: [&str; 6] = [
+    "alpha",
+    "beta",
+    "code-review",
+    "delta",
+    "deploy",
+    "deploying",
+];
+const QUERIES: [&str; 6] = [
+    "deploy",
+    "work review",
+    "alpha",
+    "test",
+    "rollback migration",
+    "nothing-of-it",
+];
+
+/// Everything that a hit says; scores bit by bit.
+type Answer = Vec<(String, Origin, u64, String, u64, String, u64)>;
+
+fn answer(home: &Home, query: &str, top_k: usize) -> Answer {
+    shelf::search(&home.again(), query, top_k)
+        .unwrap()
+        .into_iter()
+        .map(|hit| {
+            let skill = hit.skill;
+            assert!(!skill.shadowed);
+            let texts = format!("{:?}", skill.texts);
+            let name = skill.name.to_string();
+            (
+                name,
+                skill.origin,
+                skill.version,
+                skill.bundle.to_string(),
+                skill.size,
+                texts,
+                hit.score.to_bits(),
+            )
+        })
+        .collect()
+}
+
+fn words(home: &Home) -> PathBuf {
+    home.path("vault/index.db.words")
+}
+
+/// Searches until the index is written: not before the file system's clock has moved on since the last change.
+fn settle(home: &Home) {
+    for _ in 0..200 {
+        answer(home, "deploy", 1);
+        if words(home).exists() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("no index was written");
+}
+
+/// The answer of a search that looks at every skill; leaves the index as it was.
+fn by_scan(home: &Home, query: &str, top_k: usize) -> Answer {
+    let aside = home.path("words-aside");
+    let kept = std::fs::rename(words(home), &aside).is_ok();
+    let answer = answer(home, query, top_k);
+    if kept {
+        std::fs::rename(&aside, words(home)).unwrap();
+    }
+    answer
+}
+
+fn file_of(home: &Home, skill: &str) -> Option<PathBuf> {
+    let folder = std::fs::canonicalize(home.path("vault/skills").join(skill)).ok()?;
+    Some(folder.join("notes.txt"))
+}
+
+/// Writes other bytes of the same length into a stored file; how it was is given back.
+fn tamper(path: &Path) -> Vec<u8> {
+    let before = std::fs::read(path).unwrap();
+    set_mode(path, 0o644);
+    let after: Vec<u8> = before.iter().map(|byte| byte ^ 1).collect();
+    std::fs::write(path, after).unwrap();
+    set_mode(path, 0o444);
+    before
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(usize, String),
+    Remove(usize),
+    Tamper(usize),
+    Unlink(usize),
+    Publish(usize, String),
+    Pull,
+    Settle,
+    Search(usize, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = 0..NAMES.len();
+    let body = "[a-c]{1,3}";
+    prop_oneof![
+        3 => (at.clone(), body).prop_map(|(at, body)| Step::Add(at, body)),
+        1 => at.clone().prop_map(Step::Remove),
+        1 => at.clone().prop_map(Step::Tamper),
+        1 => at.clone().prop_map(Step::Unlink),
+        1 => (at.clone(), body).prop_map(|(at, body)| Step::Publish(at, body)),
+        2 => Just(Step::Pull),
+        2 => Just(Step::Settle),
+        4 => (0..QUERIES.len(), 1_usize..5).prop_map(|(query, top_k)| Step::Search(query, top_k)),
+    ]
+}
+
+struct World {
+    home: Home,
+    owner: Home,
+    host: Host,
+    link: Link,
+    /// Whether any skill was tampered with.
+    tampered: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        let owner = Home::new(1);
+        let mut host = Host::new("acme");
+        for skill in ["delta", "rollback-plan"] {
+            owner.add(skill, "linked");
+        }
+        host.sync(&owner.vault, owner.now()).unwrap();
+        let home = Home::new(2);
+        let link = links::create(&home.vault, BASE, &host.slug).unwrap();
+        Self {
+            home,
+            owner,
+            host,
+            link,
+            tampered: false,
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Add(at, body) => {
+                let folder = self
+                    .home
+                    .source(NAMES[*at], body, &[("notes.txt", b"notes\n")]);
+                let request = vault_library::AddSkill {
+                    replace: true,
+                    ..vault_library::AddSkill::from_path(folder.to_str().unwrap())
+                };
+                // A skill that was tampered with may be refused; the vault is then as it was.
+                let _done = vault_library::add_skill(&self.home.vault, &request);
+            }
+            Step::Remove(at) => {
+                let request = RemoveSkills {
+                    roots: Vec::new(),
+                    names: vec![NAMES[*at].to_owned()],
+                    withdraw: None,
+                };
+                remove_skills(&self.home.vault, &request).unwrap();
+            }
+            Step::Tamper(at) => {
+                if let Some(path) = file_of(&self.home, NAMES[*at]).filter(|path| path.exists()) {
+                    tamper(&path);
+                    self.tampered = true;
+                }
+            }
+            Step::Unlink(at) => {
+                let _absent = std::fs::remove_file(self.home.path("vault/skills").join(NAMES[*at]));
+            }
+            Step::Publish(at, body) => {
+                self.owner.add(NAMES[*at], body);
+                self.host.sync(&self.owner.vault, self.owner.now());
+            }
+            Step::Pull => {
+                self.host
+                    .pull(&self.home.vault, &self.link, &Selection::default())
+                    .unwrap();
+            }
+            Step::Settle if !self.tampered => settle(&self.home),
+            Step::Settle => {}
+            Step::Search(query, top_k) => self.compare(QUERIES[*query], *top_k),
+        }
+    }
+
+    fn compare(&self, query: &str, top_k: usize) {
+        let fast = answer(&self.home, query, top_k);
+        let full = by_scan(&self.home, query, top_k);
+        if !self.tampered {
+            assert_eq!(fast, full, "{query}");
+            return;
+        }
+        // A skill that was tampered with still counts among the words until it is a hit; no hit is one of them.
+        let good = vault_library::integrity::check(&self.home.vault).unwrap();
+        for hit in &fast {
+            let checked = good
+                .skills
+                .iter()
+                .find(|skill| skill.name.as_str() == hit.0 && skill.origin == hit.1);
+            assert!(checked.unwrap().damage.is_none(), "{hit:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_index_answers_as_a_look_at_everything_does(steps in proptest::collection::vec(step(), 1..14)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.take(step);
+        }
+        for query in QUERIES {
+            world.compare(query, 3);
+        }
+    }
+}
+
+fn three() -> Home {
+    let home = Home::new(1);
+    for skill in ["deploy", "deploying", "review"] {
+        home.add(skill, "body");
+    }
+    settle(&home);
+    home
+}
+
+fn names(answer: &Answer) -> Vec<&str> {
+    answer.iter().map(|hit| hit.0.as_str()).collect()
+}
+
+#[test]
+fn a_hit_that_was_tampered_with_is_left_out_and_back_when_it_is_mended() {
+    let home = three();
+    let whole = answer(&home, "deploy", 5);
+    assert_eq!(names(&whole), ["deploy", "deploying"]);
+    let path = file_of(&home, "deploy").unwrap();
+    let before = tamper(&path);
+    assert_eq!(names(&answer(&home, "deploy", 5)), ["deploying"]);
+    // The same answer as that of a look at everything, statistics included.
+    assert_eq!(answer(&home, "deploy", 5), by_scan(&home, "deploy", 5));
+    assert_eq!(names(&answer(&home, "review", 5)), ["review"]);
+    set_mode(&path, 0o644);
+    std::fs::write(&path, before).unwrap();
+    set_mode(&path, 0o444);
+    assert_eq!(answer(&home, "deploy", 5), whole);
+}
+
+#[test]
+fn an_index_that_lies_brings_nothing_in_that_is_not_installed() {
+    let home = three();
+    let old = std::fs::read(words(&home)).unwrap();
+    let request = RemoveSkills {
+        roots: Vec::new(),
+        names: vec!["deploy".to_owned()],
+        withdraw: None,
+    };
+    remove_skills(&home.vault, &request).unwrap();
+    settle(&home);
+    // An older index, sealed and given the evidence of now, as somebody with access to the file could do.
+    let now = std::fs::read(words(&home)).unwrap();
+    let mut forged = old.clone();
+    forged[40..72].copy_from_slice(&now[40..72]);
+    let seal = vault_skill::hash::Digest::of(&forged[40..]);
+    forged[8..40].copy_from_slice(seal.as_bytes());
+    for lie in [old, forged] {
+        std::fs::write(words(&home), lie).unwrap();
+        assert_eq!(names(&answer(&home, "deploy", 5)), ["deploying"]);
+    }
+}
+
+#[test]
+fn a_missing_broken_or_foreign_index_changes_no_answer() {
+    let home = three();
+    let expected = answer(&home, "deploy", 5);
+    let good = std::fs::read(words(&home)).unwrap();
+    let mut flipped = good.clone();
+    let last = flipped.len() - 1;
+    flipped[last] ^= 1;
+    let lies = [
+        Vec::new(),
+        b"SQLite format 3\0".to_vec(),
+        good[..good.len() / 2].to_vec(),
+        good[..50].to_vec(),
+        flipped,
+        vec![0xFF; 500],
+    ];
+    for lie in lies {
+        std::fs::write(words(&home), &lie).unwrap();
+        assert_eq!(answer(&home, "deploy", 5), expected);
+        assert_ne!(
+            std::fs::read(words(&home)).unwrap(),
+            lie,
+            "it is written anew"
+        );
+    }
+    // Nobody follows a link, waits for a FIFO or fails on a folder in its place.
+    for place in ["dir", "link", "fifo"] {
+        std::fs::remove_file(words(&home)).ok();
+        match place {
+            "dir" => std::fs::create_dir(words(&home)).unwrap(),
+            "link" => std::os::unix::fs::symlink("/dev/zero", words(&home)).unwrap(),
+            _ => assert!(
+                std::process::Command::new("mkfifo")
+                    .arg(words(&home))
+                    .status()
+                    .unwrap()
+                    .success()
+            ),
+        }
+        assert_eq!(answer(&home, "deploy", 5), expected, "{place}");
+        std::fs::remove_dir(words(&home)).ok();
+    }
+}
+
+#[test]
+fn nothing_is_kept_while_a_skill_is_damaged_or_a_writer_at_work() {
+    let home = three();
+    let path = file_of(&home, "review").unwrap();
+    tamper(&path);
+    std::fs::remove_file(words(&home)).unwrap();
+    assert_eq!(names(&answer(&home, "deploy", 5)), ["deploy", "deploying"]);
+    assert!(
+        !words(&home).exists(),
+        "a damaged skill would stay away once it is mended"
+    );
+    let home = three();
+    std::fs::write(home.path("vault/generation"), "7").unwrap();
+    std::fs::remove_file(words(&home)).unwrap();
+    assert_eq!(names(&answer(&home, "deploy", 5)), ["deploy", "deploying"]);
+    assert!(
+        !words(&home).exists(),
+        "what is seen during a change may be half of it"
+    );
+}
+
+#[test]
+fn many_searches_and_writers_at_once_agree_with_what_is_installed() {
+    let home = three();
+    let answers = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    (0..25)
+                        .map(|_| answer(&home, "deploy", 5))
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        for body in ["two", "three", "four"] {
+            home.add("deploy", body);
+            settle(&home);
+        }
+        readers
+            .into_iter()
+            .flat_map(|reader| reader.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    for one in answers {
+        assert_eq!(names(&one), ["deploy", "deploying"]);
+    }
+    let last = answer(&home, "deploy", 5);
+    assert_eq!(last, by_scan(&home, "deploy", 5));
+    assert_eq!(last[0].2, 4, "the version of the last change");
+    assert!(last.iter().any(|hit| hit.0 == name("deploying").as_str()));
+}
