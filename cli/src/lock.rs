@@ -267,8 +267,19 @@ pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest
 /// What the lock says of a fetched skill.
 pub fn locked(candidate: &Candidate) -> Option<Locked> {
     let upstream = candidate.upstream.as_ref()?;
-    Some(Locked {
-        name: candidate.package.name.clone(),
+    let (name, agents) = (candidate.package.name.clone(), candidate.agents.clone());
+    Some(of_upstream(name, upstream, Some(digest(candidate)), agents))
+}
+
+/// What the lock says of a skill with this origin and these files.
+pub fn of_upstream(
+    name: SkillName,
+    upstream: &Upstream,
+    digest: Option<Digest>,
+    agents: Vec<AgentId>,
+) -> Locked {
+    Locked {
+        name,
         source: upstream.identifier.to_string(),
         address: upstream.address.clone(),
         path: upstream.path.clone().filter(|path| !path.is_empty()),
@@ -277,9 +288,9 @@ pub fn locked(candidate: &Candidate) -> Option<Locked> {
         tree: upstream.tree.clone(),
         signer: upstream.signer,
         signed_version: upstream.signed_version,
-        digest: Some(digest(candidate)),
-        agents: candidate.agents.clone(),
-    })
+        digest,
+        agents,
+    }
 }
 
 /// Notes a fetched skill in the project's lock; `make`: also where there is none yet.

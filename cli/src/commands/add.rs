@@ -176,7 +176,8 @@ fn folders(
     } else {
         add::add_skills(&vault, requests)
     };
-    if results.iter().flatten().any(AddReport::is_change) {
+    // Also after no change: what added it may have been killed before agents saw it.
+    if results.iter().any(Result::is_ok) {
         super::sync_profiles::refresh(context, &vault);
     }
     if arguments.lock {
@@ -279,10 +280,7 @@ fn mixed(
             from,
         });
     }
-    if done
-        .iter()
-        .any(|done| done.result.as_ref().is_ok_and(AddReport::is_change))
-    {
+    if done.iter().any(|done| done.result.is_ok()) {
         super::sync_profiles::refresh(context, &vault);
     }
     report(context, done)

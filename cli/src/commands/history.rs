@@ -130,9 +130,7 @@ pub fn roll_back(context: &Context, arguments: &RollbackArguments) -> Result<Rep
         Err(RollbackError::NotInstalled(_)) => return Err(not_installed(&vault, name)?),
         Err(error) => return Err(failure(name, error)),
     };
-    if report.is_change() {
-        super::sync_profiles::refresh(context, &vault);
-    }
+    super::sync_profiles::refresh(context, &vault);
     if let Ok(Some(lock)) = lock::Lock::find(context)
         && lock.skills.iter().any(|locked| locked.name == *name)
     {

@@ -109,7 +109,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         lock.write()?;
         context.ui.note(format!("Settled {}", lock.path.display()));
     }
-    if let (Some(vault), false) = (&install.vault, installed.is_empty()) {
+    if let Some(vault) = &install.vault {
         super::sync_profiles::refresh(context, vault);
     }
     let text = paint(

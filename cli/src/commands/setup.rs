@@ -76,12 +76,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let project = std::path::absolute(".").ok();
     let machine = super::sync_profiles::machine(context, project)?;
     let vault = super::existing_vault(context)?;
+    // What is linked is this user's: an agent that only the folder at hand speaks of is not among them.
+    let user = Machine {
+        project: None,
+        ..machine.clone()
+    };
     let mut plan = Plan {
         strict: context
             .settings()?
             .boolean("VAULT_SECURITY_STRICT")
             .unwrap_or(true),
-        agents: agents::found(&machine)
+        agents: agents::found(&user)
             .into_iter()
             .map(|agent| agent.id.clone())
             .collect(),
@@ -102,12 +107,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     overview(context, vault.as_ref(), installed.len(), &plan, &scan);
     plan.starters = starters(context, &installed)?;
     plan.adopt = adoption(context, arguments, vault.as_ref(), &scan)?;
-    summary(context, &machine, vault.is_none(), &plan);
+    summary(context, &user, vault.is_none(), &plan);
     if !context.ui.confirm_default("Go ahead?", true)? {
         context.ui.note("Nothing was changed.");
         return Ok(Report::new(json!({ "changed": false }), ""));
     }
-    carry_out(context, &machine, &plan)
+    carry_out(context, &user, &plan)
 }
 
 fn say(context: &Context, line: impl AsRef<str>) {
@@ -413,7 +418,7 @@ fn differing(old: &str, new: &str) -> Vec<String> {
     lines
 }
 
-fn summary(context: &Context, machine: &Machine, is_new: bool, plan: &Plan) {
+fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
     heading(context, "What will be done");
     if is_new {
         say(context, "  make the vault and its keys");
@@ -449,15 +454,11 @@ fn summary(context: &Context, machine: &Machine, is_new: bool, plan: &Plan) {
             ),
         );
     }
-    for agent in agents::found(machine) {
+    for agent in agents::found(user) {
         if !plan.agents.contains(&agent.id) {
             continue;
         }
-        let user = Machine {
-            project: None,
-            ..machine.clone()
-        };
-        for root in agent.global_roots(&user) {
+        for root in agent.global_roots(user) {
             say(
                 context,
                 format!(
@@ -480,7 +481,7 @@ fn summary(context: &Context, machine: &Machine, is_new: bool, plan: &Plan) {
     say(context, "");
 }
 
-fn carry_out(context: &Context, machine: &Machine, plan: &Plan) -> Result<Report, Failure> {
+fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, Failure> {
     let vault = super::open_vault(context)?;
     let mut undo = Vec::new();
     let mut failed: Vec<Value> = Vec::new();
@@ -540,10 +541,7 @@ fn carry_out(context: &Context, machine: &Machine, plan: &Plan) -> Result<Report
     let report = sync_profiles(
         &vault,
         &SyncProfilesInput {
-            machine: Machine {
-                project: None,
-                ..machine.clone()
-            },
+            machine: user.clone(),
             discover: true,
             only: Some(plan.agents.clone()),
             profile_roots: roots,

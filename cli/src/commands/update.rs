@@ -276,7 +276,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     for (asked, state) in sorted.asked.iter().zip(states) {
         update.one(asked, state, arguments.diff);
     }
-    if !arguments.diff && !update.changed.is_empty() {
+    if !arguments.diff {
         super::sync_profiles::refresh(context, &vault);
     }
     let unchecked: Vec<Value> = sorted
@@ -334,7 +334,11 @@ impl Update<'_> {
         let done = match state {
             DriftState::UpToDate => {
                 self.up_to_date.push(json!(name));
-                return;
+                if only_diff {
+                    Ok(())
+                } else {
+                    self.settle(asked)
+                }
             }
             DriftState::Drifted { .. } => self.fetched(asked).and_then(|(candidate, manifest)| {
                 if only_diff {
@@ -413,6 +417,33 @@ impl Update<'_> {
             self.up_to_date.push(json!(name));
         }
         self.note(&report, candidate)
+    }
+
+    /// An update that was killed before its last step left the project's lock behind: it follows now.
+    fn settle(&self, asked: &Asked) -> Result<(), Failure> {
+        let Some(mut lock) = lock::Lock::find(self.context)? else {
+            return Ok(());
+        };
+        let source = asked.upstream.identifier.as_str();
+        let named = lock
+            .skills
+            .iter()
+            .find(|locked| locked.name == asked.name && locked.source == source);
+        let Some(agents) = named.map(|locked| locked.agents.clone()) else {
+            return Ok(());
+        };
+        let installed = lock::installed_digest(self.vault, &asked.name)?;
+        if named.is_none_or(|locked| locked.digest == installed) {
+            return Ok(());
+        }
+        let digest = installed;
+        lock.put(lock::of_upstream(
+            asked.name.clone(),
+            &asked.upstream,
+            digest,
+            agents,
+        ));
+        lock.write()
     }
 
     /// The project's lock follows where it names the skill.
