@@ -113,7 +113,7 @@ impl Home {
         command
     }
 
-    /// Gives `command` this home's environment and nothing else.
+    /// Gives `command` this home's environment and nothing else; temporary files go to its folder `tmp`, where it has one.
     pub fn environment(&self, command: &mut Command) {
         command
             .env_clear()
@@ -123,6 +123,11 @@ impl Home {
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
             .env("NO_COLOR", "1");
+        // Killed commands leave their temporary files: a home that is to hold them has a folder for that.
+        let temporary = self.path().join("tmp");
+        if temporary.is_dir() {
+            command.env("TMPDIR", temporary);
+        }
     }
 
     /// Runs `vault` to its end.

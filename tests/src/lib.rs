@@ -1,5 +1,5 @@
 //! What the end-to-end tests share: the built binary, homes, running servers, a browser that signs in, a hostile host,
-//! snapshots of folders, kill sweeps. Tests touch the product only as a user, a host or an attacker could.
+//! snapshots of folders, kill sweeps, terminals. Tests touch the product only as a user, a host or an attacker could.
 
 pub mod browser;
 pub mod fetched;
@@ -11,4 +11,5 @@ pub mod server;
 pub mod skills;
 pub mod sweep;
 pub mod team;
+pub mod terminal;
 pub mod tree;

@@ -208,6 +208,27 @@ pub fn spread(points: Vec<Point>, most: usize) -> Vec<Point> {
         .collect()
 }
 
+/// At most `most` points: two thirds of them renames, flushes, links and removals, each kind spread evenly.
+pub fn sample(points: Vec<Point>, most: usize) -> Vec<Point> {
+    let essential = points.iter().filter(|point| point.is_essential()).count();
+    let others = points.len() - essential;
+    let of_others = others.min((most / 3).max(most.saturating_sub(essential)));
+    let of_essential = essential.min(most - of_others.min(most));
+    let (mut seen, mut seen_others) = (0, 0);
+    points
+        .into_iter()
+        .filter(|point| {
+            let (count, room, all) = if point.is_essential() {
+                (&mut seen, of_essential, essential)
+            } else {
+                (&mut seen_others, of_others, others)
+            };
+            *count += 1;
+            (*count - 1) * room / all != *count * room / all
+        })
+        .collect()
+}
+
 /// Copies a prepared home, links, modes and all.
 pub fn copy_home(from: &Home) -> Home {
     let to = Home::new();
@@ -219,6 +240,35 @@ pub fn copy_home(from: &Home) -> Home {
         .expect("cp");
     assert!(status.success(), "cp failed");
     to
+}
+
+/// A prepared home that comes back as it was, at its own path: links and records of agents' folders name it.
+pub struct Kept {
+    home: Home,
+    aside: Home,
+}
+
+impl Kept {
+    /// Keeps a home as it is now.
+    pub fn new(home: Home) -> Self {
+        let aside = copy_home(&home);
+        Self { home, aside }
+    }
+
+    /// The home, as it was kept.
+    pub fn restored(&self) -> &Home {
+        // What a killed command started may still be writing: what cannot be removed now goes the next time.
+        let script = "chmod -R u+w . ; rm -rf ./* ./.[!.]*; exec cp -a \"$1/.\" .";
+        let status = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .arg(self.aside.path())
+            .current_dir(self.home.path())
+            .stderr(Stdio::null())
+            .status()
+            .expect("sh");
+        assert!(status.success(), "the home was not restored");
+        &self.home
+    }
 }
 
 fn changes_something(call: &str, tail: &str) -> bool {
@@ -244,10 +294,24 @@ fn known(calls: &'static [&'static str]) -> Vec<&'static str> {
         .collect()
 }
 
+/// The words of a command that runs `vault` with `arguments` under strace. What it starts (git) is left in peace.
+pub fn words(options: &[&str], arguments: &[&str]) -> Vec<String> {
+    let program = vault_binary().to_string_lossy().into_owned();
+    let options = options.iter().copied();
+    ["strace", "-b", "execve"]
+        .into_iter()
+        .chain(options)
+        .chain(["--", &program])
+        .chain(arguments.iter().copied())
+        .map(str::to_owned)
+        .collect()
+}
+
 fn strace(home: &Home, options: &[&str], arguments: &[&str]) -> Ran {
     let mut command = Command::new("strace");
     home.environment(&mut command);
     command
+        .args(["-b", "execve"])
         .args(options)
         .arg("--")
         .arg(vault_binary())
@@ -286,7 +350,12 @@ mod tests {
         );
         assert_eq!(spread(all.clone(), 100), all);
         // What matters is kept even where it does not fit.
-        assert_eq!(spread(all, 1).len(), 4);
+        assert_eq!(spread(all.clone(), 1).len(), 4);
+        assert_eq!(super::sample(all.clone(), 9).len(), 9);
+        let few = super::sample(all.clone(), 3);
+        assert_eq!(few.iter().filter(|point| point.is_essential()).count(), 2);
+        assert_eq!(few.len(), 3);
+        assert_eq!(super::sample(all.clone(), 100), all);
     }
 
     #[test]

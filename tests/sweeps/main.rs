@@ -7,9 +7,12 @@
     reason = "test support: what is not as expected ends the test, and each sweep says how many points it tried"
 )]
 
+mod agents;
+mod fetched;
 mod full;
 mod local;
 mod proxy;
 mod remote;
 mod server;
+mod setup;
 mod state;

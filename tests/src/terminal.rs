@@ -1,0 +1,241 @@
+//! A program in a real pseudo-terminal, which `script` makes: keys go in, and the screen is read as a person reads it.
+//!
+//! The tests of the command include this file too.
+
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test binary that includes it uses its own part"
+)]
+
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// The key Enter.
+pub const ENTER: &str = "\r";
+/// The key Escape.
+pub const ESCAPE: &str = "\x1b";
+/// Ctrl-C.
+pub const INTERRUPT: &str = "\x03";
+/// The arrow down.
+pub const DOWN: &str = "\x1b[B";
+/// The arrow left.
+pub const LEFT: &str = "\x1b[D";
+
+/// A terminal of 110 columns whose lines never scroll away.
+#[derive(Default)]
+pub struct Screen {
+    lines: Vec<Vec<char>>,
+    row: usize,
+    column: usize,
+    pending: String,
+}
+
+impl Screen {
+    /// Takes what the program wrote.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.pending.push_str(&String::from_utf8_lossy(bytes));
+        let text: Vec<char> = std::mem::take(&mut self.pending).chars().collect();
+        let mut at = 0;
+        while at < text.len() {
+            match text[at] {
+                '\x1b' => {
+                    let Some(end) = end_of_escape(&text[at..]) else {
+                        self.pending = text[at..].iter().collect();
+                        return;
+                    };
+                    self.escape(&text[at..at + end]);
+                    at += end;
+                    continue;
+                }
+                '\r' => self.column = 0,
+                '\n' => self.row += 1,
+                '\x08' => self.column = self.column.saturating_sub(1),
+                c if c >= ' ' => self.put(c),
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+
+    fn put(&mut self, c: char) {
+        if self.lines.len() <= self.row {
+            self.lines.resize(self.row + 1, Vec::new());
+        }
+        let line = &mut self.lines[self.row];
+        if line.len() <= self.column {
+            line.resize(self.column + 1, ' ');
+        }
+        line[self.column] = c;
+        self.column += 1;
+    }
+
+    fn escape(&mut self, sequence: &[char]) {
+        let body: String = sequence[1..].iter().collect();
+        let Some(rest) = body.strip_prefix('[') else {
+            return;
+        };
+        let (numbers, last) = rest.split_at(rest.len() - 1);
+        let number = numbers.parse::<usize>().unwrap_or(1).max(1);
+        match last {
+            "A" => self.row = self.row.saturating_sub(number),
+            "B" => self.row += number,
+            "C" => self.column += number,
+            "D" => self.column = self.column.saturating_sub(number),
+            "E" => {
+                self.row += number;
+                self.column = 0;
+            }
+            "F" => {
+                self.row = self.row.saturating_sub(number);
+                self.column = 0;
+            }
+            "G" => self.column = number - 1,
+            "K" => {
+                if let Some(line) = self.lines.get_mut(self.row) {
+                    line.truncate(if numbers == "2" { 0 } else { self.column });
+                }
+            }
+            "J" => {
+                self.lines.truncate(self.row + 1);
+                if let Some(line) = self.lines.get_mut(self.row) {
+                    line.truncate(self.column);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is shown, without blanks at the ends of lines.
+    pub fn text(&self) -> String {
+        let lines: Vec<String> = self
+            .lines
+            .iter()
+            .map(|line| line.iter().collect::<String>().trim_end().to_owned())
+            .collect();
+        lines.join("\n").trim().to_owned() + "\n"
+    }
+}
+
+/// How long an escape sequence is; `None` while the rest of it has not come.
+fn end_of_escape(text: &[char]) -> Option<usize> {
+    match text.get(1)? {
+        '[' => text[2..]
+            .iter()
+            .position(|c| c.is_ascii_alphabetic() || *c == '~')
+            .map(|end| end + 3),
+        ']' => text.iter().position(|c| *c == '\x07').map(|end| end + 1),
+        _ => Some(2),
+    }
+}
+
+/// A program that runs in a terminal of 50 lines.
+pub struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    output: Receiver<Vec<u8>>,
+    screen: Screen,
+}
+
+impl Terminal {
+    /// Starts a line of the shell in a terminal, with `home` as the home folder and nothing else of this machine's
+    /// environment. `None`, said aloud, where there is no `script`.
+    #[expect(clippy::print_stderr, reason = "says what a test leaves out")]
+    pub fn start(home: &Path, line: &str) -> Option<Self> {
+        let command = format!("stty rows 50 cols 110; exec {line}");
+        let child = Command::new("script")
+            .args(["-qefc", &command, "/dev/null"])
+            .current_dir(home)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", home)
+            .env("SHELL", "/bin/sh")
+            .env("TERM", "xterm")
+            .env("NO_COLOR", "1")
+            .env("LC_ALL", "C.UTF-8")
+            .env("TZ", "UTC")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(mut child) = child else {
+            eprintln!("left out: there is no program `script` to make a terminal");
+            return None;
+        };
+        let keys = child.stdin.take().expect("a pipe");
+        let mut out = child.stdout.take().expect("a pipe");
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = out.read(&mut buffer) {
+                if sender.send(buffer[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Some(Self {
+            child,
+            keys,
+            output,
+            screen: Screen::default(),
+        })
+    }
+
+    /// Waits until the screen shows one of these texts, and says which; `None` when the program ended without any.
+    /// Panics when nothing at all is written for a minute.
+    pub fn wait_for_any(&mut self, texts: &[&str]) -> Option<usize> {
+        loop {
+            let shown = self.screen.text();
+            if let Some(found) = texts.iter().position(|text| shown.contains(text)) {
+                return Some(found);
+            }
+            match self.output.recv_timeout(Duration::from_mins(1)) {
+                Ok(bytes) => self.screen.feed(&bytes),
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
+                Err(gone) => panic!("{texts:?} never came ({gone}):\n{}", self.screen.text()),
+            }
+        }
+    }
+
+    /// Waits until the screen shows a text. Panics with the screen when it never does.
+    pub fn wait_for(&mut self, text: &str) {
+        let found = self.wait_for_any(&[text]);
+        assert!(
+            found.is_some(),
+            "{text:?} never came:\n{}",
+            self.screen.text()
+        );
+    }
+
+    /// Presses keys. A program that is gone does not mind.
+    pub fn press(&mut self, keys: &[&str]) {
+        for key in keys {
+            let _gone = self.keys.write_all(key.as_bytes());
+            let _gone = self.keys.flush();
+        }
+    }
+
+    /// Waits for a question and answers it with these keys.
+    pub fn answer(&mut self, question: &str, keys: &[&str]) {
+        self.wait_for(question);
+        self.press(keys);
+    }
+
+    /// What is shown now.
+    pub fn shown(&self) -> String {
+        self.screen.text()
+    }
+
+    /// Everything until it ends: the last screen, and the exit code as a shell tells it.
+    pub fn finish(mut self) -> (String, i32) {
+        while let Ok(bytes) = self.output.recv_timeout(Duration::from_mins(1)) {
+            self.screen.feed(&bytes);
+        }
+        drop(self.keys);
+        let ended = self.child.wait().expect("an end");
+        (self.screen.text(), ended.code().unwrap_or(-1))
+    }
+}
