@@ -11,6 +11,7 @@ use vault_library::{
     Vault,
     add::{self, AddError, AddReport, AddSkill, Admission, Candidate},
     keys::KeyKind,
+    known::Known,
 };
 use vault_skill::{
     finding::{Finding, Level},
@@ -234,7 +235,12 @@ fn mixed(
     arguments: &Arguments,
     items: Vec<Gathered<Item>>,
 ) -> Result<Report, Failure> {
-    let ready: Vec<Ready> = items.into_iter().map(gated).collect();
+    let here = super::existing_vault(context)?;
+    let mut known = Known::of(here.as_ref());
+    let ready: Vec<Ready> = items
+        .into_iter()
+        .map(|item| gated(item, &mut known))
+        .collect();
     if ready.iter().all(|ready| ready.candidate.is_err()) {
         let done = ready.into_iter().map(|ready| Done {
             result: Err(match ready.candidate {
@@ -247,7 +253,7 @@ fn mixed(
         });
         return report(context, done.collect());
     }
-    let is_new = super::existing_vault(context)?.is_none();
+    let is_new = here.is_none();
     let vault = super::open_vault(context)?;
     if is_new {
         greet(context, &vault)?;
@@ -286,8 +292,8 @@ fn mixed(
     report(context, done)
 }
 
-/// Gates one item; what is blocked has its failure with the findings.
-fn gated(item: Gathered<Item>) -> Ready {
+/// Gates one item beside what is known; what is blocked has its failure with the findings.
+fn gated(item: Gathered<Item>, known: &mut Known<'_>) -> Ready {
     let item = match item {
         Ok(item) => item,
         Err((shown, failure)) => {
@@ -302,13 +308,16 @@ fn gated(item: Gathered<Item>) -> Ready {
     let (texts, candidate) = match item {
         Item::Folder(request) => {
             let texts = Texts::of_folder(&request.source);
-            (texts, add::read_folder_skill(&request, SystemClock.now()))
+            (
+                texts,
+                add::read_folder_skill(&request, known, SystemClock.now()),
+            )
         }
         Item::Fetched { skill, request, .. } => {
             let texts = Texts::of_fetched(&shown, &skill.files);
             (
                 texts,
-                add::gate_fetched(*skill, &request, SystemClock.now()),
+                add::gate_fetched(*skill, &request, known, SystemClock.now()),
             )
         }
     };
@@ -455,6 +464,8 @@ pub(super) fn admitted_json(report: &AddReport) -> Value {
 /// What `--dry-run` says: nothing is changed, not even a vault made.
 fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failure> {
     let single = items.len() == 1;
+    let here = super::existing_vault(context)?;
+    let mut known = Known::of(here.as_ref());
     let mut data = Vec::new();
     let mut lines = Vec::new();
     let mut exit = Exit::Done;
@@ -463,7 +474,7 @@ fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failur
             shown,
             texts,
             candidate,
-        } = gated(item);
+        } = gated(item, &mut known);
         let (outcome, findings, candidate) = match candidate {
             Ok(candidate) => (
                 candidate.outcome,

@@ -10,6 +10,7 @@ use vault_library::{
 };
 use vault_skill::{
     finding::{Level, printable},
+    gate::similar,
     report::{Audit, Audited, Skipped, Verdict, json, markdown, sarif},
 };
 
@@ -368,12 +369,23 @@ pub fn verdict(place: &Spot, skill: &Audited) -> String {
             )
         }
     };
-    match &skill.duplicate_of {
-        Some(path) => {
-            let path = clean(&printable(&format!("{}{path}", place.prefix)), 300);
-            format!("{text}; same bytes as {}", paint(HINT, path))
-        }
-        None => text,
+    let (Some(path), Some(likeness)) = (&skill.duplicate_of, skill.likeness) else {
+        return text;
+    };
+    let path = clean(&printable(&format!("{}{path}", place.prefix)), 300);
+    if likeness >= 1.0
+        && skill
+            .findings
+            .iter()
+            .all(|at| at.finding.rule != "duplicate")
+    {
+        format!("{text}; same bytes as {}", paint(HINT, path))
+    } else {
+        let much = similar::percent(likeness);
+        format!(
+            "{text}; {much} of its text is that of {}",
+            paint(HINT, path)
+        )
     }
 }
 

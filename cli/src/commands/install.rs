@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use vault_library::{
     Vault,
     add::{self, AddFetched, AddReport, AddSkill, Candidate},
+    known::Known,
 };
 use vault_skill::hash::Digest;
 use vault_sources::{Source, git_commit};
@@ -214,9 +215,13 @@ impl Install<'_> {
             strict: self.strict,
             ..AddSkill::from_path(folder.clone())
         };
-        add::read_folder_skill(&request, SystemClock.now())
-            .map(Box::new)
-            .map_err(|error| refused(&folder, &Texts::of_folder(&folder), error))
+        add::read_folder_skill(
+            &request,
+            &mut Known::of(self.vault.as_ref()),
+            SystemClock.now(),
+        )
+        .map(Box::new)
+        .map_err(|error| refused(&folder, &Texts::of_folder(&folder), error))
     }
 
     /// The skill at the revision that is locked, or as its source has it now where none is.
@@ -258,7 +263,8 @@ impl Install<'_> {
         };
         let shown = clean(&locked.source, 200);
         let texts = Texts::of_fetched(&shown, &fetched.files);
-        let candidate = add::gate_fetched(fetched, &request, SystemClock.now())
+        let mut known = Known::of(self.vault.as_ref());
+        let candidate = add::gate_fetched(fetched, &request, &mut known, SystemClock.now())
             .map_err(|error| refused(&shown, &texts, error))?;
         texts.warn(context, &candidate.package.findings);
         Ok(Box::new(candidate))

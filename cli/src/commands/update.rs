@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use vault_library::{
     Origin, Vault,
     add::{self, AddFetched, AddReport, Candidate},
-    history, shelf, upstream,
+    history,
+    known::Known,
+    shelf, upstream,
 };
 use vault_skill::{manifest::Manifest, name::SkillName, provenance::ProvenanceId};
 use vault_store::{
@@ -389,12 +391,12 @@ impl Update<'_> {
             name: Some(name.clone()),
             agents: before.manifest.agents.clone(),
             strict: self.strict,
-            waivers: before.manifest.gate.waivers.clone(),
             ..AddFetched::default()
         };
         let shown = clean(asked.upstream.identifier.as_str(), 200);
         let texts = Texts::of_fetched(&shown, &fetched.files);
-        let candidate = add::gate_fetched(fetched, &request, SystemClock.now())
+        let mut known = Known::of(self.vault);
+        let candidate = add::gate_fetched(fetched, &request, &mut known, SystemClock.now())
             .map_err(|error| refused(&shown, &texts, error))?;
         texts.warn(context, &candidate.package.findings);
         Ok((Box::new(candidate), before.manifest))

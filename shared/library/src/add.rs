@@ -7,12 +7,13 @@ use std::path::Path;
 
 use vault_skill::bundle::{self, File};
 use vault_skill::finding::Finding;
+use vault_skill::gate::similar::Sketch;
 use vault_skill::gate::{self, GateOptions, Outcome, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
 use vault_skill::manifest::{
     FileEntry, Gate, MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError, Mode,
-    SignedManifest, Waiver,
+    SignedManifest,
 };
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::package::Package;
@@ -22,8 +23,9 @@ use vault_store::fetch::{FetchedSkill, PinError, Upstream};
 
 use crate::files::source::{self, SourceError, SourceLimits};
 use crate::files::{self, Batch, FileError};
-use crate::index::Index;
+use crate::index::{Index, Sketched};
 use crate::keys::KeyError;
+use crate::known::Known;
 use crate::remove;
 use crate::store::{self, Trusted, Want};
 use crate::upstream;
@@ -231,11 +233,12 @@ pub fn add_skill(vault: &Vault, request: &AddSkill) -> Result<AddReport, AddErro
 pub fn add_skills(vault: &Vault, requests: &[AddSkill]) -> Vec<Result<AddReport, AddError>> {
     let mut answers = Vec::with_capacity(requests.len());
     let mut names = std::collections::BTreeSet::new();
+    let mut known = Known::of(vault);
     for requests in requests.chunks(256) {
         let mut candidates = Vec::new();
         let mut slots = Vec::new();
         for request in requests {
-            let slot = match read(vault, request) {
+            let slot = match read_folder_skill(request, &mut known, vault.clock().now()) {
                 Ok(candidate) if !names.insert(candidate.package.name.clone()) => {
                     Err(AddError::Twice(candidate.package.name))
                 }
@@ -326,14 +329,13 @@ pub struct AddFetched {
     pub allow: Vec<String>,
     /// Why, in the owner's words; recorded with each exception.
     pub reason: Option<String>,
-    /// Exceptions of the installed version; each holds for the bytes that it names.
-    pub waivers: Vec<Waiver>,
 }
 
-/// Gates what was fetched, at this time; admits nothing. Fails with the findings where it is blocked.
+/// Gates what was fetched beside what is known, at this time; admits nothing. Fails with the findings where it is blocked.
 pub fn gate_fetched(
     fetched: FetchedSkill,
     request: &AddFetched,
+    known: &mut Known<'_>,
     now: Timestamp,
 ) -> Result<Candidate, AddError> {
     let FetchedSkill {
@@ -347,10 +349,9 @@ pub fn gate_fetched(
         folder: folder.as_deref(),
         allow: request.allow.clone(),
         reason: request.reason.as_deref().unwrap_or(ALLOWED),
-        waivers: request.waivers.clone(),
         ..GateOptions::default()
     };
-    let verdict = gate::check(files, &options);
+    let verdict = known.gate(files, options)?;
     let Some(package) = verdict.package else {
         return Err(AddError::Blocked {
             findings: verdict.findings,
@@ -421,7 +422,7 @@ const ALLOWED: &str = "allowed by the owner";
 /// Runs the gate over a folder without admitting anything.
 pub fn check_folder(request: &AddSkill) -> Result<gate::Verdict, AddError> {
     let folder = read_folder(&request.source)?;
-    run_gate(None, folder, request)
+    run_gate(&mut Known::of(None), folder, request)
 }
 
 fn read_folder(source: &str) -> Result<source::SourceFolder, AddError> {
@@ -442,7 +443,7 @@ fn looks_remote(source: &str) -> bool {
 }
 
 fn run_gate(
-    vault: Option<&Vault>,
+    known: &mut Known<'_>,
     folder: source::SourceFolder,
     request: &AddSkill,
 ) -> Result<gate::Verdict, AddError> {
@@ -459,7 +460,7 @@ fn run_gate(
             bytes: file.bytes,
         })
         .collect();
-    let mut options = GateOptions {
+    let options = GateOptions {
         strict: request.strict,
         name: request.name.clone(),
         folder: folder.name.as_deref(),
@@ -467,91 +468,19 @@ fn run_gate(
         reason: request.reason.as_deref().unwrap_or(ALLOWED),
         ..GateOptions::default()
     };
-    let Some(vault) = vault else {
-        return Ok(gate::check(raw, &options));
-    };
-    let name = gate::name_in_vault(&raw, &options);
-    let known = name
-        .as_ref()
-        .map_or(Ok(None), |name| known_version(vault, name))?;
-    if let Some(known) = &known {
-        options.waivers.clone_from(&known.manifest.gate.waivers);
-        options.before = &known.files;
-    }
-    let mut verdict = gate::check(raw, &options);
-    if known.is_none()
-        && let Some(name) = &name
-        && let Some(finding) = look_alike(vault, name)
-    {
-        if let Some(package) = &mut verdict.package {
-            package.findings.push(finding.clone());
-        }
-        verdict.findings.push(finding);
-        if verdict.outcome == Outcome::Accepted {
-            verdict.outcome = Outcome::AcceptedWithWarnings;
-        }
-    }
-    Ok(verdict)
-}
-
-/// The installed version of a name with its verified bytes, where it is intact.
-fn known_version(vault: &Vault, name: &SkillName) -> Result<Option<store::Examined>, AddError> {
-    let link = vault.skills().join(name.as_str());
-    let bundle = files::link_target(&link)?
-        .and_then(|target| store::linked_bundle(target.as_os_str().as_encoded_bytes()));
-    let Some(bundle) = bundle else {
-        return Ok(None);
-    };
-    let trusted = vault.trusted()?;
-    Ok(store::examine(
-        &vault.store(),
-        &bundle,
-        Some(name),
-        &trusted,
-        Want::Bytes,
-        &mut Vec::new(),
-    )
-    .ok())
-}
-
-/// A warning where a new name is taken for that of a skill of this vault or of a linked one.
-fn look_alike(vault: &Vault, name: &SkillName) -> Option<Finding> {
-    let mut folders = vec![vault.skills()];
-    let links = vault.paths().root.join("links");
-    if let Ok(entries) = std::fs::read_dir(&links) {
-        folders.extend(
-            entries
-                .filter_map(Result::ok)
-                .take(256)
-                .map(|entry| entry.path().join("skills")),
-        );
-    }
-    let mut others: Vec<String> = folders
-        .iter()
-        .filter_map(|folder| std::fs::read_dir(folder).ok())
-        .flat_map(|entries| entries.filter_map(Result::ok).take(20_000))
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|other| gate::names::is_confusable(name.as_str(), other))
-        .collect();
-    others.sort();
-    let other = others.first()?;
-    Some(gate::names::finding(name.as_str(), other))
+    known.gate(raw, options)
 }
 
 /// Reads a folder and gates it; admits nothing.
 pub(crate) fn read(vault: &Vault, request: &AddSkill) -> Result<Candidate, AddError> {
-    read_beside(Some(vault), request, vault.clock().now())
+    read_folder_skill(request, &mut Known::of(vault), vault.clock().now())
 }
 
-/// Reads a folder and gates it, at this time; admits nothing. Fails with the findings where it is blocked.
-pub fn read_folder_skill(request: &AddSkill, now: Timestamp) -> Result<Candidate, AddError> {
-    read_beside(None, request, now)
-}
-
-/// The same beside a vault, which lends the exceptions and the files of the version that it has.
-fn read_beside(
-    vault: Option<&Vault>,
+/// Reads a folder and gates it beside what is known, at this time; admits nothing. Fails with the findings where it is
+/// blocked.
+pub fn read_folder_skill(
     request: &AddSkill,
+    known: &mut Known<'_>,
     now: Timestamp,
 ) -> Result<Candidate, AddError> {
     let folder = read_folder(&request.source)?;
@@ -560,7 +489,7 @@ fn read_beside(
         (None, Some(name)) => format!("local:{name}").parse(),
         (None, None) => "local:folder".parse(),
     };
-    let verdict = run_gate(vault, folder, request)?;
+    let verdict = run_gate(known, folder, request)?;
     let Some(package) = verdict.package else {
         return Err(AddError::Blocked {
             findings: verdict.findings,
@@ -858,7 +787,20 @@ fn install(
             aside.path(),
         )?;
     }
-    Ok(files::sync_dir(&skills)?)
+    files::sync_dir(&skills)?;
+    let sketches: Vec<_> = signed.iter().map(|skill| sketched(skill)).collect();
+    Index::open(&vault.paths().index()).note_sketches(&sketches);
+    Ok(())
+}
+
+/// What the next skills are compared with.
+fn sketched(skill: &Signed<'_>) -> Sketched {
+    let files = &skill.candidate.package.files;
+    Sketched {
+        hash: skill.encoded_hash,
+        name: skill.manifest.name.to_string(),
+        sketch: Sketch::of(files.iter().map(|file| file.bytes.as_slice())),
+    }
 }
 
 fn report(step: Step<'_>) -> AddReport {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vault_skill::document::Document;
 use vault_skill::finding::{Finding, Level, printable, structure_rules};
+use vault_skill::gate::similar::Sketch;
 use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{Manifest, Mode, SKILL_MD};
@@ -304,6 +305,7 @@ fn gated(
 ) -> Audited {
     let complete = faults.is_empty();
     let hash = complete.then(|| hash(&raw));
+    let sketch = complete.then(|| Sketch::of(raw.iter().map(|file| file.bytes.as_slice())));
     // SKILL.md itself may be what was not read; then the gate would only say that there is none.
     let has_document = raw.iter().any(|file| is_document(OsStr::new(&file.path)));
     let mut findings = Vec::new();
@@ -347,7 +349,9 @@ fn gated(
         verdict,
         hash,
         findings: located(more, &lines),
+        sketch,
         duplicate_of: None,
+        likeness: None,
         microseconds: 0,
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use serde::{Deserialize, Serialize};
+use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
 use vault_skill::json;
 use vault_skill::keys::PublicKey;
@@ -21,7 +22,7 @@ use crate::files::tree::{Facts, Looker};
 
 /// Marks the file as ours: "vlt1".
 const APPLICATION: i32 = 0x766c_7431;
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// What is known of a verified bundle.
 #[derive(Clone, Debug)]
@@ -64,6 +65,15 @@ pub(crate) struct NewRow {
     pub(crate) row: Row,
     pub(crate) texts: Texts,
     pub(crate) facts: Vec<Facts>,
+    pub(crate) sketch: Sketch,
+}
+
+/// What the text of a bundle is like. Without proof: it decides what is compared, never what is believed.
+#[derive(Clone, Debug)]
+pub(crate) struct Sketched {
+    pub(crate) hash: Digest,
+    pub(crate) name: String,
+    pub(crate) sketch: Sketch,
 }
 
 impl Row {
@@ -246,6 +256,33 @@ impl Index {
         }
     }
 
+    /// What the noted skills are like, of those that have enough text, in the order of their bundles.
+    pub(crate) fn sketches(&self) -> Vec<Sketched> {
+        let Some(connection) = &self.connection else {
+            return Vec::new();
+        };
+        read_sketches(connection).unwrap_or_else(|cause| {
+            tracing::warn!(%cause, "the index can't be read");
+            Vec::new()
+        })
+    }
+
+    /// Notes what skills are like that were just admitted.
+    pub(crate) fn note_sketches(&mut self, all: &[Sketched]) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        let noted = connection.transaction().and_then(|transaction| {
+            for new in all {
+                write_sketch(&transaction, &new.hash, &new.name, &new.sketch)?;
+            }
+            transaction.commit()
+        });
+        if let Err(cause) = noted {
+            tracing::warn!(%cause, "the index can't be written");
+        }
+    }
+
     /// The version of a bundle as noted, without proof; 0 when it is not known.
     pub(crate) fn version(&self, hash: &Digest) -> u64 {
         self.connection
@@ -272,6 +309,7 @@ impl Index {
             for hash in hashes {
                 transaction.execute("DELETE FROM bundles WHERE hash = ?1", [hash.as_bytes()])?;
                 transaction.execute("DELETE FROM texts WHERE hash = ?1", [hash.as_bytes()])?;
+                transaction.execute("DELETE FROM sketches WHERE hash = ?1", [hash.as_bytes()])?;
             }
             transaction.commit()
         });
@@ -319,11 +357,12 @@ fn connect(path: &Path) -> Result<Connection, Trouble> {
     // An index of another version holds nothing that can't be made again.
     connection.execute_batch(
         "BEGIN IMMEDIATE;
-         DROP TABLE IF EXISTS bundles; DROP TABLE IF EXISTS texts;
+         DROP TABLE IF EXISTS bundles; DROP TABLE IF EXISTS texts; DROP TABLE IF EXISTS sketches;
          CREATE TABLE bundles (hash BLOB PRIMARY KEY, row TEXT NOT NULL, seal BLOB NOT NULL) WITHOUT ROWID;
          CREATE TABLE texts (hash BLOB PRIMARY KEY, texts BLOB NOT NULL, seal BLOB NOT NULL) WITHOUT ROWID;
+         CREATE TABLE sketches (hash BLOB PRIMARY KEY, name TEXT NOT NULL, sketch BLOB NOT NULL) WITHOUT ROWID;
          PRAGMA application_id = 1986819121;
-         PRAGMA user_version = 1;
+         PRAGMA user_version = 2;
          COMMIT;",
     )?;
     Ok(connection)
@@ -371,6 +410,40 @@ fn read_texts(connection: &Connection) -> rusqlite::Result<HashMap<Digest, Texts
     Ok(all)
 }
 
+fn read_sketches(connection: &Connection) -> rusqlite::Result<Vec<Sketched>> {
+    let mut statement = connection.prepare("SELECT hash, name, sketch FROM sketches")?;
+    let mut found = statement.query([])?;
+    let mut all = Vec::new();
+    while let Some(row) = found.next()? {
+        let sketch = Sketch::from_bytes(row.get_ref(2)?.as_blob()?);
+        if sketch.is_comparable() {
+            all.push(Sketched {
+                hash: Digest::from_bytes(row.get(0)?),
+                name: row.get(1)?,
+                sketch,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Too little text is noted by nothing at all.
+fn write_sketch(
+    connection: &Connection,
+    hash: &Digest,
+    name: &str,
+    sketch: &Sketch,
+) -> rusqlite::Result<()> {
+    if sketch.is_comparable() {
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO sketches (hash, name, sketch) VALUES (?1, ?2, ?3)",
+            )?
+            .execute(params![hash.as_bytes(), name, sketch.to_bytes()])?;
+    }
+    Ok(())
+}
+
 fn write_rows(
     connection: &mut Connection,
     rows: &[NewRow],
@@ -389,6 +462,7 @@ fn write_rows(
                 bytes,
                 Digest::of(&bytes).as_bytes()
             ])?;
+            write_sketch(&transaction, &new.hash, new.row.name.as_str(), &new.sketch)?;
             if new
                 .facts
                 .iter()
@@ -446,7 +520,41 @@ mod tests {
                 ..Texts::default()
             },
             facts,
+            sketch: sketch(b"word"),
         }
+    }
+
+    /// Of a text that can be compared.
+    fn sketch(word: &[u8]) -> Sketch {
+        let words: Vec<Vec<u8>> = (0..300)
+            .map(|number: u32| [word, number.to_string().as_bytes()].concat())
+            .collect();
+        Sketch::of([words.join(&b' ').as_slice()])
+    }
+
+    #[test]
+    fn sketches_come_back_until_their_bundles_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index.db");
+        let new = new_row(folder.path());
+        let other = |word: &[u8], sketch| Sketched {
+            hash: Digest::of(word),
+            name: String::from_utf8_lossy(word).into_owned(),
+            sketch,
+        };
+        let mut index = Index::open(&path);
+        index.note(std::slice::from_ref(&new), LATE);
+        index.note_sketches(&[
+            other(b"other", sketch(b"other")),
+            other(b"short", Sketch::of([&b"two words"[..]])),
+        ]);
+        let mut found = Index::open(&path).sketches();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        let names: Vec<_> = found.iter().map(|found| found.name.as_str()).collect();
+        assert_eq!(names, ["a-skill", "other"], "two words are like nothing");
+        assert_eq!((found[0].hash, &found[0].sketch), (new.hash, &new.sketch));
+        Index::open(&path).forget(&[new.hash, Digest::of(b"other")]);
+        assert!(Index::open(&path).sketches().is_empty());
     }
 
     const LATE: (i64, u64) = (i64::MAX, 0);

@@ -40,6 +40,7 @@ pub mod history;
 mod index;
 pub mod integrity;
 pub mod keys;
+pub mod known;
 pub mod links;
 pub mod profiles;
 pub mod propose;

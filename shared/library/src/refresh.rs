@@ -56,6 +56,7 @@ pub struct UpdateReport {
 /// use std::sync::Arc;
 /// use vault_library::{UpdateSkill, Updated, Vault, VaultPaths, update_skill};
 /// use vault_library::add::{self, AddFetched};
+/// use vault_library::known::Known;
 /// use vault_skill::{draft::Source, gate::RawFile, manifest::Mode, name::SkillName, policy::Policy};
 /// use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 /// use vault_store::shelf::DriftState;
@@ -100,7 +101,7 @@ pub struct UpdateReport {
 /// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
 /// let vault = Vault::open_or_create(paths, clock.clone(), Arc::new(SeededRandom::new(1)))?;
 /// let request = AddFetched { strict: true, ..AddFetched::default() };
-/// let first = add::gate_fetched(Site("Say hello.").skill(), &request, clock.now())?;
+/// let first = add::gate_fetched(Site("Say hello.").skill(), &request, &mut Known::of(&vault), clock.now())?;
 /// add::admit(&vault, &[first])?;
 ///
 /// let input = |text| UpdateSkill { name: "greet".parse().expect("a name"), fetch: Arc::new(Site(text)) };

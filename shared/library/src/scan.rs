@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vault_skill::document::Document;
+use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 
@@ -441,6 +442,7 @@ pub(crate) fn new_row(
         .copied()
         .ok_or_else(|| Damage::Missing("a signature".to_owned()))?;
     let texts = texts(&examined);
+    let sketch = Sketch::of(examined.files.iter().map(|file| file.bytes.as_slice()));
     let manifest = examined.manifest;
     let parts = encoded
         .parts
@@ -459,6 +461,7 @@ pub(crate) fn new_row(
         ),
         texts,
         facts: examined.looks.facts,
+        sketch,
     })
 }
 

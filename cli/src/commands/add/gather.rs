@@ -303,7 +303,6 @@ impl Gatherer<'_> {
                         strict: self.strict,
                         allow: self.arguments.allow.clone(),
                         reason: self.arguments.reason.clone(),
-                        ..AddFetched::default()
                     },
                     skill: Box::new(skill),
                 }

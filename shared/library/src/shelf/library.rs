@@ -31,6 +31,7 @@ use crate::add::{self, AddError, AddFetched, AddReport, AddSkill, Admission, Can
 use crate::capabilities;
 use crate::files::source::SourceError;
 use crate::files::{self, lock::LockError};
+use crate::known::Known;
 use crate::links;
 use crate::remove::{RemoveSkills, remove_under};
 use crate::scan::Origin;
@@ -738,7 +739,7 @@ impl Held {
             request.agents = manifest.agents;
         }
         let now = self.vault.clock().now();
-        let candidate = match add::gate_fetched(skill, &request, now) {
+        let candidate = match add::gate_fetched(skill, &request, &mut Known::of(&self.vault), now) {
             Ok(candidate) => candidate,
             Err(AddError::Blocked { findings }) => return Ok(Submitted::Refused { findings }),
             Err(error) => return Err(refused(error)),

@@ -50,9 +50,11 @@ pub const RULES: &str = "gate/1";
 
 /// Every rule of the scanner, in a fixed order.
 pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
-    rules::all()
-        .map(|rule| &rule.rule)
-        .chain([&names::LOOK_ALIKE])
+    rules::all().map(|rule| &rule.rule).chain([
+        &names::LOOK_ALIKE,
+        &similar::DUPLICATE_RULE,
+        &similar::ALIKE_RULE,
+    ])
 }
 
 /// A file as it was found: nothing about it has been checked.
@@ -134,6 +136,17 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Adds a warning about what lies beside the skill: it comes last, and the skill is admitted all the same.
+    pub fn warn(&mut self, warning: Finding) {
+        if let Some(package) = &mut self.package {
+            package.findings.push(warning.clone());
+        }
+        self.findings.push(warning);
+        if self.outcome == Outcome::Accepted {
+            self.outcome = Outcome::AcceptedWithWarnings;
+        }
+    }
+
     /// The findings that block: errors, and flags of a strict gate.
     pub fn blocking(&self) -> impl Iterator<Item = &Finding> {
         self.findings
@@ -213,11 +226,14 @@ fn admit(
     })
 }
 
-/// The name that these files would get in the vault, if they get one.
-pub fn name_in_vault(files: &[RawFile], options: &GateOptions<'_>) -> Option<SkillName> {
+/// The name that these files would get in the vault, if they get one, and the author's where it differs.
+pub fn name_in_vault(
+    files: &[RawFile],
+    options: &GateOptions<'_>,
+) -> Option<(SkillName, Option<String>)> {
     let document = files.iter().find(|file| files::is_document(&file.path))?;
     let document = name::read(&document.bytes, options).ok()?;
-    name::check(&document, options, &mut Vec::new()).map(|(name, _)| name)
+    name::check(&document, options, &mut Vec::new())
 }
 
 /// Hashes of the files that flags are about, by path.

@@ -545,7 +545,7 @@ fn a_name_may_come_from_the_folder_alone() {
     assert_eq!(rules(&verdict), ["name-missing"]);
     assert_eq!(verdict.package.unwrap().name.as_str(), "code-review");
     assert_eq!(
-        name_in_vault(&files(), &folder).unwrap().as_str(),
+        name_in_vault(&files(), &folder).unwrap().0.as_str(),
         "code-review"
     );
     assert_blocked(files(), "name-missing");

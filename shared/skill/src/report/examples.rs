@@ -18,7 +18,9 @@ fn skill(path: &str, verdict: Verdict, findings: Vec<Located>) -> Audited {
         verdict,
         hash: Some(Digest::of(path.as_bytes())),
         findings,
+        sketch: None,
         duplicate_of: None,
+        likeness: None,
         microseconds: 7,
     }
 }

@@ -15,6 +15,8 @@ struct Skill<'a> {
     hash: Option<&'a Digest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate_of: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    likeness: Option<f64>,
     findings: Vec<&'a Finding>,
     microseconds: u64,
 }
@@ -27,6 +29,7 @@ impl<'a> From<&'a Audited> for Skill<'a> {
             verdict: skill.verdict,
             hash: skill.hash.as_ref(),
             duplicate_of: skill.duplicate_of.as_deref(),
+            likeness: skill.likeness,
             findings: skill.findings.iter().map(|at| &at.finding).collect(),
             microseconds: skill.microseconds,
         }

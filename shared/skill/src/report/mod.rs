@@ -13,9 +13,11 @@ pub use excerpt::{Excerpt, decode};
 
 use crate::finding::{Finding, Level};
 use crate::gate;
+use crate::gate::similar::{self, Similar, Sketch};
 use crate::hash::Digest;
 use crate::manifest::SKILL_MD;
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// How the audit of a skill ended; later ones weigh more.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -78,8 +80,12 @@ pub struct Audited {
     pub hash: Option<Digest>,
     /// What was found, what weighs most first.
     pub findings: Vec<Located>,
-    /// The path of the first skill of this audit that has the same bytes.
+    /// What its text is like; absent where not all was read.
+    pub sketch: Option<Sketch>,
+    /// The path of the earlier skill of this audit that has the same bytes or nearly the same text.
     pub duplicate_of: Option<String>,
+    /// How much of the text is the same, from 0.9 to 1; 1 for the same bytes. Absent where there is no duplicate.
+    pub likeness: Option<f64>,
     /// Time for reading and judging it.
     pub microseconds: u64,
 }
@@ -198,18 +204,49 @@ impl Audit {
         worst.unwrap_or(Verdict::Accepted)
     }
 
-    /// Notes of each skill which earlier one has the same bytes.
+    /// Notes of each skill which earlier one has the same bytes or nearly the same text, and warns of those that are alike
+    /// under two names. The work grows with the number of skills, not with its square.
     pub fn mark_duplicates(&mut self) {
-        let mut first = std::collections::HashMap::<Digest, String>::new();
+        let mut first = HashMap::<Digest, String>::new();
+        let mut similar = Similar::default();
+        // The skills in `similar`, by number: path and name.
+        let mut known = Vec::<(String, Option<String>)>::new();
         for skill in &mut self.skills {
-            let Some(hash) = skill.hash else { continue };
-            match first.get(&hash) {
-                Some(path) => skill.duplicate_of = Some(path.clone()),
-                None => {
-                    first.insert(hash, skill.path.clone());
+            if let Some(hash) = skill.hash {
+                if let Some(path) = first.get(&hash) {
+                    skill.duplicate_of = Some(path.clone());
+                    skill.likeness = Some(1.0);
+                    continue;
                 }
+                first.insert(hash, skill.path.clone());
             }
+            let Some(sketch) = skill.sketch.clone() else {
+                continue;
+            };
+            if let Some(nearest) = similar.find(&sketch).first() {
+                skill.mark_like(&known[nearest.number], nearest.likeness);
+            }
+            similar.add(sketch);
+            known.push((skill.path.clone(), skill.name.clone()));
         }
+    }
+}
+
+impl Audited {
+    fn mark_like(&mut self, (path, name): &(String, Option<String>), likeness: f64) {
+        if likeness >= similar::DUPLICATE {
+            self.duplicate_of = Some(path.clone());
+            self.likeness = Some(likeness);
+        }
+        if self.name == *name {
+            return;
+        }
+        let hint = "compare the two; keep one of them, or let each say what it alone is for";
+        self.findings.push(Located {
+            finding: similar::finding(path, likeness, hint),
+            source: None,
+        });
+        self.verdict = self.verdict.max(Verdict::Warnings);
     }
 }
 
@@ -287,5 +324,64 @@ mod tests {
             .map(|skill| skill.duplicate_of.as_deref())
             .collect();
         assert_eq!(told, [None, None, Some("a"), None]);
+        assert_eq!(audit.skills[2].likeness, Some(1.0));
+    }
+
+    #[test]
+    fn near_copies_are_told_and_warned_of_under_another_name_only() {
+        let text = |from: u32, to: u32| {
+            let words = (from..to).map(|word| format!("word{word} "));
+            words.collect::<Vec<_>>().concat()
+        };
+        let base = text(0, 800);
+        // Name, text, then likeness of the duplicate and rule of the warning.
+        let rows = [
+            ("one", base.clone(), false, None),
+            ("one", format!("{base}{}", text(5_000, 5_010)), true, None),
+            (
+                "two",
+                format!("{base}{}", text(6_000, 6_010)),
+                true,
+                Some("duplicate"),
+            ),
+            (
+                "two",
+                format!("{base}{}", text(7_000, 7_150)),
+                false,
+                Some("alike"),
+            ),
+            ("three", text(9_000, 9_800), false, None),
+        ];
+        let mut audit = examples::audit();
+        let clean = Audited {
+            verdict: Verdict::Accepted,
+            hash: None,
+            findings: Vec::new(),
+            ..audit.skills[0].clone()
+        };
+        audit.skills = rows
+            .iter()
+            .enumerate()
+            .map(|(number, (name, text, ..))| Audited {
+                path: format!("skill-{number}"),
+                name: Some((*name).to_owned()),
+                sketch: Some(Sketch::of([text.as_bytes()])),
+                ..clean.clone()
+            })
+            .collect();
+        audit.mark_duplicates();
+        for (skill, (_, _, is_duplicate, rule)) in audit.skills.iter().zip(rows) {
+            assert_eq!(skill.duplicate_of.is_some(), is_duplicate, "{skill:?}");
+            assert_eq!(skill.likeness.is_some(), is_duplicate);
+            let found = skill.findings.first().map(|at| at.finding.rule);
+            assert_eq!(found, rule, "{skill:?}");
+            let verdict = if rule.is_some() {
+                Verdict::Warnings
+            } else {
+                Verdict::Accepted
+            };
+            assert_eq!(skill.verdict, verdict);
+        }
+        assert_eq!(audit.skills[1].duplicate_of.as_deref(), Some("skill-0"));
     }
 }

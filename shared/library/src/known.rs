@@ -1,0 +1,350 @@
+//! What a vault knows that bears on a skill that is about to come in: the version before it with its exceptions, the skill
+//! of its name in a linked vault, skills that it is like, names that it is taken for.
+//!
+//! Likeness is asked of the index, which holds 256 bytes for each skill that was admitted or listed here; what it names is
+//! looked up before it is believed. Without an index nothing is known to be alike, and everything else still holds.
+
+use vault_skill::bundle::File;
+use vault_skill::finding::Finding;
+use vault_skill::gate::names::{self, Names};
+use vault_skill::gate::similar::{self, Alike, DUPLICATE, Similar, Sketch};
+use vault_skill::gate::{self, GateOptions, RawFile, Verdict};
+use vault_skill::hash::Digest;
+use vault_skill::name::SkillName;
+
+use crate::add::AddError;
+use crate::files;
+use crate::index::{Index, Sketched};
+use crate::links;
+use crate::scan::Place;
+use crate::store::{self, Examined, Trusted, Want};
+use crate::vault::Vault;
+
+/// Skills that are gated before look-ups are built that cost the same however much the vault holds.
+const FEW: usize = 8;
+/// Alike skills that are looked up before it is said that there is none.
+const LOOKED_UP: usize = 16;
+/// Names of one folder that are read.
+const MAX_NAMES: usize = 20_000;
+/// Linked vaults whose names are read.
+const MAX_LINKS: usize = 256;
+
+/// What a vault knows, for one command that takes skills in: what the command lets through is known to it as well.
+#[derive(Debug)]
+pub struct Known<'v> {
+    vault: Option<&'v Vault>,
+    gated: usize,
+    names: Option<Book>,
+    likes: Option<Likes>,
+}
+
+impl<'v> Known<'v> {
+    /// What this vault knows; nothing where there is none yet.
+    pub fn of(vault: impl Into<Option<&'v Vault>>) -> Self {
+        Self {
+            vault: vault.into(),
+            gated: 0,
+            names: None,
+            likes: None,
+        }
+    }
+
+    /// Gates a skill as the successor of the nearest that is known, with the exceptions of its earlier version.
+    pub(crate) fn gate(
+        &mut self,
+        raw: Vec<RawFile>,
+        options: GateOptions<'_>,
+    ) -> Result<Verdict, AddError> {
+        let Some(vault) = self.vault else {
+            return Ok(gate::check(raw, &options));
+        };
+        self.gated += 1;
+        let Some((name, author)) = gate::name_in_vault(&raw, &options) else {
+            return Ok(gate::check(raw, &options));
+        };
+        let own = version(vault, &name)?;
+        let is_new = own.is_none();
+        let (mut before, waivers) = match own {
+            Some(own) => (own.files, own.manifest.gate.waivers),
+            None => (same_name(vault, &name, author.as_deref())?, Vec::new()),
+        };
+        let sketch = Sketch::of(raw.iter().map(|file| file.bytes.as_slice()));
+        let nearest = if is_new {
+            self.nearest(vault, &name, &sketch)
+        } else {
+            None
+        };
+        if let Some(nearest) = &nearest
+            && before.is_empty()
+        {
+            before = nearest.files(vault);
+        }
+        let options = GateOptions {
+            waivers,
+            before: &before,
+            ..options
+        };
+        let mut verdict = gate::check(raw, &options);
+        if is_new && let Some(warning) = self.look_alike(vault, &name) {
+            verdict.warn(warning);
+        }
+        if let Some(nearest) = nearest {
+            verdict.warn(nearest.warning());
+        }
+        if verdict.package.is_some() {
+            self.remember(&name, sketch);
+        }
+        Ok(verdict)
+    }
+
+    /// What was let through counts for what comes after it, before it is admitted.
+    fn remember(&mut self, name: &SkillName, sketch: Sketch) {
+        if let Some(names) = &mut self.names {
+            names.add(name.as_str());
+        }
+        if let Some(likes) = &mut self.likes {
+            likes.add(Like {
+                name: name.to_string(),
+                bundle: None,
+                sketch,
+            });
+        }
+    }
+
+    fn look_alike(&mut self, vault: &Vault, name: &SkillName) -> Option<Finding> {
+        let many = self.gated > FEW;
+        let names = self.names.get_or_insert_with(|| Book::read(vault));
+        let other = names.confusable(name.as_str(), many)?;
+        Some(names::finding(name.as_str(), &other))
+    }
+
+    /// The installed skill, or the one let through just now, that this one is most like under another name.
+    fn nearest(&mut self, vault: &Vault, name: &SkillName, sketch: &Sketch) -> Option<Nearest> {
+        if !sketch.is_comparable() {
+            return None;
+        }
+        let many = self.gated > FEW;
+        let likes = self.likes.get_or_insert_with(|| Likes::read(vault));
+        let found = likes.find(sketch, many);
+        found.into_iter().take(LOOKED_UP).find_map(|alike| {
+            let like = &likes.all[alike.number];
+            let other: SkillName = like.name.parse().ok()?;
+            let place = match &like.bundle {
+                None => None,
+                Some(bundle) => Some(installed_as(vault, &other, bundle)?),
+            };
+            let shown = place
+                .as_ref()
+                .map_or(other, |(place, _)| place.name.clone());
+            (shown != *name).then_some(Nearest {
+                name: shown,
+                likeness: alike.likeness,
+                place,
+            })
+        })
+    }
+}
+
+/// A skill that another one is like.
+struct Nearest {
+    name: SkillName,
+    likeness: f64,
+    /// Where it is installed; `None` for what is on its way in.
+    place: Option<(Place, Trusted)>,
+}
+
+impl Nearest {
+    /// The verified files of a skill that is nearly the same; empty for others.
+    fn files(&self, vault: &Vault) -> Vec<File> {
+        match &self.place {
+            Some((place, trusted)) if self.likeness >= DUPLICATE => {
+                examine(vault, place, trusted).map_or_else(Vec::new, |examined| examined.files)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn warning(&self) -> Finding {
+        let hint = format!(
+            "vault show {} shows that one; keep one of them, or let each say what it alone is for",
+            self.name
+        );
+        similar::finding(self.name.as_str(), self.likeness, &hint)
+    }
+}
+
+/// The installed version of a name with its verified bytes, where it is intact.
+fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AddError> {
+    let Some(bundle) = linked_to(vault, name)? else {
+        return Ok(None);
+    };
+    let trusted = vault.trusted()?;
+    let examined = store::examine(
+        &vault.store(),
+        &bundle,
+        Some(name),
+        &trusted,
+        Want::Bytes,
+        &mut Vec::new(),
+    );
+    Ok(examined.ok())
+}
+
+/// The bundle that an own skill's link names.
+fn linked_to(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, AddError> {
+    let link = vault.skills().join(name.as_str());
+    Ok(files::link_target(&link)?
+        .and_then(|target| store::linked_bundle(target.as_os_str().as_encoded_bytes())))
+}
+
+/// The files of the skill that goes by this name, or by the author's, in this vault or in a linked one.
+fn same_name(vault: &Vault, name: &SkillName, author: Option<&str>) -> Result<Vec<File>, AddError> {
+    let author = author.and_then(|author| author.parse::<SkillName>().ok());
+    if let Some(author) = &author
+        && let Some(own) = version(vault, author)?
+    {
+        return Ok(own.files);
+    }
+    let wanted = |place: &Place| place.name == *name || author.as_ref() == Some(&place.name);
+    let found = linked(vault, wanted)
+        .and_then(|(place, trusted)| examine(vault, &place, &trusted))
+        .map(|examined| examined.files);
+    Ok(found.unwrap_or_default())
+}
+
+/// Where a bundle is installed, under this name or by a linked vault.
+fn installed_as(vault: &Vault, name: &SkillName, bundle: &Digest) -> Option<(Place, Trusted)> {
+    if linked_to(vault, name).ok().flatten().as_ref() == Some(bundle) {
+        let place = Place {
+            name: name.clone(),
+            signed_name: name.clone(),
+            origin: crate::scan::Origin::Local,
+            bundle: *bundle,
+        };
+        return Some((place, vault.trusted().ok()?));
+    }
+    linked(vault, |place| place.bundle == *bundle)
+}
+
+/// The first skill of a linked vault that is wanted. A linked vault that cannot be read is none here; others say so.
+fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
+    let links = links::all(vault).unwrap_or_default();
+    let groups = links
+        .iter()
+        .filter_map(|link| link.groups(&mut Vec::new()).ok());
+    groups.flatten().find_map(|group| {
+        let place = group.places.into_iter().find(|place| wanted(place))?;
+        Some((place, group.trusted))
+    })
+}
+
+fn examine(vault: &Vault, place: &Place, trusted: &Trusted) -> Option<Examined> {
+    store::examine(
+        &vault.store(),
+        &place.bundle,
+        Some(&place.signed_name),
+        trusted,
+        Want::Bytes,
+        &mut Vec::new(),
+    )
+    .ok()
+}
+
+/// The names of this vault's skills and of those of linked vaults.
+#[derive(Debug)]
+struct Book {
+    all: Vec<String>,
+    quick: Option<Names>,
+}
+
+impl Book {
+    fn read(vault: &Vault) -> Self {
+        let mut folders = vec![vault.skills()];
+        if let Ok(entries) = std::fs::read_dir(vault.paths().root.join("links")) {
+            let entries = entries.filter_map(Result::ok).take(MAX_LINKS);
+            folders.extend(entries.map(|entry| entry.path().join("skills")));
+        }
+        let all = folders
+            .iter()
+            .filter_map(|folder| std::fs::read_dir(folder).ok())
+            .flat_map(|entries| entries.filter_map(Result::ok).take(MAX_NAMES))
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        Self { all, quick: None }
+    }
+
+    fn add(&mut self, name: &str) {
+        if let Some(quick) = &mut self.quick {
+            quick.add(name);
+        }
+        self.all.push(name.to_owned());
+    }
+
+    /// The first, by the alphabet, of the names that this one is taken for.
+    fn confusable(&mut self, name: &str, many: bool) -> Option<String> {
+        if !many {
+            let others = self.all.iter();
+            let taken = others.filter(|other| names::is_confusable(name, other));
+            return taken.min().cloned();
+        }
+        let quick = self.quick.get_or_insert_with(|| {
+            let mut quick = Names::default();
+            for name in &self.all {
+                quick.add(name);
+            }
+            quick
+        });
+        quick.confusable(name).map(str::to_owned)
+    }
+}
+
+/// A skill that may be like another one.
+#[derive(Debug)]
+struct Like {
+    name: String,
+    /// `None` for what is on its way in.
+    bundle: Option<Digest>,
+    sketch: Sketch,
+}
+
+#[derive(Debug)]
+struct Likes {
+    all: Vec<Like>,
+    quick: Option<Similar>,
+}
+
+impl Likes {
+    fn read(vault: &Vault) -> Self {
+        let noted = Index::open(&vault.paths().index()).sketches();
+        let all = noted
+            .into_iter()
+            .map(|Sketched { hash, name, sketch }| Like {
+                name,
+                bundle: Some(hash),
+                sketch,
+            })
+            .collect();
+        Self { all, quick: None }
+    }
+
+    fn add(&mut self, like: Like) {
+        if let Some(quick) = &mut self.quick {
+            quick.add(like.sketch.clone());
+        }
+        self.all.push(like);
+    }
+
+    fn find(&mut self, sketch: &Sketch, many: bool) -> Vec<Alike> {
+        if !many {
+            return similar::among(sketch, self.all.iter().map(|like| &like.sketch));
+        }
+        let quick = self.quick.get_or_insert_with(|| {
+            let mut quick = Similar::default();
+            for like in &self.all {
+                quick.add(like.sketch.clone());
+            }
+            quick
+        });
+        quick.find(sketch)
+    }
+}
