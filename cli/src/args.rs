@@ -251,7 +251,7 @@ pub fn command() -> clap::Command {
         }
     }
     groups.push_str(&format!(
-        "\n{}\n  0 done  1 failed  2 wrong usage  3 differences found  4 not signed in or not allowed\n  5 refused by the gate  6 signature or digest wrong  7 network  8 subscription lapsed\n\nRun {} to see how a command is used.",
+        "\n{}\n  0 done  1 failed  2 wrong usage  3 differences found  4 not signed in or not allowed\n  5 refused by the gate  6 signature or digest wrong  7 network  8 subscription lapsed\n  130 interrupted\n\nRun {} to see how a command is used.",
         paint(AnsiColor::Green.on_default().bold(), "Exit codes:"),
         paint(BOLD, "vault <command> --help")
     ));

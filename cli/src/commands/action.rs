@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use vault_library::{
     Vault,
-    run::{self, Run},
+    run::{self, Run, RunError},
 };
 use vault_skill::name::ActionName;
 
@@ -52,8 +52,22 @@ pub fn run(
         Some(first) if first == "--" => &extra[1..],
         _ => extra,
     };
-    let mut prepared =
-        run::prepare(vault, &name, &action, extra).map_err(|error| suggest(vault, error))?;
+    let mut prepared = run::prepare(vault, &name, &action, extra).map_err(|error| {
+        let swapped = matches!(error, RunError::UnknownSkill(_))
+            && action
+                .as_str()
+                .parse()
+                .is_ok_and(|skill| run::is_installed(vault, &skill).unwrap_or(false));
+        if swapped {
+            Failure::usage(
+                "usage",
+                format!("`{action}` is a skill, and the action stands before it"),
+            )
+            .hint(format!("vault skill {name} {action}"))
+        } else {
+            suggest(vault, error)
+        }
+    })?;
     check(context, &prepared, &format!("{action} of {name}"))?;
     if clean_env {
         prepared.clean_environment(|name| context.process.variable(name).map(OsString::from));

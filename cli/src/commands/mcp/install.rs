@@ -69,7 +69,10 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
             .format()
             .entry(old, known.path, &arguments.name)
             .map_err(|error| unreadable(known, file, &error))?;
-        if let Some(there) = there.as_ref().filter(|there| !is_ours(there)) {
+        if let Some(there) = there
+            .as_ref()
+            .filter(|there| !is_ours(there, &server.command))
+        {
             return Err(Failure::failed(
                 "mcp_name_taken",
                 format!(
@@ -106,6 +109,7 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
 
 /// Takes the server out again.
 pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let server = server(context, arguments.project)?;
     let steps = plan(context, arguments, |known, file, text| {
         let Some(old) = text else {
             return Ok((None, Value::Null, "absent"));
@@ -115,7 +119,7 @@ pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Fai
         let there = format
             .entry(old, known.path, &arguments.name)
             .map_err(|error| failed(&error))?;
-        let Some(there) = there.filter(is_ours) else {
+        let Some(there) = there.filter(|there| is_ours(there, &server.command)) else {
             return Ok((Some(old.clone()), Value::Null, "absent"));
         };
         // Where nobody touched the file since, it becomes what it was, to the byte.

@@ -282,8 +282,8 @@ impl Known {
     }
 }
 
-/// Whether an entry starts `vault mcp`, in whichever words.
-pub fn is_ours(entry: &Value) -> bool {
+/// Whether an entry starts `vault mcp`, in whichever words; `own` is what this very program would be started with, whatever it is called.
+pub fn is_ours(entry: &Value, own: &str) -> bool {
     let mut words: Vec<&str> = Vec::new();
     match &entry["command"] {
         Value::String(command) => words.push(command),
@@ -297,8 +297,10 @@ pub fn is_ours(entry: &Value) -> bool {
             .flatten()
             .filter_map(Value::as_str),
     );
-    let program = words.first().and_then(|word| Path::new(word).file_name());
-    program.is_some_and(|name| name == "vault") && words.get(1) == Some(&"mcp")
+    let program = words.first().map(Path::new);
+    program.is_some_and(|path| {
+        path == Path::new(own) || path.file_name().is_some_and(|name| name == "vault")
+    }) && words.get(1) == Some(&"mcp")
 }
 
 fn first_of(folder: &Path, names: &[&str]) -> PathBuf {
@@ -328,7 +330,7 @@ mod tests {
                 known.id
             );
             let entry = known.entry(&server);
-            assert!(is_ours(&entry), "{entry}");
+            assert!(is_ours(&entry, "/opt/elsewhere"), "{entry}");
             assert!(entry.to_string().contains("/c"), "{entry}");
             let own_list = ["claude-desktop", "vscode"].contains(&known.id);
             assert!(
@@ -343,7 +345,9 @@ mod tests {
             json!({ "command": "vault-mcp" }),
             json!(3),
         ] {
-            assert!(!is_ours(&entry), "{entry}");
+            assert!(!is_ours(&entry, "/opt/bin/vault"), "{entry}");
         }
+        let renamed = json!({ "command": "/opt/bin/vault-0.5", "args": ["mcp"] });
+        assert!(is_ours(&renamed, "/opt/bin/vault-0.5") && !is_ours(&renamed, "/opt/bin/vault"));
     }
 }
