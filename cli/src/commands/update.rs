@@ -16,6 +16,7 @@ use vault_library::{
     shelf, upstream,
 };
 use vault_skill::{manifest::Manifest, name::SkillName, provenance::ProvenanceId};
+use vault_sources::compare::Round;
 use vault_store::{
     clock::{Clock as _, SystemClock},
     fetch::Upstream,
@@ -221,6 +222,7 @@ fn compare(
     let bar = context.ui.progress(asked.len() as u64, "Asking");
     let states = context.block_on(async {
         let slots = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
+        let round = Arc::new(Round::default());
         let mut states: Vec<DriftState> = asked
             .iter()
             .map(|_| DriftState::Unchecked("was not asked".to_owned()))
@@ -228,10 +230,11 @@ fn compare(
         let mut asking = tokio::task::JoinSet::new();
         for (at, asked) in asked.iter().enumerate() {
             let (fetcher, slots) = (Arc::clone(&fetching.fetcher), Arc::clone(&slots));
+            let round = Arc::clone(&round);
             let (upstream, policy) = (asked.upstream.clone(), fetching.policy.clone());
             asking.spawn(async move {
                 let _slot = slots.acquire().await;
-                (at, fetcher.drift(&upstream, &policy).await)
+                (at, fetcher.drift_in(&round, &upstream, &policy).await)
             });
         }
         while let Some(done) = asking.join_next().await {

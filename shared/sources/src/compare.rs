@@ -2,7 +2,11 @@
 //!
 //! Looking changes nothing. Also here: the port through which the library's shelf fetches.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use async_trait::async_trait;
+use tokio::sync::OnceCell;
 use vault_skill::draft::Source as Asked;
 use vault_skill::name::SkillName;
 use vault_skill::policy::Policy;
@@ -11,10 +15,10 @@ use vault_store::shelf::DriftState;
 
 use crate::error::FetchError;
 use crate::fetcher::{Fetcher, short};
-use crate::git::{self, Depth, is_commit};
+use crate::git::{self, Checkout, Depth, Resolved, is_commit};
 use crate::policy::SourcePolicy;
 use crate::registry;
-use crate::site;
+use crate::site::{self, Site};
 use crate::source::{BadSource, GitSource, Source};
 
 /// The source of what is recorded, at the reference that was asked for then.
@@ -43,10 +47,43 @@ pub fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source, BadSo
     Ok(Source::Git(git))
 }
 
+/// What one round of questions has found out already: skills of one repository or of one site cost one question together.
+#[derive(Debug, Default)]
+pub struct Round {
+    commits: Answers<Resolved>,
+    trees: Answers<Arc<Checkout>>,
+    sites: Answers<Arc<Site>>,
+}
+
+/// Answers by what was asked; whoever asks while the answer is on its way waits for it.
+type Answers<T> = Mutex<HashMap<String, Arc<OnceCell<Result<T, FetchError>>>>>;
+
+async fn once<T: Clone>(
+    answers: &Answers<T>,
+    question: String,
+    ask: impl Future<Output = Result<T, FetchError>>,
+) -> Result<T, FetchError> {
+    let answer = {
+        let mut known = answers.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(question).or_default())
+    };
+    answer.get_or_init(|| ask).await.clone()
+}
+
 impl Fetcher {
     /// Says how a place stands to what is recorded of it.
     pub async fn drift(&self, upstream: &Upstream, policy: &SourcePolicy) -> DriftState {
-        match self.look(upstream, policy).await {
+        self.drift_in(&Round::default(), upstream, policy).await
+    }
+
+    /// The same as one of several questions under one policy.
+    pub async fn drift_in(
+        &self,
+        round: &Round,
+        upstream: &Upstream,
+        policy: &SourcePolicy,
+    ) -> DriftState {
+        match self.look(round, upstream, policy).await {
             Ok(state) => state,
             Err(error) => DriftState::Failed(error.to_string()),
         }
@@ -54,6 +91,7 @@ impl Fetcher {
 
     async fn look(
         &self,
+        round: &Round,
         upstream: &Upstream,
         policy: &SourcePolicy,
     ) -> Result<DriftState, FetchError> {
@@ -67,7 +105,7 @@ impl Fetcher {
         };
         policy.check(&source)?;
         match &source {
-            Source::Git(git) => self.look_at_git(git, upstream, recorded).await,
+            Source::Git(git) => self.look_at_git(round, git, upstream, recorded).await,
             Source::ClawHub {
                 owner,
                 slug,
@@ -85,7 +123,8 @@ impl Fetcher {
                 Ok(state(recorded, &latest))
             }
             Source::WellKnown { origin, skill } => {
-                let site = site::open(self, origin, policy).await?;
+                let open = async { site::open(self, origin, policy).await.map(Arc::new) };
+                let site = once(&round.sites, origin.to_string(), open).await?;
                 let name = skill.as_deref().unwrap_or_default();
                 match site.digest(name)? {
                     Some(digest) => Ok(state(recorded, &digest)),
@@ -106,6 +145,7 @@ impl Fetcher {
 
     async fn look_at_git(
         &self,
+        round: &Round,
         source: &GitSource,
         upstream: &Upstream,
         recorded: &str,
@@ -114,13 +154,22 @@ impl Fetcher {
             return Ok(DriftState::UpToDate);
         }
         let (pinned, settings) = self.way_to(source).await?;
-        let resolved = git::resolve(&settings, source, &pinned).await?;
+        let asked = format!(
+            "{} {:?} {:?}",
+            source.address, source.reference, source.tail
+        );
+        let resolve = git::resolve(&settings, source, &pinned);
+        let resolved = once(&round.commits, asked.clone(), resolve).await?;
         if resolved.commit == *recorded {
             return Ok(DriftState::UpToDate);
         }
         // The repository moved; whether the skill's own folder did, its tree says.
         let path = upstream.path.as_deref().unwrap_or_default();
-        let checkout = git::fetch(&settings, source, &resolved, Depth::Trees, &pinned).await?;
+        let fetch = async {
+            let fetched = git::fetch(&settings, source, &resolved, Depth::Trees, &pinned).await;
+            fetched.map(Arc::new)
+        };
+        let checkout = once(&round.trees, asked, fetch).await?;
         match (checkout.tree_id(path), &upstream.tree) {
             (Some(tree), Some(before)) if tree == before => Ok(DriftState::UpToDate),
             (Some(_), _) => Ok(DriftState::Drifted {

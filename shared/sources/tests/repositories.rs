@@ -10,6 +10,7 @@ use std::time::Duration;
 use support::{Repository, fetch, open, parse, paths, plain_fetcher, settings, skill_md};
 use vault_skill::manifest::Mode;
 use vault_skill::policy::Policy;
+use vault_sources::compare::Round;
 use vault_sources::{FetchError, Fetcher, Source, SourcePolicy};
 use vault_store::shelf::DriftState;
 
@@ -322,6 +323,23 @@ async fn drift_is_told_by_commit_and_tree() {
     assert!(matches!(
         fetcher.drift(&again.upstream, &policy).await,
         DriftState::Failed(_)
+    ));
+    // In one round, what a skill of the repository found out holds for the others.
+    let round = Round::default();
+    let csv = fetch(&fetcher, &source(&repository), Some("csv"))
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        assert_eq!(
+            fetcher.drift_in(&round, &csv.upstream, &policy).await,
+            DriftState::UpToDate
+        );
+        repository.write("skills/csv/more.md", "seen by the next round");
+        repository.commit();
+    }
+    assert!(matches!(
+        fetcher.drift(&csv.upstream, &policy).await,
+        DriftState::Drifted { .. }
     ));
     // A commit never drifts.
     let pinned = source(&repository).with_reference(&commit).unwrap();

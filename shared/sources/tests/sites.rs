@@ -13,6 +13,7 @@ use support::{
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
 use vault_skill::policy::Policy;
+use vault_sources::compare::Round;
 use vault_sources::site::SCHEMA;
 use vault_sources::{FetchError, Fetcher, Source, SourcePolicy};
 use vault_store::shelf::DriftState;
@@ -228,6 +229,16 @@ async fn a_pinned_index_is_held_to_its_digests() {
         fetcher.drift(&pdf.upstream, &policy).await,
         DriftState::UpToDate
     );
+    // The skills of one site cost one look at its index.
+    let csv = fetch(&fetcher, &source, Some("csv")).await.unwrap();
+    let (round, before) = (Round::default(), site.asked().len());
+    for skill in [&pdf, &csv] {
+        assert_eq!(
+            fetcher.drift_in(&round, &skill.upstream, &policy).await,
+            DriftState::UpToDate
+        );
+    }
+    assert_eq!(site.asked().len(), before + 1);
     site.json(
         "/.well-known/agent-skills/index.json",
         index(&entries.replace(&one.to_string(), &two.to_string())),
