@@ -436,8 +436,14 @@ impl Doctor<'_> {
         // Exactly the manifest is gone: the rest is there, and nobody vouches for it.
         let unsigned = matches!(damage, Damage::Missing(what) if what == "manifest.json");
         let again = match &source {
-            Some(source) => format!("add it again from {source}"),
-            None => "add it again from where it came from".to_owned(),
+            Some(source) if source.kind() == SourceKind::Local => {
+                format!("vault add <folder>, with the folder that it came from ({source})")
+            }
+            Some(source) if source.kind() == SourceKind::Inline => {
+                "hand its text in again".to_owned()
+            }
+            Some(source) => format!("vault add {source}"),
+            None => "vault add <source>, with where it came from".to_owned(),
         };
         let (status, hint) = match origin {
             Origin::Linked(_) => (
