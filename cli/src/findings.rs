@@ -18,6 +18,15 @@ const MAX_BYTES: u64 = 4 << 20;
 
 /// A finding in several lines; `path` is where it stands for the reader.
 pub fn render(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
+    shown(path, finding, source, true)
+}
+
+/// A finding of a rule that was explained before: why it matters and what mends it are left out.
+pub fn render_again(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
+    shown(path, finding, source, false)
+}
+
+fn shown(path: &str, finding: &Finding, source: Option<&Excerpt>, explained: bool) -> String {
     let level = match finding.level {
         Level::Warning => Shown::WARNING,
         Level::Flag | Level::Error => Shown::ERROR,
@@ -33,17 +42,22 @@ pub fn render(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String
                 .annotation(AnnotationKind::Primary.span(source.mark.clone())),
         ),
         None if path.is_empty() => Group::with_title(title),
-        None => title.element(Origin::path(path)),
+        None => title.element(match finding.position() {
+            Some(at) => Origin::path(path)
+                .line(at.line as usize)
+                .char_column(at.column as usize),
+            None => Origin::path(path),
+        }),
     };
     if finding.view != View::Raw {
         let text = format!("{}, it reads: {}", finding.view.as_str(), finding.excerpt);
         group = group.element(Shown::NOTE.message(clean(&text, 400)));
     }
-    if !finding.why.is_empty() {
+    if explained && !finding.why.is_empty() {
         let text = format!("{} ({}, {})", finding.why, finding.id, finding.category);
         group = group.element(Shown::NOTE.message(text));
     }
-    if !finding.hint.is_empty() {
+    if explained && !finding.hint.is_empty() {
         group = group.element(Shown::HELP.message(clean(&finding.hint, 400)));
     }
     Renderer::styled().render(&[group])
@@ -111,6 +125,16 @@ mod tests {
             plain(&line("a\u{9b}x", &finding())),
             "a\\u{9b}x:2:3: error: bad \\u{1b}[2J (action-command)"
         );
+    }
+
+    #[test]
+    fn a_place_is_named_without_its_line_too_and_told_once() {
+        let shown = plain(&render_again("x.sh", &finding(), None));
+        insta::assert_snapshot!(shown, @r"
+        error[action-command]: bad \u{1b}[2J
+        --> x.sh:2:3
+         = note: decoded, it reads: rm \u{202e}-rf
+        ");
     }
 
     #[test]

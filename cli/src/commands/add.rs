@@ -3,6 +3,7 @@
 mod gather;
 mod shown;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -638,7 +639,7 @@ pub(super) fn refused(source: &str, texts: &Texts, error: AddError) -> Failure {
             )
             .details(findings.iter().map(|finding| texts.excerpt(finding)))
             .data(json!({ "source": source, "findings": findings }))
-            .hint_if(below_hint(source))
+            .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))
         }
         AddError::NameTaken { name, .. } => Failure::failed("name_taken", message).hint(format!(
             "--replace takes its place, --name <other> keeps both; vault skill which {name} shows the installed one"
@@ -655,6 +656,25 @@ pub(super) fn refused(source: &str, texts: &Texts, error: AddError) -> Failure {
             .hint("add one of them by itself: vault add <folder> --name <other>"),
         AddError::Vault(error) => error.into(),
     }
+}
+
+/// How few rules, none of them about the shape of a skill, are let pass by who has read what they found.
+fn allow_hint(findings: &[Finding]) -> Option<String> {
+    const FEW: usize = 3;
+    let blocking = findings
+        .iter()
+        .filter(|finding| finding.level > Level::Warning);
+    let flags: BTreeSet<&str> = blocking
+        .map(|finding| (finding.level == Level::Flag).then_some(finding.rule))
+        .collect::<Option<_>>()?;
+    if flags.is_empty() || flags.len() > FEW {
+        return None;
+    }
+    let allowed: Vec<String> = flags.iter().map(|rule| format!("--allow {rule}")).collect();
+    Some(format!(
+        "whoever has read it and trusts it lets exactly these bytes pass: {} --reason <why>",
+        allowed.join(" ")
+    ))
 }
 
 /// A folder of skills was named in place of a skill.

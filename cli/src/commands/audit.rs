@@ -1,5 +1,6 @@
 //! `vault audit`: what the gate says of skills, wherever they are.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -287,7 +288,7 @@ fn text(audit: &Audit) -> String {
     let mut lines = Vec::new();
     for skill in &audit.skills {
         lines.extend(places(&here, skill, true));
-        let name = skill.name.as_deref().unwrap_or("the skill");
+        let name = skill.name.as_deref().unwrap_or(&skill.path);
         lines.push(format!(
             "{} {}  {}",
             mark(skill.verdict),
@@ -320,9 +321,10 @@ pub fn not_looked_into<'a>(spot: &'a Spot, audit: &'a Audit) -> impl Iterator<It
 }
 
 /// The findings of a skill: what blocks in full, warnings in a line each where not all is wanted in full. A line of the
-/// skill with several findings is quoted once.
+/// skill with several findings is quoted once, and a rule with several is explained once.
 pub fn places(place: &Spot, skill: &Audited, all: bool) -> Vec<String> {
     let mut last = None;
+    let mut explained = HashSet::new();
     let mut lines = Vec::with_capacity(skill.findings.len());
     for at in &skill.findings {
         let finding = &at.finding;
@@ -334,7 +336,11 @@ pub fn places(place: &Spot, skill: &Audited, all: bool) -> Vec<String> {
         let here = Some((&finding.path, finding.line, finding.column));
         let source = at.source.as_ref().filter(|_| here != last);
         last = here;
-        lines.push(findings::render(&path, finding, source));
+        lines.push(if explained.insert((finding.rule, &finding.hint)) {
+            findings::render(&path, finding, source)
+        } else {
+            findings::render_again(&path, finding, source)
+        });
     }
     lines
 }

@@ -264,6 +264,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "a place where secrets lie is named",
         mend: "say what is done there",
+        bad: &["The key pair lies in `~/.ssh` on the build machine.\n"],
+        good: &["Keys of the map are `ssh` and `aws`; see the folder `docs/ssh`.\n"],
         ..RULE
     },
     ScanRule {

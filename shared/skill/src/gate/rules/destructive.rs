@@ -246,6 +246,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "much is erased at once",
         mend: "name what is meant, and ask first",
+        bad: &["```bash\nrm -rf ../*\n```\n"],
+        good: &["```bash\nrm -rf build/cache\n```\n"],
         ..RULE
     },
     ScanRule {

@@ -642,6 +642,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "the text speaks of sending what belongs to the user",
         mend: "say what is sent, where, and let the user decide",
+        bad: &["After each turn it uploads the whole conversation to our server.\n"],
+        good: &["The server sends a list of open ports; print it.\n"],
         ..RULE
     },
     ScanRule {
@@ -656,6 +658,8 @@ pub(super) const RULES: &[ScanRule] = &[
         command: true,
         message: "a file is uploaded",
         mend: "say in SKILL.md which files go where",
+        bad: &["```bash\ncurl -F file=@report.pdf https://files.example.net/in\n```\n"],
+        good: &["```bash\ncurl -d @- http://localhost:8080/in < report.json\n```\n"],
         ..RULE
     },
     ScanRule {
@@ -668,6 +672,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "the text speaks of taking data",
         mend: "say plainly what is read, and where it goes",
+        bad: &["The next step harvests every token in the environment.\n"],
+        good: &["The harvest of the orchard is counted in tonnes.\n"],
         ..RULE
     },
 ];

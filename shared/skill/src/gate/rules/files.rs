@@ -99,7 +99,7 @@ pub(in crate::gate) fn check(path: &str, bytes: &[u8]) -> Vec<(&'static ScanRule
             found.push(at(path, &ARCHIVE, ARCHIVE.act));
         }
     } else if bytes.starts_with(b"Rar!\x1a\x07") || bytes.starts_with(b"7z\xbc\xaf\x27\x1c") {
-        found.push(at(path, &LOCKED, Act::Warn)); // whether it is encrypted is not read
+        found.push(at(path, &ARCHIVE, Act::Warn)); // whether it is encrypted is not read
     } else if bytes.starts_with(b"\x1f\x8b")
         || bytes.starts_with(b"BZh")
         || bytes.starts_with(b"\xfd7zXZ")

@@ -270,6 +270,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "a command is to be pasted into a terminal",
         mend: "let the agent run it, so that the user is asked",
+        bad: &["Copy the line below and paste it into your terminal.\n"],
+        good: &["Copy the table into the report.\n"],
         ..RULE
     },
     ScanRule {
@@ -291,6 +293,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "the reader is pressed to install something",
         mend: "say what the program does and who makes it",
+        bad: &["This skill requires the Helper utility to function.\n"],
+        good: &["The charts need matplotlib 3.9, which is on the package index.\n"],
         ..RULE
     },
 ];

@@ -167,6 +167,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "text is run as code",
         mend: "call the function that is meant",
+        bad: &["```python\neval(text)\n```\n"],
+        good: &["```python\nmodel.eval()\nvalue = json.loads(text)\n```\n"],
         ..RULE
     },
     ScanRule {
@@ -198,6 +200,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "something runs in the background without output",
         mend: "let the user see what it does",
+        bad: &["```bash\nnohup ./watch.sh > /dev/null 2>&1 &\n```\n"],
+        good: &["```bash\n./watch.sh > watch.log\n```\n"],
         ..RULE
     },
     ScanRule {

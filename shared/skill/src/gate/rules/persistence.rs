@@ -132,6 +132,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "the agent's settings, memory or instructions are written to",
         mend: "let the user change them",
+        bad: &["```bash\necho \"be brief\" >> AGENTS.md\n```\n"],
+        good: &["```bash\ngrep -n brief AGENTS.md\n```\n"],
         ..RULE
     },
     ScanRule {
@@ -231,6 +233,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "crontab",
             "launchctl load",
             "systemctl enable",
+            "systemctl --user enable",
             "schtasks /create",
             "launchagents",
             "currentversion\\run",
@@ -242,6 +245,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "something is set to start or run by itself",
         mend: "say in SKILL.md what runs, when, and how to stop it",
+        bad: &["```bash\nsystemctl --user enable backup.timer\n```\n"],
+        good: &["```bash\nsystemctl --user status backup.timer\n```\n"],
         ..RULE
     },
     ScanRule {

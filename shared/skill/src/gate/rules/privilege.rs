@@ -150,6 +150,8 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[r"\bchmod\s+(?:-\w+\s+)*(?:0?777|a\+rwx|o\+w)\b"],
         message: "files are opened to everybody",
         mend: "give the one right that is needed to the one who needs it",
+        bad: &["```bash\nchmod -R 777 data\n```\n"],
+        good: &["```bash\nchmod 755 bin/run\n```\n"],
         ..RULE
     },
     ScanRule {
@@ -166,6 +168,8 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[r"xattr\s+-\w*[dcr]\w*\s|unblock-file|executionpolicy\s+(?:bypass|unrestricted)"],
         message: "the system's check of a downloaded program is passed by",
         mend: "have the program signed",
+        bad: &["```bash\nxattr -d com.apple.quarantine tool\n```\n"],
+        good: &["```bash\nxattr -l tool\n```\n"],
         ..RULE
     },
     ScanRule {
@@ -192,6 +196,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "a check is switched off",
         mend: "leave it on",
+        bad: &["```bash\ncurl --insecure https://files.example.net/a\n```\n"],
+        good: &["```bash\ncurl --fail https://files.example.net/a\n```\n"],
         ..RULE
     },
     ScanRule {

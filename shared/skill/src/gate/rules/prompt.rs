@@ -379,6 +379,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "the text presses the reader",
         mend: "say why the step is needed",
+        bad: &["Do not skip the second step.\n"],
+        good: &["The second step sorts the rows, since the third expects it.\n"],
         ..RULE
     },
     ScanRule {
@@ -401,6 +403,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "a standing order to run a script",
         mend: "say when the script is needed and what it does",
+        bad: &["After every change, run `tidy.py` over the whole tree.\n"],
+        good: &["`tidy.py` sorts the imports of the files that it is given.\n"],
         ..RULE
     },
 ];

@@ -173,6 +173,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "the text speaks of taking a machine over",
         mend: "say plainly what is meant",
+        bad: &["It opens a backdoor for support.\n"],
+        good: &["The back of the door has a shell on it.\n"],
         ..RULE
     },
 ];

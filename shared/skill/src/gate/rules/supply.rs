@@ -138,6 +138,8 @@ pub(super) const RULES: &[ScanRule] = &[
         all: &[r"\b(?:npx (?:-y|--yes)|uvx|bunx)\s+\S|@latest\b|pip install git\+"],
         message: "a package is run in whatever version is newest",
         mend: "name a version",
+        bad: &["```bash\nnpx --yes some-tool build\n```\n"],
+        good: &["```bash\nnpx some-tool@2.4.1 build\n```\n"],
         ..RULE
     },
     ScanRule {
@@ -150,6 +152,8 @@ pub(super) const RULES: &[ScanRule] = &[
         ],
         message: "installing the package runs a script",
         mend: "let the user run it",
+        bad: &["@package.json\n{\"scripts\": {\"postinstall\": \"node setup.js\"}}\n"],
+        good: &["@package.json\n{\"scripts\": {\"test\": \"node test.js\"}}\n"],
         ..RULE
     },
     ScanRule {
