@@ -45,8 +45,13 @@ pub fn name(number: usize) -> String {
 
 /// Writes `count` skills below `folder`, two files of 2 KiB each, and gives their folders.
 pub fn write(folder: &Path, count: usize) -> Vec<PathBuf> {
+    write_more(folder, 0, count)
+}
+
+/// The same for `count` skills from this number on.
+pub fn write_more(folder: &Path, first: usize, count: usize) -> Vec<PathBuf> {
     let words: Vec<&str> = WORDS.split_whitespace().collect();
-    (0..count)
+    (first..first + count)
         .map(|number| {
             let mut dice = Dice(number as u64 + 1);
             let name = name(number);

@@ -21,7 +21,7 @@ use vault_service::{
 };
 use vault_skill::{
     draft::Submitter,
-    name::{NamespaceId, Slug},
+    name::{NamespaceId, SkillName, Slug},
     time::Timestamp,
 };
 use vault_store::{
@@ -161,6 +161,10 @@ impl Shelf for OwnShelf {
 
     async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
         self.library.snapshot().await
+    }
+
+    async fn about(&self, name: &SkillName) -> Result<Arc<Snapshot>, ShelfError> {
+        self.library.about(name).await
     }
 
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {

@@ -283,8 +283,9 @@ impl Book {
     /// The first, by the alphabet, of the names that this one is taken for.
     fn confusable(&mut self, name: &str, many: bool) -> Option<String> {
         if !many {
-            let others = self.all.iter();
-            let taken = others.filter(|other| names::is_confusable(name, other));
+            let name = names::Known::new(name);
+            let taken = self.all.iter();
+            let taken = taken.filter(|other| name.is_confusable_with(other));
             return taken.min().cloned();
         }
         let quick = self.quick.get_or_insert_with(|| {

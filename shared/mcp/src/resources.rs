@@ -85,10 +85,11 @@ pub async fn skill_at<'v>(
 
 /// The bytes of a file, or of the signed manifest.
 pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Fault> {
-    let visible = call.visible(Reach::Fetch).await?;
+    call.may_read()?;
     let Some(Target::In(name, path)) = uri::parse(call.owner(), uri) else {
         return Err(not_found(uri));
     };
+    let visible = call.visible_one(&name).await?;
     let (_, loaded) = skill_at(call, &visible, &name, uri).await?;
     let (bytes, digest) = if path == MANIFEST {
         let bytes = loaded.bundle.signed.as_bytes();

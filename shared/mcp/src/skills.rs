@@ -77,11 +77,12 @@ pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
             Some(json!({ "uri": uri })),
         ))
     };
-    let visible = call.visible(Reach::Fetch).await?;
+    call.may_read()?;
     let name = match uri::parse(call.owner(), uri) {
         Some(Target::In(name, path)) if path == SKILL_MD => name,
         _ => return Err(unknown()),
     };
+    let visible = call.visible_one(&name).await?;
     if visible.find(&name).is_none() {
         return Err(unknown());
     }

@@ -3,7 +3,7 @@
 //! What is installed is looked at again only when the generation number says that something changed; a skill's bytes are verified when they
 //! are asked for, and kept for a while under the hash that they were verified against. All work with files is done beside the event loop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,13 +34,15 @@ use crate::files::{self, lock::LockError};
 use crate::known::Known;
 use crate::links;
 use crate::remove::{RemoveSkills, remove_under};
-use crate::scan::Origin;
+use crate::scan::{self, Origin};
 use crate::store::{self, Damage, Trusted, Want};
 use crate::upstream;
 use crate::vault::{Vault, VaultError};
 
 /// Bytes of verified skills that are kept.
 const ROOM: usize = 4 << 20;
+/// How many looks at one skill are remembered.
+const SINGLES: usize = 4;
 /// How often what is installed is looked at anew while writers keep changing it.
 const TRIES: u32 = 5;
 /// How long all sources together may take that are asked for drift; those that were not asked by then stay unchecked.
@@ -65,6 +67,8 @@ struct Held {
     last: tokio::sync::Mutex<Option<(u64, Arc<View>)>>,
     /// The view of the last look once more, for those who must not wait for the next one.
     newest: Mutex<Option<Arc<View>>>,
+    /// The last looks at one skill each, made while there was no view.
+    single: Mutex<VecDeque<Arc<View>>>,
     /// Who fetches; without anybody sources elsewhere are refused.
     fetch: Option<Arc<dyn Fetch>>,
 }
@@ -123,6 +127,7 @@ impl LibraryShelf {
                 looks: AtomicU64::new(0),
                 last: tokio::sync::Mutex::default(),
                 newest: Mutex::default(),
+                single: Mutex::default(),
                 fetch: None,
             }),
         }
@@ -255,7 +260,36 @@ impl LibraryShelf {
         let view = self.beside(move |held| held.look(before.as_ref())).await?;
         *last = Some((look, Arc::clone(&view)));
         *self.held.newest() = Some(Arc::clone(&view));
+        self.held.single().clear();
         Ok(view)
+    }
+
+    /// What is installed under one name. As long as nobody asked for more, nothing else is looked at.
+    async fn view_of(&self, name: &SkillName) -> Result<Arc<View>, ShelfError> {
+        if self.held.newest().is_some() {
+            return self.view().await;
+        }
+        let name = name.clone();
+        let single = self.beside(move |held| held.look_at(&name)).await?;
+        match single {
+            Some(view) => Ok(view),
+            None => self.view().await,
+        }
+    }
+
+    /// The view that this entry was taken from, as far as can be told: the last look, made where there was none.
+    async fn view_with(&self, entry: &Entry) -> Result<Arc<View>, ShelfError> {
+        if self.held.newest().is_none() {
+            let found = {
+                let single = self.held.single();
+                let mut newest_first = single.iter().rev();
+                newest_first.find(|view| view.lists(entry)).cloned()
+            };
+            if let Some(view) = found {
+                return Ok(view);
+            }
+        }
+        self.known_view().await
     }
 
     /// The view of the last look, made where there was none.
@@ -282,8 +316,12 @@ impl Shelf for LibraryShelf {
         Ok(Arc::clone(&self.view().await?.snapshot))
     }
 
+    async fn about(&self, name: &SkillName) -> Result<Arc<Snapshot>, ShelfError> {
+        Ok(Arc::clone(&self.view_of(name).await?.snapshot))
+    }
+
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
-        let view = self.known_view().await?;
+        let view = self.view_with(entry).await?;
         if let Some(loaded) = view.loaded.find(&entry.texts.bundle_hash)
             && is_as_listed(&loaded.bundle.manifest, entry, &view)
         {
@@ -348,6 +386,14 @@ fn is_as_listed(manifest: &Manifest, entry: &Entry, view: &View) -> bool {
 }
 
 impl View {
+    fn lists(&self, entry: &Entry) -> bool {
+        let known = self.snapshot.find(entry.name());
+        known.is_some_and(|known| {
+            (known.texts.bundle_hash, known.version, known.linked)
+                == (entry.texts.bundle_hash, entry.version, entry.linked)
+        })
+    }
+
     fn drift(&self, entry: &Entry) -> Drift {
         let source = self.sources.get(entry.name()).cloned();
         let kind = source
@@ -375,6 +421,89 @@ impl View {
 impl Held {
     fn newest(&self) -> std::sync::MutexGuard<'_, Option<Arc<View>>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn single(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<View>>> {
+        self.single.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is installed now under one name; `None` where a writer is at work.
+    fn look_at(&self, name: &SkillName) -> Result<Option<Arc<View>>, ShelfError> {
+        let policy = self.read_policy();
+        let generation = self.settled_generation()?;
+        let held = {
+            let single = self.single();
+            let mut newest_first = single.iter().rev();
+            newest_first
+                .find(|view| {
+                    view.generation == Some(generation) && view.snapshot.find(name).is_some()
+                })
+                .cloned()
+        };
+        if let Some(held) = held {
+            return Ok(Some(held.under(policy)));
+        }
+        let vault = &self.vault;
+        let groups = scan::places_of(vault, std::slice::from_ref(name)).map_err(failed)?;
+        let found = groups.into_iter().find_map(|group| {
+            let place = group.places.into_iter().next()?;
+            Some((place, Arc::new(group.trusted)))
+        });
+        let mut linked = HashMap::new();
+        let mut sources = HashMap::new();
+        let mut entries = Vec::new();
+        if let Some((place, trusted)) = found {
+            match scan::read_place(vault, &place, &trusted, &mut Vec::new()) {
+                Ok(read) => {
+                    sources.insert(place.name.clone(), read.texts.provenance.clone());
+                    let is_linked = place.origin != Origin::Local;
+                    entries.push(entry(Listed {
+                        name: place.name.clone(),
+                        origin: place.origin,
+                        version: read.row.version,
+                        bundle: place.bundle,
+                        size: read.row.size,
+                        texts: read.texts,
+                        shadowed: false,
+                    }));
+                    if is_linked {
+                        let signed_name = place.signed_name;
+                        linked.insert(
+                            place.name,
+                            Linked {
+                                signed_name,
+                                trusted,
+                            },
+                        );
+                    }
+                }
+                Err(damage) => {
+                    tracing::warn!(skill = %name, origin = ?place.origin, %damage, "a damaged skill is left out");
+                    // Another of the same name may stand behind it: that takes a look at everything.
+                    return Ok(None);
+                }
+            }
+        }
+        let view = Arc::new(View {
+            generation: Some(generation),
+            snapshot: Arc::new(Snapshot::new(entries).with_policy(policy.parse())),
+            policy,
+            trusted: Arc::new(vault.trusted().map_err(failed)?),
+            linked: Arc::new(linked),
+            sources: Arc::new(sources),
+            loaded: Arc::new(Recent::new(ROOM)),
+        });
+        if !generation.is_multiple_of(2) || vault.generation().map_err(failed)? != generation {
+            return Ok(None);
+        }
+        if view.snapshot.find(name).is_some() {
+            let mut single = self.single();
+            if single.len() >= SINGLES {
+                single.pop_front();
+            }
+            single.push_back(Arc::clone(&view));
+        }
+        Ok(Some(view))
     }
 
     /// What is installed now, given what was seen before.

@@ -131,9 +131,11 @@ async fn by_query(call: &Call<'_>, query: &str, input: &Input) -> Result<Answer<
 }
 
 async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Output>, Fault> {
-    let visible = call.visible(Reach::Fetch).await?;
-    let entry = uri::parse_id(call.owner(), name)
-        .and_then(|name| visible.find(&name))
+    call.may_read()?;
+    let name = uri::parse_id(call.owner(), name).ok_or_else(Fault::no_skill)?;
+    let visible = call.visible_one(&name).await?;
+    let entry = visible
+        .find(&name)
         .filter(|entry| is_for(entry, input.agent.as_ref()))
         .ok_or_else(Fault::no_skill)?;
     let loaded = call.load(entry).await?;

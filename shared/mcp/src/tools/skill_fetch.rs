@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vault_skill::dsse::Envelope;
 use vault_skill::manifest::SKILL_MD;
-use vault_skill::policy::Reach;
 use vault_store::shelf::Loaded;
 
 use super::shapes::{FileInfo, Summary};
@@ -73,10 +72,10 @@ impl Spec for SkillFetch {
     type Output = Output;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
-        let visible = call.visible(Reach::Fetch).await?;
-        let entry = uri::parse_id(call.owner(), &input.id)
-            .and_then(|name| visible.find(&name))
-            .ok_or_else(Fault::no_skill)?;
+        call.may_read()?;
+        let name = uri::parse_id(call.owner(), &input.id).ok_or_else(Fault::no_skill)?;
+        let visible = call.visible_one(&name).await?;
+        let entry = visible.find(&name).ok_or_else(Fault::no_skill)?;
         let loaded = call.load(entry).await?;
         let mut room = Room::new();
         let mut skill_md = String::new();

@@ -26,23 +26,50 @@ pub fn is_one_edit(a: &str, b: &str) -> bool {
 
 /// A name as the eye takes it: look-alike letters mapped, lower case, separators and digits that read as letters unified.
 pub fn skeleton(name: &str) -> String {
-    name.chars()
-        .filter_map(|character| {
-            let plain = look_alike(character).to_ascii_lowercase();
-            Some(match plain {
-                '0' => 'o',
-                '1' | 'i' | '|' => 'l',
-                '5' => 's',
-                '_' | ' ' | '.' | '-' => return None,
-                other => other,
-            })
+    bones(name).collect()
+}
+
+fn bones(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter_map(|character| {
+        let plain = look_alike(character).to_ascii_lowercase();
+        Some(match plain {
+            '0' => 'o',
+            '1' | 'i' | '|' => 'l',
+            '5' => 's',
+            '_' | ' ' | '.' | '-' => return None,
+            other => other,
         })
-        .collect()
+    })
 }
 
 /// Whether two different names are taken for one another: equal skeletons, or one edit apart at seven letters or more.
 pub fn is_confusable(a: &str, b: &str) -> bool {
-    a != b && (skeleton(a) == skeleton(b) || (a.len().min(b.len()) >= 7 && is_one_edit(a, b)))
+    Known::new(a).is_confusable_with(b)
+}
+
+/// A name that is compared with many others.
+#[derive(Clone, Debug)]
+pub struct Known<'a> {
+    name: &'a str,
+    skeleton: Vec<char>,
+}
+
+impl<'a> Known<'a> {
+    /// Of this name.
+    pub fn new(name: &'a str) -> Self {
+        Self {
+            name,
+            skeleton: bones(name).collect(),
+        }
+    }
+
+    /// [`is_confusable`] of this name and another.
+    pub fn is_confusable_with(&self, other: &str) -> bool {
+        let shortest = self.name.len().min(other.len());
+        self.name != other
+            && (bones(other).eq(self.skeleton.iter().copied())
+                || (shortest >= 7 && is_one_edit(self.name, other)))
+    }
 }
 
 /// Names by what they are taken for: asking costs the same however many there are.
