@@ -7,7 +7,7 @@ use url::Url;
 use vault_library::read_policy_at;
 use vault_sources::{
     BadSource, FetchError, Fetcher, Found, GitSettings, HttpTimes, ParseOptions, Settings, Source,
-    SourcePolicy,
+    SourcePolicy, Tokens,
 };
 use vault_store::clock::SystemClock;
 
@@ -138,8 +138,17 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
             .parse()
             .map_err(|error| Failure::failed("io", format!("a default is wrong: {error}")))?,
     };
+    // The user's own tokens are for the user's own commands.
+    let tokens = match settings.text("VAULT_SOURCE_TOKENS") {
+        Some(text) if !guarded => Tokens::parse(text).map_err(|bad| {
+            Failure::usage("setting_invalid", format!("VAULT_SOURCE_TOKENS: {bad}"))
+                .hint("docs.example=TOKEN,other.example:8443=TOKEN")
+        })?,
+        _ => Tokens::default(),
+    };
     Ok(Settings {
         git,
+        tokens,
         times: HttpTimes::default(),
         clawhub,
         registry: address("VAULT_REGISTRY_URL")?,

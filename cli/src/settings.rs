@@ -84,6 +84,7 @@ const TABLE: &[Known] = &[
     known("VAULT_SEARCH_MODE", Kind::OneOf(&["text"]), "text"),
     known("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
     known("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
+    known("VAULT_SOURCE_TOKENS", Kind::Secret, ""),
     known("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),
     known("VAULT_TOKEN_TTL", Kind::Number, "900"),
     known(

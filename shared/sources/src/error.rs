@@ -135,6 +135,9 @@ impl FetchError {
                 "the owner changes [sources] in policy.toml of the vault; vault policy check reads it"
                     .to_owned()
             }
+            Self::NotAllowed { said, .. } if said.starts_with("HTTP ") => {
+                "VAULT_SOURCE_TOKENS=<host>=<token> in the environment is sent to that host as a bearer token".to_owned()
+            }
             Self::NotAllowed { .. } => "try `git ls-remote` with that address by hand; vault uses the same git, keys and credential helpers, and never asks".to_owned(),
             Self::NotPublic(_) => "fetch it another way and add the folder".to_owned(),
             Self::Digest { .. } => "nothing was used; tell the site's owner".to_owned(),

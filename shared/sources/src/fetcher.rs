@@ -22,6 +22,7 @@ use crate::http::{self, Http, HttpTimes};
 use crate::policy::SourcePolicy;
 use crate::site::{self, Site};
 use crate::source::{GitSource, ParseOptions, Source};
+use crate::tokens::Tokens;
 use crate::{market, registry};
 
 /// Largest SKILL.md that is read for its name.
@@ -34,6 +35,8 @@ pub struct Settings {
     pub git: GitSettings,
     /// How long a request may take.
     pub times: HttpTimes,
+    /// What HTTPS sources are told that ask who is there.
+    pub tokens: Tokens,
     /// How texts are read that are met on the way (marketplaces, hand-offs).
     pub parse: ParseOptions,
     /// Where the registry with ClawHub's protocol is.
@@ -108,7 +111,11 @@ struct Repository {
 impl Fetcher {
     /// A fetcher with these settings; it opens no connection yet.
     pub fn new(settings: Settings, clock: Arc<dyn Clock>) -> Self {
-        let http = Http::new(settings.parse.loopback, settings.times);
+        let http = Http::new(
+            settings.parse.loopback,
+            settings.times,
+            settings.tokens.clone(),
+        );
         Self {
             settings,
             http,

@@ -16,6 +16,7 @@ use vault_skill::address::is_public;
 
 use crate::error::{FetchError, shown};
 use crate::policy::SourcePolicy;
+use crate::tokens::Tokens;
 
 /// Most hops of one request.
 const MAX_REDIRECTS: usize = 5;
@@ -50,6 +51,7 @@ impl Default for HttpTimes {
 pub(crate) struct Http {
     loopback: bool,
     times: HttpTimes,
+    tokens: Tokens,
     /// Made when it is first wanted: reading the system's certificates takes longer than starting.
     client: OnceLock<reqwest::Client>,
 }
@@ -64,10 +66,11 @@ pub(crate) struct Got {
 }
 
 impl Http {
-    pub(crate) fn new(loopback: bool, times: HttpTimes) -> Self {
+    pub(crate) fn new(loopback: bool, times: HttpTimes, tokens: Tokens) -> Self {
         Self {
             loopback,
             times,
+            tokens,
             client: OnceLock::new(),
         }
     }
@@ -121,13 +124,14 @@ impl Http {
         for _ in 0..=MAX_REDIRECTS {
             self.check(&url)?;
             policy.check_hop(asked, &url)?;
-            let answer = self
+            let mut question = self
                 .client()?
                 .get(url.clone())
-                .header(header::ACCEPT_ENCODING, "identity")
-                .send()
-                .await
-                .map_err(|error| failed(&url, error))?;
+                .header(header::ACCEPT_ENCODING, "identity");
+            if let Some(token) = self.tokens.of(&url) {
+                question = question.bearer_auth(token);
+            }
+            let answer = question.send().await.map_err(|error| failed(&url, error))?;
             let status = answer.status().as_u16();
             match status {
                 200 => return self.body(url, answer, max).await.map(Some),

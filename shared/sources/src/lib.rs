@@ -25,6 +25,7 @@ pub mod policy;
 mod registry;
 pub mod site;
 pub mod source;
+mod tokens;
 
 pub use error::FetchError;
 pub use fetcher::{Fetcher, Found, Opened, Settings};
@@ -32,3 +33,4 @@ pub use git::{GitSettings, is_commit as git_commit};
 pub use http::HttpTimes;
 pub use policy::SourcePolicy;
 pub use source::{BadSource, GitSource, ParseOptions, Source};
+pub use tokens::{BadToken, Tokens};

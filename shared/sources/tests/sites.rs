@@ -5,6 +5,7 @@
 mod support;
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 use flate2::{Compression, write::GzEncoder};
 use support::{
@@ -15,7 +16,8 @@ use vault_skill::manifest::Mode;
 use vault_skill::policy::Policy;
 use vault_sources::compare::Round;
 use vault_sources::site::SCHEMA;
-use vault_sources::{FetchError, Fetcher, Source, SourcePolicy};
+use vault_sources::{FetchError, Fetcher, Source, SourcePolicy, Tokens};
+use vault_store::clock::TestClock;
 use vault_store::shelf::DriftState;
 
 type File<'a> = (&'a str, u32, &'a [u8]);
@@ -607,4 +609,40 @@ async fn lock_files_of_another_tool_name_their_sources() {
     assert!(
         vault_sources::locks::read(b"[]", std::path::Path::new("/"), &support::options()).is_err()
     );
+}
+
+#[tokio::test]
+async fn a_token_goes_to_its_own_host_and_along_no_redirect() {
+    let (private, other) = (SiteServer::new(), SiteServer::new());
+    private
+        .put("/SKILL.md", Answer::Guarded("s3cret", skill_md("pdf")))
+        .put(
+            "/away/SKILL.md",
+            Answer::To(format!("{}/SKILL.md", other.base)),
+        );
+    other.put("/SKILL.md", Answer::Guarded("s3cret", skill_md("pdf")));
+    let source = parse(&format!("{}/SKILL.md", private.base));
+    let without = fetch(&fetcher(&private.base), &source, None).await;
+    assert!(
+        matches!(&without, Err(error @ FetchError::NotAllowed { .. }) if error.hint().unwrap().contains("VAULT_SOURCE_TOKENS")),
+        "{without:?}"
+    );
+    let host = private.base.trim_start_matches("http://");
+    let mut settings = settings(&private.base);
+    settings.tokens = Tokens::parse(&format!("{host}=s3cret")).unwrap();
+    let fetcher = Fetcher::new(settings, Arc::new(TestClock::default()));
+    assert_eq!(
+        paths(&fetch(&fetcher, &source, None).await.unwrap()),
+        ["SKILL.md"]
+    );
+    for source in [
+        format!("{}/SKILL.md", other.base),
+        format!("{}/away/SKILL.md", private.base),
+    ] {
+        let refused = fetch(&fetcher, &parse(&source), None).await;
+        assert!(
+            matches!(refused, Err(FetchError::NotAllowed { .. })),
+            "{source}: {refused:?}"
+        );
+    }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use vault_sources::{
     FetchError, Fetcher, GitSettings, HttpTimes, Opened, ParseOptions, Settings, Source,
-    SourcePolicy,
+    SourcePolicy, Tokens,
 };
 use vault_store::clock::TestClock;
 use vault_store::fetch::FetchedSkill;
@@ -31,6 +31,8 @@ use vault_store::fetch::FetchedSkill;
 pub enum Answer {
     /// 200 with this body, and a content type.
     Body(&'static str, Vec<u8>),
+    /// 200 with this text for who brings the bearer token, 401 for others.
+    Guarded(&'static str, String),
     /// A redirect to there.
     To(String),
     /// Another status.
@@ -121,6 +123,15 @@ fn serve(
                 stream
                     .write_all(head.as_bytes())
                     .and_then(|()| stream.write_all(&body))
+            }
+            Answer::Guarded(token, text) => {
+                let wanted = format!("authorization: bearer {token}\r\n").to_lowercase();
+                let status = if head.to_lowercase().contains(&wanted) {
+                    format!("200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len())
+                } else {
+                    "401 No\r\nContent-Length: 0\r\n\r\n".to_owned()
+                };
+                stream.write_all(format!("HTTP/1.1 {status}").as_bytes())
             }
             Answer::To(to) => stream.write_all(
                 format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
@@ -245,6 +256,7 @@ pub fn settings(base: &str) -> Settings {
             least: 1024,
         },
         parse: options(),
+        tokens: Tokens::default(),
         clawhub: base.parse().unwrap(),
         registry: Some(format!("{base}/older").parse().unwrap()),
         guarded: false,
