@@ -11,8 +11,8 @@
 # What happens besides (each set to 1):
 #   VAULT_NO_SETUP                do not start `vault setup` at the end; it is started on a terminal only
 #   VAULT_YES                     take the default where there is no terminal to ask on
-#   VAULT_NO_BOOTSTRAP            leave the bundled starter skills out
-#                                 [else they go to $XDG_DATA_HOME/vault/skills, ~/.local/share/vault/skills]
+#   VAULT_NO_BOOTSTRAP            leave the bundled starter skills out, in the wizard too
+#                                 [else they go to $XDG_DATA_HOME/vault/skills, ~/.local/share/vault/skills, and `vault setup` offers them]
 # Exit: 0 installed, 1 failed, 2 wrong use or nobody to ask. What fails changes nothing.
 set -eu
 
@@ -165,5 +165,5 @@ esac
 if [ -z "$no_setup" ] && [ -n "$terminal" ] && "$target/vault" setup --help >/dev/null 2>&1; then
     clean
     trap - EXIT
-    exec "$target/vault" setup
+    exec "$target/vault" setup ${no_bootstrap:+--no-starters}
 fi

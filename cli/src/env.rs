@@ -91,6 +91,16 @@ impl Process {
         }
     }
 
+    /// Where the installer leaves starter skills: `$XDG_DATA_HOME/vault/skills`, else `~/.local/share/vault/skills`.
+    pub fn starter_dir(&self) -> Option<PathBuf> {
+        let share = self
+            .variable("XDG_DATA_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| Some(self.home()?.join(".local/share")))?;
+        Some(share.join("vault/skills"))
+    }
+
     /// `$XDG_CONFIG_HOME/vault`, else `~/.config/vault`; relative values count as absent, as the XDG rules say.
     pub fn config_folder(&self) -> Option<PathBuf> {
         self.variable("XDG_CONFIG_HOME")

@@ -1,11 +1,14 @@
 //! The skills that come with the binary: five that are useful on their own, and what `demo` shows.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
+
+use vault_skill::name::SkillName;
 
 /// One file of a starter skill.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +52,23 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
+/// The starter skills that can be had: those that the installer left in a folder, each where it lies, and those that come
+/// with the binary alone, by name.
+pub fn offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
+    let mut offers: BTreeMap<_, _> = names()
+        .into_iter()
+        .map(|name| (name.to_owned(), None))
+        .collect();
+    let folders = installed.and_then(|folder| fs::read_dir(folder).ok());
+    for entry in folders.into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.parse::<SkillName>().is_ok() && entry.path().join("SKILL.md").is_file() {
+            offers.insert(name, Some(entry.path()));
+        }
+    }
+    offers
+}
+
 /// Writes all of them below a folder; files under `bin/` are executable.
 pub fn unpack(folder: &Path) -> io::Result<()> {
     for file in FILES {
@@ -74,6 +94,23 @@ pub fn unpack(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_installer_left_comes_before_what_the_binary_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["code-review", "of-the-release"] {
+            let skill = folder.path().join(name);
+            fs::create_dir(&skill).unwrap();
+            fs::write(skill.join("SKILL.md"), "x").unwrap();
+        }
+        fs::create_dir(folder.path().join("no-skill")).unwrap();
+        let offers = offers(Some(folder.path()));
+        assert_eq!(offers.len(), 6);
+        let review = folder.path().join("code-review");
+        assert_eq!(offers["code-review"].as_ref(), Some(&review));
+        assert!(offers["of-the-release"].is_some() && offers["flaky-test"].is_none());
+        assert_eq!(super::offers(Some(Path::new("/nowhere"))).len(), 5);
+    }
 
     #[test]
     fn the_list_names_every_file_of_the_folder() {

@@ -402,18 +402,29 @@ impl Ui {
             .map_err(|error| asking_failed(&error))
     }
 
-    /// Asks for some of several; without a terminal it fails and names the flags that answer.
+    /// Asks for some of several; without a terminal it fails and names the flags that answer. What follows two blanks in
+    /// an option explains it.
     pub fn choose_many(
         &self,
         question: &str,
         flags: &str,
         options: Vec<String>,
     ) -> Result<Vec<usize>, Failure> {
+        let options = aligned(options);
         if !self.prompts {
             return Err(cannot_ask(question, flags).details(options));
         }
         let chosen = inquire::MultiSelect::new(question, options)
             .with_page_size(15)
+            .with_help_message("space ticks, right ticks all, left none, text filters, Enter adds")
+            // What is chosen is told again as it is added: here the names are enough.
+            .with_formatter(&|chosen| {
+                let names = chosen.iter().map(|option| {
+                    let line = option.value.as_str();
+                    line.split_once("  ").map_or(line, |(name, _)| name)
+                });
+                names.collect::<Vec<_>>().join(", ")
+            })
             .raw_prompt()
             .map_err(|error| asking_failed(&error))?;
         Ok(chosen.into_iter().map(|option| option.index).collect())
@@ -542,6 +553,27 @@ fn cannot_ask(question: &str, flag: &str) -> Failure {
         format!("{question} There is no terminal to ask on"),
     )
     .hint(format!("answer with `{flag}`"))
+}
+
+/// Options whose explanations stand below each other, unless names are longer than 24 characters.
+fn aligned(options: Vec<String>) -> Vec<String> {
+    const MOST: usize = 24;
+    let parts = |option: &String| {
+        option
+            .split_once("  ")
+            .map_or((option.clone(), None), |(name, text)| {
+                (name.to_owned(), Some(text.trim_start().to_owned()))
+            })
+    };
+    let widths = options.iter().map(|option| parts(option).0.chars().count());
+    let width = widths.max().unwrap_or(0).min(MOST);
+    options
+        .into_iter()
+        .map(|option| match parts(&option) {
+            (name, Some(text)) => format!("{name:<width$}  {text}"),
+            (name, None) => name,
+        })
+        .collect()
 }
 
 fn asking_failed(error: &inquire::InquireError) -> Failure {

@@ -2,8 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+#[path = "screens/mod.rs"]
+mod screens;
+
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -118,4 +124,81 @@ fn every_code_of_the_table_means_what_it_says() {
     ] {
         assert_eq!(home.vault(arguments).0, Some(6), "{arguments:?}");
     }
+}
+
+/// A server that gives every request this answer.
+fn answers(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 4096];
+            let _read = stream.read(&mut head);
+            let _written = stream.write_all(answer.as_bytes());
+            if answer.is_empty() {
+                // Until the other side goes away.
+                let _gone = stream.read(&mut head);
+            }
+        }
+    });
+    base
+}
+
+#[test]
+fn a_lapsed_subscription_ends_with_8() {
+    let home = Home(TempDir::new().unwrap());
+    let base = answers(
+        "HTTP/1.1 402 Payment Required\r\nContent-Type: application/problem+json\r\nContent-Length: 80\r\n\
+         Connection: close\r\n\r\n\
+         {\"code\":\"subscription_lapsed\",\"detail\":\"The subscription of this vault is over\"}",
+    );
+    let (code, said) = home.vault(&["link", &format!("{base}/v/acme")]);
+    assert_eq!(
+        (code, said["error"]["code"].as_str()),
+        (Some(8), Some("subscription_lapsed")),
+        "{said}"
+    );
+    assert!(
+        said["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("is over")
+    );
+}
+
+#[test]
+fn what_is_interrupted_ends_with_130() {
+    // At a question.
+    let home = Home(TempDir::new().unwrap());
+    for name in ["one", "two"] {
+        home.skill(name, "Does it. Use when it is to be done.");
+    }
+    if let Some(mut terminal) = screens::start(home.0.path(), "add .") {
+        terminal.answer("Which skills of .?", &["\x03"]);
+        let (screen, code) = terminal.finish();
+        assert_eq!(code, 130, "{screen}");
+        assert!(screen.contains("interrupted"), "{screen}");
+    }
+    // At work: the signal itself, which a shell shows as 130.
+    let base = answers("");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_vault"))
+        .args(["link", &format!("{base}/v/acme")])
+        .env_clear()
+        .env("HOME", home.0.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let sent = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+    let ended = child.wait().unwrap();
+    assert!(
+        ended.code() == Some(130) || ended.signal() == Some(2),
+        "{ended:?}"
+    );
 }

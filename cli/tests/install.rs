@@ -7,10 +7,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+#[path = "screens/mod.rs"]
+mod screens;
+
+use screens::terminal::{ENTER, Terminal};
 use tempfile::TempDir;
 
 const PROGRAM: &str = "#!/bin/sh\ncase \"$1\" in\nversion) echo 'vault 9.9.9' ;;\n\
-                       setup) [ \"${2:-}\" = --help ] || echo ran >\"$HOME/setup-ran\" ;;\nesac\n";
+                       setup) [ \"${2:-}\" = --help ] || echo \"ran $*\" >\"$HOME/setup-ran\" ;;\nesac\n";
 
 struct World {
     home: TempDir,
@@ -237,6 +241,85 @@ fn on_a_terminal_it_ends_with_setup_unless_told_not_to() {
         assert!(status.success());
         assert_eq!(world.path("setup-ran").exists(), ran, "{variables:?}");
     }
+}
+
+/// The installer with the real program, on a terminal, in a home with one agent.
+fn walk_in(home: &Path, variables: &str) -> Option<Terminal> {
+    fs::create_dir_all(home.join(".claude")).unwrap();
+    let from = env!("CARGO_BIN_EXE_vault");
+    Terminal::start(
+        home,
+        &format!(
+            "env VAULT_INSTALL_FROM={from} {variables} /bin/sh {}",
+            installer().display()
+        ),
+    )
+}
+
+#[test]
+fn the_wizard_offers_what_the_installer_left_and_takes_it_from_there() {
+    let home = TempDir::new().unwrap();
+    let Some(mut terminal) = walk_in(home.path(), "") else {
+        return;
+    };
+    terminal.wait_for("space ticks, right ticks all");
+    // Somebody looked into them, and changed one: that is what is offered.
+    let left = home.path().join(".local/share/vault/skills/code-review");
+    let mut text = fs::read_to_string(left.join("SKILL.md")).unwrap();
+    text.push_str("\nOur own rule.\n");
+    fs::write(left.join("SKILL.md"), &text).unwrap();
+    terminal.press(&[ENTER]);
+    terminal.answer("Go ahead?", &[ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    for skill in ["code-review", "safe-migration"] {
+        let seen = home.path().join(".claude/skills").join(skill);
+        let given = home.path().join(".local/share/vault/skills").join(skill);
+        for file in ["SKILL.md", "bin"] {
+            assert!(seen.join(file).exists(), "{screen}");
+        }
+        assert_eq!(
+            fs::read(seen.join("SKILL.md")).unwrap(),
+            fs::read(given.join("SKILL.md")).unwrap()
+        );
+    }
+    // What is in the vault is the folder's: adding it again from there changes nothing.
+    let again = Command::new(home.path().join(".local/bin/vault"))
+        .args(["add", left.to_str().unwrap(), "--json"])
+        .env_clear()
+        .env("HOME", home.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(again.stdout).unwrap();
+    assert!(
+        again.status.success() && said.contains("unchanged"),
+        "{said}"
+    );
+}
+
+#[test]
+fn who_wants_no_starter_skills_is_offered_none_and_who_wants_no_wizard_gets_none() {
+    let home = TempDir::new().unwrap();
+    let Some(mut terminal) = walk_in(home.path(), "VAULT_NO_BOOTSTRAP=1") else {
+        return;
+    };
+    terminal.answer("Go ahead?", &[ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    assert!(!screen.contains("starter"), "{screen}");
+    assert!(!home.path().join(".local/share").exists());
+    assert!(home.path().join(".vault/vault.json").exists());
+
+    let home = TempDir::new().unwrap();
+    let terminal = walk_in(home.path(), "VAULT_NO_SETUP=1 VAULT_YES=1").unwrap();
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    assert!(!home.path().join(".vault").exists(), "{screen}");
+    assert!(
+        home.path()
+            .join(".local/share/vault/skills/code-review/SKILL.md")
+            .exists()
+    );
 }
 
 /// The walk of the README, word for word: from nothing to a skill that three agents read.

@@ -7,21 +7,14 @@
     reason = "helpers of tests panic like the tests themselves, and say what they leave out"
 )]
 
-#[path = "../../tests/src/terminal.rs"]
-mod terminal;
+#[path = "screens/mod.rs"]
+mod screens;
 
 use std::fs;
 use std::path::Path;
 
-use terminal::{DOWN, ENTER, LEFT, Terminal};
-
-/// `vault` with these arguments in a terminal; `None` where there is none.
-fn start(home: &Path, arguments: &str) -> Option<Terminal> {
-    Terminal::start(
-        home,
-        &format!("{} {arguments}", env!("CARGO_BIN_EXE_vault")),
-    )
-}
+use screens::terminal::{DOWN, ENTER, LEFT};
+use screens::{compare, start};
 
 fn home() -> tempfile::TempDir {
     // A short path of one length, so that tables look the same every time.
@@ -42,28 +35,6 @@ fn own_skill(home: &Path, name: &str, body: &str) {
     let text =
         format!("---\nname: {name}\ndescription: Does {name} the way I like it.\n---\n{body}\n");
     fs::write(folder.join("SKILL.md"), text).unwrap();
-}
-
-/// Compares a screen with the one that is kept. `SCREENS=overwrite` keeps what is shown now: look at it first.
-#[expect(clippy::disallowed_methods, reason = "a switch of the test run")]
-fn compare(name: &str, screen: &str, home: &Path) {
-    // The name of a vault's key file is the vault's id.
-    let screen = match screen.split_once("/keys/") {
-        Some((before, after)) => format!("{before}/keys/[ID]{}", &after[26..]),
-        None => screen.to_owned(),
-    };
-    let shown = screen
-        .replace(&home.display().to_string(), "[HOME]")
-        .replace(env!("CARGO_BIN_EXE_vault"), "vault");
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/screens")
-        .join(name);
-    if std::env::var_os("SCREENS").is_some_and(|value| value == "overwrite") {
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, &shown).unwrap();
-    }
-    let kept = fs::read_to_string(&file).unwrap_or_default();
-    assert_eq!(shown, kept, "{}", file.display());
 }
 
 #[test]

@@ -9,17 +9,17 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    add::{AddSkill, add_skill},
+    add::{AddError, AddSkill, add_skill},
     agents::{self, Machine},
     profiles::{PROFILES_FILE, SyncProfilesInput, sync_profiles},
-    setup::{self, AdoptionMode, NativeSkill, NativeState, Scan},
+    setup::{self, AdoptNativeError, AdoptionMode, NativeSkill, NativeState, Scan},
     shelf,
 };
 use vault_skill::name::AgentId;
 
 use crate::{
     Context,
-    error::Failure,
+    error::{Exit, Failure},
     starter,
     ui::{BAD, BOLD, DIM, GOOD, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
 };
@@ -44,12 +44,16 @@ pub struct Arguments {
     /// Ask about agents, further folders, tags and strictness too
     #[arg(long)]
     advanced: bool,
+    /// Do not offer starter skills
+    #[arg(long)]
+    no_starters: bool,
 }
 
 /// What is to be done, once it is agreed to.
 #[derive(Debug, Default)]
 struct Plan {
-    starters: Vec<&'static str>,
+    /// By name; where the installer left one, its folder.
+    starters: Vec<(String, Option<PathBuf>)>,
     adopt: Vec<(NativeSkill, AdoptionMode, bool)>,
     agents: Vec<AgentId>,
     folders: Vec<(AgentId, PathBuf)>,
@@ -105,7 +109,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => BTreeSet::new(),
     };
     overview(context, vault.as_ref(), installed.len(), &plan, &scan);
-    plan.starters = starters(context, &installed)?;
+    if !arguments.no_starters {
+        plan.starters = starters(context, &installed)?;
+    }
     plan.adopt = adoption(context, arguments, vault.as_ref(), &scan)?;
     summary(context, &user, vault.is_none(), &plan);
     if !context.ui.confirm_default("Go ahead?", true)? {
@@ -247,24 +253,23 @@ fn state_text(skill: &NativeSkill) -> String {
     }
 }
 
-fn starters(context: &Context, installed: &BTreeSet<String>) -> Result<Vec<&'static str>, Failure> {
-    let offered: Vec<&'static str> = starter::names()
-        .into_iter()
-        .filter(|name| !installed.contains(*name))
-        .collect();
+fn starters(
+    context: &Context,
+    installed: &BTreeSet<String>,
+) -> Result<Vec<(String, Option<PathBuf>)>, Failure> {
+    let mut offered = starter::offers(context.process.starter_dir().as_deref());
+    offered.retain(|name, _| !installed.contains(name));
     if offered.is_empty() {
         return Ok(Vec::new());
     }
     say(context, "");
     let chosen = context.ui.tick(
         "Which starter skills do you want?",
-        offered.iter().map(ToString::to_string).collect(),
+        offered.keys().cloned().collect(),
         installed.is_empty(),
     )?;
-    Ok(offered
-        .into_iter()
-        .filter(|name| chosen.iter().any(|one| one == name))
-        .collect())
+    offered.retain(|name, _| chosen.contains(name));
+    Ok(offered.into_iter().collect())
 }
 
 const AUGMENT: &str = "augment   leave as it is, link the vault's skills beside it";
@@ -424,12 +429,13 @@ fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
         say(context, "  make the vault and its keys");
     }
     if !plan.starters.is_empty() {
+        let names: Vec<_> = plan.starters.iter().map(|(name, _)| &**name).collect();
         say(
             context,
             format!(
                 "  add {}: {}",
-                count(plan.starters.len(), "starter skill"),
-                plan.starters.join(", ")
+                count(names.len(), "starter skill"),
+                names.join(", ")
             ),
         );
     }
@@ -484,59 +490,12 @@ fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
 fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, Failure> {
     let vault = super::open_vault(context)?;
     let mut undo = Vec::new();
-    let mut failed: Vec<Value> = Vec::new();
     let added = add_starters(context, &vault, plan, &mut undo)?;
-    let mut adopted = Vec::new();
-    let mut roots = plan.folders.clone();
-    for (skill, mode, replace) in &plan.adopt {
-        match setup::adopt(&vault, skill, *mode, *replace, plan.strict) {
-            Ok(done) => {
-                let path = context.process.short(&skill.path);
-                match &done.backup {
-                    Some(backup) => undo.push(format!(
-                        "vault remove {} && mv {} {path}",
-                        skill.name,
-                        context.process.short(backup)
-                    )),
-                    None => undo.push(format!(
-                        "cp -rL {path} {path}.tmp && vault remove {} && mv {path}.tmp {path}",
-                        skill.name
-                    )),
-                }
-                roots.extend(
-                    skill
-                        .agents
-                        .first()
-                        .map(|agent| (agent.clone(), skill.root.clone())),
-                );
-                say(
-                    context,
-                    format!(
-                        "{} {} is in the vault",
-                        paint(GOOD, "✓"),
-                        paint(BOLD, &skill.name)
-                    ),
-                );
-                adopted.push(json!({
-                    "name": skill.name, "path": skill.path, "mode": mode, "version": done.report.version,
-                    "bundle_hash": done.report.bundle, "provenance": done.report.provenance,
-                    "backup": done.backup,
-                }));
-            }
-            Err(error) => {
-                context.ui.warn(
-                    Warning::new(
-                        "not_adopted",
-                        format!("{} stays as it is: {error}", skill.name),
-                    )
-                    .hint(format!("vault add {} says more", skill.path.display())),
-                );
-                failed.push(
-                    json!({ "name": skill.name, "path": skill.path, "reason": error.to_string() }),
-                );
-            }
-        }
-    }
+    let Adoption {
+        adopted,
+        failed,
+        roots,
+    } = adopt(context, &vault, plan, &mut undo);
     write_tags(&vault, plan)?;
     let report = sync_profiles(
         &vault,
@@ -573,7 +532,86 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
         "changed": true, "added": added, "adopted": adopted, "failed": failed, "undo": undo,
         "profiles": report, "restart_required": report.restart_required,
     });
-    Ok(Report::new(data, lines.join("\n")).exit(linked.exit))
+    let exit = if failed.is_empty() && added.len() == plan.starters.len() {
+        linked.exit
+    } else {
+        Exit::Failed
+    };
+    Ok(Report::new(data, lines.join("\n")).exit(exit))
+}
+
+/// What became of the skills that were to be taken in.
+struct Adoption {
+    adopted: Vec<Value>,
+    failed: Vec<Value>,
+    /// The folders that they lay in, and those that the user named.
+    roots: Vec<(AgentId, PathBuf)>,
+}
+
+/// Takes in what the plan says, as far as it can be.
+fn adopt(context: &Context, vault: &Vault, plan: &Plan, undo: &mut Vec<String>) -> Adoption {
+    let mut all = Adoption {
+        adopted: Vec::new(),
+        failed: Vec::new(),
+        roots: plan.folders.clone(),
+    };
+    for (skill, mode, replace) in &plan.adopt {
+        match setup::adopt(vault, skill, *mode, *replace, plan.strict) {
+            Ok(done) => {
+                let path = context.process.short(&skill.path);
+                match &done.backup {
+                    Some(backup) => undo.push(format!(
+                        "vault remove {} && mv {} {path}",
+                        skill.name,
+                        context.process.short(backup)
+                    )),
+                    None => undo.push(format!(
+                        "cp -rL {path} {path}.tmp && vault remove {} && mv {path}.tmp {path}",
+                        skill.name
+                    )),
+                }
+                all.roots.extend(
+                    skill
+                        .agents
+                        .first()
+                        .map(|agent| (agent.clone(), skill.root.clone())),
+                );
+                say(
+                    context,
+                    format!(
+                        "{} {} is in the vault",
+                        paint(GOOD, "✓"),
+                        paint(BOLD, &skill.name)
+                    ),
+                );
+                all.adopted.push(json!({
+                    "name": skill.name, "path": skill.path, "mode": mode, "version": done.report.version,
+                    "bundle_hash": done.report.bundle, "provenance": done.report.provenance,
+                    "backup": done.backup,
+                }));
+            }
+            Err(error) => {
+                context.ui.warn(
+                    Warning::new(
+                        "not_adopted",
+                        format!("{} stays as it is: {error}", skill.name),
+                    )
+                    .hint(format!("vault add {} says more", skill.path.display())),
+                );
+                all.failed.push(
+                    json!({ "name": skill.name, "path": skill.path, "reason": error.to_string() }),
+                );
+                // A vault that cannot be written to, or that another process holds, takes none of the others either.
+                if matches!(
+                    error,
+                    AdoptNativeError::Vault(_) | AdoptNativeError::Add(AddError::Vault(_))
+                ) {
+                    break;
+                }
+            }
+        }
+    }
+    all
 }
 
 fn add_starters(
@@ -590,17 +628,26 @@ fn add_starters(
         .map_err(|error| Failure::failed("io", format!("no temporary folder: {error}")))?;
     starter::unpack(folder.path())
         .map_err(|error| Failure::io("writing", folder.path(), &error))?;
-    for name in &plan.starters {
+    for (name, left_by_installer) in &plan.starters {
+        let source = match left_by_installer {
+            Some(path) => path.clone(),
+            None => folder.path().join(name),
+        };
         let request = AddSkill {
             strict: plan.strict,
-            ..AddSkill::from_path(folder.path().join(name).to_string_lossy())
+            ..AddSkill::from_path(source.to_string_lossy())
         };
         match add_skill(vault, &request) {
-            Ok(_) => added.push((*name).to_owned()),
-            Err(error) => context.ui.warn(Warning::new(
-                "not_added",
-                format!("{name} was not added: {error}"),
-            )),
+            Ok(_) => added.push(name.clone()),
+            Err(error) => {
+                context.ui.warn(Warning::new(
+                    "not_added",
+                    format!("{name} was not added: {error}"),
+                ));
+                if matches!(error, AddError::Vault(_)) {
+                    break;
+                }
+            }
         }
     }
     if !added.is_empty() {

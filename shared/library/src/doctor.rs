@@ -579,15 +579,15 @@ impl Doctor<'_> {
         // Refused before it is moved, where it is to be refused.
         add::read(self.vault, &request(folder))?;
         let parked = self.vault.paths().root.join("set-aside");
-        files::make_dirs(&parked, 0o700)?;
         let mut place = parked.join(name.as_str());
-        let mut number = 1;
-        while files::kind(&place)?.is_some() {
-            place = parked.join(format!("{name}-{number}"));
-            number += 1;
-        }
         {
             let _change = self.vault.change()?;
+            files::make_dirs(&parked, 0o700)?;
+            let mut number = 1;
+            while files::kind(&place)?.is_some() {
+                place = parked.join(format!("{name}-{number}"));
+                number += 1;
+            }
             files::rename(folder, &place)?;
             files::sync_dir(&parked)?;
         }
@@ -599,6 +599,7 @@ impl Doctor<'_> {
             }
             Err(error) => {
                 files::rename(&place, folder)?;
+                files::remove_empty(&parked)?;
                 Err(error)
             }
         }

@@ -1,9 +1,10 @@
 //! What `vault add` was given, as skills: folders of this machine, and skills that were fetched.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use vault_library::add::{AddFetched, AddSkill};
-use vault_skill::manifest::SKILL_MD;
+use vault_skill::{document::Document, manifest::SKILL_MD};
 use vault_sources::{Found, Source, find, locks};
 use vault_store::fetch::FetchedSkill;
 
@@ -14,6 +15,9 @@ use crate::{
     fetching::{self, Fetching, Wanted},
     ui::{Warning, clean},
 };
+
+/// How much of a SKILL.md is read for its description, in bytes.
+const MAX_QUOTED: u64 = 64 << 10;
 
 /// One of several, or what it was called and why nothing came of it.
 pub type Gathered<T> = Result<T, (String, Failure)>;
@@ -172,8 +176,8 @@ impl Gatherer<'_> {
                 .into_iter()
                 .map(|folder| Found {
                     name: folder.rsplit('/').next().unwrap_or_default().to_owned(),
+                    description: description(&path.join(&folder)),
                     folder,
-                    description: None,
                 })
                 .collect()
         };
@@ -309,6 +313,15 @@ impl Gatherer<'_> {
             })
             .collect())
     }
+}
+
+/// What a skill's folder says that it is for, as far as that can be told; for people who choose.
+fn description(folder: &Path) -> Option<String> {
+    let file = std::fs::File::open(folder.join(SKILL_MD)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_QUOTED).read_to_end(&mut bytes).ok()?;
+    let document = Document::parse(&bytes).ok()?;
+    Some(document.frontmatter().description.clone())
 }
 
 fn is_archive(path: &Path) -> bool {

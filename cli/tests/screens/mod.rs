@@ -1,0 +1,53 @@
+//! Screens of `vault` in a real terminal, and their comparison with those that are kept beside this file.
+
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test binary that includes it uses its own part"
+)]
+
+#[path = "../../../tests/src/terminal.rs"]
+pub mod terminal;
+
+use std::fs;
+use std::path::Path;
+
+use terminal::Terminal;
+
+/// `vault` with these arguments in a terminal; `None` where there is none.
+pub fn start(home: &Path, arguments: &str) -> Option<Terminal> {
+    Terminal::start(
+        home,
+        &format!("{} {arguments}", env!("CARGO_BIN_EXE_vault")),
+    )
+}
+
+/// Compares a screen with the one that is kept. `SCREENS=overwrite` keeps what is shown now: look at it first.
+#[expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a switch of the test run, which stops where a file cannot be kept"
+)]
+pub fn compare(name: &str, screen: &str, home: &Path) {
+    // The name of a vault's key file is the vault's id.
+    let screen = match screen.split_once("/keys/") {
+        Some((before, after)) => format!("{before}/keys/[ID]{}", &after[26..]),
+        None => screen.to_owned(),
+    };
+    let screen = match screen.split_once("its key is ") {
+        Some((before, after)) => format!("{before}its key is [KEY]{}", &after[39..]),
+        None => screen,
+    };
+    let shown = screen
+        .replace(&home.display().to_string(), "[HOME]")
+        .replace(env!("CARGO_BIN_EXE_vault"), "vault");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/screens")
+        .join(name);
+    if std::env::var_os("SCREENS").is_some_and(|value| value == "overwrite") {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, &shown).unwrap();
+    }
+    let kept = fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(shown, kept, "{}", file.display());
+}
