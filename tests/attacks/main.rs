@@ -11,6 +11,7 @@
 mod bundles;
 mod catalogs;
 mod connect;
+mod fetching;
 mod link;
 mod owner;
 mod paths;

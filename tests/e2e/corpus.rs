@@ -16,12 +16,12 @@ use vault_tests::tree;
 
 use crate::support::{self, SLUG, names, pulled, text};
 
-const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpora");
+pub const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpora");
 /// Folders named in one command.
 const AT_ONCE: usize = 1500;
 
 /// The ids of the benign skills in the archive: each is the name of a top folder.
-fn benign() -> BTreeSet<String> {
+pub fn benign() -> BTreeSet<String> {
     let table = fs::read_to_string(format!("{CORPORA}/corpora.tsv")).unwrap();
     let mut rows = table
         .lines()
@@ -185,7 +185,7 @@ fn now() -> u64 {
     SystemClock.now_millis()
 }
 
-fn is_litter(path: &str) -> bool {
+pub fn is_litter(path: &str) -> bool {
     path.split('/')
         .any(|part| part == ".DS_Store" || part == "Thumbs.db" || part.starts_with("._"))
 }

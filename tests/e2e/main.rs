@@ -5,6 +5,7 @@
     reason = "a test ends at the first surprise, in helpers too"
 )]
 
+mod collection;
 mod corpus;
 mod library;
 mod people;

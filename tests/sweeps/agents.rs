@@ -71,7 +71,7 @@ pub fn three_agents() -> Home {
 }
 
 /// The same, with `subject` in two files too, and every agent linked.
-fn linked() -> Home {
+pub fn linked() -> Home {
     let home = three_agents();
     home.skill(
         "subject",
@@ -83,7 +83,7 @@ fn linked() -> Home {
 }
 
 /// Every file that is the user's own.
-fn files(home: &Home) -> BTreeMap<String, Entry> {
+pub fn files(home: &Home) -> BTreeMap<String, Entry> {
     tree::snapshot(
         home.path(),
         &[".vault/", ".config/", "tmp/", "vault.lock", ".cache"],
@@ -95,7 +95,7 @@ fn files(home: &Home) -> BTreeMap<String, Entry> {
 
 /// Every file of the user's is where it was, or, where a command takes skills in, beside in `.bak` or in the vault.
 #[track_caller]
-fn nothing_is_lost(home: &Home, files: &BTreeMap<String, Entry>, what: &str) {
+pub fn nothing_is_lost(home: &Home, files: &BTreeMap<String, Entry>, what: &str) {
     for (path, entry) in files {
         let Entry::File(_, size, hash) = entry else {
             continue;
@@ -120,7 +120,7 @@ fn nothing_is_lost(home: &Home, files: &BTreeMap<String, Entry>, what: &str) {
 
 /// `vault doctor` has nothing to say but notes.
 #[track_caller]
-fn healthy(home: &Home, what: &str) {
+pub fn healthy(home: &Home, what: &str) {
     let ran = home.run(&["doctor", "--json"]);
     let said = ran.json();
     assert_eq!(
@@ -215,7 +215,7 @@ pub fn sweep(deed: &Deed<'_>, start: Home, most: usize) {
 /// A command that finds nothing to do takes no lock, so it clears nothing away and settles no number: then `vault doctor`
 /// says so, and does.
 #[track_caller]
-fn clean_up(home: &Home, what: &str) {
+pub fn clean_up(home: &Home, what: &str) {
     let left = !tree::snapshot(&home.vault().join("tmp"), &[]).is_empty();
     if left {
         let said = home.run(&["doctor", "--json"]).ok().json();
@@ -231,7 +231,7 @@ fn clean_up(home: &Home, what: &str) {
 
 /// Nothing of a killed command is left in the agents' folders.
 #[track_caller]
-fn no_remains(home: &Home, what: &str) {
+pub fn no_remains(home: &Home, what: &str) {
     for root in ROOTS {
         for (path, _) in tree::snapshot(&home.path().join(root), &[]) {
             let hidden = Path::new(&path)
@@ -278,7 +278,7 @@ fn linking_agents_for_the_first_time_is_finished_when_it_is_given_again() {
         "sync-profiles",
         home,
         &["sync-profiles", "--discover"],
-        14,
+        10,
         NOTHING_MORE,
     );
 }
@@ -296,7 +296,7 @@ fn other_profiles_take_and_give_without_a_link_that_dangles() {
         "sync-profiles by rules",
         home,
         &["sync-profiles"],
-        14,
+        10,
         NOTHING_MORE,
     );
 }
@@ -315,7 +315,7 @@ fn a_removed_skill_leaves_agents_first_and_the_vault_last() {
         "remove, linked",
         home,
         &["remove", "subject"],
-        14,
+        10,
         &|home| {
             let listed = home.run(&["transform", "list", "--json"]).ok().json();
             assert!(!listed.to_string().contains("team"), "{listed}");
@@ -332,14 +332,14 @@ fn a_transform_shows_its_variant_whole_or_not_at_all() {
     )
     .unwrap();
     let arguments = ["transform", "add", "subject", "work/team.md"];
-    sweep_command("transform add", home, &arguments, 12, NOTHING_MORE);
+    sweep_command("transform add", home, &arguments, 9, NOTHING_MORE);
 }
 
 #[test]
 fn a_switch_is_thrown_for_one_agent_or_for_all_or_not_at_all() {
     let arguments = ["disable", "subject", "--agent", "cursor"];
-    sweep_command("disable", linked(), &arguments, 9, NOTHING_MORE);
+    sweep_command("disable", linked(), &arguments, 7, NOTHING_MORE);
     let home = linked();
     home.run(&["disable", "subject"]).ok();
-    sweep_command("enable", home, &["enable", "subject"], 9, NOTHING_MORE);
+    sweep_command("enable", home, &["enable", "subject"], 7, NOTHING_MORE);
 }

@@ -2,7 +2,7 @@
 //! agents that see what comes.
 
 #[path = "../../shared/sources/tests/support/mod.rs"]
-mod support;
+pub mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -28,7 +28,7 @@ fn repository() -> Repository {
 }
 
 /// Three linked agents, and leave to ask this machine.
-fn machine() -> Home {
+pub fn machine() -> Home {
     let home = three_agents();
     home.run(&["sync-profiles", "--discover"]).ok();
     let config = home.config().join("config.toml");
@@ -42,7 +42,7 @@ fn a_skill_from_a_repository_is_there_whole_with_its_origin_or_not_at_all() {
     let repository = repository();
     let address = repository.address();
     let arguments = ["add", &address, "--skill", "subject", "--lock"];
-    sweep_command("add from git", machine(), &arguments, 16, &|home| {
+    sweep_command("add from git", machine(), &arguments, 11, &|home| {
         let asked = home.run(&["outdated", "--json"]).ok().json();
         assert_eq!(asked["data"]["up_to_date"][0], "subject", "{asked}");
         let script = home.vault().join("skills/subject/bin/run.sh");
@@ -51,20 +51,29 @@ fn a_skill_from_a_repository_is_there_whole_with_its_origin_or_not_at_all() {
     });
 }
 
+/// What a site's index says of one skill.
+pub fn index(name: &str, text: &[u8]) -> String {
+    let digest = Digest::of(text);
+    format!(
+        r#"{{"$schema":"{}","skills":[{{"name":"{name}","type":"skill-md","description":"x","url":"/{name}/SKILL.md","digest":"sha256:{digest}"}}]}}"#,
+        vault_sources::site::SCHEMA
+    )
+}
+
 #[test]
 fn a_skill_from_a_site_is_there_whole_or_not_at_all() {
     let site = SiteServer::new();
-    let text = String::from_utf8(skill_md("subject", "from a site")).unwrap();
-    let digest = Digest::of(text.as_bytes());
-    site.text("/subject/SKILL.md", &text).json(
+    let text = skill_md("subject", "from a site");
+    site.text(
+        "/subject/SKILL.md",
+        String::from_utf8(text.clone()).unwrap(),
+    )
+    .json(
         "/.well-known/agent-skills/index.json",
-        format!(
-            r#"{{"$schema":"{}","skills":[{{"name":"subject","type":"skill-md","description":"x","url":"/subject/SKILL.md","digest":"sha256:{digest}"}}]}}"#,
-            vault_sources::site::SCHEMA
-        ),
+        index("subject", &text),
     );
     let arguments = ["add", &site.base];
-    sweep_command("add from a site", machine(), &arguments, 10, &|_| {});
+    sweep_command("add from a site", machine(), &arguments, 8, &|_| {});
 }
 
 #[test]
@@ -78,7 +87,7 @@ fn an_update_is_the_old_version_or_the_new_one_and_the_lock_follows() {
         .write("skills/subject/SKILL.md", skill_md("subject", "two"))
         .write("skills/subject/more.md", "new\n");
     repository.commit();
-    sweep_command("update", home, &["update"], 16, &|home| {
+    sweep_command("update", home, &["update"], 11, &|home| {
         home.run(&["outdated"]).ok();
         let installed = home.run(&["install", "--frozen", "--json"]).ok();
         assert!(installed.json()["ok"].as_bool().unwrap());
@@ -95,7 +104,7 @@ fn a_rollback_is_one_new_version_over_the_old_bytes() {
     repository.commit();
     home.run(&["update"]).ok();
     let arguments = ["rollback", "subject", "--to", "1"];
-    sweep_command("rollback", home, &arguments, 12, &|home| {
+    sweep_command("rollback", home, &arguments, 10, &|home| {
         let history = home.run(&["history", "subject", "--json"]).ok().json();
         assert_eq!(history["data"]["versions"][0]["version"], 3, "{history}");
     });

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use vault_tests::home::{Home, Ran, vault_binary};
@@ -15,7 +15,7 @@ use crate::remote::{change, machine, pull, team};
 use crate::state::{self, Seen};
 
 /// What the system says when this call finds no room, or a broken disk.
-fn error_of(point: &Point) -> &'static str {
+pub fn error_of(point: &Point) -> &'static str {
     let makes = ["open", "write", "mkdir", "rename", "link", "creat"];
     let is_removal = point.call.starts_with("unlink");
     if !is_removal && makes.iter().any(|part| point.call.contains(part)) {
@@ -163,7 +163,7 @@ fn a_limit_on_file_sizes_is_said_and_the_next_try_succeeds() {
 }
 
 /// A user who is bound by mode bits: root is not.
-struct Ordinary<'h> {
+pub struct Ordinary<'h> {
     home: &'h Home,
     drops: bool,
 }
@@ -173,7 +173,7 @@ const SOMEBODY: u32 = 65534;
 
 impl<'h> Ordinary<'h> {
     /// Hands the home to an ordinary user where the tests run as root. `None`, said aloud, where that cannot be done.
-    fn of(home: &'h Home) -> Option<Self> {
+    pub fn of(home: &'h Home) -> Option<Self> {
         let drops = fs::metadata(home.path()).unwrap().uid() == 0;
         if !drops {
             return Some(Self { home, drops });
@@ -209,12 +209,30 @@ impl<'h> Ordinary<'h> {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
-        let program = if self.drops {
+    /// The program that this user runs: root's build may lie where nobody else may enter.
+    fn program(&self) -> PathBuf {
+        if self.drops {
             self.home.path().join("vault-binary")
         } else {
             vault_binary()
-        };
+        }
+    }
+
+    /// The words of a shell that run `vault` as this user.
+    pub fn line(&self, arguments: &str) -> String {
+        let program = self.program().display().to_string();
+        if self.drops {
+            format!(
+                "setpriv --reuid {SOMEBODY} --regid {SOMEBODY} --clear-groups -- {program} {arguments}"
+            )
+        } else {
+            format!("{program} {arguments}")
+        }
+    }
+
+    /// Runs `vault` as this user.
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        let program = self.program();
         let mut command = self.command(&program);
         command.args(arguments).output().expect("a run").into()
     }

@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod closed;
 mod fetched;
 mod full;
 mod local;
