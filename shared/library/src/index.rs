@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
@@ -22,7 +22,7 @@ use crate::files::tree::{Facts, Looker};
 
 /// Marks the file as ours: "vlt1".
 const APPLICATION: i32 = 0x766c_7431;
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// What is known of a verified bundle.
 #[derive(Clone, Debug)]
@@ -256,7 +256,18 @@ impl Index {
         }
     }
 
-    /// What the noted skills are like, of those that have enough text, in the order of their bundles.
+    /// The noted skills that this one may be like: few, however many there are.
+    pub(crate) fn sketches_near(&self, sketch: &Sketch) -> Vec<Sketched> {
+        let Some(connection) = &self.connection else {
+            return Vec::new();
+        };
+        read_near(connection, sketch).unwrap_or_else(|cause| {
+            tracing::warn!(%cause, "the index can't be read");
+            Vec::new()
+        })
+    }
+
+    /// What the noted skills are like, of those that have enough text, in the order in which they were noted.
     pub(crate) fn sketches(&self) -> Vec<Sketched> {
         let Some(connection) = &self.connection else {
             return Vec::new();
@@ -309,7 +320,7 @@ impl Index {
             for hash in hashes {
                 transaction.execute("DELETE FROM bundles WHERE hash = ?1", [hash.as_bytes()])?;
                 transaction.execute("DELETE FROM texts WHERE hash = ?1", [hash.as_bytes()])?;
-                transaction.execute("DELETE FROM sketches WHERE hash = ?1", [hash.as_bytes()])?;
+                forget_sketch(&transaction, hash)?;
             }
             transaction.commit()
         });
@@ -358,11 +369,13 @@ fn connect(path: &Path) -> Result<Connection, Trouble> {
     connection.execute_batch(
         "BEGIN IMMEDIATE;
          DROP TABLE IF EXISTS bundles; DROP TABLE IF EXISTS texts; DROP TABLE IF EXISTS sketches;
+         DROP TABLE IF EXISTS bands;
          CREATE TABLE bundles (hash BLOB PRIMARY KEY, row TEXT NOT NULL, seal BLOB NOT NULL) WITHOUT ROWID;
          CREATE TABLE texts (hash BLOB PRIMARY KEY, texts BLOB NOT NULL, seal BLOB NOT NULL) WITHOUT ROWID;
-         CREATE TABLE sketches (hash BLOB PRIMARY KEY, name TEXT NOT NULL, sketch BLOB NOT NULL) WITHOUT ROWID;
+         CREATE TABLE sketches (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, name TEXT NOT NULL, sketch BLOB NOT NULL);
+         CREATE TABLE bands (key INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, id)) WITHOUT ROWID;
          PRAGMA application_id = 1986819121;
-         PRAGMA user_version = 2;
+         PRAGMA user_version = 3;
          COMMIT;",
     )?;
     Ok(connection)
@@ -411,35 +424,77 @@ fn read_texts(connection: &Connection) -> rusqlite::Result<HashMap<Digest, Texts
 }
 
 fn read_sketches(connection: &Connection) -> rusqlite::Result<Vec<Sketched>> {
-    let mut statement = connection.prepare("SELECT hash, name, sketch FROM sketches")?;
-    let mut found = statement.query([])?;
-    let mut all = Vec::new();
-    while let Some(row) = found.next()? {
-        let sketch = Sketch::from_bytes(row.get_ref(2)?.as_blob()?);
-        if sketch.is_comparable() {
-            all.push(Sketched {
-                hash: Digest::from_bytes(row.get(0)?),
-                name: row.get(1)?,
-                sketch,
-            });
-        }
-    }
-    Ok(all)
+    let mut statement =
+        connection.prepare("SELECT hash, name, sketch FROM sketches ORDER BY id")?;
+    let all = statement.query_map([], sketched)?;
+    all.collect()
 }
 
-/// Too little text is noted by nothing at all.
+/// Bundles with a key of their sketch in common, the latest ones first where there are many, each once.
+fn read_near(connection: &Connection, sketch: &Sketch) -> rusqlite::Result<Vec<Sketched>> {
+    const KEPT: u32 = 32;
+    let mut statement = connection.prepare(
+        "SELECT hash, name, sketch FROM bands JOIN sketches USING (id) WHERE key = ?1 ORDER BY id DESC LIMIT ?2",
+    )?;
+    let mut found = HashMap::new();
+    for key in sketch.keys() {
+        for near in statement.query_map(params![key.cast_signed(), KEPT], sketched)? {
+            let near = near?;
+            found.insert(near.hash, near);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+fn sketched(row: &rusqlite::Row<'_>) -> rusqlite::Result<Sketched> {
+    Ok(Sketched {
+        hash: Digest::from_bytes(row.get(0)?),
+        name: row.get(1)?,
+        sketch: Sketch::from_bytes(row.get_ref(2)?.as_blob()?),
+    })
+}
+
+/// Too little text is noted by nothing at all. A bundle says the same for ever, so what is noted stays.
 fn write_sketch(
     connection: &Connection,
     hash: &Digest,
     name: &str,
     sketch: &Sketch,
 ) -> rusqlite::Result<()> {
-    if sketch.is_comparable() {
-        connection
-            .prepare_cached(
-                "INSERT OR REPLACE INTO sketches (hash, name, sketch) VALUES (?1, ?2, ?3)",
-            )?
-            .execute(params![hash.as_bytes(), name, sketch.to_bytes()])?;
+    if !sketch.is_comparable() {
+        return Ok(());
+    }
+    let added = connection
+        .prepare_cached("INSERT OR IGNORE INTO sketches (hash, name, sketch) VALUES (?1, ?2, ?3)")?
+        .execute(params![hash.as_bytes(), name, sketch.to_bytes()])?;
+    if added == 1 {
+        let id = connection.last_insert_rowid();
+        let mut bands =
+            connection.prepare_cached("INSERT OR IGNORE INTO bands (key, id) VALUES (?1, ?2)")?;
+        for key in sketch.keys() {
+            bands.execute(params![key.cast_signed(), id])?;
+        }
+    }
+    Ok(())
+}
+
+fn forget_sketch(connection: &Connection, hash: &Digest) -> rusqlite::Result<()> {
+    let noted = connection
+        .prepare_cached("SELECT id, sketch FROM sketches WHERE hash = ?1")?
+        .query_row([hash.as_bytes()], |row| {
+            Ok((
+                row.get::<_, i64>(0)?,
+                Sketch::from_bytes(row.get_ref(1)?.as_blob()?),
+            ))
+        })
+        .optional()?;
+    if let Some((id, sketch)) = noted {
+        let mut bands =
+            connection.prepare_cached("DELETE FROM bands WHERE key = ?1 AND id = ?2")?;
+        for key in sketch.keys() {
+            bands.execute(params![key.cast_signed(), id])?;
+        }
+        connection.execute("DELETE FROM sketches WHERE id = ?1", [id])?;
     }
     Ok(())
 }
@@ -553,8 +608,24 @@ mod tests {
         let names: Vec<_> = found.iter().map(|found| found.name.as_str()).collect();
         assert_eq!(names, ["a-skill", "other"], "two words are like nothing");
         assert_eq!((found[0].hash, &found[0].sketch), (new.hash, &new.sketch));
+        // Noted twice, it is there once; a look-up finds it and not the other one.
+        Index::open(&path).note(std::slice::from_ref(&new), LATE);
+        let near = Index::open(&path).sketches_near(&new.sketch);
+        assert_eq!(near.len(), 1);
+        assert_eq!((near[0].hash, near[0].name.as_str()), (new.hash, "a-skill"));
+        assert!(
+            Index::open(&path)
+                .sketches_near(&sketch(b"unknown"))
+                .is_empty()
+        );
+
         Index::open(&path).forget(&[new.hash, Digest::of(b"other")]);
-        assert!(Index::open(&path).sketches().is_empty());
+        let index = Index::open(&path);
+        assert!(index.sketches().is_empty() && index.sketches_near(&new.sketch).is_empty());
+        let bands = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        let connection = index.connection.unwrap();
+        let left = connection.query_row("SELECT count(*) FROM bands", [], bands);
+        assert_eq!(left, Ok(0));
     }
 
     const LATE: (i64, u64) = (i64::MAX, 0);

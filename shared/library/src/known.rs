@@ -124,24 +124,26 @@ impl<'v> Known<'v> {
             return None;
         }
         let many = self.gated > FEW;
-        let likes = self.likes.get_or_insert_with(|| Likes::read(vault));
+        let likes = self.likes.get_or_insert_with(|| Likes::open(vault));
         let found = likes.find(sketch, many);
-        found.into_iter().take(LOOKED_UP).find_map(|alike| {
-            let like = &likes.all[alike.number];
-            let other: SkillName = like.name.parse().ok()?;
-            let place = match &like.bundle {
-                None => None,
-                Some(bundle) => Some(installed_as(vault, &other, bundle)?),
-            };
-            let shown = place
-                .as_ref()
-                .map_or(other, |(place, _)| place.name.clone());
-            (shown != *name).then_some(Nearest {
-                name: shown,
-                likeness: alike.likeness,
-                place,
+        found
+            .into_iter()
+            .take(LOOKED_UP)
+            .find_map(|(other, bundle, likeness)| {
+                let other: SkillName = other.parse().ok()?;
+                let place = match &bundle {
+                    None => None,
+                    Some(bundle) => Some(installed_as(vault, &other, bundle)?),
+                };
+                let shown = place
+                    .as_ref()
+                    .map_or(other, |(place, _)| place.name.clone());
+                (shown != *name).then_some(Nearest {
+                    name: shown,
+                    likeness,
+                    place,
+                })
             })
-        })
     }
 }
 
@@ -299,7 +301,7 @@ impl Book {
     }
 }
 
-/// A skill that may be like another one.
+/// A skill that another one may be like.
 #[derive(Debug)]
 struct Like {
     name: String,
@@ -308,44 +310,87 @@ struct Like {
     sketch: Sketch,
 }
 
+impl From<Sketched> for Like {
+    fn from(noted: Sketched) -> Self {
+        Self {
+            name: noted.name,
+            bundle: Some(noted.hash),
+            sketch: noted.sketch,
+        }
+    }
+}
+
+/// A skill that another one is like: name, bundle, likeness.
+type Found = (String, Option<Digest>, f64);
+
 #[derive(Debug)]
 struct Likes {
-    all: Vec<Like>,
-    quick: Option<Similar>,
+    index: Index,
+    /// What is on its way in.
+    more: Vec<Like>,
+    /// Everything, once many were asked about.
+    all: Option<(Vec<Like>, Similar)>,
 }
 
 impl Likes {
-    fn read(vault: &Vault) -> Self {
-        let noted = Index::open(&vault.paths().index()).sketches();
-        let all = noted
-            .into_iter()
-            .map(|Sketched { hash, name, sketch }| Like {
-                name,
-                bundle: Some(hash),
-                sketch,
-            })
-            .collect();
-        Self { all, quick: None }
+    fn open(vault: &Vault) -> Self {
+        Self {
+            index: Index::open(&vault.paths().index()),
+            more: Vec::new(),
+            all: None,
+        }
     }
 
     fn add(&mut self, like: Like) {
-        if let Some(quick) = &mut self.quick {
-            quick.add(like.sketch.clone());
+        match &mut self.all {
+            None => self.more.push(like),
+            Some((all, similar)) => {
+                similar.add(like.sketch.clone());
+                all.push(like);
+            }
         }
-        self.all.push(like);
     }
 
-    fn find(&mut self, sketch: &Sketch, many: bool) -> Vec<Alike> {
-        if !many {
-            return similar::among(sketch, self.all.iter().map(|like| &like.sketch));
-        }
-        let quick = self.quick.get_or_insert_with(|| {
-            let mut quick = Similar::default();
-            for like in &self.all {
-                quick.add(like.sketch.clone());
-            }
-            quick
+    /// The most alike first, then by name.
+    fn find(&mut self, sketch: &Sketch, many: bool) -> Vec<Found> {
+        let told = |likes: &[Like], found: Vec<Alike>| -> Vec<Found> {
+            let of = |alike: &Alike| &likes[alike.number];
+            let found = found.iter();
+            found
+                .map(|alike| (of(alike).name.clone(), of(alike).bundle, alike.likeness))
+                .collect()
+        };
+        let mut found = if many {
+            let Self { index, more, all } = self;
+            let (all, similar) = all.get_or_insert_with(|| {
+                let noted = index.sketches().into_iter().map(Like::from);
+                let all: Vec<Like> = noted.chain(more.drain(..)).collect();
+                let mut similar = Similar::default();
+                for like in &all {
+                    similar.add(like.sketch.clone());
+                }
+                (all, similar)
+            });
+            told(all, similar.find(sketch))
+        } else {
+            let near: Vec<Like> = self
+                .index
+                .sketches_near(sketch)
+                .into_iter()
+                .map(Like::from)
+                .collect();
+            let among = |likes: &[Like]| {
+                told(
+                    likes,
+                    similar::among(sketch, likes.iter().map(|like| &like.sketch)),
+                )
+            };
+            [among(&near), among(&self.more)].concat()
+        };
+        found.sort_by(|a, b| {
+            b.2.total_cmp(&a.2)
+                .then_with(|| (&a.0, a.1).cmp(&(&b.0, b.1)))
         });
-        quick.find(sketch)
+        found
     }
 }

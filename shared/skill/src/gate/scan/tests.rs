@@ -48,8 +48,11 @@ fn every_rule_finds_what_it_must_and_passes_what_it_must() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Path and bytes.
+type Named = (&'static str, &'static [u8]);
+
 /// Rules about whole files: the id, a file that it finds, and one that it passes.
-const BYTES: &[(&str, (&str, &[u8]), (&str, &[u8]))] = &[
+const BYTES: &[(&str, Named, Named)] = &[
     (
         "VG-FI-001",
         ("a.zip", &zipped(b"notes.txt", 1)),
@@ -104,7 +107,7 @@ const fn zipped(name: &[u8; 9], flags: u8) -> [u8; 39] {
 
 #[test]
 fn every_rule_about_whole_files_finds_what_it_must_and_passes_what_it_must() {
-    let ids = |(path, bytes): (&str, &[u8])| -> Vec<&'static str> {
+    let ids = |(path, bytes): Named| -> Vec<&'static str> {
         let file = File {
             path: path.parse().expect("a good path"),
             mode: Mode::Plain,
