@@ -338,8 +338,8 @@ fn a_transform_shows_its_variant_whole_or_not_at_all() {
 #[test]
 fn a_switch_is_thrown_for_one_agent_or_for_all_or_not_at_all() {
     let arguments = ["disable", "subject", "--agent", "cursor"];
-    sweep_command("disable", linked(), &arguments, 7, NOTHING_MORE);
+    sweep_command("disable", linked(), &arguments, 12, NOTHING_MORE);
     let home = linked();
     home.run(&["disable", "subject"]).ok();
-    sweep_command("enable", home, &["enable", "subject"], 7, NOTHING_MORE);
+    sweep_command("enable", home, &["enable", "subject"], 12, NOTHING_MORE);
 }
