@@ -12,7 +12,7 @@ use vault_skill::gate::{self, GateOptions, Outcome, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
 use vault_skill::manifest::{
-    FileEntry, Gate, MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError, Mode,
+    FileEntry, Gate, MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError,
     SignedManifest,
 };
 use vault_skill::name::{AgentId, SkillName};
@@ -447,19 +447,6 @@ fn run_gate(
     folder: source::SourceFolder,
     request: &AddSkill,
 ) -> Result<gate::Verdict, AddError> {
-    let raw: Vec<RawFile> = folder
-        .files
-        .into_iter()
-        .map(|file| RawFile {
-            path: file.path,
-            mode: if file.executable {
-                Mode::Executable
-            } else {
-                Mode::Plain
-            },
-            bytes: file.bytes,
-        })
-        .collect();
     let options = GateOptions {
         strict: request.strict,
         name: request.name.clone(),
@@ -468,7 +455,7 @@ fn run_gate(
         reason: request.reason.as_deref().unwrap_or(ALLOWED),
         ..GateOptions::default()
     };
-    known.gate(raw, options)
+    known.gate(folder.files, options)
 }
 
 /// Reads a folder and gates it; admits nothing.

@@ -5,17 +5,15 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vault_skill::document::Document;
 use vault_skill::finding::{Finding, Level, printable, structure_rules};
 use vault_skill::gate::similar::Sketch;
 use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
-use vault_skill::manifest::{Manifest, Mode, SKILL_MD};
+use vault_skill::manifest::{Manifest, SKILL_MD};
 use vault_skill::report::{
     Audit, Audited, Bound, Excerpt, Located, Skipped, Verdict, decode, percent_encoded,
 };
@@ -23,6 +21,7 @@ use vault_skill::report::{
 use crate::add::LIMITS;
 use crate::files::source::{self, SourceError};
 use crate::files::{self, FileError, Kind};
+use crate::parallel::one_by_one;
 use crate::scan;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::Vault;
@@ -129,7 +128,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
         root: root.to_string_lossy().into_owned(),
         base: String::new(),
         strict: auditor.strict,
-        skills: in_parallel(&walked.skills, |place| {
+        skills: one_by_one(&walked.skills, |place| {
             let manifest = own.as_ref().and_then(|own| own.manifest(&place.folder));
             let audited = judge(place, manifest, auditor);
             (auditor.progress)();
@@ -274,18 +273,7 @@ fn judge(place: &Place, manifest: Option<Manifest>, auditor: &Auditor<'_>) -> Au
     let started = (auditor.clock)();
     let read = source::read_past(&place.folder, LIMITS, &gate::is_ignored);
     let (raw, faults, name) = match read {
-        Ok((folder, faults)) => {
-            let files = folder.files.into_iter().map(|file| RawFile {
-                path: file.path,
-                mode: if file.executable {
-                    Mode::Executable
-                } else {
-                    Mode::Plain
-                },
-                bytes: file.bytes,
-            });
-            (files.collect(), faults, folder.name)
-        }
+        Ok((folder, faults)) => (folder.files, faults, folder.name),
         Err(error) => (Vec::new(), vec![(String::new(), error)], None),
     };
     let mut audited = gated(raw, &faults, name.as_deref(), manifest, auditor.strict);
@@ -441,37 +429,6 @@ fn fault((path, error): &(String, SourceError)) -> Finding {
     Finding::of(known, Level::Error, printable(&message))
         .at(path.as_str())
         .hint(hint)
-}
-
-/// Runs a function over all items on all cores; the answers keep the order of the items.
-fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = cores.min(items.len());
-    if threads <= 1 {
-        return items.iter().map(work).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let take = || {
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else {
-                return done;
-            };
-            done.push((at, work(item)));
-        }
-    };
-    let mut answers: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let running: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
-        let mut answers = take();
-        for thread in running {
-            let others = thread.join();
-            answers.extend(others.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        answers
-    });
-    answers.sort_unstable_by_key(|(at, _)| *at);
-    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use vault_skill::name::SkillName;
 use vault_store::fetch::Upstream;
 
 use crate::add::{self, AddError, AddReport, Candidate};
+use crate::parallel::in_parallel;
 use crate::rotate::Chain;
-use crate::scan::in_parallel;
 use crate::store::{self, Damage, Examined, Trusted, Want};
 use crate::upstream;
 use crate::vault::{Vault, VaultError};

@@ -8,7 +8,8 @@ use vault_skill::time::Timestamp;
 
 use crate::files::tree::Looker;
 use crate::links;
-use crate::scan::{self, Group, Origin, Place, in_parallel};
+use crate::parallel::in_parallel;
+use crate::scan::{self, Group, Origin, Place};
 use crate::store::{self, Damage, Want};
 use crate::transforms;
 use crate::vault::{Vault, VaultError};

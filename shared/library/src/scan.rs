@@ -1,11 +1,9 @@
 //! What is installed, own skills and linked ones, with the cheapest look that still notices every write.
 //!
 //! A skill whose seal in the index holds costs one look for each of its files; any other is read, verified and noted
-//! again. The work is spread over the machine's cores, at most four.
+//! again. The work is spread over the machine's cores.
 
-use std::num::NonZero;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use vault_skill::document::Document;
 use vault_skill::gate::similar::Sketch;
@@ -16,6 +14,7 @@ use crate::files::tree::Looker;
 use crate::files::{self, Kind};
 use crate::index::{Buffers, Index, NewRow, Row, StoredRow, Texts};
 use crate::links::{self, LinkId};
+use crate::parallel::in_parallel;
 use crate::store::{self, Damage, Examined, Trusted, Want};
 use crate::vault::{Vault, VaultError};
 
@@ -331,47 +330,6 @@ fn look_at(store: &Path, group: &Group, rows: &Rows) -> (Vec<Seen>, Vec<NewRow>)
         all.1.extend(fresh);
     }
     all
-}
-
-/// Items that a thread takes at a time, at most: few enough that none is left alone with much at the end.
-const PIECE: usize = 64;
-
-/// Runs a function over slices of the items, on several threads, and gives the answers in order. Who is done takes the
-/// next slice, so that a thread that the machine holds up holds up nobody else.
-pub(crate) fn in_parallel<T: Sync, R: Send>(
-    items: &[T],
-    work: impl Fn(&[T]) -> R + Sync,
-) -> Vec<R> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = cores.min(4).min(items.len() / 16 + 1);
-    if threads <= 1 {
-        return vec![work(items)];
-    }
-    let pieces: Vec<&[T]> = items
-        .chunks(items.len().div_ceil(threads).min(PIECE))
-        .collect();
-    let next = AtomicUsize::new(0);
-    let take = || {
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(piece) = pieces.get(at) else {
-                return done;
-            };
-            done.push((at, work(piece)));
-        }
-    };
-    let mut answers: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let running: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
-        let mut answers = take();
-        for thread in running {
-            let others = thread.join();
-            answers.extend(others.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        answers
-    });
-    answers.sort_unstable_by_key(|(at, _)| *at);
-    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 struct Eye<'a> {

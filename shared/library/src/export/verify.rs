@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use vault_skill::bundle::{Bundle, BundleError};
-use vault_skill::gate;
+use vault_skill::gate::{self, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{
@@ -259,7 +259,7 @@ impl Eye<'_> {
             return Err(wrong("has another digest than the index says"));
         }
         let files = match entry.kind.as_str() {
-            "skill-md" if bytes.len() as u64 <= MAX_SKILL_MD_BYTES => vec![Found {
+            "skill-md" if bytes.len() as u64 <= MAX_SKILL_MD_BYTES => vec![RawFile {
                 path: SKILL_MD.to_owned(),
                 mode: Mode::Plain,
                 bytes,
@@ -317,7 +317,7 @@ impl Eye<'_> {
         path: &Path,
         manifest: &Path,
         form: Form,
-        found: &[Found],
+        found: &[RawFile],
     ) -> Result<Verified, VerifyError> {
         let bytes = files::read(manifest, MAX_MANIFEST)?.ok_or_else(|| VerifyError::Unsigned {
             path: path.to_owned(),
@@ -367,33 +367,17 @@ impl Eye<'_> {
     }
 }
 
-/// A file as it was found, wherever.
-struct Found {
-    path: String,
-    mode: Mode,
-    bytes: Vec<u8>,
-}
-
-fn folder_files(path: &Path) -> Result<Vec<Found>, VerifyError> {
+fn folder_files(path: &Path) -> Result<Vec<RawFile>, VerifyError> {
     let folder = source::read(path, LIMITS, &gate::is_ignored)?;
-    let files = folder.files.into_iter().map(|file| Found {
-        path: file.path,
-        mode: if file.executable {
-            Mode::Executable
-        } else {
-            Mode::Plain
-        },
-        bytes: file.bytes,
-    });
-    Ok(files.collect())
+    Ok(folder.files)
 }
 
-fn archive_files(path: &Path, bytes: &[u8]) -> Result<Vec<Found>, VerifyError> {
+fn archive_files(path: &Path, bytes: &[u8]) -> Result<Vec<RawFile>, VerifyError> {
     let packed = pack::read(bytes).map_err(|cause| VerifyError::Archive {
         path: path.to_owned(),
         cause,
     })?;
-    let files = packed.into_iter().map(|file| Found {
+    let files = packed.into_iter().map(|file| RawFile {
         path: file.path,
         mode: file.mode,
         bytes: file.bytes,
@@ -401,7 +385,7 @@ fn archive_files(path: &Path, bytes: &[u8]) -> Result<Vec<Found>, VerifyError> {
     Ok(files.collect())
 }
 
-fn compare(path: &Path, manifest: &Manifest, found: &[Found]) -> Result<(), VerifyError> {
+fn compare(path: &Path, manifest: &Manifest, found: &[RawFile]) -> Result<(), VerifyError> {
     let files = found
         .iter()
         .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));

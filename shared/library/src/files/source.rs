@@ -8,8 +8,11 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode as Bits, OFlags, Stat};
 use rustix::io::Errno;
+
+use vault_skill::gate::RawFile;
+use vault_skill::manifest::Mode;
 
 use super::tree::{ENTRY, read_exactly};
 use super::{FileError, Kind, effective_user, fails, kind, resolve};
@@ -71,20 +74,13 @@ pub enum SourceError {
     File(#[from] FileError),
 }
 
-/// A file as read: path relative to the folder and joined by `/`, executable bit of the owner, exact bytes.
-#[derive(Debug)]
-pub(crate) struct SourceFile {
-    pub(crate) path: String,
-    pub(crate) executable: bool,
-    pub(crate) bytes: Vec<u8>,
-}
-
 /// A folder as read.
 #[derive(Debug)]
 pub(crate) struct SourceFolder {
     /// The folder's own name, `None` for the root of the file system or a name that is no UTF-8.
     pub(crate) name: Option<String>,
-    pub(crate) files: Vec<SourceFile>,
+    /// Their paths are relative to the folder; the mode is the owner's executable bit.
+    pub(crate) files: Vec<RawFile>,
 }
 
 /// Reads a skill folder, or the folder of a file named SKILL.md. Names for which `ignored` holds are passed over.
@@ -132,7 +128,7 @@ fn read_folder(
         }
         Some(Kind::File | Kind::Other) => return Err(SourceError::NotASkill(path)),
     };
-    let fd = match rustix::fs::open(&folder, ENTRY | OFlags::DIRECTORY, Mode::empty()) {
+    let fd = match rustix::fs::open(&folder, ENTRY | OFlags::DIRECTORY, Bits::empty()) {
         Ok(fd) => fd,
         Err(Errno::LOOP | Errno::NOTDIR) => return Err(SourceError::Link(folder)),
         Err(cause) => return Err(FileError::new("open", &folder, cause).into()),
@@ -169,7 +165,7 @@ struct Reader<'a> {
     ignored: &'a dyn Fn(&str) -> bool,
     user: u32,
     left: u64,
-    files: Vec<SourceFile>,
+    files: Vec<RawFile>,
     /// Where what can't be taken in is noted instead of ending the reading.
     passed: Option<Vec<Fault>>,
     /// A limit was passed: nothing more is read.
@@ -286,7 +282,7 @@ impl Reader<'_> {
         } else {
             ENTRY
         };
-        let fd = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        let fd = match rustix::fs::openat(parent, name, flags, Bits::empty()) {
             Ok(fd) => fd,
             // It was a plain file or folder a moment ago.
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT | Errno::NXIO) => {
@@ -334,8 +330,12 @@ impl Reader<'_> {
         if !whole || !same_content(opened, &after) {
             return Err(SourceError::Changed(path.into()));
         }
-        self.files.push(SourceFile {
-            executable: opened.st_mode & 0o100 != 0,
+        self.files.push(RawFile {
+            mode: if opened.st_mode & 0o100 == 0 {
+                Mode::Plain
+            } else {
+                Mode::Executable
+            },
             path,
             bytes,
         });
@@ -453,7 +453,7 @@ mod tests {
                     rustix::fs::CWD,
                     skill.join("x"),
                     FileType::Fifo,
-                    Mode::from_raw_mode(0o600),
+                    Bits::from_raw_mode(0o600),
                     0,
                 )
                 .unwrap();

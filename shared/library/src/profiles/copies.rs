@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use vault_skill::gate;
 use vault_skill::hash::Digest;
-use vault_skill::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode};
+use vault_skill::manifest::Mode;
 
 use super::wanted::Shown;
-use crate::files::source::{self, SourceLimits};
+use crate::add::LIMITS;
+use crate::files::source;
 use crate::files::{self, Batch, FileError};
 use crate::store::{self, Want};
 use crate::vault::Vault;
@@ -16,20 +17,16 @@ use crate::vault::Vault;
 /// Names of ours in a folder of copies, while one is being made or removed.
 pub(super) const ASIDE: &str = ".vault-aside-";
 
-const LIMITS: SourceLimits = SourceLimits {
-    files: MAX_FILES,
-    file_bytes: MAX_FILE_BYTES,
-    total_bytes: MAX_SKILL_BYTES,
-    depth: 16,
-};
-
 /// What a folder holds, as one hash over paths, modes and bytes; `None` when that can't be told.
 pub(super) fn content(folder: &Path) -> Option<Digest> {
     let read = source::read(folder, LIMITS, &gate::is_ignored).ok()?;
-    let lines = read
-        .files
-        .iter()
-        .map(|file| (file.path.as_str(), file.executable, &file.bytes[..]));
+    let lines = read.files.iter().map(|file| {
+        (
+            file.path.as_str(),
+            file.mode == Mode::Executable,
+            &file.bytes[..],
+        )
+    });
     Some(content_of(lines))
 }
 

@@ -13,7 +13,7 @@ use super::record::trees;
 use super::wanted::Wanted;
 use crate::files::tree::Looker;
 use crate::files::{self, FileError, Kind};
-use crate::scan::in_parallel;
+use crate::parallel::in_parallel;
 use crate::vault::{Vault, VaultError};
 
 /// An entry of a folder, as far as linking goes.

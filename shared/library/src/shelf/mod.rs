@@ -12,6 +12,7 @@ use vault_skill::name::SkillName;
 use vault_skill::search::{Ranking, Text};
 
 use crate::index::{Index, Texts};
+use crate::parallel::in_parallel;
 use crate::scan::{self, Evidence, Origin};
 use crate::store::{Damage, Trusted};
 use crate::vault::{Vault, VaultError};
@@ -176,7 +177,7 @@ fn verified(
             first.entry(place.name.clone()).or_insert((place, with));
         }
     }
-    let read = scan::in_parallel(found, |found| {
+    let read = in_parallel(found, |found| {
         let mut buffer = Vec::new();
         let read = |(name, bundle, score): &(SkillName, Digest, f64)| {
             let known = first.get(name).filter(|(place, _)| place.bundle == *bundle);
