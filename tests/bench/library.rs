@@ -53,7 +53,7 @@ fn check_integrity(table: &mut Table, home: &Home) {
     let key = vault.keys().release().expect("the release key").public();
     let key = VerifyingKey::from_bytes(key.as_bytes()).expect("a key");
     // As vault_library spreads its work.
-    let threads = available_parallelism().map_or(1, NonZero::get).min(4);
+    let threads = available_parallelism().map_or(1, NonZero::get);
     let (mut bare, mut subject, mut doctor) = (Vec::new(), Vec::new(), Vec::new());
     // The first round warms the system's cache and does not count.
     for round in 0..=ROUNDS {

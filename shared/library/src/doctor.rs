@@ -178,13 +178,27 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
     doctor.keys();
     // Before anything takes the lock: whoever takes it clears them away.
     doctor.leftovers()?;
-    match integrity::check(vault) {
+    // Who sees what is no matter of the bytes; where nothing is mended first, both are looked at together.
+    let beside = match (&input.machine, input.clean || input.repair) {
+        (Some(machine), false) => Some(machine),
+        _ => None,
+    };
+    let (checked, seen) = std::thread::scope(|scope| {
+        let seen = beside.map(|machine| scope.spawn(|| profiles::view(vault, machine)));
+        let checked = integrity::check(vault);
+        let seen = seen.map(|seen| {
+            seen.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        (checked, seen)
+    });
+    match checked {
         Ok(checked) => doctor.skills(checked)?,
         // Without the key nobody can say what is good; that is among the findings already.
         Err(VaultError::Key(_)) => {}
         Err(error) => return Err(error),
     }
-    doctor.profiles()?;
+    doctor.profiles(seen)?;
     let report = &mut doctor.report;
     report
         .findings
@@ -637,7 +651,11 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    fn profiles(&mut self) -> Result<(), VaultError> {
+    /// The agents' folders; `seen` is the view of them, where it was made already.
+    fn profiles(
+        &mut self,
+        seen: Option<Result<View, profiles::ProfileSyncError>>,
+    ) -> Result<(), VaultError> {
         let Some(machine) = &self.input.machine else {
             return Ok(());
         };
@@ -649,7 +667,7 @@ impl Doctor<'_> {
                 Err(_) => {}
             }
         }
-        let view = match profiles::view(self.vault, machine) {
+        let view = match seen.unwrap_or_else(|| profiles::view(self.vault, machine)) {
             Ok(view) => view,
             Err(profiles::ProfileSyncError::Vault(VaultError::Key(_))) => return Ok(()),
             Err(profiles::ProfileSyncError::Vault(error)) => return Err(error),

@@ -255,7 +255,8 @@ fn examine(vault: &Vault, place: &Place, trusted: &Trusted) -> Option<Examined> 
 /// The names of this vault's skills and of those of linked vaults.
 #[derive(Debug)]
 struct Book {
-    all: Vec<String>,
+    /// Each ended by `/`, which no name holds.
+    all: String,
     quick: Option<Names>,
 }
 
@@ -266,33 +267,36 @@ impl Book {
             let entries = entries.filter_map(Result::ok).take(MAX_LINKS);
             folders.extend(entries.map(|entry| entry.path().join("skills")));
         }
-        let all = folders
-            .iter()
-            .filter_map(|folder| std::fs::read_dir(folder).ok())
-            .flat_map(|entries| entries.filter_map(Result::ok).take(MAX_NAMES))
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
-        Self { all, quick: None }
+        let mut book = Self {
+            all: String::new(),
+            quick: None,
+        };
+        for folder in folders {
+            // What cannot be listed holds no name that anybody sees.
+            let _unlisted = files::each_name(&folder, MAX_NAMES, |name| book.add(name));
+        }
+        book
     }
 
     fn add(&mut self, name: &str) {
         if let Some(quick) = &mut self.quick {
             quick.add(name);
         }
-        self.all.push(name.to_owned());
+        self.all.push_str(name);
+        self.all.push('/');
     }
 
     /// The first, by the alphabet, of the names that this one is taken for.
     fn confusable(&mut self, name: &str, many: bool) -> Option<String> {
         if !many {
             let name = names::Known::new(name);
-            let taken = self.all.iter();
+            let taken = self.all.split_terminator('/');
             let taken = taken.filter(|other| name.is_confusable_with(other));
-            return taken.min().cloned();
+            return taken.min().map(str::to_owned);
         }
         let quick = self.quick.get_or_insert_with(|| {
             let mut quick = Names::default();
-            for name in &self.all {
+            for name in self.all.split_terminator('/') {
                 quick.add(name);
             }
             quick

@@ -193,6 +193,30 @@ pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
     Ok(found)
 }
 
+/// Hands over the names in a directory that are UTF-8, at most so many, in no order and without keeping any.
+pub(crate) fn each_name(
+    path: &Path,
+    most: usize,
+    mut take: impl FnMut(&str),
+) -> Result<(), FileError> {
+    let failed = |cause: rustix::io::Errno| FileError::new("list", path, cause);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(failed)?;
+    let mut left = most;
+    for entry in rustix::fs::Dir::new(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        match entry.file_name().to_str() {
+            Err(_) | Ok("." | "..") => {}
+            Ok(_) if left == 0 => break,
+            Ok(name) => {
+                left -= 1;
+                take(name);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Some of the names in a directory.
 #[derive(Debug)]
 pub(crate) struct Listed {
