@@ -229,6 +229,18 @@ pub fn sample(points: Vec<Point>, most: usize) -> Vec<Point> {
         .collect()
 }
 
+/// The last of each kind of rename, flush, link and removal.
+pub fn last_of_each(points: &[Point]) -> Vec<Point> {
+    let mut last = BTreeMap::new();
+    for point in points.iter().filter(|point| point.is_essential()) {
+        let known = last.entry(&point.call).or_insert(point);
+        if point.when > known.when {
+            *known = point;
+        }
+    }
+    last.into_values().cloned().collect()
+}
+
 /// Copies a prepared home, links, modes and all.
 pub fn copy_home(from: &Home) -> Home {
     let to = Home::new();

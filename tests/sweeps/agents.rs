@@ -156,7 +156,13 @@ pub fn sweep(deed: &Deed<'_>, start: Home, most: usize) {
     let end = seen(home);
     assert_ne!(before, end, "{label} changes nothing");
     healthy(home, label);
-    let tried = sweep::sample(all.clone(), most);
+    let mut tried = sweep::sample(all.clone(), most);
+    // The last call of each kind comes when all is done: without it a small sample may see one side only.
+    for point in sweep::last_of_each(&all) {
+        if !tried.contains(&point) {
+            tried.push(point);
+        }
+    }
     let (mut old, mut new, mut between, mut unharmed) = (0, 0, 0, 0);
     for point in &tried {
         let home = start.restored();

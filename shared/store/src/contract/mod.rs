@@ -290,6 +290,6 @@ mod tests {
             );
             count += 1;
         }
-        assert_eq!(count, 87);
+        assert_eq!(count, 88);
     }
 }
