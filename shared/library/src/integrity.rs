@@ -104,43 +104,42 @@ pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
 /// skills also by encoding the bundle again and comparing its hash with the one that the catalog named.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     let store = vault.store();
-    // Two listings of as many names as there are skills; neither needs the other.
-    let (listed, places) = std::thread::scope(|scope| {
+    // The store is listed beside the work: what nothing names is known only when all is looked at.
+    std::thread::scope(|scope| {
         let listed = scope.spawn(|| store::list(&store));
-        let places = scan::places(vault);
-        let listed = listed.join();
-        (
-            listed.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            places,
-        )
-    });
-    let (places, (bundles, mut strange)) = (places?, listed?);
-    for entry in &mut strange {
-        entry.insert_str(0, "store/");
-    }
-    strange.extend(places.strange);
-    let mut referenced: std::collections::HashSet<_> = places
-        .groups
-        .iter()
-        .flat_map(|group| group.places.iter().map(|place| place.bundle))
-        .collect();
-    let mut skills = Vec::new();
-    for group in &places.groups {
-        skills.extend(check_group(&store, group));
-    }
-    let rendered = Group {
-        trusted: vault.trusted()?,
-        places: transforms::places(vault)?,
-    };
-    referenced.extend(rendered.places.iter().map(|place| place.bundle));
-    Ok(Report {
-        skills,
-        variants: check_group(&store, &rendered),
-        strange,
-        unreferenced: bundles
-            .into_iter()
-            .filter(|bundle| !referenced.contains(bundle))
-            .collect(),
+        let places = scan::places(vault)?;
+        let mut skills = Vec::new();
+        for group in &places.groups {
+            skills.extend(check_group(&store, group));
+        }
+        let rendered = Group {
+            trusted: vault.trusted()?,
+            places: transforms::places(vault)?,
+        };
+        let variants = check_group(&store, &rendered);
+        let (bundles, mut strange) = listed
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        for entry in &mut strange {
+            entry.insert_str(0, "store/");
+        }
+        strange.extend(places.strange);
+        let referenced: std::collections::HashSet<_> = places
+            .groups
+            .iter()
+            .flat_map(|group| &group.places)
+            .chain(&rendered.places)
+            .map(|place| place.bundle)
+            .collect();
+        Ok(Report {
+            skills,
+            variants,
+            strange,
+            unreferenced: bundles
+                .into_iter()
+                .filter(|bundle| !referenced.contains(bundle))
+                .collect(),
+        })
     })
 }
 

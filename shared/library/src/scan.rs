@@ -84,28 +84,37 @@ pub(crate) fn read_links(
     strange: &mut Vec<String>,
 ) -> Result<Vec<Place>, VaultError> {
     let names = files::list(folder)?;
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    let looker = Looker::new(folder)?;
-    let mut target = Vec::new();
-    let mut places = Vec::with_capacity(names.len());
-    for (name, kind) in names {
-        let text = name.to_string_lossy();
-        let parsed = text.parse::<SkillName>().ok();
-        let bundle = (kind == Kind::Link && looker.link_target(&text, &mut target))
-            .then(|| store::linked_bundle(&target))
-            .flatten();
-        match (parsed, bundle) {
-            (Some(name), Some(bundle)) => places.push(Place {
-                signed_name: name.clone(),
-                name,
-                origin: origin.clone(),
-                bundle,
-            }),
-            // A link that was replaced between listing and reading shows in the next scan.
-            _ => strange.push(format!("{shown}/{text}")),
+    let parts = in_parallel(&names, |names| -> Result<_, VaultError> {
+        let (mut places, mut strange) = (Vec::with_capacity(names.len()), Vec::new());
+        if names.is_empty() {
+            return Ok((places, strange));
         }
+        let looker = Looker::new(folder)?;
+        let mut target = Vec::new();
+        for (name, kind) in names {
+            let text = name.to_string_lossy();
+            let parsed = text.parse::<SkillName>().ok();
+            let bundle = (*kind == Kind::Link && looker.link_target(&text, &mut target))
+                .then(|| store::linked_bundle(&target))
+                .flatten();
+            match (parsed, bundle) {
+                (Some(name), Some(bundle)) => places.push(Place {
+                    signed_name: name.clone(),
+                    name,
+                    origin: origin.clone(),
+                    bundle,
+                }),
+                // A link that was replaced between listing and reading shows in the next scan.
+                _ => strange.push(format!("{shown}/{text}")),
+            }
+        }
+        Ok((places, strange))
+    });
+    let mut places = Vec::with_capacity(names.len());
+    for part in parts {
+        let (more, foreign) = part?;
+        places.extend(more);
+        strange.extend(foreign);
     }
     Ok(places)
 }
