@@ -15,7 +15,7 @@ use vault_skill::{
     report::{Audit, Audited, Skipped, Verdict, json, markdown, sarif},
 };
 
-use super::{Target, skill};
+use super::{Target, folder_of, skill};
 use crate::{
     Context,
     error::{Exit, Failure, chain},
@@ -251,14 +251,6 @@ impl Spot {
                 std::os::unix::ffi::OsStrExt::as_bytes(reference.as_os_str()),
             )),
         }
-    }
-}
-
-fn folder_of(path: &Path) -> std::path::PathBuf {
-    if path.is_file() {
-        path.parent().unwrap_or(path).to_owned()
-    } else {
-        path.to_owned()
     }
 }
 

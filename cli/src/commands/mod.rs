@@ -42,7 +42,10 @@ pub mod users;
 pub mod verify;
 pub mod version;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use vault_library::{Vault, VaultError, run::is_installed};
 use vault_skill::name::SkillName;
@@ -55,6 +58,12 @@ use crate::{
     settings::nearest,
     ui::{Report, clean},
 };
+
+/// The folder of a skill that is given by its folder or by its SKILL.md.
+fn folder_of(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|_| path.is_file());
+    parent.unwrap_or(path).to_owned()
+}
 
 /// Opens the vault of this run, or makes it with its keys.
 pub fn open_vault(context: &Context) -> Result<Vault, Failure> {

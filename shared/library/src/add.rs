@@ -620,10 +620,7 @@ pub(crate) fn installed(
     trusted: &Trusted,
     buffer: &mut Vec<u8>,
 ) -> Result<Option<Installed>, VaultError> {
-    let link = vault.skills().join(name.as_str());
-    let Some(bundle) = files::link_target(&link)?
-        .and_then(|target| store::linked_bundle(target.as_os_str().as_encoded_bytes()))
-    else {
+    let Some(bundle) = store::bundle_at(&vault.skills().join(name.as_str()))? else {
         return Ok(None);
     };
     let store = vault.store();

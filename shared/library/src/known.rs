@@ -160,7 +160,8 @@ impl Nearest {
     fn files(&self, vault: &Vault) -> Vec<File> {
         match &self.place {
             Some((place, trusted)) if self.likeness >= DUPLICATE => {
-                examine(vault, place, trusted).map_or_else(Vec::new, |examined| examined.files)
+                let examined = examine(vault, &place.signed_name, &place.bundle, trusted);
+                examined.map_or_else(Vec::new, |examined| examined.files)
             }
             _ => Vec::new(),
         }
@@ -180,23 +181,12 @@ fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AddError
     let Some(bundle) = linked_to(vault, name)? else {
         return Ok(None);
     };
-    let trusted = vault.trusted()?;
-    let examined = store::examine(
-        &vault.store(),
-        &bundle,
-        Some(name),
-        &trusted,
-        Want::Bytes,
-        &mut Vec::new(),
-    );
-    Ok(examined.ok())
+    Ok(examine(vault, name, &bundle, &vault.trusted()?))
 }
 
 /// The bundle that an own skill's link names.
 fn linked_to(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, AddError> {
-    let link = vault.skills().join(name.as_str());
-    Ok(files::link_target(&link)?
-        .and_then(|target| store::linked_bundle(target.as_os_str().as_encoded_bytes())))
+    Ok(store::bundle_at(&vault.skills().join(name.as_str()))?)
 }
 
 /// The files of the skill that goes by this name, or by the author's, in this vault or in a linked one.
@@ -209,7 +199,7 @@ fn same_name(vault: &Vault, name: &SkillName, author: Option<&str>) -> Result<Ve
     }
     let wanted = |place: &Place| place.name == *name || author.as_ref() == Some(&place.name);
     let found = linked(vault, wanted)
-        .and_then(|(place, trusted)| examine(vault, &place, &trusted))
+        .and_then(|(place, trusted)| examine(vault, &place.signed_name, &place.bundle, &trusted))
         .map(|examined| examined.files);
     Ok(found.unwrap_or_default())
 }
@@ -240,16 +230,15 @@ fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trus
     })
 }
 
-fn examine(vault: &Vault, place: &Place, trusted: &Trusted) -> Option<Examined> {
-    store::examine(
-        &vault.store(),
-        &place.bundle,
-        Some(&place.signed_name),
-        trusted,
-        Want::Bytes,
-        &mut Vec::new(),
-    )
-    .ok()
+/// The verified bytes of a bundle that was signed under this name, where it is intact.
+fn examine(
+    vault: &Vault,
+    signed_name: &SkillName,
+    bundle: &Digest,
+    trusted: &Trusted,
+) -> Option<Examined> {
+    let (store, name) = (vault.store(), Some(signed_name));
+    store::examine(&store, bundle, name, trusted, Want::Bytes, &mut Vec::new()).ok()
 }
 
 /// The names of this vault's skills and of those of linked vaults.
@@ -263,16 +252,16 @@ struct Book {
 impl Book {
     fn read(vault: &Vault) -> Self {
         let mut folders = vec![vault.skills()];
-        if let Ok(entries) = std::fs::read_dir(vault.paths().root.join("links")) {
-            let entries = entries.filter_map(Result::ok).take(MAX_LINKS);
-            folders.extend(entries.map(|entry| entry.path().join("skills")));
-        }
+        let links = vault.paths().root.join("links");
+        // What cannot be listed holds no name that anybody sees.
+        let _unlisted = files::each_name(&links, MAX_LINKS, |link| {
+            folders.push(links.join(link).join("skills"));
+        });
         let mut book = Self {
             all: String::new(),
             quick: None,
         };
         for folder in folders {
-            // What cannot be listed holds no name that anybody sees.
             let _unlisted = files::each_name(&folder, MAX_NAMES, |name| book.add(name));
         }
         book

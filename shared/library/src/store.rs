@@ -131,6 +131,12 @@ pub(crate) fn linked_bundle(target: &[u8]) -> Option<Digest> {
     ups_only.then(|| hash.parse().ok()).flatten()
 }
 
+/// The bundle that the link at a path names; `None` where there is none, or it is none of ours.
+pub(crate) fn bundle_at(link: &Path) -> Result<Option<Digest>, FileError> {
+    let target = files::link_target(link)?;
+    Ok(target.and_then(|target| linked_bundle(target.as_os_str().as_encoded_bytes())))
+}
+
 /// Reads and verifies a stored skill: signature, name, exactly the signed files, sizes, hashes, modes.
 /// `name` is what it is installed as; `None` skips that comparison. `buffer` is scratch space, reused between calls.
 pub(crate) fn examine(

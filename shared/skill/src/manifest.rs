@@ -95,6 +95,15 @@ impl Mode {
         }
     }
 
+    /// The mode of a file with these permission bits: its owner's executable bit is all that counts.
+    pub const fn of_permissions(bits: u32) -> Self {
+        if bits & 0o100 == 0 {
+            Self::Plain
+        } else {
+            Self::Executable
+        }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         match text {
             "0644" => Some(Self::Plain),

@@ -107,13 +107,13 @@ impl Unpacked<'_> {
                     shown(&path)
                 )));
             }
-            let executable = entry.header().mode().is_ok_and(|mode| mode & 0o100 != 0);
+            let mode = Mode::of_permissions(entry.header().mode().unwrap_or_default());
             let mut bytes = Vec::new();
             (&mut entry)
                 .take(MAX_UNPACKED_BYTES - self.bytes + 1)
                 .read_to_end(&mut bytes)
                 .map_err(|error| broken(place, &error))?;
-            self.keep(&path, executable, bytes)?;
+            self.keep(&path, mode, bytes)?;
         }
         Ok(())
     }
@@ -159,12 +159,12 @@ impl Unpacked<'_> {
                         format!("{}: {}", shown(&path), shown(&error.to_string())),
                     )
                 })?;
-            self.keep(&path, mode & 0o100 != 0, bytes)?;
+            self.keep(&path, Mode::of_permissions(mode), bytes)?;
         }
         Ok(())
     }
 
-    fn keep(&mut self, path: &str, executable: bool, bytes: Vec<u8>) -> Result<(), FetchError> {
+    fn keep(&mut self, path: &str, mode: Mode, bytes: Vec<u8>) -> Result<(), FetchError> {
         let path = path.strip_prefix("./").unwrap_or(path);
         let plain = !path.is_empty()
             && !path.contains('\\')
@@ -182,11 +182,7 @@ impl Unpacked<'_> {
         }
         self.files.push(RawFile {
             path: path.to_owned(),
-            mode: if executable {
-                Mode::Executable
-            } else {
-                Mode::Plain
-            },
+            mode,
             bytes,
         });
         Ok(())

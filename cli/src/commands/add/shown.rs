@@ -9,6 +9,7 @@ use vault_skill::{
     report::{Excerpt, decode},
 };
 
+use super::super::folder_of;
 use crate::{
     Context, findings,
     ui::{Warning, clean},
@@ -27,13 +28,10 @@ pub struct Texts {
 impl Texts {
     /// Those of a folder of this machine, or of the folder that a SKILL.md stands in.
     pub fn of_folder(source: &str) -> Self {
-        let path = Path::new(source);
-        let base = if path.is_file() {
-            path.parent().unwrap_or(path).to_owned()
-        } else {
-            path.to_owned()
-        };
-        Self { base, files: None }
+        Self {
+            base: folder_of(Path::new(source)),
+            files: None,
+        }
     }
 
     /// Those of a fetched skill.

@@ -6,6 +6,7 @@ use flate2::read::GzDecoder;
 use flate2::{Compression, GzBuilder};
 use tar::{EntryType, Header};
 use vault_skill::bundle::File;
+use vault_skill::gate::RawFile;
 use vault_skill::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
@@ -48,16 +49,8 @@ pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
     Ok(archive.finish()?.into_inner())
 }
 
-/// A file of an archive: its path as it stands there, its mode, its bytes.
-#[derive(Debug)]
-pub(super) struct Packed {
-    pub(super) path: String,
-    pub(super) mode: Mode,
-    pub(super) bytes: Vec<u8>,
-}
-
-/// The files of a zip or gzipped tar archive. Fails on links, on encrypted files, and beyond the limits of a skill.
-pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<Packed>> {
+/// The files of a zip or gzipped tar archive, their paths as they stand there. Fails on links, on encrypted files, and beyond the limits of a skill.
+pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
     let mut taken = Taken::default();
     if bytes.starts_with(&[0x1f, 0x8b]) {
         read_tar(bytes, &mut taken)?;
@@ -69,7 +62,7 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<Packed>> {
 
 #[derive(Default)]
 struct Taken {
-    files: Vec<Packed>,
+    files: Vec<RawFile>,
     bytes: u64,
 }
 
@@ -86,12 +79,11 @@ impl Taken {
                 "the archive holds more bytes than a skill may have",
             ));
         }
-        let mode = if mode & 0o100 == 0 {
-            Mode::Plain
-        } else {
-            Mode::Executable
-        };
-        self.files.push(Packed { path, mode, bytes });
+        self.files.push(RawFile {
+            path,
+            mode: Mode::of_permissions(mode),
+            bytes,
+        });
         Ok(())
     }
 }

@@ -373,16 +373,10 @@ fn folder_files(path: &Path) -> Result<Vec<RawFile>, VerifyError> {
 }
 
 fn archive_files(path: &Path, bytes: &[u8]) -> Result<Vec<RawFile>, VerifyError> {
-    let packed = pack::read(bytes).map_err(|cause| VerifyError::Archive {
+    pack::read(bytes).map_err(|cause| VerifyError::Archive {
         path: path.to_owned(),
         cause,
-    })?;
-    let files = packed.into_iter().map(|file| RawFile {
-        path: file.path,
-        mode: file.mode,
-        bytes: file.bytes,
-    });
-    Ok(files.collect())
+    })
 }
 
 fn compare(path: &Path, manifest: &Manifest, found: &[RawFile]) -> Result<(), VerifyError> {

@@ -331,11 +331,7 @@ impl Reader<'_> {
             return Err(SourceError::Changed(path.into()));
         }
         self.files.push(RawFile {
-            mode: if opened.st_mode & 0o100 == 0 {
-                Mode::Plain
-            } else {
-                Mode::Executable
-            },
+            mode: Mode::of_permissions(opened.st_mode),
             path,
             bytes,
         });

@@ -655,9 +655,7 @@ impl Held {
 
     fn is_installed(&self, entry: &Entry) -> bool {
         let link = self.vault.skills().join(entry.name().as_str());
-        let target = files::link_target(&link).ok().flatten();
-        target.and_then(|target| store::linked_bundle(target.as_os_str().as_encoded_bytes()))
-            == Some(entry.texts.bundle_hash)
+        store::bundle_at(&link).ok().flatten() == Some(entry.texts.bundle_hash)
     }
 
     fn submit(&self, by: &str, change: Change) -> Result<Submitted, ShelfError> {

@@ -98,13 +98,14 @@ impl Names {
 
     /// The first, by the alphabet, of the names that this one is taken for.
     pub fn confusable(&self, name: &str) -> Option<&str> {
+        let known = Known::new(name);
         let numbers = keys(name)
             .into_iter()
             .filter_map(|key| self.taken.get(&key));
         numbers
             .flatten()
             .map(|number| self.names[*number].as_str())
-            .filter(|other| is_confusable(name, other))
+            .filter(|other| known.is_confusable_with(other))
             .min()
     }
 }
