@@ -13,7 +13,7 @@ use anstream::{AutoStream, ColorChoice};
 use clap::builder::styling::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     args::{ColourChoice, Global},
@@ -77,9 +77,16 @@ impl Warning {
 struct Envelope<'a> {
     schema: u32,
     ok: bool,
-    data: &'a Value,
+    data: Data<'a>,
     warnings: &'a [Warning],
     error: Option<EnvelopeError<'a>>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(untagged)]
+enum Data<'a> {
+    Built(&'a Value),
+    Written(&'a RawValue),
 }
 
 #[derive(Serialize)]
@@ -98,6 +105,8 @@ struct EnvelopeError<'a> {
 pub struct Report {
     /// For `--json`: the member `data`.
     pub data: Value,
+    /// In place of `data`, where that has so many parts that it is written at once.
+    pub written: Option<Box<RawValue>>,
     /// For people: standard output, without the last line end.
     pub text: String,
     /// Standard output is exactly `data`, whatever the flags say.
@@ -113,10 +122,19 @@ impl Report {
     pub fn new(data: impl Serialize, text: impl Into<String>) -> Self {
         Self {
             data: serde_json::to_value(data).unwrap_or(Value::Null),
+            written: None,
             text: text.into(),
             bare: false,
             raw: false,
             exit: Exit::Done,
+        }
+    }
+
+    /// A result whose data was written already, where programs asked for it.
+    pub fn written(data: Option<Box<RawValue>>, text: impl Into<String>) -> Self {
+        Self {
+            written: data,
+            ..Self::new(Value::Null, text)
         }
     }
 
@@ -270,10 +288,14 @@ impl Ui {
             let text = report.text.as_bytes();
             finish(std::io::stdout().lock().write_all(text), report.exit);
         } else if report.bare {
-            let text = escaped(&pretty(&report.data, self.out != ColorChoice::Never));
-            self.print(&text, report.exit);
+            let text = escaped(pretty(&report.data, self.out != ColorChoice::Never));
+            print_json(text, report.exit);
         } else if self.json {
-            self.print(&self.enveloped(&report.data), report.exit);
+            let data = match &report.written {
+                Some(written) => Data::Written(written),
+                None => Data::Built(&report.data),
+            };
+            print_json(self.envelope(data, None), report.exit);
         } else if !report.text.is_empty() {
             self.print(report.text.trim_end_matches('\n'), report.exit);
         }
@@ -284,7 +306,10 @@ impl Ui {
     pub fn fail(&self, failure: &Failure) -> Exit {
         if self.json {
             let data = failure.data.as_ref().unwrap_or(&Value::Null);
-            self.print(&self.envelope(data, Some(failure)), failure.exit);
+            print_json(
+                self.envelope(Data::Built(data), Some(failure)),
+                failure.exit,
+            );
             return failure.exit;
         }
         self.show(failure);
@@ -319,10 +344,10 @@ impl Ui {
 
     /// The line that `--json` prints for a result.
     pub fn enveloped(&self, data: &Value) -> String {
-        self.envelope(data, None)
+        self.envelope(Data::Built(data), None)
     }
 
-    fn envelope(&self, data: &Value, failure: Option<&Failure>) -> String {
+    fn envelope(&self, data: Data<'_>, failure: Option<&Failure>) -> String {
         let envelope = Envelope {
             schema: 1,
             ok: failure.is_none(),
@@ -340,7 +365,7 @@ impl Ui {
                     .collect(),
             }),
         };
-        escaped(&serde_json::to_string(&envelope).unwrap_or_default())
+        escaped(serde_json::to_string(&envelope).unwrap_or_default())
     }
 
     /// A bar over `total` steps; invisible where nobody would see it move.
@@ -521,6 +546,16 @@ impl Ui {
     }
 }
 
+/// JSON and a line end, as they are: nothing in them paints.
+fn print_json(mut text: String, exit: Exit) {
+    text.push('\n');
+    let mut stream = std::io::stdout().lock();
+    let written = stream
+        .write_all(text.as_bytes())
+        .and_then(|()| stream.flush());
+    finish(written, exit);
+}
+
 /// A reader that went away (`| head`) is no failure, and hides none: the process ends as it would have; a full disk is.
 fn finish(written: std::io::Result<()>, exit: Exit) {
     match written {
@@ -613,9 +648,11 @@ const fn is_deceptive(c: char) -> bool {
 }
 
 /// JSON text in which nothing can paint a terminal: what JSON itself lets stand raw is written as an escape, the same text.
-fn escaped(json: &str) -> String {
-    if !json.chars().any(|c| c != '\n' && is_deceptive(c)) {
-        return json.to_owned();
+fn escaped(json: String) -> String {
+    // What JSON must escape is escaped: of ASCII the delete character is left. Most texts are seen to be harmless at once.
+    let harmless = json.is_ascii() && !json.as_bytes().contains(&0x7f);
+    if harmless || !json.chars().any(|c| c != '\n' && is_deceptive(c)) {
+        return json;
     }
     let mut text = String::with_capacity(json.len() + 64);
     for c in json.chars() {
@@ -764,7 +801,7 @@ mod tests {
         let data =
             serde_json::json!({ "a\u{9b}": ["\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2028}é\n", "plain"] });
         for text in [pretty(&data, true), pretty(&data, false)] {
-            let shown = escaped(&text);
+            let shown = escaped(text.clone());
             assert!(
                 !shown.chars().any(|c| c != '\n' && is_deceptive(c)),
                 "{shown}"

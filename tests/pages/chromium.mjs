@@ -112,11 +112,12 @@ class Page {
         return this.complaints.splice(0);
     }
 
-    /** Does something that leads to another page, and waits until that is there. */
+    /** Does something that leads to another page, and waits until that is there and drawn: what is clicked before comes ahead of autofocus. */
     async onward(work) {
         const there = new Promise((done) => this.loaded.push(done));
         await work();
         await inTime(there, 'the next page');
+        await this.ask('new Promise((done) => requestAnimationFrame(done)).then(() => null)');
     }
 
     open(url) {

@@ -1,7 +1,6 @@
 //! `vault doctor`: everything that can be wrong on this machine, each with the command that mends it.
 
 use clap::Args;
-use serde_json::json;
 use vault_library::{
     doctor::{self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity},
     shelf,
@@ -145,21 +144,8 @@ fn report_of(
     }
     agents(&report, arguments.skill.is_some(), &mut lines);
     lines.push(summary(&report));
-    let damaged = report
-        .skills
-        .iter()
-        .filter(|skill| skill.repair_status != RepairStatus::NotNeeded)
-        .count();
-    let data = json!({
-        "healthy": exit == Exit::Done,
-        "damaged": damaged,
-        "skills": report.skills,
-        "findings": report.findings,
-        "agents": report.agents.agents,
-        "context": report.context,
-        "cleaned": report.cleaned,
-    });
-    Report::new(data, lines.join("\n")).exit(exit)
+    let data = context.global.json.then(|| report.to_json());
+    Report::written(data, lines.join("\n")).exit(exit)
 }
 
 /// Notes that a command follows from.

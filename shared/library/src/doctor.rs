@@ -4,10 +4,12 @@
 //! part of any skill, `repair` signs what is of this machine and has no signature. What was tampered with, or came from
 //! elsewhere, is never signed again.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
 use vault_skill::name::{AgentId, SkillName};
@@ -21,8 +23,8 @@ use crate::files::{self, Kind};
 use crate::index::{Index, Texts};
 use crate::integrity::{self, Checked};
 use crate::keys::KeyError;
-use crate::profiles::{self, View};
-use crate::scan::Origin;
+use crate::profiles::{self, AgentView, View};
+use crate::scan::{self, Origin, Places};
 use crate::store::{self, Damage};
 use crate::vault::{Vault, VaultError};
 
@@ -159,6 +161,23 @@ impl DoctorReport {
             .all(|finding| finding.severity != Severity::Error)
     }
 
+    /// What `vault doctor --json` says of it, written at once: with thousands of skills a tree of values costs more than the look at
+    /// them.
+    pub fn to_json(&self) -> Box<RawValue> {
+        let damaged = |skill: &&SkillHealth| skill.repair_status != RepairStatus::NotNeeded;
+        let said = Said {
+            healthy: self.is_clean() && !self.is_tampered(),
+            damaged: self.skills.iter().filter(damaged).count(),
+            skills: &self.skills,
+            findings: &self.findings,
+            agents: &self.agents.agents,
+            context: &self.context,
+            cleaned: &self.cleaned,
+        };
+        serde_json::value::to_raw_value(&said)
+            .expect("our types have text keys and infallible serializers")
+    }
+
     /// Whether a skill's bytes or signature are not what they should be.
     pub fn is_tampered(&self) -> bool {
         self.skills
@@ -167,14 +186,29 @@ impl DoctorReport {
     }
 }
 
+/// The members of [`DoctorReport::to_json`].
+#[derive(Serialize)]
+struct Said<'a> {
+    /// Nothing is wrong.
+    healthy: bool,
+    /// How many skills are not as they were signed, those just repaired included.
+    damaged: usize,
+    skills: &'a [SkillHealth],
+    findings: &'a [DoctorFinding],
+    agents: &'a [AgentView],
+    context: &'a [ContextCost],
+    cleaned: &'a [PathBuf],
+}
+
 /// Looks at everything, and mends what was asked for. Fails only where the vault can't be listed or written.
 pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, VaultError> {
     let mut doctor = Doctor {
         vault,
         input,
         report: DoctorReport::default(),
+        texts: OnceCell::new(),
     };
-    doctor.places();
+    doctor.folder();
     doctor.keys();
     // Before anything takes the lock: whoever takes it clears them away.
     doctor.leftovers()?;
@@ -183,22 +217,29 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
         (Some(machine), false) => Some(machine),
         _ => None,
     };
-    let (checked, seen) = std::thread::scope(|scope| {
-        let seen = beside.map(|machine| scope.spawn(|| profiles::view(vault, machine)));
-        let checked = integrity::check(vault);
-        let seen = seen.map(|seen| {
-            seen.join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        (checked, seen)
+    let looked = scan::places(vault).and_then(|places| {
+        std::thread::scope(|scope| {
+            let view = |machine| profiles::view(vault, machine, Some(&places));
+            let seen = beside.map(|machine| scope.spawn(move || view(machine)));
+            let checked = integrity::check_places(vault, &places)?;
+            let seen = seen.map(|seen| {
+                seen.join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            Ok((checked, seen))
+        })
+        .map(|(checked, seen)| (checked, seen, places))
     });
-    match checked {
-        Ok(checked) => doctor.skills(checked)?,
+    let (seen, places) = match looked {
+        Ok((checked, seen, places)) => {
+            doctor.skills(checked)?;
+            (seen, Some(places))
+        }
         // Without the key nobody can say what is good; that is among the findings already.
-        Err(VaultError::Key(_)) => {}
+        Err(VaultError::Key(_)) => (None, None),
         Err(error) => return Err(error),
-    }
-    doctor.profiles(seen)?;
+    };
+    doctor.profiles(seen, places.as_ref())?;
     let report = &mut doctor.report;
     report
         .findings
@@ -210,9 +251,16 @@ struct Doctor<'a> {
     vault: &'a Vault,
     input: &'a DoctorInput<'a>,
     report: DoctorReport,
+    /// What the index says of each bundle: read where something asks for it.
+    texts: OnceCell<HashMap<Digest, Texts>>,
 }
 
 impl Doctor<'_> {
+    fn texts(&self) -> &HashMap<Digest, Texts> {
+        let index = self.vault.paths().index();
+        self.texts.get_or_init(|| Index::open(&index).texts())
+    }
+
     fn find(
         &mut self,
         severity: Severity,
@@ -233,7 +281,7 @@ impl Doctor<'_> {
     }
 
     /// The vault's own folder: whose it is, and who may write to it.
-    fn places(&mut self) {
+    fn folder(&mut self) {
         let root = self.vault.paths().root.clone();
         let Ok(Some((mode, owner))) = files::mode_and_owner(&root) else {
             return;
@@ -313,7 +361,6 @@ impl Doctor<'_> {
 
     fn skills(&mut self, checked: integrity::Report) -> Result<(), VaultError> {
         self.clock(checked.skills.iter().filter_map(|skill| skill.signed_at));
-        let texts = Index::open(&self.vault.paths().index()).texts();
         let wanted = |name: &SkillName| self.input.skill.as_ref().is_none_or(|one| one == name);
         let skills: Vec<_> = checked
             .skills
@@ -321,7 +368,7 @@ impl Doctor<'_> {
             .filter(|skill| wanted(&skill.name))
             .collect();
         for skill in skills {
-            self.skill(skill, &texts)?;
+            self.skill(skill)?;
         }
         for variant in &checked.variants {
             if let Some(damage) = &variant.damage {
@@ -366,11 +413,7 @@ impl Doctor<'_> {
         }
     }
 
-    fn skill(
-        &mut self,
-        checked: Checked,
-        texts: &std::collections::HashMap<Digest, Texts>,
-    ) -> Result<(), VaultError> {
+    fn skill(&mut self, checked: Checked) -> Result<(), VaultError> {
         let unset: Vec<String> = checked
             .declared
             .iter()
@@ -428,8 +471,8 @@ impl Doctor<'_> {
             name: checked.name,
         };
         if let Some(damage) = checked.damage {
-            let source = texts.get(&checked.bundle);
-            self.damaged(&mut health, &checked.origin, &damage, source)?;
+            let texts = self.texts().get(&checked.bundle).cloned();
+            self.damaged(&mut health, &checked.origin, &damage, texts.as_ref())?;
         }
         self.report.skills.push(health);
         Ok(())
@@ -655,6 +698,7 @@ impl Doctor<'_> {
     fn profiles(
         &mut self,
         seen: Option<Result<View, profiles::ProfileSyncError>>,
+        places: Option<&Places>,
     ) -> Result<(), VaultError> {
         let Some(machine) = &self.input.machine else {
             return Ok(());
@@ -667,7 +711,7 @@ impl Doctor<'_> {
                 Err(_) => {}
             }
         }
-        let view = match seen.unwrap_or_else(|| profiles::view(self.vault, machine)) {
+        let view = match seen.unwrap_or_else(|| profiles::view(self.vault, machine, None)) {
             Ok(view) => view,
             Err(profiles::ProfileSyncError::Vault(VaultError::Key(_))) => return Ok(()),
             Err(profiles::ProfileSyncError::Vault(error)) => return Err(error),
@@ -742,7 +786,7 @@ impl Doctor<'_> {
                 "vault sync-profiles --discover",
             );
         }
-        self.context(&view);
+        self.context(&view, places);
         self.report.agents = view;
         if let Some(one) = &self.input.skill {
             for agent in &mut self.report.agents.agents {
@@ -753,19 +797,13 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    fn context(&mut self, view: &View) {
+    fn context(&mut self, view: &View, places: Option<&Places>) {
         if view.agents.iter().all(|agent| !agent.linked) {
             return;
         }
-        let listing = crate::shelf::list(self.vault).unwrap_or_default();
-        let lengths: BTreeMap<_, _> = listing
-            .skills
-            .iter()
-            .map(|skill| {
-                let length = skill.name.as_str().len() + skill.texts.description.chars().count();
-                (&skill.name, length)
-            })
-            .collect();
+        let lengths = places
+            .and_then(|places| self.noted_lengths(places))
+            .unwrap_or_else(|| self.listed_lengths());
         for agent in view.agents.iter().filter(|agent| agent.linked) {
             let characters = agent.sees.iter().filter_map(|name| lengths.get(name)).sum();
             let bound = (agent.agent.as_str() == LIST_BOUND.0).then_some(LIST_BOUND.1);
@@ -788,4 +826,32 @@ impl Doctor<'_> {
             });
         }
     }
+    /// Characters of each skill in a list of skills, as the index has its texts; `None` where it lacks one.
+    fn noted_lengths(&self, places: &Places) -> Option<HashMap<SkillName, usize>> {
+        let texts = self.texts();
+        let places = places.groups.iter().flat_map(|group| &group.places);
+        let mut lengths = HashMap::new();
+        for place in places {
+            // An own skill stands before a linked one of its name.
+            if !lengths.contains_key(&place.name) {
+                let length = length(&place.name, texts.get(&place.bundle)?);
+                lengths.insert(place.name.clone(), length);
+            }
+        }
+        Some(lengths)
+    }
+
+    fn listed_lengths(&self) -> HashMap<SkillName, usize> {
+        let listing = crate::shelf::list(self.vault).unwrap_or_default();
+        let lengths = listing.skills.into_iter().map(|skill| {
+            let length = length(&skill.name, &skill.texts);
+            (skill.name, length)
+        });
+        lengths.collect()
+    }
+}
+
+/// What a skill adds to a list of skills that an agent reads, in characters.
+fn length(name: &SkillName, texts: &Texts) -> usize {
+    name.as_str().len() + texts.description.chars().count()
 }

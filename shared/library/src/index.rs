@@ -23,6 +23,8 @@ use crate::files::tree::{Facts, Looker};
 /// Marks the file as ours: "vlt1".
 const APPLICATION: i32 = 0x766c_7431;
 const VERSION: i32 = 3;
+/// The line of a row's text that names the target agents; those after it are paths.
+const AGENTS_LINE: usize = 5;
 
 /// What is known of a verified bundle.
 #[derive(Clone, Debug)]
@@ -130,7 +132,7 @@ impl StoredRow {
     pub(crate) fn holds(&self, looker: &Looker, hash: &str, buffers: &mut Buffers) -> bool {
         buffers.seal.clear();
         buffers.seal.extend_from_slice(self.text.as_bytes());
-        for path in self.text.split('\n').skip(6) {
+        for path in self.text.split('\n').skip(AGENTS_LINE + 1) {
             buffers.path.clear();
             buffers.path.extend_from_slice(hash.as_bytes());
             buffers.path.push(b'/');
@@ -179,14 +181,6 @@ impl StoredRow {
     pub(crate) fn name(&self) -> &str {
         self.text.split('\n').next().unwrap_or_default()
     }
-
-    /// The target agents, without the cost of reading the rest.
-    pub(crate) fn agents(&self) -> Vec<AgentId> {
-        let line = self.text.split('\n').nth(5).unwrap_or_default();
-        line.split_terminator(' ')
-            .filter_map(|agent| agent.parse().ok())
-            .collect()
-    }
 }
 
 /// Scratch space for [`StoredRow::holds`].
@@ -229,6 +223,17 @@ impl Index {
             return HashMap::new();
         };
         read_rows(connection).unwrap_or_else(|cause| {
+            tracing::warn!(%cause, "the index can't be read");
+            HashMap::new()
+        })
+    }
+
+    /// The target agents of each bundle.
+    pub(crate) fn agents(&self) -> HashMap<Digest, Vec<AgentId>> {
+        let Some(connection) = &self.connection else {
+            return HashMap::new();
+        };
+        read_agents(connection).unwrap_or_else(|cause| {
             tracing::warn!(%cause, "the index can't be read");
             HashMap::new()
         })
@@ -403,6 +408,19 @@ fn read_rows(connection: &Connection) -> rusqlite::Result<HashMap<Digest, Stored
         rows.insert(Digest::from_bytes(row.get(0)?), stored);
     }
     Ok(rows)
+}
+
+fn read_agents(connection: &Connection) -> rusqlite::Result<HashMap<Digest, Vec<AgentId>>> {
+    let mut statement = connection.prepare("SELECT hash, row FROM bundles")?;
+    let mut found = statement.query([])?;
+    let mut all = HashMap::new();
+    while let Some(row) = found.next()? {
+        let line = row.get_ref(1)?.as_str()?.split('\n').nth(AGENTS_LINE);
+        let agents = line.unwrap_or_default().split_terminator(' ');
+        let agents = agents.filter_map(|agent| agent.parse().ok()).collect();
+        all.insert(Digest::from_bytes(row.get(0)?), agents);
+    }
+    Ok(all)
 }
 
 fn read_texts(connection: &Connection) -> rusqlite::Result<HashMap<Digest, Texts>> {

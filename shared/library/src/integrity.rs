@@ -9,7 +9,7 @@ use vault_skill::time::Timestamp;
 use crate::files::tree::Looker;
 use crate::links;
 use crate::parallel::in_parallel;
-use crate::scan::{self, Group, Origin, Place};
+use crate::scan::{self, Group, Origin, Place, Places};
 use crate::store::{self, Damage, Want};
 use crate::transforms;
 use crate::vault::{Vault, VaultError};
@@ -103,11 +103,15 @@ pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes, hashes, modes; linked
 /// skills also by encoding the bundle again and comparing its hash with the one that the catalog named.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
+    check_places(vault, &scan::places(vault)?)
+}
+
+/// [`check`] for who listed the places already.
+pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, VaultError> {
     let store = vault.store();
     // The store is listed beside the work: what nothing names is known only when all is looked at.
     std::thread::scope(|scope| {
         let listed = scope.spawn(|| store::list(&store));
-        let places = scan::places(vault)?;
         let mut skills = Vec::new();
         for group in &places.groups {
             skills.extend(check_group(&store, group));
@@ -123,7 +127,7 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
         for entry in &mut strange {
             entry.insert_str(0, "store/");
         }
-        strange.extend(places.strange);
+        strange.extend_from_slice(&places.strange);
         let referenced: std::collections::HashSet<_> = places
             .groups
             .iter()

@@ -69,24 +69,41 @@ impl<'v> Known<'v> {
             None => (same_name(vault, &name, author.as_deref())?, Vec::new()),
         };
         let sketch = Sketch::of(raw.iter().map(|file| file.bytes.as_slice()));
-        let nearest = if is_new {
-            self.nearest(vault, &name, &sketch)
-        } else {
-            None
-        };
-        if let Some(nearest) = &nearest
-            && before.is_empty()
-        {
-            before = nearest.files(vault);
-        }
-        let options = GateOptions {
-            waivers,
-            before: &before,
-            ..options
-        };
-        let mut verdict = gate::check(raw, &options);
-        if is_new && let Some(warning) = self.look_alike(vault, &name) {
-            verdict.warn(warning);
+        let (mut verdict, nearest, taken_for) = std::thread::scope(|scope| {
+            // To list the names takes as long as to make the rules ready: the first time both are done at once.
+            let unread = is_new && self.names.is_none();
+            let book = unread.then(|| scope.spawn(|| Book::read(vault).and_confusable(&name)));
+            let nearest = if is_new {
+                self.nearest(vault, &name, &sketch)
+            } else {
+                None
+            };
+            if let Some(nearest) = &nearest
+                && before.is_empty()
+            {
+                before = nearest.files(vault);
+            }
+            let options = GateOptions {
+                waivers,
+                before: &before,
+                ..options
+            };
+            let verdict = gate::check(raw, &options);
+            let taken_for = match (book, &mut self.names) {
+                (Some(book), names) => {
+                    let (book, taken_for) = book
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                    *names = Some(book);
+                    taken_for
+                }
+                (None, Some(names)) if is_new => names.confusable(name.as_str(), self.gated > FEW),
+                (None, _) => None,
+            };
+            (verdict, nearest, taken_for)
+        });
+        if let Some(other) = taken_for {
+            verdict.warn(names::finding(name.as_str(), &other));
         }
         if let Some(nearest) = nearest {
             verdict.warn(nearest.warning());
@@ -109,13 +126,6 @@ impl<'v> Known<'v> {
                 sketch,
             });
         }
-    }
-
-    fn look_alike(&mut self, vault: &Vault, name: &SkillName) -> Option<Finding> {
-        let many = self.gated > FEW;
-        let names = self.names.get_or_insert_with(|| Book::read(vault));
-        let other = names.confusable(name.as_str(), many)?;
-        Some(names::finding(name.as_str(), &other))
     }
 
     /// The installed skill, or the one let through just now, that this one is most like under another name.
@@ -265,6 +275,12 @@ impl Book {
             let _unlisted = files::each_name(&folder, MAX_NAMES, |name| book.add(name));
         }
         book
+    }
+
+    /// The book with the first answer out of it.
+    fn and_confusable(mut self, name: &SkillName) -> (Self, Option<String>) {
+        let other = self.confusable(name.as_str(), false);
+        (self, other)
     }
 
     fn add(&mut self, name: &str) {

@@ -47,7 +47,7 @@ pub(crate) struct Seen {
 }
 
 /// Everything installed, and what lies among it without being a skill.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Places {
     /// One group for the own skills and one for each link.
     pub(crate) groups: Vec<Group>,
@@ -56,7 +56,7 @@ pub(crate) struct Places {
 }
 
 /// Skills of one origin and whom to believe about them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) trusted: Trusted,
     pub(crate) places: Vec<Place>,

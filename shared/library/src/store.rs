@@ -4,6 +4,7 @@
 //! mode, then that nothing is there beside them. Nothing is taken from a folder that fails.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use vault_skill::bundle::{self, File};
@@ -91,7 +92,7 @@ pub struct Examined {
     pub(crate) looks: Looks,
 }
 
-/// Paths below the bundle's folder with the facts seen when they were read.
+/// Paths below the bundle's folder with the facts seen when they were read; empty where only the verdict was wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     pub(crate) paths: Vec<String>,
@@ -237,8 +238,10 @@ impl Examination<'_> {
         } else {
             return Err(Damage::Extra(path.to_owned()));
         }
-        self.looks.paths.push(path.to_owned());
-        self.looks.facts.push(facts);
+        if self.want == Want::Bytes {
+            self.looks.paths.push(path.to_owned());
+            self.looks.facts.push(facts);
+        }
         Ok(())
     }
 
@@ -553,17 +556,22 @@ pub(crate) fn drop_bundles(
     Ok(dropped)
 }
 
-/// The bundles in the store, and what else lies there.
+/// The bundles in the store, and what else lies there, both in order; nothing where there is no store.
 pub(crate) fn list(store: &Path) -> Result<(Vec<Digest>, Vec<String>), FileError> {
-    let mut bundles = Vec::new();
-    let mut strange = Vec::new();
-    for (name, kind) in files::list(store)? {
-        let text = name.to_string_lossy();
-        match text.parse() {
-            Ok(hash) if kind == Kind::Dir => bundles.push(hash),
-            _ => strange.push(text.into_owned()),
+    let (mut bundles, mut strange) = (Vec::new(), Vec::new());
+    let listed = files::each_entry(store, |name, kind| {
+        match name.to_str().and_then(|name| name.parse().ok()) {
+            Some(hash) if kind == Kind::Dir => bundles.push(hash),
+            _ => strange.push(name.to_string_lossy().into_owned()),
         }
+        ControlFlow::Continue(())
+    });
+    match listed {
+        Err(failed) if failed.cause.kind() == std::io::ErrorKind::NotFound => {}
+        listed => listed?,
     }
+    bundles.sort_unstable();
+    strange.sort_unstable();
     Ok((bundles, strange))
 }
 

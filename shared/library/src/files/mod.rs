@@ -4,6 +4,7 @@
 //! nothing that was found on disk is followed through a symbolic link. The rest of the crate holds no `std::fs` call,
 //! so that another system needs this one module only.
 
+mod listing;
 pub(crate) mod lock;
 pub(crate) mod scratch;
 pub(crate) mod source;
@@ -12,11 +13,16 @@ pub(crate) mod tree;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
+
+use self::listing::{Listing, Room};
 
 /// A system call on a path of the vault failed; says what was being done, to which path, and the system's reason.
 #[derive(Debug, thiserror::Error)]
@@ -178,16 +184,14 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, FileError> {
 
 /// The names in a directory with their kinds, in byte order; empty when the directory is absent.
 pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(cause) => return Err(FileError::new("list", path, cause)),
-    };
     let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(fails("list", path))?;
-        let kind = entry.file_type().map_err(fails("list", path))?;
-        found.push((entry.file_name(), kind_of(kind)));
+    let listed = each_entry(path, |name, kind| {
+        found.push((name.to_owned(), kind));
+        ControlFlow::Continue(())
+    });
+    match listed {
+        Err(failed) if failed.cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => listed?,
     }
     found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
@@ -199,19 +203,45 @@ pub(crate) fn each_name(
     most: usize,
     mut take: impl FnMut(&str),
 ) -> Result<(), FileError> {
+    let mut left = most;
+    each_entry(path, |name, _| {
+        if let Ok(name) = std::str::from_utf8(name.as_encoded_bytes()) {
+            if left == 0 {
+                return ControlFlow::Break(());
+            }
+            left -= 1;
+            take(name);
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+/// Hands over the names in a directory with their kinds, in no order, until it is told to stop. Fails where it can't be listed.
+pub(crate) fn each_entry(
+    path: &Path,
+    mut take: impl FnMut(&OsStr, Kind) -> ControlFlow<()>,
+) -> Result<(), FileError> {
     let failed = |cause: rustix::io::Errno| FileError::new("list", path, cause);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(failed)?;
-    let mut left = most;
-    for entry in rustix::fs::Dir::new(folder).map_err(failed)? {
+    let mut room = Room::new();
+    let mut listing = Listing::new(folder.as_fd(), &mut room).map_err(failed)?;
+    while let Some(entry) = listing.next() {
         let entry = entry.map_err(failed)?;
-        match entry.file_name().to_str() {
-            Err(_) | Ok("." | "..") => {}
-            Ok(_) if left == 0 => break,
-            Ok(name) => {
-                left -= 1;
-                take(name);
-            }
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Dir,
+            FileType::Symlink => Kind::Link,
+            // Some file systems leave that to a look.
+            FileType::Unknown => tree::kind_of(folder.as_fd(), name).map_err(failed)?,
+            _ => Kind::Other,
+        };
+        if take(OsStr::from_bytes(name.to_bytes()), kind).is_break() {
+            break;
         }
     }
     Ok(())

@@ -3,13 +3,14 @@
 //! The same walk gives the facts (size, times, inode, mode) that a later look compares, so that an unchanged skill
 //! costs only that look.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, openat};
 
+use super::listing::{Listing, Room};
 use super::{FileError, Kind, fails};
 
 /// Entries of one folder tree beyond which the walk gives up: a skill has at most 1,024 files.
@@ -110,7 +111,8 @@ pub(crate) fn walk(
         entries: 0,
         path: String::new(),
     };
-    walker.folder(fd.map_err(fails("open", root))?, 0)
+    let mut room = Room::new();
+    walker.folder(&fd.map_err(fails("open", root))?, 0, &mut room)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY
@@ -133,12 +135,13 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    fn folder(&mut self, fd: OwnedFd, depth: usize) -> Result<(), FileError> {
+    fn folder(&mut self, fd: &OwnedFd, depth: usize, room: &mut Room) -> Result<(), FileError> {
         // One after another in one text: most folders hold few others.
         let (mut folders, mut ends) = (String::new(), Vec::new());
-        let mut dir = Dir::new(fd).map_err(|cause| self.failed("list", cause))?;
         let start = self.path.len();
-        while let Some(entry) = dir.read() {
+        let listing = Listing::new(fd.as_fd(), room);
+        let mut listing = listing.map_err(|cause| self.failed("list", cause))?;
+        while let Some(entry) = listing.next() {
             let entry = entry.map_err(|cause| self.failed("list", cause))?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
@@ -151,14 +154,22 @@ impl Walker<'_> {
             if self.entries > MAX_ENTRIES || depth > MAX_DEPTH {
                 return Err(self.refused("too many files for a skill"));
             }
-            if entry.file_type() == FileType::Directory {
+            let is_folder = match entry.file_type() {
+                FileType::Directory => true,
+                // Some file systems leave that to a look.
+                FileType::Unknown => {
+                    kind_of(fd.as_fd(), name).map_err(|cause| self.failed("look at", cause))?
+                        == Kind::Dir
+                }
+                _ => false,
+            };
+            if is_folder {
                 // After this listing is done, so that the files of a folder come before those below it.
                 folders.push_str(text);
                 ends.push(folders.len());
             } else {
                 self.enter(text);
-                let parent = dir.fd().map_err(|cause| self.failed("list", cause))?;
-                self.file(parent, name)?;
+                self.file(fd.as_fd(), name)?;
                 self.path.truncate(start);
             }
         }
@@ -167,12 +178,11 @@ impl Walker<'_> {
             let name = &folders[begin..end];
             begin = end;
             self.enter(name);
-            let parent = dir.fd().map_err(|cause| self.failed("list", cause))?;
-            let fd = openat(parent, name, FOLDER, Mode::empty())
+            let inner = openat(fd, name, FOLDER, Mode::empty())
                 .map_err(|cause| self.failed("open", cause))?;
-            let facts = Facts::of(&fstat(&fd).map_err(|cause| self.failed("look at", cause))?);
+            let facts = Facts::of(&fstat(&inner).map_err(|cause| self.failed("look at", cause))?);
             (self.visit)(&self.path, facts, Entry::Dir);
-            self.folder(fd, depth + 1)?;
+            self.folder(&inner, depth + 1, room)?;
             self.path.truncate(start);
         }
         Ok(())
@@ -186,7 +196,7 @@ impl Walker<'_> {
         self.path.push_str(name);
     }
 
-    fn file(&mut self, parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<(), FileError> {
+    fn file(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> Result<(), FileError> {
         let fd = match openat(parent, name, ENTRY, Mode::empty()) {
             Ok(fd) => fd,
             // A link (ELOOP), a socket (ENXIO): what it is says a look that does not open.
@@ -224,6 +234,11 @@ impl Walker<'_> {
         let cause = io::Error::new(io::ErrorKind::InvalidData, why);
         FileError::new("read", &self.root.join(&self.path), cause)
     }
+}
+
+/// What an entry of an open folder is, links not followed.
+pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Kind> {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Facts::of(&stat).kind())
 }
 
 /// Fills the buffer with a file of `size` bytes; false when it turns out longer or shorter.

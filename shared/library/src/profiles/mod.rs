@@ -27,10 +27,12 @@ pub use self::record::{Disabled, RootMode, RootScope, Switches};
 use self::record::{Record, RootRecord};
 use self::roots::{Done, RootChange};
 use self::tree::TreeChange;
-pub use self::view::{AgentView, Hidden, View, view};
+pub(crate) use self::view::view;
+pub use self::view::{AgentView, Hidden, View};
 use self::wanted::{Candidate, Variants, Wanted};
 use crate::agents::{self, Machine};
 use crate::files::{self, FileError};
+use crate::scan::Places;
 use crate::transforms::Transforms;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -175,16 +177,16 @@ pub fn sync_profiles(
     vault: &Vault,
     input: &SyncProfilesInput,
 ) -> Result<ProfileSyncReport, ProfileSyncError> {
-    let plan = Plan::make(vault, input)?;
+    let plan = Plan::make(vault, input, None)?;
     if plan.is_empty() {
         return Ok(plan.report(vault, &BTreeMap::new()));
     }
     let mut change = vault.change()?;
     // Somebody else may have changed the vault while the lock was waited for.
-    let mut plan = Plan::make(vault, input)?;
+    let mut plan = Plan::make(vault, input, None)?;
     if !plan.unrendered.is_empty() {
         plan.render(vault, &mut change)?;
-        plan = Plan::make(vault, input)?;
+        plan = Plan::make(vault, input, None)?;
     }
     plan.apply(vault, &mut change)
 }
@@ -254,7 +256,7 @@ pub fn set_enabled(
 
 /// Forgets the folders that are not there any more, and removes links of the vault that lead nowhere.
 pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, ProfileSyncError> {
-    let seen = view(vault, machine)?;
+    let seen = view(vault, machine, None)?;
     let mut change = vault.change()?;
     let mut record = Record::read(vault)?;
     let before = record.roots.len();
@@ -322,7 +324,11 @@ struct Plan {
 }
 
 impl Plan {
-    fn make(vault: &Vault, input: &SyncProfilesInput) -> Result<Self, ProfileSyncError> {
+    fn make(
+        vault: &Vault,
+        input: &SyncProfilesInput,
+        places: Option<&Places>,
+    ) -> Result<Self, ProfileSyncError> {
         let before = Record::read(vault)?;
         let mut record = before.clone();
         let machine = if input.project {
@@ -341,7 +347,7 @@ impl Plan {
         let with_tags = rules
             .iter()
             .any(|rule| rule.include_tags.is_some() || rule.exclude_tags.is_some());
-        let (skills, damaged) = wanted::candidates(vault, with_tags)?;
+        let (skills, damaged) = wanted::candidates(vault, with_tags, places)?;
         let switches = Switches::read(vault)?;
         let transforms = Transforms::read(vault)?;
         let mut variants = Variants {

@@ -10,6 +10,7 @@ use super::record::{RootScope, Switches};
 use super::{Plan, ProfileSyncError, ProfileWarning, SyncProfilesInput, missing_warning};
 use crate::agents::{self, Machine};
 use crate::files;
+use crate::scan::Places;
 use crate::vault::Vault;
 
 /// What the agents of a machine see of a vault.
@@ -55,13 +56,17 @@ pub struct Hidden {
     pub hint: String,
 }
 
-/// Looks at the profiles and the agents' folders; writes nothing.
-pub fn view(vault: &Vault, machine: &Machine) -> Result<View, ProfileSyncError> {
+/// Looks at the profiles and the agents' folders; writes nothing. `places`, where they were listed already.
+pub(crate) fn view(
+    vault: &Vault,
+    machine: &Machine,
+    places: Option<&Places>,
+) -> Result<View, ProfileSyncError> {
     let input = SyncProfilesInput {
         machine: machine.clone(),
         ..SyncProfilesInput::default()
     };
-    let plan = Plan::make(vault, &input)?;
+    let plan = Plan::make(vault, &input, places)?;
     let switches = Switches::read(vault)?;
     let user = Machine {
         project: None,

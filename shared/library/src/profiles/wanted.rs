@@ -1,6 +1,7 @@
 //! Which skills each profile shows, by the signed agents, the tags, `profiles.toml` and what is switched off.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use super::record::Switches;
 use super::{PROFILES_FILE, ProfileSyncError};
 use crate::files;
 use crate::index::Index;
-use crate::scan::{self, Origin};
+use crate::scan::{self, Origin, Places};
 use crate::store::{self, Trusted};
 use crate::transforms::{Base, Lookup, Transforms};
 use crate::vault::{Vault, VaultError};
@@ -71,26 +72,25 @@ pub(super) fn rules(
 }
 
 /// What is installed, each name once: own skills before linked ones. What can't be believed is left out and named.
+/// `listed`, where the places were listed already.
 pub(super) fn candidates(
     vault: &Vault,
     with_tags: bool,
+    listed: Option<&Places>,
 ) -> Result<(Vec<Candidate>, Vec<SkillName>), VaultError> {
-    let mut places = scan::places(vault)?;
-    let mut index = Index::open(&vault.paths().index());
-    let mut rows = index.rows();
-    let is_new = |rows: &HashMap<Digest, _>| {
-        places
-            .groups
-            .iter()
-            .flat_map(|group| &group.places)
-            .any(|place| !rows.contains_key(&place.bundle))
+    let mut places = match listed {
+        Some(places) => Cow::Borrowed(places),
+        None => Cow::Owned(scan::places(vault)?),
     };
-    if is_new(&rows) {
+    let mut index = Index::open(&vault.paths().index());
+    let mut noted = index.agents();
+    let mut installed = places.groups.iter().flat_map(|group| &group.places);
+    if installed.any(|place| !noted.contains_key(&place.bundle)) {
         // Verifies what is new and notes it.
         scan::scan(vault)?;
         index = Index::open(&vault.paths().index());
-        rows = index.rows();
-        places = scan::places(vault)?;
+        noted = index.agents();
+        places = Cow::Owned(scan::places(vault)?);
     }
     let mut texts = if with_tags {
         index.texts()
@@ -99,20 +99,20 @@ pub(super) fn candidates(
     };
     let mut chosen = Vec::new();
     let mut damaged = Vec::new();
-    let mut taken = std::collections::HashSet::new();
-    for group in places.groups {
-        let trusted = Rc::new(group.trusted);
-        for place in group.places {
+    let mut taken = HashSet::new();
+    for group in &places.groups {
+        let trusted = Rc::new(group.trusted.clone());
+        for place in &group.places {
             if taken.contains(&place.name) {
                 continue;
             }
             let manifest = || store::manifest(&vault.store(), &place.bundle, &trusted);
-            let agents = match rows.get(&place.bundle) {
-                Some(row) => Some(row.agents()),
+            let agents = match noted.get(&place.bundle) {
+                Some(agents) => Some(agents.clone()),
                 None => manifest().map(|manifest| manifest.agents),
             };
             let Some(agents) = agents else {
-                damaged.push(place.name);
+                damaged.push(place.name.clone());
                 continue;
             };
             let target = match &place.origin {
@@ -122,7 +122,7 @@ pub(super) fn candidates(
                     .join("skills")
                     .join(place.name.as_str()),
             };
-            taken.insert(place.name.clone());
+            taken.insert(&place.name);
             chosen.push(Candidate {
                 target,
                 agents,
@@ -130,8 +130,8 @@ pub(super) fn candidates(
                     .remove(&place.bundle)
                     .map(|texts| texts.tags)
                     .unwrap_or_default(),
-                name: place.name,
-                signed_name: place.signed_name,
+                name: place.name.clone(),
+                signed_name: place.signed_name.clone(),
                 bundle: place.bundle,
                 trusted: Rc::clone(&trusted),
             });
