@@ -4,9 +4,12 @@
 //! Likeness is asked of the index, which holds 256 bytes for each skill that was admitted or listed here; what it names is
 //! looked up before it is believed. Without an index nothing is known to be alike, and everything else still holds.
 
+use std::path::Path;
+use std::thread::{self, JoinHandle};
+
 use vault_skill::bundle::File;
 use vault_skill::finding::Finding;
-use vault_skill::gate::names::{self, Names};
+use vault_skill::gate::names;
 use vault_skill::gate::similar::{self, Alike, DUPLICATE, Similar, Sketch};
 use vault_skill::gate::{self, GateOptions, RawFile, Verdict};
 use vault_skill::hash::Digest;
@@ -34,17 +37,22 @@ const MAX_LINKS: usize = 256;
 pub struct Known<'v> {
     vault: Option<&'v Vault>,
     gated: usize,
-    names: Option<Book>,
+    names: Names,
     likes: Option<Likes>,
 }
 
 impl<'v> Known<'v> {
-    /// What this vault knows; nothing where there is none yet.
+    /// What this vault knows; nothing where there is none yet. Names and rules are made ready beside what the caller does next.
     pub fn of(vault: impl Into<Option<&'v Vault>>) -> Self {
+        let vault = vault.into();
+        if vault.is_some() {
+            // Nobody waits for the thread: who needs the rules before they are ready waits for them, or makes them.
+            drop(thread::Builder::new().spawn(gate::prepare));
+        }
         Self {
-            vault: vault.into(),
+            vault,
             gated: 0,
-            names: None,
+            names: Names::of(vault),
             likes: None,
         }
     }
@@ -69,40 +77,25 @@ impl<'v> Known<'v> {
             None => (same_name(vault, &name, author.as_deref())?, Vec::new()),
         };
         let sketch = Sketch::of(raw.iter().map(|file| file.bytes.as_slice()));
-        let (mut verdict, nearest, taken_for) = std::thread::scope(|scope| {
-            // To list the names takes as long as to make the rules ready: the first time both are done at once.
-            let unread = is_new && self.names.is_none();
-            let book = unread.then(|| scope.spawn(|| Book::read(vault).and_confusable(&name)));
-            let nearest = if is_new {
-                self.nearest(vault, &name, &sketch)
-            } else {
-                None
-            };
-            if let Some(nearest) = &nearest
-                && before.is_empty()
-            {
-                before = nearest.files(vault);
-            }
-            let options = GateOptions {
-                waivers,
-                before: &before,
-                ..options
-            };
-            let verdict = gate::check(raw, &options);
-            let taken_for = match (book, &mut self.names) {
-                (Some(book), names) => {
-                    let (book, taken_for) = book
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                    *names = Some(book);
-                    taken_for
-                }
-                (None, Some(names)) if is_new => names.confusable(name.as_str(), self.gated > FEW),
-                (None, _) => None,
-            };
-            (verdict, nearest, taken_for)
-        });
-        if let Some(other) = taken_for {
+        let nearest = if is_new {
+            self.nearest(vault, &name, &sketch)
+        } else {
+            None
+        };
+        if let Some(nearest) = &nearest
+            && before.is_empty()
+        {
+            before = nearest.files(vault);
+        }
+        let options = GateOptions {
+            waivers,
+            before: &before,
+            ..options
+        };
+        let mut verdict = gate::check(raw, &options);
+        let many = self.gated > FEW;
+        let taken_for = is_new.then(|| self.names.read().confusable(name.as_str(), many));
+        if let Some(Some(other)) = taken_for {
             verdict.warn(names::finding(name.as_str(), &other));
         }
         if let Some(nearest) = nearest {
@@ -116,9 +109,7 @@ impl<'v> Known<'v> {
 
     /// What was let through counts for what comes after it, before it is admitted.
     fn remember(&mut self, name: &SkillName, sketch: Sketch) {
-        if let Some(names) = &mut self.names {
-            names.add(name.as_str());
-        }
+        self.names.add(name.as_str());
         if let Some(likes) = &mut self.likes {
             likes.add(Like {
                 name: name.to_string(),
@@ -251,36 +242,73 @@ fn examine(
     store::examine(&store, bundle, name, trusted, Want::Bytes, &mut Vec::new()).ok()
 }
 
+/// The names, which are read beside other work.
+#[derive(Debug, Default)]
+struct Names {
+    reading: Option<JoinHandle<Book>>,
+    book: Book,
+}
+
+impl Names {
+    /// Begins to read those of a vault.
+    fn of(vault: Option<&Vault>) -> Self {
+        let Some(vault) = vault else {
+            return Self::default();
+        };
+        let folders = [vault.skills(), vault.paths().root.join("links")];
+        let [skills, links] = folders.clone();
+        let reading = thread::Builder::new().spawn(move || Book::read(&skills, &links));
+        match reading {
+            Ok(reading) => Self {
+                reading: Some(reading),
+                book: Book::default(),
+            },
+            // The system has no thread to spare now.
+            Err(_) => Self {
+                reading: None,
+                book: Book::read(&folders[0], &folders[1]),
+            },
+        }
+    }
+
+    /// Waits for them the first time.
+    fn read(&mut self) -> &mut Book {
+        if let Some(reading) = self.reading.take() {
+            let read = reading.join();
+            self.book = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+        &mut self.book
+    }
+
+    /// What was let through counts for what comes after it, where anything asks for names at all.
+    fn add(&mut self, name: &str) {
+        if self.reading.is_none() {
+            self.book.add(name);
+        }
+    }
+}
+
 /// The names of this vault's skills and of those of linked vaults.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Book {
     /// Each ended by `/`, which no name holds.
     all: String,
-    quick: Option<Names>,
+    quick: Option<names::Names>,
 }
 
 impl Book {
-    fn read(vault: &Vault) -> Self {
-        let mut folders = vec![vault.skills()];
-        let links = vault.paths().root.join("links");
+    /// Those in the folder of skills, and in that of each linked vault.
+    fn read(skills: &Path, links: &Path) -> Self {
+        let mut folders = vec![skills.to_owned()];
         // What cannot be listed holds no name that anybody sees.
-        let _unlisted = files::each_name(&links, MAX_LINKS, |link| {
+        let _unlisted = files::each_name(links, MAX_LINKS, |link| {
             folders.push(links.join(link).join("skills"));
         });
-        let mut book = Self {
-            all: String::new(),
-            quick: None,
-        };
+        let mut book = Self::default();
         for folder in folders {
             let _unlisted = files::each_name(&folder, MAX_NAMES, |name| book.add(name));
         }
         book
-    }
-
-    /// The book with the first answer out of it.
-    fn and_confusable(mut self, name: &SkillName) -> (Self, Option<String>) {
-        let other = self.confusable(name.as_str(), false);
-        (self, other)
     }
 
     fn add(&mut self, name: &str) {
@@ -300,7 +328,7 @@ impl Book {
             return taken.min().map(str::to_owned);
         }
         let quick = self.quick.get_or_insert_with(|| {
-            let mut quick = Names::default();
+            let mut quick = names::Names::default();
             for name in self.all.split_terminator('/') {
                 quick.add(name);
             }

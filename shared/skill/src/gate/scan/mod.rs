@@ -107,6 +107,11 @@ pub(crate) struct Scan {
     pub work: u64,
 }
 
+/// Makes the rules ready.
+pub(crate) fn prepare() {
+    LazyLock::force(&ENGINE);
+}
+
 /// Scans every file.
 pub(crate) fn scan(files: &[File]) -> Scan {
     let mut scan = Scan::default();
@@ -283,7 +288,7 @@ fn run(
                 {
                     continue;
                 }
-                if let Some((act, at)) = try_rule(ready, bytes, *span, &segments.statements, scan) {
+                if let Some((act, at)) = try_rule(ready, bytes, *span, segments, scan) {
                     found(scan, ready.rule, act, *span, span.start + at);
                 }
             }
@@ -296,7 +301,7 @@ fn try_rule(
     ready: &Ready,
     bytes: &[u8],
     span: Span,
-    statements: &[Span],
+    segments: &Segments,
     scan: &mut Scan,
 ) -> Option<(Act, usize)> {
     let text = &bytes[span.start..span.end];
@@ -325,6 +330,7 @@ fn try_rule(
         })?;
     }
     // The sentence or statement that holds the hit says where it stands; a block is of many kinds.
+    let statements = &segments.statements;
     let within = statements.partition_point(|statement| statement.start <= span.start + at);
     let own = within
         .checked_sub(1)
@@ -332,8 +338,10 @@ fn try_rule(
     if own.place & rule.places == 0 {
         return None;
     }
-    let mut quoted =
-        (span.quoted || own.quoted || in_quotation_marks(text, at, own.place)) && !rule.literal;
+    let mut quoted = !rule.literal
+        && (in_quotation_marks(text, at, own.place)
+            || segments.is_quoted(bytes, &span)
+            || segments.is_quoted(bytes, &own));
     let around = &text[first.start.saturating_sub(8)..(first.end + 8).min(text.len())];
     if (rule.command || own.place & (place::CODE | place::DATA) != 0) && !rule.literal {
         quoted |= quote::is_expression(around);

@@ -31,6 +31,8 @@ pub(crate) mod place {
     /// All of them.
     pub const ANY: u16 = u16::MAX;
 }
+use std::cell::RefCell;
+
 use place::{CODE, COMMENT, DATA, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL, TABLE};
 
 /// The longest statement, block and section in bytes; what is longer is cut.
@@ -44,8 +46,28 @@ pub(super) struct Span {
     pub start: usize,
     pub end: usize,
     pub place: u16,
-    /// It stands where attacks are described, not made.
-    pub quoted: bool,
+    quoted: Quoted,
+}
+
+/// By what a span may stand where attacks are described, not made. Asked only where a rule hits: most skills never need to know.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Quoted {
+    /// Of a table.
+    always: bool,
+    /// By its own words.
+    own: bool,
+    /// By those of a heading above it: its number.
+    under: Option<usize>,
+    /// By the statement that introduces it: its number.
+    by: Option<usize>,
+}
+
+/// A heading, and the one that it stands under.
+#[derive(Debug)]
+struct Heading {
+    start: usize,
+    end: usize,
+    under: Option<usize>,
 }
 
 /// The structure of a text; each list is sorted and covers the text without overlaps.
@@ -54,6 +76,81 @@ pub(super) struct Segments {
     pub sections: Vec<Span>,
     pub blocks: Vec<Span>,
     pub statements: Vec<Span>,
+    headings: Vec<Heading>,
+    known: RefCell<Known>,
+}
+
+/// What was asked before, by number.
+#[derive(Debug, Default)]
+struct Known {
+    headings: Vec<Option<bool>>,
+    statements: Vec<Option<bool>>,
+}
+
+impl Segments {
+    /// Whether a span of this text stands where attacks are described, not made.
+    pub(super) fn is_quoted(&self, bytes: &[u8], span: &Span) -> bool {
+        let mut known = self.known.borrow_mut();
+        // A statement under its number: its words are read once, whatever number of rules asks.
+        let number = self
+            .statements
+            .partition_point(|one| one.start < span.start);
+        if self.statements.get(number) == Some(span) {
+            return self.introduces(bytes, Some(number), &mut known);
+        }
+        self.is_itself_quoted(bytes, span, &mut known)
+            || self.introduces(bytes, span.quoted.by, &mut known)
+    }
+
+    fn is_itself_quoted(&self, bytes: &[u8], span: &Span, known: &mut Known) -> bool {
+        span.quoted.always
+            || self.announces(bytes, span.quoted.under, known)
+            || (span.quoted.own && super::quote::speaks_of(&bytes[span.start..span.end]))
+    }
+
+    /// Whether a statement is quoted, or the one that introduces it.
+    fn introduces(&self, bytes: &[u8], statement: Option<usize>, known: &mut Known) -> bool {
+        known.statements.resize(self.statements.len(), None);
+        let (mut at, mut way) = (statement, Vec::new());
+        let answer = loop {
+            let Some(number) = at else { break false };
+            if let Some(answer) = known.statements[number] {
+                break answer;
+            }
+            way.push(number);
+            let span = &self.statements[number];
+            if self.is_itself_quoted(bytes, span, known) {
+                break true;
+            }
+            at = span.quoted.by;
+        };
+        for number in way {
+            known.statements[number] = Some(answer);
+        }
+        answer
+    }
+
+    /// Whether a heading, or one that it stands under, announces descriptions of attacks.
+    fn announces(&self, bytes: &[u8], heading: Option<usize>, known: &mut Known) -> bool {
+        known.headings.resize(self.headings.len(), None);
+        let (mut at, mut way) = (heading, Vec::new());
+        let answer = loop {
+            let Some(number) = at else { break false };
+            if let Some(answer) = known.headings[number] {
+                break answer;
+            }
+            way.push(number);
+            let heading = &self.headings[number];
+            if super::quote::announces(&bytes[heading.start..heading.end]) {
+                break true;
+            }
+            at = heading.under;
+        };
+        for number in way {
+            known.headings[number] = Some(answer);
+        }
+        answer
+    }
 }
 
 /// What a file is, by its name.
@@ -108,7 +205,7 @@ pub(super) fn split(bytes: &mut [u8], kind: Kind) -> Segments {
         out: Segments::default(),
         section: Span::default(),
         block: None,
-        introduced: false,
+        introduced: None,
     };
     match kind {
         Kind::Markdown | Kind::Plain => markdown(&mut builder, &lines),
@@ -127,7 +224,7 @@ pub(super) fn flat(bytes: &mut [u8], place: u16) -> Segments {
         out: Segments::default(),
         section: Span::default(),
         block: None,
-        introduced: false,
+        introduced: None,
     };
     for line in lines {
         builder.statement(line.0, line.1, place);
@@ -153,8 +250,8 @@ struct Builder<'a> {
     out: Segments,
     section: Span,
     block: Option<Span>,
-    /// The last sentence before a fence speaks of something: what follows is its example.
-    introduced: bool,
+    /// The last sentence before a fence: where it speaks of something, what follows is its example.
+    introduced: Option<usize>,
 }
 
 impl Builder<'_> {
@@ -163,23 +260,19 @@ impl Builder<'_> {
         while start < end {
             let stop = end.min(start + MAX_STATEMENT);
             self.grow(start, stop, place);
-            let quoted = self.quoted(start, stop, place);
             self.out.statements.push(Span {
                 start,
                 end: stop,
                 place,
-                quoted,
+                quoted: Quoted {
+                    always: place & TABLE != 0,
+                    own: place & (PROSE | HEAD | FRONT | COMMENT) != 0,
+                    under: self.section.quoted.under,
+                    by: self.introduced,
+                },
             });
             start = stop;
         }
-    }
-
-    fn quoted(&self, start: usize, end: usize, place: u16) -> bool {
-        place & TABLE != 0
-            || self.section.quoted
-            || self.introduced
-            || (place & (PROSE | HEAD | FRONT | COMMENT) != 0
-                && super::quote::speaks_of(&self.bytes[start..end]))
     }
 
     /// Makes the block and the section reach over a new statement.
@@ -215,12 +308,12 @@ impl Builder<'_> {
 
     fn end_block(&mut self) {
         if let Some(mut block) = self.block.take() {
-            block.quoted |= block.place == TABLE;
+            block.quoted.always |= block.place == TABLE;
             self.out.blocks.push(block);
         }
     }
 
-    fn begin_section(&mut self, start: usize, quoted: bool) {
+    fn begin_section(&mut self, start: usize, heading: Option<usize>) {
         self.end_block();
         if self.section.end > self.section.start {
             self.out.sections.push(self.section);
@@ -229,12 +322,15 @@ impl Builder<'_> {
             start,
             end: start,
             place: 0,
-            quoted,
+            quoted: Quoted {
+                under: heading,
+                ..Quoted::default()
+            },
         };
     }
 
     fn finish(mut self) -> Segments {
-        self.begin_section(0, false);
+        self.begin_section(0, None);
         self.out
     }
 
@@ -259,9 +355,15 @@ fn inner(line: &[u8]) -> &[u8] {
     rest
 }
 
+/// Where in a line [`inner`] begins, which is this long and ends at the last byte that is no white space.
+fn offset(line: &[u8], length: usize) -> usize {
+    line.trim_ascii_end().len().saturating_sub(length)
+}
+
 fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
     let mut at = frontmatter(builder, lines);
-    let mut outline = Vec::new();
+    // Levels and numbers of the headings that a line stands under, the deepest last.
+    let mut outline: Vec<(usize, usize)> = Vec::new();
     while at < lines.len() {
         let (start, end) = lines[at];
         let text = inner(builder.line(lines[at]));
@@ -274,11 +376,17 @@ fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
             at = hidden(builder, lines, at);
         } else if text.starts_with(b"#") {
             let level = text.iter().take_while(|byte| **byte == b'#').count();
-            let own = super::quote::announces(text);
+            let length = text.len();
             outline.retain(|(other, _)| *other < level);
-            let quoted = own || outline.iter().any(|(_, quoted)| *quoted);
-            outline.push((level, own));
-            builder.begin_section(start, quoted);
+            let number = builder.out.headings.len();
+            let from = start + offset(builder.line(lines[at]), length);
+            builder.out.headings.push(Heading {
+                start: from,
+                end: from + length,
+                under: outline.last().map(|(_, number)| *number),
+            });
+            outline.push((level, number));
+            builder.begin_section(start, Some(number));
             builder.statement(start, end, HEAD);
             builder.end_block();
             at += 1;
@@ -308,7 +416,7 @@ fn frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
     for line in &lines[1..close] {
         builder.statement(line.0, line.1, FRONT);
     }
-    builder.begin_section(lines[close].1, false);
+    builder.begin_section(lines[close].1, None);
     close + 1
 }
 
@@ -335,10 +443,9 @@ fn fenced(
     let place = language_place(&language);
     let last = builder.out.statements.last();
     let near = last.is_some_and(|last| {
-        lines[open].0.saturating_sub(last.end) <= 4
-            && last.place & (PROSE | HEAD) != 0
-            && last.quoted
+        lines[open].0.saturating_sub(last.end) <= 4 && last.place & (PROSE | HEAD) != 0
     });
+    let introduced = builder.out.statements.len().checked_sub(1).filter(|_| near);
     let closes = |at: &usize| {
         let text = inner(builder.line(lines[*at]));
         fence(text).is_some_and(|(byte, length)| {
@@ -346,9 +453,9 @@ fn fenced(
         })
     };
     let close = (open + 1..lines.len()).find(closes).unwrap_or(lines.len());
-    builder.introduced = near;
+    builder.introduced = introduced;
     code(builder, &lines[open + 1..close], place);
-    builder.introduced = false;
+    builder.introduced = None;
     builder.end_block();
     close + 1
 }
