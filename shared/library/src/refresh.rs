@@ -58,7 +58,7 @@ pub struct UpdateReport {
 /// use vault_library::add::{self, AddFetched};
 /// use vault_library::known::Known;
 /// use vault_skill::{draft::Source, gate::RawFile, manifest::Mode, name::SkillName, policy::Policy};
-/// use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
+/// use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Round, Upstream};
 /// use vault_store::shelf::DriftState;
 /// use vault_store::{clock::{Clock as _, TestClock}, random::SeededRandom};
 ///
@@ -89,6 +89,13 @@ pub struct UpdateReport {
 ///     async fn fetch_again(&self, _: &Upstream, _: Option<&Policy>) -> Result<FetchedSkill, FetchFault> {
 ///         Ok(self.skill())
 ///     }
+///     fn round(self: Arc<Self>) -> Arc<dyn Round> {
+///         self
+///     }
+/// }
+///
+/// #[async_trait::async_trait]
+/// impl Round for Site {
 ///     async fn compare(&self, _: &Upstream, _: Option<&Policy>) -> DriftState {
 ///         DriftState::UpToDate
 ///     }

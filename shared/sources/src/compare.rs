@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use vault_skill::draft::Source as Asked;
 use vault_skill::name::SkillName;
 use vault_skill::policy::Policy;
-use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
+use vault_store::fetch::{self, Fetch, FetchFault, FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
 use crate::error::FetchError;
@@ -326,7 +326,24 @@ impl Fetch for Fetcher {
             .map_err(|error| fault(&error))
     }
 
+    fn round(self: Arc<Self>) -> Arc<dyn fetch::Round> {
+        Arc::new(Asking {
+            fetcher: self,
+            round: Round::default(),
+        })
+    }
+}
+
+/// A round that somebody else asks.
+struct Asking {
+    fetcher: Arc<Fetcher>,
+    round: Round,
+}
+
+#[async_trait]
+impl fetch::Round for Asking {
     async fn compare(&self, upstream: &Upstream, policy: Option<&Policy>) -> DriftState {
-        self.drift(upstream, &SourcePolicy::new(policy)).await
+        let policy = SourcePolicy::new(policy);
+        self.fetcher.drift_in(&self.round, upstream, &policy).await
     }
 }

@@ -18,6 +18,7 @@ use vault_sources::compare::Round;
 use vault_sources::site::SCHEMA;
 use vault_sources::{FetchError, Fetcher, Source, SourcePolicy, Tokens};
 use vault_store::clock::TestClock;
+use vault_store::fetch::Fetch;
 use vault_store::shelf::DriftState;
 
 type File<'a> = (&'a str, u32, &'a [u8]);
@@ -239,6 +240,14 @@ async fn a_pinned_index_is_held_to_its_digests() {
             fetcher.drift_in(&round, &skill.upstream, &policy).await,
             DriftState::UpToDate
         );
+    }
+    assert_eq!(site.asked().len(), before + 1);
+    // So they do for who asks through the port.
+    let port: Arc<dyn Fetch> = Arc::new(support::fetcher(&site.base));
+    let (round, before) = (port.round(), site.asked().len());
+    for skill in [&pdf, &csv] {
+        let state = round.compare(&skill.upstream, None).await;
+        assert_eq!(state, DriftState::UpToDate);
     }
     assert_eq!(site.asked().len(), before + 1);
     site.json(

@@ -2,6 +2,8 @@
 //!
 //! The library knows no network: it is handed somebody who does, and admits what comes back like anything else.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use vault_skill::draft::Source;
@@ -145,6 +147,13 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault>;
 
+    /// Begins a round of questions: what one of them finds out of a repository or of a site serves the others.
+    fn round(self: Arc<Self>) -> Arc<dyn Round>;
+}
+
+/// Questions about several skills that are asked together.
+#[async_trait]
+pub trait Round: Send + Sync {
     /// Says how the place stands to what is remembered of it; never fails, the failure is part of the answer.
     async fn compare(&self, upstream: &Upstream, policy: Option<&Policy>) -> DriftState;
 }

@@ -354,15 +354,16 @@ impl Shelf for LibraryShelf {
         }
         let policy = Arc::new(self.source_policy().await?);
         let slots = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
+        let round = fetch.round();
         let mut asking = tokio::task::JoinSet::new();
         for (at, upstream) in asked {
             let late = "its source was not asked within the time of one call; ask for it alone";
             drifts[at].state = DriftState::Unchecked(late.to_owned());
-            let (fetch, policy, slots) =
-                (Arc::clone(&fetch), Arc::clone(&policy), Arc::clone(&slots));
+            let (round, policy, slots) =
+                (Arc::clone(&round), Arc::clone(&policy), Arc::clone(&slots));
             asking.spawn(async move {
                 let _slot = slots.acquire().await;
-                (at, fetch.compare(&upstream, policy.as_ref().as_ref()).await)
+                (at, round.compare(&upstream, policy.as_ref().as_ref()).await)
             });
         }
         let _all_or_late = tokio::time::timeout(DRIFT_TIME, async {
