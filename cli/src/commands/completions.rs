@@ -8,10 +8,11 @@ use crate::{Context, error::Failure, ui::Report};
 /// Since 0.5.0 (stable).
 #[derive(Args, Debug)]
 #[command(after_help = "\
-In bash and fish the names of installed skills are completed too.
+In bash, zsh and fish the names of installed skills are completed too.
 
 Examples:
   vault completions bash > ~/.local/share/bash-completion/completions/vault
+  vault completions zsh > ~/.zfunc/_vault
   vault completions fish > ~/.config/fish/completions/vault.fish
 
 Since 0.5.0 (stable).")]
@@ -46,6 +47,47 @@ const FISH: &str = r#"
 complete -c vault -n "__fish_seen_subcommand_from show verify remove enable disable update history rollback which zip" -a "(vault completions --names 2>/dev/null)" -d "skill"
 "#;
 
+/// What clap's script completes an argument with that it knows nothing about.
+const ZSH_UNKNOWN: &str = ":_default' \\";
+/// How the help of such an argument begins where it takes a skill, and what completes it then.
+const ZSH_NAMES: [(&str, &str); 7] = [
+    (" -- The skill:", "_vault_skills"),
+    (" -- The skills:", "_vault_skills"),
+    (" -- The installed skill:", "_vault_skills"),
+    (" -- One skill", "_vault_skills"),
+    (" -- Skills to ", "_vault_skills"),
+    (" -- An installed skill", "_vault_skills_or_files"),
+    (" -- A skill'\\''s folder", "_vault_skills_or_files"),
+];
+/// Where clap's script begins to run.
+const ZSH_RUNS: &str = "if [ \"$funcstack[1]\" = \"_vault\" ]; then";
+const ZSH: &str = r#"(( $+functions[_vault_skills] )) ||
+_vault_skills() {
+    local -a names
+    names=(${(f)"$(vault completions --names 2>/dev/null)"})
+    _describe -t skills skill names
+}
+
+(( $+functions[_vault_skills_or_files] )) ||
+_vault_skills_or_files() {
+    _alternative 'skills:skill:_vault_skills' 'files:file:_files'
+}
+
+"#;
+
+/// Clap's script for zsh with the names of skills.
+fn zsh(script: &str) -> String {
+    let line = |line: &str| {
+        let known = ZSH_NAMES.iter().find(|(help, _)| line.contains(help));
+        match (known, line.strip_suffix(ZSH_UNKNOWN)) {
+            (Some((_, names)), Some(argument)) => format!("{argument}:{names}' \\\n"),
+            _ => format!("{line}\n"),
+        }
+    };
+    let script: String = script.lines().map(line).collect();
+    script.replacen(ZSH_RUNS, &format!("{ZSH}{ZSH_RUNS}"), 1)
+}
+
 /// Prints the script for the shell.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Some(shell) = arguments.shell else {
@@ -57,6 +99,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     match shell {
         Shell::Bash => script.push_str(BASH),
         Shell::Fish => script.push_str(FISH),
+        Shell::Zsh => script = zsh(&script),
         _ => {}
     }
     Ok(Report::text(script))
@@ -73,4 +116,44 @@ fn names(context: &Context) -> Result<Report, Failure> {
         .collect();
     names.sort_unstable();
     Ok(Report::new(&names, names.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_argument_that_takes_a_skill_is_completed_in_zsh() {
+        let mut script = Vec::new();
+        let shell = Shell::Zsh;
+        clap_complete::generate(shell, &mut crate::args::command(), "vault", &mut script);
+        let script = zsh(&String::from_utf8(script).unwrap());
+        assert_eq!(script.matches("_vault_skills() {").count(), 1);
+        let defined = script.find("_vault_skills() {").unwrap();
+        assert!(defined < script.find(ZSH_RUNS).unwrap());
+        for (command, names) in [
+            ("remove", "_vault_skills'"),
+            ("enable", "_vault_skills'"),
+            ("disable", "_vault_skills'"),
+            ("doctor", "_vault_skills'"),
+            ("outdated", "_vault_skills'"),
+            ("update", "_vault_skills'"),
+            ("history", "_vault_skills'"),
+            ("rollback", "_vault_skills'"),
+            ("which", "_vault_skills'"),
+            ("zip", "_vault_skills'"),
+            ("show", "_vault_skills_or_files'"),
+            ("verify", "_vault_skills_or_files'"),
+            ("audit", "_vault_skills_or_files'"),
+            ("lint", "_vault_skills_or_files'"),
+        ] {
+            let name = format!("\n({command})\n");
+            // More than one command may have this name, of groups.
+            let mut sections = script.split(&name).skip(1);
+            let taken = |section: &str| section[..section.find("\n;;").unwrap()].contains(names);
+            assert!(sections.any(taken), "{command}");
+        }
+        // What takes no skill is left as it was.
+        assert!(script.contains("-- What to look for:_default'"));
+    }
 }
