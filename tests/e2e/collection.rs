@@ -1,4 +1,4 @@
-//! Sixty real public skills as a repository, an archive and a site: added, updated, rolled back, linked for three agents,
+//! Sixty real public skills as a repository, a site and archives of both kinds: added, updated, rolled back, linked for three agents,
 //! with the same bytes and modes in the end as in the beginning.
 //!
 //! Runs where the corpora lie beside the checkout; says so where they do not.
@@ -8,6 +8,7 @@ mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{Cursor, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +17,8 @@ use sources::{Answer, Repository, SiteServer};
 use vault_skill::hash::Digest;
 use vault_tests::home::Home;
 use vault_tests::tree;
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
 
 use crate::corpus::{CORPORA, benign, is_litter};
 use crate::support::text;
@@ -102,19 +105,35 @@ fn pack(folder: &Path) -> Vec<u8> {
         .stdout
 }
 
-/// Puts every skill on the site: an index with an archive for each, and one archive of all.
+fn zipped(folder: &Path) -> Vec<u8> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for (path, (executable, bytes)) in tree::files(folder) {
+        if path.starts_with(".git/") {
+            continue;
+        }
+        let mode = if executable { 0o755 } else { 0o644 };
+        let options = SimpleFileOptions::default().unix_permissions(mode);
+        archive.start_file(path, options).unwrap();
+        archive.write_all(&bytes).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+/// Puts every skill on the site: an index with an archive for each, of one kind and the other in turn.
 fn publish(site: &SiteServer, folder: &Path, names: &BTreeSet<String>) {
     let mut entries = Vec::new();
-    for name in names {
-        let packed = pack(&folder.join(name));
+    for (number, name) in names.iter().enumerate() {
+        let folder = folder.join(name);
+        let (ending, kind, packed) = if number % 2 == 0 {
+            ("tar.gz", "application/gzip", pack(&folder))
+        } else {
+            ("zip", "application/zip", zipped(&folder))
+        };
         let digest = Digest::of(&packed);
         entries.push(format!(
-            r#"{{"name":"{name}","type":"archive","description":"x","url":"/{name}.tar.gz","digest":"sha256:{digest}"}}"#
+            r#"{{"name":"{name}","type":"archive","description":"x","url":"/{name}.{ending}","digest":"sha256:{digest}"}}"#
         ));
-        site.put(
-            &format!("/{name}.tar.gz"),
-            Answer::Body("application/gzip", packed),
-        );
+        site.put(&format!("/{name}.{ending}"), Answer::Body(kind, packed));
     }
     let index = format!(
         r#"{{"$schema":"{}","skills":[{}]}}"#,
@@ -168,13 +187,16 @@ fn a_collection_from_anywhere_is_added_updated_rolled_back_and_linked_as_it_is()
     repository.commit();
     let site = SiteServer::new();
     publish(&site, &source, &names);
-    let archive = tempfile::Builder::new()
-        .suffix(".tar.gz")
-        .tempfile()
-        .unwrap();
-    fs::write(archive.path(), pack(&source)).unwrap();
-    let archive = archive.path().display().to_string();
-    let places = [repository.address(), site.base.clone(), archive.clone()];
+    let aside = tempfile::tempdir().unwrap();
+    let archives = ["all.tar.gz", "all.zip"].map(|name| aside.path().join(name));
+    let write = || {
+        fs::write(&archives[0], pack(&source)).unwrap();
+        fs::write(&archives[1], zipped(&source)).unwrap();
+    };
+    write();
+    let shown = archives.each_ref().map(|path| path.display().to_string());
+    let mut places = vec![repository.address(), site.base.clone()];
+    places.extend_from_slice(&shown);
     let homes: Vec<Home> = places
         .iter()
         .map(|place| {
@@ -199,10 +221,10 @@ fn a_collection_from_anywhere_is_added_updated_rolled_back_and_linked_as_it_is()
     }
     repository.commit();
     publish(&site, &source, &names);
-    fs::write(&archive, pack(&source)).unwrap();
+    write();
     let second = contents(&source, &names);
     for (place, home) in places.iter().zip(&homes) {
-        let updated = if *place == archive {
+        let updated = if shown.contains(place) {
             // An archive of this machine is no place to ask again: it is added again.
             let added = home.run(&["add", place, "--all", "--json"]).ok().json();
             let all = added["data"]["added"].as_array().unwrap();
