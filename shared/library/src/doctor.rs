@@ -826,6 +826,7 @@ impl Doctor<'_> {
             });
         }
     }
+
     /// Characters of each skill in a list of skills, as the index has its texts; `None` where it lacks one.
     fn noted_lengths(&self, places: &Places) -> Option<HashMap<SkillName, usize>> {
         let texts = self.texts();
