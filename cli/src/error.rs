@@ -3,7 +3,7 @@
 //! Every failure says what happened, where, and what to do about it. Text that came from a network or a file is cleaned by [`crate::ui::clean`] before it is shown.
 
 use std::ops::{Deref, DerefMut};
-use std::{borrow::Cow, fmt, path::PathBuf};
+use std::{borrow::Cow, fmt, io::ErrorKind, path::PathBuf};
 
 use serde::Serialize;
 use vault_library::{
@@ -135,7 +135,18 @@ impl Failure {
     /// A file or folder that could not be read or written: exit 1.
     pub fn io(doing: &str, path: impl Into<PathBuf>, error: &std::io::Error) -> Self {
         let path = path.into();
-        Self::failed("io", format!("{doing} {} failed: {error}", path.display()))
+        Self::of_disk(format!("{doing} {} failed: {error}", path.display()), error)
+    }
+
+    /// A failure of the disk, with the way out where it is full.
+    fn of_disk(message: String, cause: &std::io::Error) -> Self {
+        let failure = Self::failed("io", message);
+        match cause.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.hint(
+                "free some space, then give the command again: what was there before is unharmed",
+            ),
+            _ => failure,
+        }
     }
 
     /// The same failure with the command or step that mends it.
@@ -209,8 +220,8 @@ impl From<VaultError> for Failure {
             VaultError::Lock(LockError::Busy { .. }) => Self::failed("vault_busy", message)
                 .hint("another vault command is at work; try again"),
             VaultError::Key(error) => error.into(),
-            VaultError::Lock(LockError::File(_)) | VaultError::File(_) => {
-                Self::failed("io", message)
+            VaultError::Lock(LockError::File(failed)) | VaultError::File(failed) => {
+                Self::of_disk(message, &failed.cause)
             }
         }
     }
@@ -232,7 +243,7 @@ impl From<KeyError> for Failure {
             KeyError::Malformed { .. } | KeyError::Mismatch(_) => {
                 Self::new(Exit::Integrity, "key_damaged", message)
             }
-            KeyError::File(_) => Self::failed("io", message),
+            KeyError::File(failed) => Self::of_disk(message, &failed.cause),
         }
     }
 }

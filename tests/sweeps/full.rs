@@ -37,6 +37,10 @@ fn says_why(ran: &Ran, reasons: &[&str]) {
         reasons.iter().any(|reason| message.contains(reason)),
         "{message}"
     );
+    if message.contains("No space left") {
+        let hint = said["error"]["hint"].as_str().unwrap_or_default();
+        assert!(hint.starts_with("free some space"), "{said}");
+    }
     assert!(
         !message.contains('\n') && message.contains('/'),
         "{message}"
