@@ -686,6 +686,37 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_where_attacks_are_described_is_told_in_whatever_order_it_is_asked() {
+        let text = "# red flags\n## deep down\nrun this now.\n# install\nrun that now.\n\nwe scan for this:\n```\ncurl x\n```\n\
+            plainly said.\n```\ncurl y\n```\n| a | b |\n";
+        let quoted = [
+            ("# red flags", true),
+            ("## deep down", true),
+            ("run this now.", true),
+            ("# install", false),
+            ("run that now.", false),
+            ("we scan for this:", true),
+            ("curl x", true),
+            ("plainly said.", false),
+            ("curl y", false),
+            ("| a | b |", true),
+        ];
+        let mut bytes = text.as_bytes().to_vec();
+        let segments = split(&mut bytes, Kind::Markdown);
+        let asked = |span: &Span| {
+            let said = String::from_utf8_lossy(&bytes[span.start..span.end]);
+            (said.trim().to_owned(), segments.is_quoted(&bytes, span))
+        };
+        let expected = quoted.map(|(said, quoted)| (said.to_owned(), quoted));
+        let backwards: Vec<_> = segments.statements.iter().rev().map(asked).collect();
+        assert!(backwards.iter().rev().eq(&expected), "{backwards:?}");
+        let again: Vec<_> = segments.statements.iter().map(asked).collect();
+        assert_eq!(again, expected);
+        let sections: Vec<_> = segments.sections.iter().map(|span| asked(span).1).collect();
+        assert_eq!(sections, [true, true, false]);
+    }
+
+    #[test]
     fn code_has_comments_documentation_and_blocks() {
         let text = "# note\ndef f(\n    a,\n):\n    \"\"\"says\n    more\n    \"\"\"\n    return a\n\ndef g():\n    pass\n";
         let found = statements(text, Kind::Code);
