@@ -286,19 +286,13 @@ fn count_flushes(table: &mut Table, service: &Service, home: &Home) {
     let trace = home.path().join("trace");
     let mut command = Command::new("strace");
     home.environment(&mut command);
-    let status = command
+    command
         .args(["-f", "--seccomp-bpf", "-qq", "-o"])
         .arg(&trace)
         .args(["-e", "trace=fsync,fdatasync,syncfs,sync,msync"])
         .arg(vault_binary())
-        .args(["sync", "--cloud"])
-        .current_dir(home.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .expect("strace");
-    assert!(status.success());
+        .args(["sync", "--cloud"]);
+    assert!(quietly(&mut command, home));
     let flushes = std::fs::read_to_string(&trace)
         .expect("a trace")
         .lines()

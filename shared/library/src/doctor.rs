@@ -23,6 +23,7 @@ use crate::files::{self, Kind};
 use crate::index::{Index, Texts};
 use crate::integrity::{self, Checked};
 use crate::keys::KeyError;
+use crate::parallel::joined;
 use crate::profiles::{self, AgentView, View};
 use crate::scan::{self, Origin, Places};
 use crate::store::{self, Damage};
@@ -222,10 +223,7 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
             let view = |machine| profiles::view(vault, machine, Some(&places));
             let seen = beside.map(|machine| scope.spawn(move || view(machine)));
             let checked = integrity::check_places(vault, &places)?;
-            let seen = seen.map(|seen| {
-                seen.join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
+            let seen = seen.map(|seen| joined(seen.join()));
             Ok((checked, seen))
         })
         .map(|(checked, seen)| (checked, seen, places))

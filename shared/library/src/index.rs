@@ -217,37 +217,30 @@ impl Index {
         Self { connection }
     }
 
+    /// What is read from the index; nothing where there is none, or where it can't be read.
+    fn read<T: Default>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> T {
+        let Some(connection) = &self.connection else {
+            return T::default();
+        };
+        read(connection).unwrap_or_else(|cause| {
+            tracing::warn!(%cause, "the index can't be read");
+            T::default()
+        })
+    }
+
     /// All rows by bundle.
     pub(crate) fn rows(&self) -> HashMap<Digest, StoredRow> {
-        let Some(connection) = &self.connection else {
-            return HashMap::new();
-        };
-        read_rows(connection).unwrap_or_else(|cause| {
-            tracing::warn!(%cause, "the index can't be read");
-            HashMap::new()
-        })
+        self.read(read_rows)
     }
 
     /// The target agents of each bundle.
     pub(crate) fn agents(&self) -> HashMap<Digest, Vec<AgentId>> {
-        let Some(connection) = &self.connection else {
-            return HashMap::new();
-        };
-        read_agents(connection).unwrap_or_else(|cause| {
-            tracing::warn!(%cause, "the index can't be read");
-            HashMap::new()
-        })
+        self.read(read_agents)
     }
 
     /// The texts of these bundles, as far as they are known.
     pub(crate) fn texts(&self) -> HashMap<Digest, Texts> {
-        let Some(connection) = &self.connection else {
-            return HashMap::new();
-        };
-        read_texts(connection).unwrap_or_else(|cause| {
-            tracing::warn!(%cause, "the index can't be read");
-            HashMap::new()
-        })
+        self.read(read_texts)
     }
 
     /// Notes verified bundles. Those written to a moment ago are left out: a later write within the same tick of the
@@ -263,24 +256,12 @@ impl Index {
 
     /// The noted skills that this one may be like: few, however many there are.
     pub(crate) fn sketches_near(&self, sketch: &Sketch) -> Vec<Sketched> {
-        let Some(connection) = &self.connection else {
-            return Vec::new();
-        };
-        read_near(connection, sketch).unwrap_or_else(|cause| {
-            tracing::warn!(%cause, "the index can't be read");
-            Vec::new()
-        })
+        self.read(|connection| read_near(connection, sketch))
     }
 
     /// What the noted skills are like, of those that have enough text, in the order in which they were noted.
     pub(crate) fn sketches(&self) -> Vec<Sketched> {
-        let Some(connection) = &self.connection else {
-            return Vec::new();
-        };
-        read_sketches(connection).unwrap_or_else(|cause| {
-            tracing::warn!(%cause, "the index can't be read");
-            Vec::new()
-        })
+        self.read(read_sketches)
     }
 
     /// Notes what skills are like that were just admitted.

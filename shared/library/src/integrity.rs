@@ -8,7 +8,7 @@ use vault_skill::time::Timestamp;
 
 use crate::files::tree::Looker;
 use crate::links;
-use crate::parallel::in_parallel;
+use crate::parallel::{in_parallel, joined};
 use crate::scan::{self, Group, Origin, Place, Places};
 use crate::store::{self, Damage, Want};
 use crate::transforms;
@@ -121,9 +121,7 @@ pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, Vau
             places: transforms::places(vault)?,
         };
         let variants = check_group(&store, &rendered);
-        let (bundles, mut strange) = listed
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let (bundles, mut strange) = joined(listed.join())?;
         for entry in &mut strange {
             entry.insert_str(0, "store/");
         }

@@ -19,6 +19,7 @@ use crate::add::AddError;
 use crate::files;
 use crate::index::{Index, Sketched};
 use crate::links;
+use crate::parallel::joined;
 use crate::scan::Place;
 use crate::store::{self, Examined, Trusted, Want};
 use crate::vault::Vault;
@@ -37,12 +38,12 @@ const MAX_LINKS: usize = 256;
 pub struct Known<'v> {
     vault: Option<&'v Vault>,
     gated: usize,
-    names: Names,
+    names: Option<Names>,
     likes: Option<Likes>,
 }
 
 impl<'v> Known<'v> {
-    /// What this vault knows; nothing where there is none yet. Names and rules are made ready beside what the caller does next.
+    /// What this vault knows; nothing where there is none yet. The rules are made ready beside what the caller does next.
     pub fn of(vault: impl Into<Option<&'v Vault>>) -> Self {
         let vault = vault.into();
         if vault.is_some() {
@@ -52,7 +53,7 @@ impl<'v> Known<'v> {
         Self {
             vault,
             gated: 0,
-            names: Names::of(vault),
+            names: None,
             likes: None,
         }
     }
@@ -77,6 +78,10 @@ impl<'v> Known<'v> {
             None => (same_name(vault, &name, author.as_deref())?, Vec::new()),
         };
         let sketch = Sketch::of(raw.iter().map(|file| file.bytes.as_slice()));
+        // Only a new name is compared; to list the others takes as long as the gate, so both are done at once.
+        if is_new && self.names.is_none() {
+            self.names = Some(Names::of(vault));
+        }
         let nearest = if is_new {
             self.nearest(vault, &name, &sketch)
         } else {
@@ -94,8 +99,9 @@ impl<'v> Known<'v> {
         };
         let mut verdict = gate::check(raw, &options);
         let many = self.gated > FEW;
-        let taken_for = is_new.then(|| self.names.read().confusable(name.as_str(), many));
-        if let Some(Some(other)) = taken_for {
+        let names = self.names.as_mut().filter(|_| is_new);
+        let taken_for = names.and_then(|names| names.read().confusable(name.as_str(), many));
+        if let Some(other) = taken_for {
             verdict.warn(names::finding(name.as_str(), &other));
         }
         if let Some(nearest) = nearest {
@@ -109,7 +115,9 @@ impl<'v> Known<'v> {
 
     /// What was let through counts for what comes after it, before it is admitted.
     fn remember(&mut self, name: &SkillName, sketch: Sketch) {
-        self.names.add(name.as_str());
+        if let Some(names) = &mut self.names {
+            names.read().add(name.as_str());
+        }
         if let Some(likes) = &mut self.likes {
             likes.add(Like {
                 name: name.to_string(),
@@ -243,7 +251,7 @@ fn examine(
 }
 
 /// The names, which are read beside other work.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Names {
     reading: Option<JoinHandle<Book>>,
     book: Book,
@@ -251,10 +259,7 @@ struct Names {
 
 impl Names {
     /// Begins to read those of a vault.
-    fn of(vault: Option<&Vault>) -> Self {
-        let Some(vault) = vault else {
-            return Self::default();
-        };
+    fn of(vault: &Vault) -> Self {
         let folders = [vault.skills(), vault.paths().root.join("links")];
         let [skills, links] = folders.clone();
         let reading = thread::Builder::new().spawn(move || Book::read(&skills, &links));
@@ -274,17 +279,9 @@ impl Names {
     /// Waits for them the first time.
     fn read(&mut self) -> &mut Book {
         if let Some(reading) = self.reading.take() {
-            let read = reading.join();
-            self.book = read.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            self.book = joined(reading.join());
         }
         &mut self.book
-    }
-
-    /// What was let through counts for what comes after it, where anything asks for names at all.
-    fn add(&mut self, name: &str) {
-        if self.reading.is_none() {
-            self.book.add(name);
-        }
     }
 }
 

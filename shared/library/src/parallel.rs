@@ -31,6 +31,11 @@ pub(crate) fn one_by_one<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R +
     answers.into_iter().flatten().collect()
 }
 
+/// The answer of a thread that has ended; its panic goes on here.
+pub(crate) fn joined<T>(ended: std::thread::Result<T>) -> T {
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
@@ -62,8 +67,7 @@ fn run<T: Sync, R: Send>(
             .collect();
         let mut answers = take();
         for thread in running {
-            let others = thread.join();
-            answers.extend(others.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            answers.extend(joined(thread.join()));
         }
         answers
     });

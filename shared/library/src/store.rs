@@ -559,17 +559,13 @@ pub(crate) fn drop_bundles(
 /// The bundles in the store, and what else lies there, both in order; nothing where there is no store.
 pub(crate) fn list(store: &Path) -> Result<(Vec<Digest>, Vec<String>), FileError> {
     let (mut bundles, mut strange) = (Vec::new(), Vec::new());
-    let listed = files::each_entry(store, |name, kind| {
+    files::each_entry(store, |name, kind| {
         match name.to_str().and_then(|name| name.parse().ok()) {
             Some(hash) if kind == Kind::Dir => bundles.push(hash),
             _ => strange.push(name.to_string_lossy().into_owned()),
         }
         ControlFlow::Continue(())
-    });
-    match listed {
-        Err(failed) if failed.cause.kind() == std::io::ErrorKind::NotFound => {}
-        listed => listed?,
-    }
+    })?;
     bundles.sort_unstable();
     strange.sort_unstable();
     Ok((bundles, strange))

@@ -185,14 +185,10 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, FileError> {
 /// The names in a directory with their kinds, in byte order; empty when the directory is absent.
 pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
     let mut found = Vec::new();
-    let listed = each_entry(path, |name, kind| {
+    each_entry(path, |name, kind| {
         found.push((name.to_owned(), kind));
         ControlFlow::Continue(())
-    });
-    match listed {
-        Err(failed) if failed.cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        listed => listed?,
-    }
+    })?;
     found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
 }
@@ -216,14 +212,18 @@ pub(crate) fn each_name(
     })
 }
 
-/// Hands over the names in a directory with their kinds, in no order, until it is told to stop. Fails where it can't be listed.
+/// Hands over the names in a directory with their kinds, in no order, until it is told to stop; none where it is absent.
 pub(crate) fn each_entry(
     path: &Path,
     mut take: impl FnMut(&OsStr, Kind) -> ControlFlow<()>,
 ) -> Result<(), FileError> {
     let failed = |cause: rustix::io::Errno| FileError::new("list", path, cause);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(failed)?;
+    let folder = match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
+        Ok(folder) => folder,
+        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        Err(cause) => return Err(failed(cause)),
+    };
     let mut room = Room::new();
     let mut listing = Listing::new(folder.as_fd(), &mut room).map_err(failed)?;
     while let Some(entry) = listing.next() {

@@ -111,46 +111,50 @@ impl Segments {
     /// Whether a statement is quoted, or the one that introduces it.
     fn introduces(&self, bytes: &[u8], statement: Option<usize>, known: &mut Known) -> bool {
         known.statements.resize(self.statements.len(), None);
-        let (mut at, mut way) = (statement, Vec::new());
-        let answer = loop {
-            let Some(number) = at else { break false };
-            if let Some(answer) = known.statements[number] {
-                break answer;
-            }
-            way.push(number);
+        let mut statements = std::mem::take(&mut known.statements);
+        let answer = along(&mut statements, statement, |number| {
             let span = &self.statements[number];
-            if self.is_itself_quoted(bytes, span, known) {
-                break true;
-            }
-            at = span.quoted.by;
-        };
-        for number in way {
-            known.statements[number] = Some(answer);
-        }
+            (self.is_itself_quoted(bytes, span, known), span.quoted.by)
+        });
+        known.statements = statements;
         answer
     }
 
     /// Whether a heading, or one that it stands under, announces descriptions of attacks.
     fn announces(&self, bytes: &[u8], heading: Option<usize>, known: &mut Known) -> bool {
         known.headings.resize(self.headings.len(), None);
-        let (mut at, mut way) = (heading, Vec::new());
-        let answer = loop {
-            let Some(number) = at else { break false };
-            if let Some(answer) = known.headings[number] {
-                break answer;
-            }
-            way.push(number);
+        along(&mut known.headings, heading, |number| {
             let heading = &self.headings[number];
-            if super::quote::announces(&bytes[heading.start..heading.end]) {
-                break true;
-            }
-            at = heading.under;
-        };
-        for number in way {
-            known.headings[number] = Some(answer);
-        }
-        answer
+            let own = super::quote::announces(&bytes[heading.start..heading.end]);
+            (own, heading.under)
+        })
     }
+}
+
+/// Whether something holds for a number or one that it leads to: `ask` says whether it does for the number itself, and which is the
+/// next. What was found out on the way is remembered, so that a number is asked about once.
+fn along(
+    known: &mut [Option<bool>],
+    from: Option<usize>,
+    mut ask: impl FnMut(usize) -> (bool, Option<usize>),
+) -> bool {
+    let (mut at, mut way) = (from, Vec::new());
+    let answer = loop {
+        let Some(number) = at else { break false };
+        if let Some(answer) = known[number] {
+            break answer;
+        }
+        way.push(number);
+        let (holds, next) = ask(number);
+        if holds {
+            break true;
+        }
+        at = next;
+    };
+    for number in way {
+        known[number] = Some(answer);
+    }
+    answer
 }
 
 /// What a file is, by its name.
