@@ -1,10 +1,13 @@
 //! The arguments of `vault`: every command, its flags, and the help in groups.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, ops::Deref, path::PathBuf};
 
 use clap::{
-    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
-    builder::styling::{AnsiColor, Styles},
+    ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    builder::{
+        Resettable,
+        styling::{AnsiColor, Styles},
+    },
 };
 
 use crate::{
@@ -127,89 +130,142 @@ pub enum ColourChoice {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Admit a skill: check it, sign it, keep it
-    Add(add::Arguments),
+    Add(Later<add::Arguments>),
     /// Take skills out of the vault
-    Remove(remove::Arguments),
+    Remove(Later<remove::Arguments>),
     /// Show the coding agents of this machine and where they read skills
-    Agents(agents::Arguments),
+    Agents(Later<agents::Arguments>),
     /// Link the vault's skills into the agents' folders
-    SyncProfiles(sync_profiles::Arguments),
+    SyncProfiles(Later<sync_profiles::Arguments>),
     /// Show a skill to agents again
-    Enable(enable::EnableArguments),
+    Enable(Later<enable::EnableArguments>),
     /// Hide a skill from agents and keep it in the vault
-    Disable(enable::DisableArguments),
+    Disable(Later<enable::DisableArguments>),
     /// Change a skill for one agent, on top of what was signed
-    Transform(transform::Arguments),
+    Transform(Later<transform::Arguments>),
     /// Look for everything that can be wrong here, and say what mends it
-    Doctor(doctor::Arguments),
+    Doctor(Later<doctor::Arguments>),
     /// Install the skills of this project's vault.lock
-    Install(install::Arguments),
+    Install(Later<install::Arguments>),
     /// Say which skills have changed at their sources
-    Outdated(update::OutdatedArguments),
+    Outdated(Later<update::OutdatedArguments>),
     /// Take in what has changed at the sources
-    Update(update::Arguments),
+    Update(Later<update::Arguments>),
     /// Show the stored versions of a skill
-    History(history::Arguments),
+    History(Later<history::Arguments>),
     /// Go back to an earlier version of a skill
-    Rollback(history::RollbackArguments),
+    Rollback(Later<history::RollbackArguments>),
     /// Find the agents and skills of this machine and take them in, step by step
-    Setup(setup::Arguments),
+    Setup(Later<setup::Arguments>),
     /// List, search, inspect and run skills
-    Skill(skill::Arguments),
+    Skill(Later<skill::Arguments>),
     /// Connect to a service, install from it, roll back
-    Cloud(cloud::Arguments),
+    Cloud(Later<cloud::Arguments>),
     /// Publish this vault's skills to the connected service
-    Sync(sync::Arguments),
+    Sync(Later<sync::Arguments>),
     /// Show the connected service, counts and the last push
-    Status(status::Arguments),
+    Status(Later<status::Arguments>),
     /// Enrol this machine in a vault and pin its key
-    Link(link::Arguments),
+    Link(Later<link::Arguments>),
     /// Admit, deny and revoke machines
-    Devices(devices::Arguments),
+    Devices(Later<devices::Arguments>),
     /// Show, invite, change and remove the people of a vault
-    Users(users::Arguments),
+    Users(Later<users::Arguments>),
     /// Show and end the apps that people connected
-    Clients(clients::Arguments),
+    Clients(Later<clients::Arguments>),
     /// Show what was done and refused on a vault
-    AuditLog(audit_log::Arguments),
+    AuditLog(Later<audit_log::Arguments>),
     /// Serve this vault's tools to an agent on standard input and output
-    Mcp(mcp::Arguments),
+    Mcp(Later<mcp::Arguments>),
     /// Run the service
-    Serve(Box<serve::Arguments>),
+    Serve(Later<serve::Arguments>),
     /// Make and look at namespaces of a service
-    Operator(operator::Arguments),
+    Operator(Later<operator::Arguments>),
     /// Show, rotate and recover this vault's keys
-    Key(key::Arguments),
+    Key(Later<key::Arguments>),
     /// Check the policy, and see what it grants to whom
-    Policy(policy::Arguments),
+    Policy(Later<policy::Arguments>),
     /// Show everything that is known of a skill, installed or not
-    Show(show::Arguments),
+    Show(Later<show::Arguments>),
     /// Tell whether skills, archives and sites are exactly what was signed
-    Verify(verify::Arguments),
+    Verify(Later<verify::Arguments>),
     /// Make a folder that is a skill
-    New(new::Arguments),
+    New(Later<new::Arguments>),
     /// Judge one skill: what the gate finds, where, and what mends it
-    Audit(audit::Arguments),
+    Audit(Later<audit::Arguments>),
     /// Judge every skill of a repository, for CI
-    AuditRepo(audit_repo::Arguments),
+    AuditRepo(Later<audit_repo::Arguments>),
     /// Look at skills that are being written
-    Lint(lint::Arguments),
+    Lint(Later<lint::Arguments>),
     /// Mend the commonest slips of a SKILL.md
-    Fmt(fmt::Arguments),
+    Fmt(Later<fmt::Arguments>),
     /// Write skills as archives, or as a site for other tools
-    Export(export::Arguments),
+    Export(Later<export::Arguments>),
     /// Show the settings and who set them
-    Config(config::Arguments),
+    Config(Later<config::Arguments>),
     /// Print what a caller may use, as JSON
-    Resolve(resolve::Arguments),
+    Resolve(Later<resolve::Arguments>),
     /// See the whole of it work in a temporary folder
-    Demo(demo::Arguments),
+    Demo(Later<demo::Arguments>),
     /// Print a completion script for a shell
-    Completions(completions::Arguments),
+    Completions(Later<completions::Arguments>),
     /// Print the manual page, or write all pages to a folder
-    Man(man::Arguments),
+    Man(Later<man::Arguments>),
     /// Print the version
-    Version(version::Arguments),
+    Version(Later<version::Arguments>),
+}
+
+/// The arguments of a command, which clap hears of when that command is given or shown: to describe those of all the others
+/// takes longer than many a command.
+#[derive(Clone, Debug)]
+pub struct Later<T>(Box<T>);
+
+impl<T> Later<T> {
+    /// The arguments, to take apart.
+    pub fn into_inner(self) -> T {
+        *self.0
+    }
+}
+
+impl<T> Deref for Later<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: FromArgMatches> FromArgMatches for Later<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        T::from_arg_matches(matches).map(Box::new).map(Self)
+    }
+
+    fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, clap::Error> {
+        T::from_arg_matches_mut(matches).map(Box::new).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl<T: Args> Args for Later<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.defer(|command| {
+            // What the list of commands says stands; a type's own docs are for its readers.
+            let about = Resettable::from(command.get_about().cloned());
+            let long = Resettable::from(command.get_long_about().cloned());
+            // Without its arguments a command says which is missing; with a subcommand missing it lists them.
+            T::augment_args(command)
+                .about(about)
+                .long_about(long)
+                .arg_required_else_help(false)
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        T::augment_args_for_update(command)
+    }
 }
 
 impl Command {
@@ -225,7 +281,7 @@ impl Command {
 
 /// The whole command line as clap knows it, with the grouped help.
 pub fn command() -> clap::Command {
-    let mut command = Cli::command();
+    let command = Cli::command();
     let mut groups = String::new();
     for (heading, names) in GROUPS {
         if !groups.is_empty() {
@@ -255,8 +311,7 @@ pub fn command() -> clap::Command {
         paint(AnsiColor::Green.on_default().bold(), "Exit codes:"),
         paint(BOLD, "vault <command> --help")
     ));
-    command = command.after_help(groups);
-    command.mut_subcommands(|sub| sub.arg_required_else_help(false))
+    command.after_help(groups)
 }
 
 /// Parses the arguments; the error is clap's own, which knows help, version and suggestions.
@@ -295,7 +350,9 @@ mod tests {
 
     #[test]
     fn every_command_shows_an_example_and_since_when_it_exists() {
-        for sub in command().get_subcommands() {
+        let mut command = command();
+        command.build();
+        for sub in command.get_subcommands() {
             let help = sub
                 .get_after_help()
                 .map(ToString::to_string)

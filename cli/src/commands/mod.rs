@@ -150,7 +150,7 @@ pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
         Command::Transform(arguments) => transform::run(context, &arguments),
         Command::Enable(arguments) => enable::enable(context, &arguments),
         Command::Disable(arguments) => enable::disable(context, &arguments),
-        Command::Skill(arguments) => skill::run(context, arguments),
+        Command::Skill(arguments) => skill::run(context, arguments.into_inner()),
         Command::Cloud(arguments) => cloud::run(context, &arguments),
         Command::Sync(arguments) => sync::run(context, &arguments),
         Command::Status(arguments) => status::run(context, &arguments),

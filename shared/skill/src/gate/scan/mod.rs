@@ -81,6 +81,8 @@ impl Engine {
         }
         let words = AhoCorasickBuilder::new()
             .match_kind(MatchKind::Standard)
+            // One less than its own choice: ready in half the time, and no slower over a text.
+            .dense_depth(2)
             .build(&words)
             .ok();
         Self {
