@@ -110,6 +110,13 @@ impl AddReport {
     pub fn is_change(&self) -> bool {
         self.admission != Admission::Unchanged
     }
+
+    fn warn(&mut self, warning: Finding) {
+        self.findings.push(warning);
+        if self.outcome == Outcome::Accepted {
+            self.outcome = Outcome::AcceptedWithWarnings;
+        }
+    }
 }
 
 /// Why a skill was not admitted. Nothing has changed then.
@@ -220,12 +227,19 @@ pub(crate) const LIMITS: SourceLimits = SourceLimits {
 /// # }
 /// ```
 pub fn add_skill(vault: &Vault, request: &AddSkill) -> Result<AddReport, AddError> {
-    let candidate = read(vault, request)?;
+    let mut known = Known::of(vault);
+    let (candidate, name) = read_but_for_its_name(request, &mut known, vault.clock().now())?;
     let mut change = vault.change()?;
     let mut reports = admit_under(vault, &mut change, std::slice::from_ref(&candidate))?;
-    reports
+    drop(change);
+    let mut report = reports
         .pop()
-        .ok_or_else(|| AddError::Unsignable("no report".to_owned()))
+        .ok_or_else(|| AddError::Unsignable("no report".to_owned()))?;
+    // All names take long to read, and may only warn: they are waited for when everything else is done.
+    if let Some(warning) = name.and_then(|name| known.taken_for(&name)) {
+        report.warn(warning);
+    }
+    Ok(report)
 }
 
 /// Admits many skills from local folders, with one flush for every few hundred. Each has an answer of its own: one that
@@ -422,7 +436,10 @@ const ALLOWED: &str = "allowed by the owner";
 /// Runs the gate over a folder without admitting anything.
 pub fn check_folder(request: &AddSkill) -> Result<gate::Verdict, AddError> {
     let folder = read_folder(&request.source)?;
-    run_gate(&mut Known::of(None), folder, request)
+    Ok(gate::check(
+        folder.files,
+        &options(folder.name.as_deref(), request),
+    ))
 }
 
 fn read_folder(source: &str) -> Result<source::SourceFolder, AddError> {
@@ -442,20 +459,15 @@ fn looks_remote(source: &str) -> bool {
     source.contains(':') || source.starts_with('@') || source.split('/').count() == 2
 }
 
-fn run_gate(
-    known: &mut Known<'_>,
-    folder: source::SourceFolder,
-    request: &AddSkill,
-) -> Result<gate::Verdict, AddError> {
-    let options = GateOptions {
+fn options<'a>(folder: Option<&'a str>, request: &'a AddSkill) -> GateOptions<'a> {
+    GateOptions {
         strict: request.strict,
         name: request.name.clone(),
-        folder: folder.name.as_deref(),
+        folder,
         allow: request.allow.clone(),
         reason: request.reason.as_deref().unwrap_or(ALLOWED),
         ..GateOptions::default()
-    };
-    known.gate(folder.files, options)
+    }
 }
 
 /// Reads a folder and gates it; admits nothing.
@@ -471,21 +483,42 @@ pub fn read_folder_skill(
     now: Timestamp,
 ) -> Result<Candidate, AddError> {
     let folder = read_folder(&request.source)?;
-    let identifier = match (&request.provenance, &folder.name) {
-        (Some(given), _) => Ok(given.clone()),
-        (None, Some(name)) => format!("local:{name}").parse(),
-        (None, None) => "local:folder".parse(),
-    };
-    let verdict = run_gate(known, folder, request)?;
+    let verdict = known.gate(folder.files, options(folder.name.as_deref(), request))?;
+    folder_candidate(request, folder.name.as_deref(), verdict, now)
+}
+
+/// Likewise, and gives the name where it is new: what it may be taken for is asked later.
+fn read_but_for_its_name(
+    request: &AddSkill,
+    known: &mut Known<'_>,
+    now: Timestamp,
+) -> Result<(Candidate, Option<SkillName>), AddError> {
+    let folder = read_folder(&request.source)?;
+    let options = options(folder.name.as_deref(), request);
+    let (verdict, name) = known.gate_but_for_its_name(folder.files, options)?;
+    let candidate = folder_candidate(request, folder.name.as_deref(), verdict, now)?;
+    Ok((candidate, name))
+}
+
+fn folder_candidate(
+    request: &AddSkill,
+    folder: Option<&str>,
+    verdict: gate::Verdict,
+    now: Timestamp,
+) -> Result<Candidate, AddError> {
     let Some(package) = verdict.package else {
         return Err(AddError::Blocked {
             findings: verdict.findings,
         });
     };
-    // A folder's name may hold what an identifier may not; the skill's own name always fits.
-    let identifier = match identifier {
-        Ok(identifier) => identifier,
-        Err(_) => format!("local:{}", package.name).parse()?,
+    let identifier = match (&request.provenance, folder) {
+        (Some(given), _) => given.clone(),
+        // A folder's name may hold what an identifier may not; the skill's own name always fits.
+        (None, Some(folder)) => match format!("local:{folder}").parse() {
+            Ok(identifier) => identifier,
+            Err(_) => format!("local:{}", package.name).parse()?,
+        },
+        (None, None) => "local:folder".parse()?,
     };
     Ok(Candidate {
         package,

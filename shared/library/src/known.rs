@@ -4,7 +4,7 @@
 //! Likeness is asked of the index, which holds 256 bytes for each skill that was admitted or listed here; what it names is
 //! looked up before it is believed. Without an index nothing is known to be alike, and everything else still holds.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
 use vault_skill::bundle::File;
@@ -64,12 +64,31 @@ impl<'v> Known<'v> {
         raw: Vec<RawFile>,
         options: GateOptions<'_>,
     ) -> Result<Verdict, AddError> {
+        let (mut verdict, name) = self.gate_but_for_its_name(raw, options)?;
+        if let Some(name) = name {
+            if let Some(warning) = self.taken_for(&name) {
+                verdict.warn(warning);
+            }
+            if let Some(names) = &mut self.names {
+                names.read().add(name.as_str());
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// Gates a skill likewise. Where it is let through under a new name, that is given too: [`Self::taken_for`] has what is left to
+    /// be said of it, a warning that needs all names, which are read meanwhile.
+    pub(crate) fn gate_but_for_its_name(
+        &mut self,
+        raw: Vec<RawFile>,
+        options: GateOptions<'_>,
+    ) -> Result<(Verdict, Option<SkillName>), AddError> {
         let Some(vault) = self.vault else {
-            return Ok(gate::check(raw, &options));
+            return Ok((gate::check(raw, &options), None));
         };
         self.gated += 1;
         let Some((name, author)) = gate::name_in_vault(&raw, &options) else {
-            return Ok(gate::check(raw, &options));
+            return Ok((gate::check(raw, &options), None));
         };
         let own = version(vault, &name)?;
         let is_new = own.is_none();
@@ -78,9 +97,9 @@ impl<'v> Known<'v> {
             None => (same_name(vault, &name, author.as_deref())?, Vec::new()),
         };
         let sketch = Sketch::of(raw.iter().map(|file| file.bytes.as_slice()));
-        // Only a new name is compared; to list the others takes as long as the gate, so both are done at once.
+        // Only a new name is compared; to list the others takes longer than the gate, so both are done at once.
         if is_new && self.names.is_none() {
-            self.names = Some(Names::of(vault));
+            self.names = Some(Names::of(vault, name.as_str()));
         }
         let nearest = if is_new {
             self.nearest(vault, &name, &sketch)
@@ -98,33 +117,31 @@ impl<'v> Known<'v> {
             ..options
         };
         let mut verdict = gate::check(raw, &options);
-        let many = self.gated > FEW;
-        let names = self.names.as_mut().filter(|_| is_new);
-        let taken_for = names.and_then(|names| names.read().confusable(name.as_str(), many));
-        if let Some(other) = taken_for {
-            verdict.warn(names::finding(name.as_str(), &other));
-        }
         if let Some(nearest) = nearest {
             verdict.warn(nearest.warning());
         }
-        if verdict.package.is_some() {
-            self.remember(&name, sketch);
-        }
-        Ok(verdict)
-    }
-
-    /// What was let through counts for what comes after it, before it is admitted.
-    fn remember(&mut self, name: &SkillName, sketch: Sketch) {
-        if let Some(names) = &mut self.names {
-            names.read().add(name.as_str());
-        }
-        if let Some(likes) = &mut self.likes {
+        // What was let through counts for what comes after it, before it is admitted.
+        if verdict.package.is_some()
+            && let Some(likes) = &mut self.likes
+        {
             likes.add(Like {
                 name: name.to_string(),
                 bundle: None,
                 sketch,
             });
         }
+        if verdict.package.is_none() && is_new {
+            verdict.findings.extend(self.taken_for(&name));
+            return Ok((verdict, None));
+        }
+        Ok((verdict, is_new.then_some(name)))
+    }
+
+    /// The warning about a new name, where it is taken for one that is here. Waits until all names are read.
+    pub(crate) fn taken_for(&mut self, name: &SkillName) -> Option<Finding> {
+        let many = self.gated > FEW;
+        let other = self.names.as_mut()?.confusable(name.as_str(), many)?;
+        Some(names::finding(name.as_str(), &other))
     }
 
     /// The installed skill, or the one let through just now, that this one is most like under another name.
@@ -253,35 +270,60 @@ fn examine(
 /// The names, which are read beside other work.
 #[derive(Debug)]
 struct Names {
-    reading: Option<JoinHandle<Book>>,
+    reading: Option<JoinHandle<(Book, Answer)>>,
     book: Book,
+    /// For the first name, which is looked for where the names are read; given once.
+    first: Option<Answer>,
 }
 
+/// A name, and the first by the alphabet of those that it is taken for.
+type Answer = (String, Option<String>);
+
 impl Names {
-    /// Begins to read those of a vault.
-    fn of(vault: &Vault) -> Self {
+    /// Begins to read those of a vault for the sake of this name.
+    fn of(vault: &Vault, first: &str) -> Self {
         let folders = [vault.skills(), vault.paths().root.join("links")];
-        let [skills, links] = folders.clone();
-        let reading = thread::Builder::new().spawn(move || Book::read(&skills, &links));
-        match reading {
-            Ok(reading) => Self {
-                reading: Some(reading),
-                book: Book::default(),
-            },
+        let first = first.to_owned();
+        let read = move || {
+            // The gate needs its rules before anybody needs the names.
+            gate::prepare();
+            let mut book = Book::read(&folders);
+            let taken_for = book.confusable(&first, false);
+            (book, (first, taken_for))
+        };
+        let mut names = Self {
+            reading: None,
+            book: Book::default(),
+            first: None,
+        };
+        match thread::Builder::new().spawn(read.clone()) {
+            Ok(reading) => names.reading = Some(reading),
             // The system has no thread to spare now.
-            Err(_) => Self {
-                reading: None,
-                book: Book::read(&folders[0], &folders[1]),
-            },
+            Err(_) => names.keep(read()),
         }
+        names
+    }
+
+    fn keep(&mut self, (book, first): (Book, Answer)) {
+        self.book = book;
+        self.first = Some(first);
     }
 
     /// Waits for them the first time.
     fn read(&mut self) -> &mut Book {
         if let Some(reading) = self.reading.take() {
-            self.book = joined(reading.join());
+            self.keep(joined(reading.join()));
         }
         &mut self.book
+    }
+
+    /// The first, by the alphabet, of the names that this one is taken for.
+    fn confusable(&mut self, name: &str, many: bool) -> Option<String> {
+        self.read();
+        match self.first.take() {
+            Some((first, taken_for)) if first == name => taken_for,
+            _ => self.book.confusable(name, many),
+        }
     }
 }
 
@@ -295,8 +337,8 @@ struct Book {
 
 impl Book {
     /// Those in the folder of skills, and in that of each linked vault.
-    fn read(skills: &Path, links: &Path) -> Self {
-        let mut folders = vec![skills.to_owned()];
+    fn read([skills, links]: &[PathBuf; 2]) -> Self {
+        let mut folders = vec![skills.clone()];
         // What cannot be listed holds no name that anybody sees.
         let _unlisted = files::each_name(links, MAX_LINKS, |link| {
             folders.push(links.join(link).join("skills"));
