@@ -315,15 +315,81 @@ pub fn command() -> clap::Command {
 }
 
 /// Parses the arguments; the error is clap's own, which knows help, version and suggestions.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+pub fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    if let Some(cli) = parse_alone(arguments) {
+        return Ok(cli);
+    }
     let mut command = command();
     let mut matches = command.try_get_matches_from_mut(arguments)?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
+/// Parses the arguments where the first is a command and nothing is wrong with the others: all other commands, each of which would
+/// get the global flags as well, are left out then, which is most of the work. Whatever else it is, the whole command line says.
+fn parse_alone(arguments: &[OsString]) -> Option<Cli> {
+    let name = arguments.get(1)?.to_str()?;
+    let commands = Command::augment_subcommands(clap::Command::new("vault"));
+    let alone = clap::Command::new("vault")
+        .disable_help_subcommand(true)
+        .subcommand(commands.find_subcommand(name)?.clone());
+    let mut matches = Global::augment_args(alone)
+        .try_get_matches_from(arguments)
+        .ok()?;
+    Cli::from_arg_matches_mut(&mut matches).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_by_itself_is_understood_as_the_whole_command_line_would() {
+        let whole = |arguments: &[OsString]| {
+            let mut matches = command().try_get_matches_from(arguments).ok()?;
+            Cli::from_arg_matches_mut(&mut matches).ok()
+        };
+        let (mut understood, mut refused) = (0, 0);
+        for sub in command().get_subcommands() {
+            for more in [
+                "",
+                "x",
+                "x y --json -vv --color never --vault /v",
+                "--help",
+                "help",
+                "-V",
+                "--nope",
+                "list",
+                "list --json",
+                "help list",
+                "--skill a --skill=b x --yes",
+                "-- --json",
+                "x --config",
+                "run -- --yes",
+            ] {
+                let arguments: Vec<OsString> = ["vault", sub.get_name()]
+                    .into_iter()
+                    .chain(more.split_whitespace())
+                    .map(OsString::from)
+                    .collect();
+                let told = |cli: Option<Cli>| cli.map(|cli| format!("{cli:?}"));
+                let alone = told(parse_alone(&arguments));
+                assert_eq!(alone, told(whole(&arguments)), "{arguments:?}");
+                match alone {
+                    Some(_) => understood += 1,
+                    None => refused += 1,
+                }
+            }
+        }
+        assert!(understood > 100 && refused > 100, "{understood} {refused}");
+        for other in [
+            &["vault"][..],
+            &["vault", "--json", "version"],
+            &["vault", "ad"],
+        ] {
+            let arguments: Vec<OsString> = other.iter().map(OsString::from).collect();
+            assert!(parse_alone(&arguments).is_none());
+        }
+    }
 
     #[test]
     fn clap_finds_nothing_wrong_with_the_commands() {

@@ -47,12 +47,12 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if is_bare_local(&arguments, &process) {
         // An agent that was told to start `vault` and no more.
-        let cli = args::parse(["vault", "mcp"].map(OsString::from));
+        let cli = args::parse(&["vault", "mcp"].map(OsString::from));
         if let Ok(cli) = cli {
             return ExitCode::from(run(cli, process).code());
         }
     }
-    let exit = match args::parse(arguments.iter().cloned()) {
+    let exit = match args::parse(&arguments) {
         Ok(cli) => run(cli, process),
         Err(error) => usage(&error, &arguments, &process),
     };
