@@ -43,15 +43,10 @@ pub struct Known<'v> {
 }
 
 impl<'v> Known<'v> {
-    /// What this vault knows; nothing where there is none yet. The rules are made ready beside what the caller does next.
+    /// What this vault knows; nothing where there is none yet.
     pub fn of(vault: impl Into<Option<&'v Vault>>) -> Self {
-        let vault = vault.into();
-        if vault.is_some() {
-            // Nobody waits for the thread: who needs the rules before they are ready waits for them, or makes them.
-            drop(thread::Builder::new().spawn(gate::prepare));
-        }
         Self {
-            vault,
+            vault: vault.into(),
             gated: 0,
             names: None,
             likes: None,
@@ -285,8 +280,6 @@ impl Names {
         let folders = [vault.skills(), vault.paths().root.join("links")];
         let first = first.to_owned();
         let read = move || {
-            // The gate needs its rules before anybody needs the names.
-            gate::prepare();
             let mut book = Book::read(&folders);
             let taken_for = book.confusable(&first, false);
             (book, (first, taken_for))

@@ -155,11 +155,6 @@ impl Verdict {
     }
 }
 
-/// Makes the rules ready, which the first skill would wait for: some milliseconds, for who has another core to spare meanwhile.
-pub fn prepare() {
-    scan::prepare();
-}
-
 /// Gates a skill.
 pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
