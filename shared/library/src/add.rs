@@ -4,6 +4,7 @@
 //! earlier release). Both end in the same place, the only one where manifests are signed.
 
 use std::path::Path;
+use std::thread;
 
 use vault_skill::bundle::{self, File};
 use vault_skill::finding::Finding;
@@ -26,6 +27,7 @@ use crate::files::{self, Batch, FileError};
 use crate::index::{Index, Sketched};
 use crate::keys::KeyError;
 use crate::known::Known;
+use crate::parallel::joined;
 use crate::remove;
 use crate::store::{self, Trusted, Want};
 use crate::upstream;
@@ -791,23 +793,34 @@ fn install(
             &skill.candidate.package.files,
         )?;
     }
-    batch.flush(aside.path())?;
-    let hashes: Vec<_> = signed.iter().map(|skill| skill.encoded_hash).collect();
-    store::admit(&vault.store(), aside.path(), &hashes, trusted)?;
-    change.switching()?;
-    let skills = vault.skills();
-    for skill in &signed {
-        let link = skills.join(skill.manifest.name.as_str());
-        files::switch_link(
-            &link,
-            &store::link_target(&skill.encoded_hash, 1),
-            aside.path(),
-        )?;
-    }
-    files::sync_dir(&skills)?;
-    let sketches: Vec<_> = signed.iter().map(|skill| sketched(skill)).collect();
-    Index::open(&vault.paths().index()).note_sketches(&sketches);
-    Ok(())
+    let note = || {
+        let sketches: Vec<_> = signed.iter().map(|skill| sketched(skill)).collect();
+        Index::open(&vault.paths().index()).note_sketches(&sketches);
+    };
+    thread::scope(|scope| {
+        // While the disk is waited for. A note of a skill that does not come after all is of no effect.
+        let noting = thread::Builder::new().spawn_scoped(scope, note);
+        batch.flush(aside.path())?;
+        let hashes: Vec<_> = signed.iter().map(|skill| skill.encoded_hash).collect();
+        store::admit(&vault.store(), aside.path(), &hashes, trusted)?;
+        change.switching()?;
+        let skills = vault.skills();
+        for skill in &signed {
+            let link = skills.join(skill.manifest.name.as_str());
+            files::switch_link(
+                &link,
+                &store::link_target(&skill.encoded_hash, 1),
+                aside.path(),
+            )?;
+        }
+        files::sync_dir(&skills)?;
+        match noting {
+            Ok(noting) => joined(noting.join()),
+            // The system has no thread to spare now.
+            Err(_) => note(),
+        }
+        Ok(())
+    })
 }
 
 /// What the next skills are compared with.

@@ -432,7 +432,9 @@ fn read_sketches(connection: &Connection) -> rusqlite::Result<Vec<Sketched>> {
 /// Bundles with a key of their sketch in common, the latest ones first where there are many, each once.
 fn read_near(connection: &Connection, sketch: &Sketch) -> rusqlite::Result<Vec<Sketched>> {
     const KEPT: u32 = 32;
-    let mut statement = connection.prepare(
+    // Of one moment, and the file is locked once instead of for each key.
+    let moment = connection.unchecked_transaction()?;
+    let mut statement = moment.prepare(
         "SELECT hash, name, sketch FROM bands JOIN sketches USING (id) WHERE key = ?1 ORDER BY id DESC LIMIT ?2",
     )?;
     let mut found = HashMap::new();

@@ -14,7 +14,10 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&[T]) -> R + Sync,
 ) -> Vec<R> {
-    let threads = cores().min(items.len() / FEW + 1);
+    let threads = match items.len() / FEW {
+        0 => 1,
+        more => cores().min(more + 1),
+    };
     run(
         items,
         threads,
