@@ -27,6 +27,7 @@ use crate::files::{self, Batch, FileError};
 use crate::index::{Index, Sketched};
 use crate::keys::KeyError;
 use crate::known::Known;
+use crate::names;
 use crate::parallel::joined;
 use crate::remove;
 use crate::store::{self, Trusted, Want};
@@ -232,14 +233,19 @@ pub fn add_skill(vault: &Vault, request: &AddSkill) -> Result<AddReport, AddErro
     let mut known = Known::of(vault);
     let (candidate, name) = read_but_for_its_name(request, &mut known, vault.clock().now())?;
     let mut change = vault.change()?;
+    let (earlier, later) = change.generations();
+    let before = names::evidence(vault, earlier);
     let mut reports = admit_under(vault, &mut change, std::slice::from_ref(&candidate))?;
-    drop(change);
+    let after = names::evidence(vault, later);
     let mut report = reports
         .pop()
         .ok_or_else(|| AddError::Unsignable("no report".to_owned()))?;
-    // All names take long to read, and may only warn: they are waited for when everything else is done.
-    if let Some(warning) = name.and_then(|name| known.taken_for(&name)) {
-        report.warn(warning);
+    // All names may take long to read, and only warn: they are waited for when everything else is done.
+    if let Some(name) = name {
+        if let Some(warning) = known.taken_for(&name) {
+            report.warn(warning);
+        }
+        known.keep_name(&name, before, after);
     }
     Ok(report)
 }

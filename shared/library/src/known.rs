@@ -4,21 +4,20 @@
 //! Likeness is asked of the index, which holds 256 bytes for each skill that was admitted or listed here; what it names is
 //! looked up before it is believed. Without an index nothing is known to be alike, and everything else still holds.
 
-use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
 use vault_skill::bundle::File;
 use vault_skill::finding::Finding;
-use vault_skill::gate::names;
+use vault_skill::gate::names as look_alike;
 use vault_skill::gate::similar::{self, Alike, DUPLICATE, Similar, Sketch};
 use vault_skill::gate::{self, GateOptions, RawFile, Verdict};
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 
 use crate::add::AddError;
-use crate::files;
 use crate::index::{Index, Sketched};
 use crate::links;
+use crate::names::{Book, Place as NamesPlace};
 use crate::parallel::joined;
 use crate::scan::Place;
 use crate::store::{self, Examined, Trusted, Want};
@@ -28,10 +27,6 @@ use crate::vault::Vault;
 const FEW: usize = 8;
 /// Alike skills that are looked up before it is said that there is none.
 const LOOKED_UP: usize = 16;
-/// Names of one folder that are read.
-const MAX_NAMES: usize = 20_000;
-/// Linked vaults whose names are read.
-const MAX_LINKS: usize = 256;
 
 /// What a vault knows, for one command that takes skills in: what the command lets through is known to it as well.
 #[derive(Debug)]
@@ -136,7 +131,19 @@ impl<'v> Known<'v> {
     pub(crate) fn taken_for(&mut self, name: &SkillName) -> Option<Finding> {
         let many = self.gated > FEW;
         let other = self.names.as_mut()?.confusable(name.as_str(), many)?;
-        Some(names::finding(name.as_str(), &other))
+        Some(look_alike::finding(name.as_str(), &other))
+    }
+
+    /// Keeps the names with a new one that a change has just added, as [`Book::keep`] says.
+    pub(crate) fn keep_name(
+        &mut self,
+        name: &SkillName,
+        before: Option<Digest>,
+        after: Option<Digest>,
+    ) {
+        if let (Some(vault), Some(names)) = (self.vault, &mut self.names) {
+            names.read().keep(vault, name, before, after);
+        }
     }
 
     /// The installed skill, or the one let through just now, that this one is most like under another name.
@@ -277,10 +284,10 @@ type Answer = (String, Option<String>);
 impl Names {
     /// Begins to read those of a vault for the sake of this name.
     fn of(vault: &Vault, first: &str) -> Self {
-        let folders = [vault.skills(), vault.paths().root.join("links")];
+        let place = NamesPlace::of(vault);
         let first = first.to_owned();
         let read = move || {
-            let mut book = Book::read(&folders);
+            let mut book = Book::read(&place);
             let taken_for = book.confusable(&first, false);
             (book, (first, taken_for))
         };
@@ -317,56 +324,6 @@ impl Names {
             Some((first, taken_for)) if first == name => taken_for,
             _ => self.book.confusable(name, many),
         }
-    }
-}
-
-/// The names of this vault's skills and of those of linked vaults.
-#[derive(Debug, Default)]
-struct Book {
-    /// Each ended by `/`, which no name holds.
-    all: String,
-    quick: Option<names::Names>,
-}
-
-impl Book {
-    /// Those in the folder of skills, and in that of each linked vault.
-    fn read([skills, links]: &[PathBuf; 2]) -> Self {
-        let mut folders = vec![skills.clone()];
-        // What cannot be listed holds no name that anybody sees.
-        let _unlisted = files::each_name(links, MAX_LINKS, |link| {
-            folders.push(links.join(link).join("skills"));
-        });
-        let mut book = Self::default();
-        for folder in folders {
-            let _unlisted = files::each_name(&folder, MAX_NAMES, |name| book.add(name));
-        }
-        book
-    }
-
-    fn add(&mut self, name: &str) {
-        if let Some(quick) = &mut self.quick {
-            quick.add(name);
-        }
-        self.all.push_str(name);
-        self.all.push('/');
-    }
-
-    /// The first, by the alphabet, of the names that this one is taken for.
-    fn confusable(&mut self, name: &str, many: bool) -> Option<String> {
-        if !many {
-            let name = names::Known::new(name);
-            let taken = self.all.split_terminator('/');
-            let taken = taken.filter(|other| name.is_confusable_with(other));
-            return taken.min().map(str::to_owned);
-        }
-        let quick = self.quick.get_or_insert_with(|| {
-            let mut quick = names::Names::default();
-            for name in self.all.split_terminator('/') {
-                quick.add(name);
-            }
-            quick
-        });
-        quick.confusable(name).map(str::to_owned)
     }
 }
 

@@ -42,6 +42,7 @@ pub mod integrity;
 pub mod keys;
 pub mod known;
 pub mod links;
+mod names;
 mod parallel;
 pub mod profiles;
 pub mod propose;

@@ -179,22 +179,29 @@ impl Evidence {
     pub(crate) fn of(vault: &Vault) -> Option<Self> {
         let generation = vault.generation().ok()?;
         let trusted = vault.trusted().ok()?;
+        let mut evidence = Self::of_places(vault, generation)?;
+        evidence.say(&trusted.vault_id.to_string());
+        for key in &trusted.keys {
+            evidence.say(&key.to_string());
+        }
+        evidence.look(&vault.paths().root, "store");
+        generation.is_multiple_of(2).then_some(evidence)
+    }
+
+    /// What tells whether the names are the same, were this the generation; `None` where something of it can't be read.
+    pub(crate) fn of_places(vault: &Vault, generation: u64) -> Option<Self> {
         let mut evidence = Self {
             said: Vec::new(),
             youngest: (0, 0),
         };
         evidence.say(&generation.to_string());
-        evidence.say(&trusted.vault_id.to_string());
-        for key in &trusted.keys {
-            evidence.say(&key.to_string());
-        }
-        for folder in ["skills", "links", "store"] {
+        for folder in ["skills", "links"] {
             evidence.look(&vault.paths().root, folder);
         }
         for link in links::all(vault).ok()? {
             link.evidence(&mut evidence);
         }
-        generation.is_multiple_of(2).then_some(evidence)
+        Some(evidence)
     }
 
     pub(crate) fn say(&mut self, text: &str) {

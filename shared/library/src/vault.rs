@@ -51,6 +51,13 @@ impl VaultPaths {
             .clone()
             .unwrap_or_else(|| self.root.join("index.db"))
     }
+
+    /// A file beside the index, wherever that is: its name with something more at the end.
+    pub(crate) fn index_with(&self, more: &str) -> PathBuf {
+        let mut path = self.index().into_os_string();
+        path.push(more);
+        path.into()
+    }
 }
 
 /// Why a vault was not opened, made or changed.
@@ -227,6 +234,15 @@ impl Vault {
         Scratch::new(&tmp)
     }
 
+    /// Where a file that is kept beside the index is written before it is moved there. The index may have been put on another
+    /// file system, where nothing can be moved to from the vault's own.
+    pub(crate) fn beside_the_index(&self, scratch: &Scratch) -> PathBuf {
+        match self.paths.index().parent() {
+            Some(parent) if parent != self.paths.root => parent.to_owned(),
+            _ => scratch.path().to_owned(),
+        }
+    }
+
     /// Takes the writer lock and clears away what a killed writer left.
     pub(crate) fn change(&self) -> Result<Change<'_>, VaultError> {
         let root = &self.paths.root;
@@ -312,6 +328,11 @@ pub(crate) struct Change<'v> {
 }
 
 impl Change<'_> {
+    /// The generation that this change follows, and the one that begins when it is over and has switched anything.
+    pub(crate) fn generations(&self) -> (u64, u64) {
+        (self.next - 2, self.next)
+    }
+
     /// To be called before the first switch that readers can see.
     pub(crate) fn switching(&mut self) -> Result<(), VaultError> {
         if !self.switched {

@@ -97,18 +97,9 @@ fn try_write(
     bytes.extend_from_slice(&packed);
     let seal = Digest::of(&bytes[HEAD..]);
     bytes[MAGIC.len()..HEAD].copy_from_slice(seal.as_bytes());
-    let path = path(vault);
-    // The index may have been put on another file system, where nothing can be moved to from the vault's own.
-    let aside = match path.parent() {
-        Some(parent) if parent != vault.paths().root => parent,
-        _ => scratch.path(),
-    };
-    files::replace_sealed(&path, &bytes, aside)
+    files::replace_sealed(&path(vault), &bytes, &vault.beside_the_index(&scratch))
 }
 
-/// Beside the index, wherever that is.
 fn path(vault: &Vault) -> PathBuf {
-    let mut path = vault.paths().index().into_os_string();
-    path.push(".words");
-    path.into()
+    vault.paths().index_with(".words")
 }

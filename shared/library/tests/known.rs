@@ -12,6 +12,7 @@ use support::{Home, name, skill_md};
 use vault_library::add::{self, AddError, AddFetched, AddReport, AddSkill, Candidate};
 use vault_library::known::Known;
 use vault_library::links::{self, Selection};
+use vault_library::remove::{RemoveSkills, remove_skills};
 use vault_library::shelf;
 use vault_skill::finding::{Finding, Level};
 use vault_skill::gate::{Outcome, RawFile};
@@ -297,4 +298,65 @@ fn skills_and_names_of_linked_vaults_count() {
     shelf::list(&device.vault).unwrap();
     let findings = gated("another", &base).unwrap().package.findings;
     assert_eq!(rules(&findings), ["duplicate"]);
+}
+
+#[test]
+fn names_that_are_kept_are_those_that_a_listing_would_give() {
+    let home = Home::new(1);
+    let kept = home.path("vault/index.db.names");
+    let add = |skill: &str| {
+        let folder = home.source(skill, &text(0, 10), &[]);
+        add::add_skill(&home.vault, &AddSkill::from_path(folder.to_str().unwrap())).unwrap()
+    };
+    let taken_for = |report: &AddReport| {
+        let found = report.findings.iter();
+        let found = found.filter(|finding| finding.rule == "name-look-alike");
+        let names = found.map(|finding| finding.message.split('`').nth(3).unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let none: [&str; 0] = [];
+
+    assert_eq!(taken_for(&add("code-review")), none);
+    let first = std::fs::read_to_string(&kept).unwrap();
+    assert_eq!(taken_for(&add("invoices")), none);
+    let second = std::fs::read_to_string(&kept).unwrap();
+    assert!(second.starts_with(&first) && second.len() > first.len());
+    // Of the file as it was begun, and of what was written at its end.
+    let report = add("code-reviews");
+    assert_eq!(taken_for(&report), ["code-review"]);
+    assert_eq!(report.outcome, Outcome::AcceptedWithWarnings);
+    assert_eq!(taken_for(&add("invoice")), ["invoices"]);
+
+    // A link that somebody puts, and one that is taken away, by whoever.
+    let skills = home.path("vault/skills");
+    std::os::unix::fs::symlink("../store/nothing/files", skills.join("release-notes")).unwrap();
+    assert_eq!(taken_for(&add("release-note")), ["release-notes"]);
+    std::fs::remove_file(skills.join("release-notes")).unwrap();
+    assert_eq!(taken_for(&add("release-notez")), ["release-note"]);
+    let invoices = RemoveSkills {
+        names: vec!["invoice".to_owned(), "invoices".to_owned()],
+        withdraw: None,
+        roots: Vec::new(),
+    };
+    remove_skills(&home.vault, &invoices).unwrap();
+    assert_eq!(taken_for(&add("invoicez")), none);
+
+    // Many at once are not kept, and not missed.
+    let requests = ["reporting", "budgeting"].map(|skill| {
+        let folder = home.source(skill, &text(0, 10), &[]);
+        AddSkill::from_path(folder.to_str().unwrap())
+    });
+    for report in add::add_skills(&home.vault, &requests) {
+        report.unwrap();
+    }
+    assert_eq!(taken_for(&add("reportings")), ["reporting"]);
+
+    // Without the file, with another one, and with one that cannot be read.
+    std::fs::remove_file(&kept).unwrap();
+    assert_eq!(taken_for(&add("budgetings")), ["budgeting"]);
+    std::fs::write(&kept, &first).unwrap();
+    assert_eq!(taken_for(&add("budgetingz")), ["budgeting"]);
+    std::fs::remove_file(&kept).unwrap();
+    std::fs::create_dir(&kept).unwrap();
+    assert_eq!(taken_for(&add("budgetingx")), ["budgeting"]);
 }

@@ -416,6 +416,15 @@ pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> 
     write().map_err(fails("write", path))
 }
 
+/// Adds a text to the end of a file that is there, in one call. Only for text whose loss is harmless: it is not flushed.
+pub(crate) fn append(path: &Path, text: &str) -> Result<(), FileError> {
+    OpenOptions::new()
+        .append(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(fails("write", path))
+}
+
 /// Writes a new text, or one in place of an earlier one, that only a killed process would be missed by: not flushed.
 pub(crate) fn note(path: &Path, text: &str) -> Result<(), FileError> {
     let _absent = fs::remove_file(path);
