@@ -132,11 +132,11 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
             })
             .transpose()
     };
-    let clawhub = match address("VAULT_CLAWHUB_URL")? {
-        Some(url) => url,
-        None => "https://clawhub.ai"
+    let address_or = |name: &'static str, default: &str| match address(name)? {
+        Some(url) => Ok(url),
+        None => default
             .parse()
-            .map_err(|error| Failure::failed("io", format!("a default is wrong: {error}")))?,
+            .map_err(|error| Failure::failed("io", format!("a default is wrong: {error}"))),
     };
     // The user's own tokens are for the user's own commands.
     let tokens = match settings.text("VAULT_SOURCE_TOKENS") {
@@ -150,7 +150,8 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
         git,
         tokens,
         times: HttpTimes::default(),
-        clawhub,
+        clawhub: address_or("VAULT_CLAWHUB_URL", "https://clawhub.ai")?,
+        npm: address_or("VAULT_NPM_REGISTRY_URL", "https://registry.npmjs.org")?,
         registry: address("VAULT_REGISTRY_URL")?,
         parse,
         guarded,

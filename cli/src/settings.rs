@@ -78,6 +78,11 @@ const TABLE: &[Known] = &[
         "info",
     ),
     known("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
+    known(
+        "VAULT_NPM_REGISTRY_URL",
+        Kind::Text,
+        "https://registry.npmjs.org",
+    ),
     known("VAULT_PORT", Kind::Number, "8080"),
     known("VAULT_PUBLIC_URL", Kind::Text, ""),
     known("VAULT_REGISTRY_URL", Kind::Text, ""),

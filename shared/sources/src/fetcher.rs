@@ -41,6 +41,8 @@ pub struct Settings {
     pub parse: ParseOptions,
     /// Where the registry with ClawHub's protocol is.
     pub clawhub: Url,
+    /// Where the npm registry is, for plugins that are packages.
+    pub npm: Url,
     /// Where the registry of the older form is, if there is one.
     pub registry: Option<Url>,
     /// Hosts of repositories must be public addresses too, and SSH, which would use this machine's own keys, is refused: for callers
@@ -217,6 +219,23 @@ impl Fetcher {
                     opened
                         .notices
                         .push(format!("skills of the plugin {}", shown(plugin)));
+                    return Ok(opened);
+                }
+                market::Plugin::Package(package, picked) => {
+                    let got = package.fetch(self, policy).await?;
+                    let files = archive::unpack(&got.shown, &got.body)?;
+                    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+                    // All of a package is in one folder of its archive, most often `package`.
+                    let base = paths.first().and_then(|path| path.split('/').next());
+                    let base = base.unwrap_or_default();
+                    let folders = picked.folders(&paths, base, &got.shown, plugin)?;
+                    let facts = web_facts(&got.url, &got.body);
+                    let mut opened = Opened::of_folders(&folders, files, facts);
+                    opened.notices.push(format!(
+                        "skills of the plugin {}, the npm package {}",
+                        shown(plugin),
+                        got.shown
+                    ));
                     return Ok(opened);
                 }
                 market::Plugin::There(other) => {
@@ -560,6 +579,10 @@ impl Opened {
                 facts.place
             )));
         }
+        Ok(Self::of_folders(&folders, files, facts))
+    }
+
+    fn of_folders(folders: &[String], files: Vec<RawFile>, facts: Facts) -> Self {
         let found = folders
             .iter()
             .map(|folder| {
@@ -572,7 +595,7 @@ impl Opened {
                 )
             })
             .collect();
-        Ok(Self {
+        Self {
             found,
             notices: Vec::new(),
             content: Content::Files {
@@ -583,7 +606,7 @@ impl Opened {
                 revision: facts.revision,
                 tree: None,
             },
-        })
+        }
     }
 
     /// The skills of these names, by their own name or their folder's. Fails with what there is where one is missing.

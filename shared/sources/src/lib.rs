@@ -21,6 +21,7 @@ pub mod git;
 mod http;
 pub mod locks;
 mod market;
+mod npm;
 pub mod policy;
 mod registry;
 pub mod site;

@@ -6,6 +6,7 @@ use crate::error::{FetchError, shown};
 use crate::fetcher::{Fetcher, join};
 use crate::find;
 use crate::git::{Checkout, EntryKind, is_commit};
+use crate::npm::Package;
 use crate::source::{GitSource, Source};
 
 const FILE: &str = ".claude-plugin/marketplace.json";
@@ -18,6 +19,14 @@ pub(crate) enum Plugin {
     Here(Vec<String>),
     /// In another repository.
     There(Box<GitSource>),
+    /// In a package.
+    Package(Package, Picked),
+}
+
+/// Which folders of a plugin are its skills.
+pub(crate) struct Picked {
+    named: Option<Folders>,
+    strict: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -46,7 +55,7 @@ struct Listed {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Folders {
+pub(crate) enum Folders {
     One(String),
     Many(Vec<String>),
 }
@@ -68,6 +77,7 @@ struct Elsewhere {
     reference: Option<String>,
     sha: Option<String>,
     package: Option<String>,
+    version: Option<String>,
 }
 
 /// Finds the skills of a plugin.
@@ -110,7 +120,17 @@ pub(crate) async fn skills(
                 names.join(", ")
             ))
         })?;
+    let picked = Picked {
+        named: listed.skills,
+        strict: listed.strict,
+    };
     match listed.source {
+        Place::Elsewhere(elsewhere) if elsewhere.source == "npm" => {
+            let package = elsewhere.package.as_deref().unwrap_or_default();
+            let package = Package::new(package, elsewhere.version.as_deref());
+            let package = package.map_err(|reason| FetchError::content(&place, reason))?;
+            Ok(Plugin::Package(package, picked))
+        }
         Place::Elsewhere(elsewhere) => elsewhere
             .source(fetcher, &place)
             .map(Box::new)
@@ -125,42 +145,54 @@ pub(crate) async fn skills(
                 .iter()
                 .filter(|entry| matches!(entry.kind, EntryKind::File(_)))
                 .map(|entry| entry.path.as_str());
-            let named = match listed.skills {
-                Some(Folders::One(one)) => Some(vec![one]),
-                Some(Folders::Many(many)) => Some(many),
-                None => None,
-            };
-            let folders = match named {
-                // With `strict: false` the entry itself says which skills there are; elsewhere it adds to what is found.
-                Some(named) => {
-                    let mut all = Vec::new();
-                    let files: Vec<&str> = files.collect();
-                    for folder in named {
-                        let folder = joined(&base, &folder).ok_or_else(|| {
-                            FetchError::content(
-                                &place,
-                                "a skill's path leads out of the repository",
-                            )
-                        })?;
-                        all.extend(find::skills(files.iter().copied(), &folder));
-                    }
-                    if listed.strict != Some(false) {
-                        all.extend(find::skills(files.iter().copied(), &join(&base, "skills")));
-                    }
-                    all.sort();
-                    all.dedup();
-                    all
-                }
-                None => find::skills(files, &join(&base, "skills")),
-            };
-            if folders.is_empty() {
-                return Err(FetchError::NotFound(format!(
-                    "the plugin {} holds no skills",
-                    shown(plugin)
-                )));
-            }
-            Ok(Plugin::Here(folders))
+            picked
+                .folders(&files.collect::<Vec<_>>(), &base, &place, plugin)
+                .map(Plugin::Here)
         }
+    }
+}
+
+impl Picked {
+    /// The folders of the skills of a plugin that is at this base among these files; fails where there are none.
+    pub(crate) fn folders(
+        self,
+        files: &[&str],
+        base: &str,
+        place: &str,
+        plugin: &str,
+    ) -> Result<Vec<String>, FetchError> {
+        let files = || files.iter().copied();
+        let named = match self.named {
+            Some(Folders::One(one)) => Some(vec![one]),
+            Some(Folders::Many(many)) => Some(many),
+            None => None,
+        };
+        let folders = match named {
+            // With `strict: false` the entry itself says which skills there are; elsewhere it adds to what is found.
+            Some(named) => {
+                let mut all = Vec::new();
+                for folder in named {
+                    let folder = joined(base, &folder).ok_or_else(|| {
+                        FetchError::content(place, "a skill's path leads out of the repository")
+                    })?;
+                    all.extend(find::skills(files(), &folder));
+                }
+                if self.strict != Some(false) {
+                    all.extend(find::skills(files(), &join(base, "skills")));
+                }
+                all.sort();
+                all.dedup();
+                all
+            }
+            None => find::skills(files(), &join(base, "skills")),
+        };
+        if folders.is_empty() {
+            return Err(FetchError::NotFound(format!(
+                "the plugin {} holds no skills",
+                shown(plugin)
+            )));
+        }
+        Ok(folders)
     }
 }
 
@@ -173,15 +205,6 @@ impl Elsewhere {
                 if url.contains("://") || url.contains('@') =>
             {
                 format!("git:{url}")
-            }
-            ("npm", ..) => {
-                let package = self.package.as_deref().map(shown).unwrap_or_default();
-                return Err(FetchError::Unsupported {
-                    message: format!(
-                        "the plugin is the npm package {package}, and packages are not fetched"
-                    ),
-                    hint: "install the package and add its folder".to_owned(),
-                });
             }
             (other, ..) => {
                 return Err(FetchError::content(

@@ -470,9 +470,15 @@ impl Parser<'_> {
             .path_segments()
             .map(|parts| parts.filter(|part| !part.is_empty()).map(decoded).collect())
             .unwrap_or_default();
-        // GitLab puts a lone hyphen between project and page.
+        // GitLab puts a lone hyphen between project and page, npm too, and an `@` before the scope of a package.
+        let is_archive = is_archive(url.path());
         let checked = segments.iter().map(String::as_str);
-        check_segments(self.text, checked.filter(|part| *part != "-"))?;
+        let checked = checked.filter(|part| *part != "-");
+        let checked = checked.map(|part| match part.strip_prefix('@') {
+            Some(scope) if is_archive => scope,
+            _ => part,
+        });
+        check_segments(self.text, checked)?;
         let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
         match (host, &parts[..]) {
             ("raw.githubusercontent.com", [owner, repository, tail @ ..]) if !tail.is_empty() => {
@@ -507,7 +513,7 @@ impl Parser<'_> {
             _ => {}
         }
         let last = parts.last().copied().unwrap_or_default();
-        if is_archive(url.path()) {
+        if is_archive {
             return Ok(Source::Archive(url.clone()));
         }
         if last == "SKILL.md" {

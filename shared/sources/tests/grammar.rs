@@ -183,8 +183,20 @@ fn other_forms_are_told_apart() {
         "https://example.com/pdf.tar.gz",
         "https://example.com/a/b/pdf.ZIP",
         "https://x.example/p.tgz?x=1",
+        "https://registry.example/@acme/tools/-/tools-1.2.3.tgz",
     ] {
         assert!(matches!(parsed(archive), Source::Archive(_)), "{archive}");
+    }
+    for refused in [
+        "https://registry.example/@/p.tgz",
+        "https://registry.example/@a@b/p.tgz",
+        "https://registry.example/@../p.tgz",
+        "https://registry.example/@acme/tools",
+    ] {
+        assert!(
+            Source::parse(refused, &ParseOptions::default(), &|_| false).is_err(),
+            "{refused}"
+        );
     }
     for (text, wanted) in [
         ("https://docs.example.com", None),

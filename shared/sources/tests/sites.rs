@@ -7,7 +7,9 @@ mod support;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use base64::Engine as _;
 use flate2::{Compression, write::GzEncoder};
+use sha2::{Digest as _, Sha512};
 use support::{
     Answer, Repository, SiteServer, fetch, fetcher, open, parse, paths, settings, skill_md,
 };
@@ -654,4 +656,128 @@ async fn a_token_goes_to_its_own_host_and_along_no_redirect() {
             "{source}: {refused:?}"
         );
     }
+}
+
+/// A marketplace in a repository, of plugins that are versions of one package.
+fn market(versions: &[&str]) -> Repository {
+    let repository = Repository::new();
+    let plugins: Vec<String> = versions
+        .iter()
+        .map(|version| {
+            format!(
+                r#"{{"name":"{version}","source":{{"source":"npm","package":"@acme/tools","version":"{version}"}}}}"#
+            )
+        })
+        .chain([
+            r#"{"name":"tagged","source":{"source":"npm","package":"@acme/tools"}}"#.to_owned(),
+            r#"{"name":"one","strict":false,"skills":["./skills/pdf"],"source":{"source":"npm","package":"@acme/tools"}}"#.to_owned(),
+        ])
+        .collect();
+    repository.write(
+        ".claude-plugin/marketplace.json",
+        format!(r#"{{"name":"acme","plugins":[{}]}}"#, plugins.join(",")),
+    );
+    repository.commit();
+    repository
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
+    let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
+    let package = gzip(&tar_of(&[
+        ("package/package.json", 0o644, b"{}"),
+        ("package/SKILL.md", 0o644, b"not one of the plugin's"),
+        ("package/skills/pdf/SKILL.md", 0o644, pdf.as_bytes()),
+        ("package/skills/pdf/run.sh", 0o755, b"#!/bin/sh\n"),
+        ("package/skills/csv/SKILL.md", 0o644, csv.as_bytes()),
+        ("package/node_modules/x/SKILL.md", 0o644, b"another's"),
+    ]));
+    let empty = gzip(&tar_of(&[("package/package.json", 0o644, b"{}")]));
+    let sha512 = |bytes: &[u8]| {
+        let digest = base64::engine::general_purpose::STANDARD.encode(Sha512::digest(bytes));
+        format!("sha512-{digest}")
+    };
+    let site = SiteServer::new();
+    let describe = |version: &str, archive: &str, integrity: &str| {
+        let base = &site.base;
+        site.json(
+            &format!("/npm/@acme%2Ftools/{version}"),
+            format!(
+                r#"{{"name":"@acme/tools","version":"1.2.3","dist":{{"tarball":"{base}/{archive}","shasum":"x"{integrity}}}}}"#
+            ),
+        );
+    };
+    let named = |digest: String| format!(r#","integrity":"sha1-AAAA {digest}""#);
+    site.put(
+        "/tools-1.2.3.tgz",
+        Answer::Body("application/octet-stream", package.clone()),
+    )
+    .put(
+        "/empty.tgz",
+        Answer::Body("application/octet-stream", empty.clone()),
+    );
+    describe("latest", "tools-1.2.3.tgz", &named(sha512(&package)));
+    describe("1.0.0", "tools-1.2.3.tgz", &named(sha512(b"another")));
+    describe("1.0.1", "tools-1.2.3.tgz", "");
+    describe("1.0.2", "gone.tgz", &named(sha512(&package)));
+    describe("1.0.3", "empty.tgz", &named(sha512(&empty)));
+    site.json("/npm/@acme%2Ftools/1.0.4", "<html>");
+    let versions = ["1.0.0", "1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.0.5"];
+    let repository = market(&versions);
+    let fetcher = fetcher(&site.base);
+    let policy = SourcePolicy::default();
+    let source = parse(&repository.address());
+    let plugin = async |name: &str| fetcher.open(&source, Some(name), &policy).await;
+
+    let opened = plugin("tagged").await.unwrap();
+    let names: Vec<&str> = opened
+        .found
+        .iter()
+        .map(|found| found.name.as_str())
+        .collect();
+    assert_eq!(names, ["csv", "pdf"]);
+    assert!(
+        opened.notices[0].contains("the npm package @acme/tools@1.2.3"),
+        "{:?}",
+        opened.notices
+    );
+    let skill = fetcher
+        .take(&opened, &opened.found[1], &policy)
+        .await
+        .unwrap();
+    assert_eq!(paths(&skill), ["SKILL.md", "run.sh"]);
+    assert!(
+        skill
+            .upstream
+            .identifier
+            .as_str()
+            .ends_with("/tools-1.2.3.tgz")
+    );
+    assert_eq!(skill.upstream.path.as_deref(), Some("package/skills/pdf"));
+    let one = plugin("one").await.unwrap();
+    assert_eq!(one.found.len(), 1);
+
+    for (name, said) in [
+        ("1.0.0", "as announced"),
+        ("1.0.1", "no SHA-512"),
+        ("1.0.2", "gone.tgz is not there"),
+        ("1.0.3", "holds no skills"),
+        ("1.0.4", "cannot be read"),
+        ("1.0.5", "no package @acme/tools@1.0.5"),
+    ] {
+        let refused = plugin(name).await.unwrap_err().to_string();
+        assert!(refused.contains(said), "{name}: {refused}");
+    }
+
+    // The registry is asked nothing where the owner does not let it.
+    let asked = site.asked().len();
+    let listed = SourcePolicy::new(Some(
+        &Policy::from_toml("[sources]\nallow = [\"git:file:*\", \"github.com/*\"]\n").unwrap(),
+    ));
+    let refused = fetcher
+        .open(&source, Some("tagged"), &listed)
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, FetchError::Policy { .. }), "{refused:?}");
+    assert_eq!(site.asked().len(), asked);
 }

@@ -1,0 +1,188 @@
+//! Plugins that are npm packages: one version of a package as its registry describes it, held to the digest that stands there. Nothing
+//! of a package is run, and nothing that it depends on is fetched.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha512};
+use url::Url;
+
+use crate::archive::MAX_DOWNLOAD_BYTES;
+use crate::error::{FetchError, shown};
+use crate::fetcher::Fetcher;
+use crate::policy::SourcePolicy;
+use crate::source::Source;
+
+/// Largest description of a version, in bytes.
+const MAX_JSON_BYTES: u64 = 1 << 20;
+/// Longest name of a package, as npm has it, in bytes.
+const MAX_NAME: usize = 214;
+/// Longest version or tag, in bytes.
+const MAX_VERSION: usize = 100;
+
+/// A version of a package.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Package {
+    name: String,
+    /// A version or a tag.
+    version: String,
+}
+
+/// What came of a package.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    /// `name@version`, as the registry resolved it.
+    pub(crate) shown: String,
+    /// Where the archive is.
+    pub(crate) url: Url,
+    pub(crate) body: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct Described {
+    version: String,
+    dist: Dist,
+}
+
+#[derive(Deserialize)]
+struct Dist {
+    tarball: String,
+    /// In the form of Subresource Integrity; older versions of packages have none.
+    integrity: Option<String>,
+}
+
+impl Package {
+    /// Without a version the one that is tagged `latest`. Fails with the reason for what can be neither name nor version.
+    pub(crate) fn new(name: &str, version: Option<&str>) -> Result<Self, String> {
+        let is_part = |part: &str| {
+            !part.is_empty()
+                && !part.starts_with(['.', '-', '_'])
+                && part
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+        };
+        let is_name = match name.strip_prefix('@') {
+            Some(scoped) => scoped
+                .split_once('/')
+                .is_some_and(|(scope, name)| is_part(scope) && is_part(name)),
+            None => is_part(name),
+        };
+        if !is_name || name.len() > MAX_NAME {
+            return Err(format!("{} is no name of a package", shown(name)));
+        }
+        let version = version.unwrap_or("latest");
+        let is_version = (1..=MAX_VERSION).contains(&version.len())
+            && version.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && version
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._+".contains(&byte));
+        if !is_version {
+            return Err(format!(
+                "{} is no version of the package {name}: a range of versions is not fixed enough",
+                shown(version)
+            ));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            version: version.to_owned(),
+        })
+    }
+
+    /// Asks the registry for the version and fetches its archive.
+    pub(crate) async fn fetch(
+        &self,
+        fetcher: &Fetcher,
+        policy: &SourcePolicy,
+    ) -> Result<Fetched, FetchError> {
+        let base = &fetcher.settings.npm;
+        let mut url = base.clone();
+        url.path_segments_mut()
+            .map_err(|()| FetchError::content(base, "it is no base address"))?
+            .pop_if_empty()
+            .push(&self.name)
+            .push(&self.version);
+        policy.check(&Source::Archive(url.clone()))?;
+        let got = fetcher.http.get(&url, MAX_JSON_BYTES, policy).await?;
+        let got = got.ok_or_else(|| {
+            FetchError::NotFound(format!(
+                "the registry has no package {}@{}",
+                self.name, self.version
+            ))
+        })?;
+        let said: Described = serde_json::from_slice(&got.body).map_err(|error| {
+            FetchError::content(
+                &url,
+                format!("its answer cannot be read: {}", shown(&error.to_string())),
+            )
+        })?;
+        let place = format!("{}@{}", self.name, shown(&said.version));
+        let archive: Url = said
+            .dist
+            .tarball
+            .parse()
+            .map_err(|_| FetchError::content(&url, "its archive has no address"))?;
+        let announced = said.dist.integrity.unwrap_or_default();
+        let announced = announced
+            .split_whitespace()
+            .find_map(|digest| digest.strip_prefix("sha512-"))
+            .ok_or_else(|| {
+                FetchError::content(&place, "the registry names no SHA-512 of its archive")
+            })?;
+        policy.check(&Source::Archive(archive.clone()))?;
+        let got = fetcher
+            .http
+            .get(&archive, MAX_DOWNLOAD_BYTES, policy)
+            .await?
+            .ok_or_else(|| FetchError::NotFound(format!("{archive} is not there")))?;
+        let found = STANDARD.encode(Sha512::digest(&got.body));
+        if found != announced {
+            return Err(FetchError::Digest {
+                place,
+                wanted: format!("sha512-{}", shown(announced)),
+                found: format!("sha512-{found}"),
+            });
+        }
+        Ok(Fetched {
+            shown: place,
+            url: archive,
+            body: got.body,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_versions_are_parts_of_an_address_and_no_more() {
+        for (name, version) in [
+            ("tools", None),
+            ("@acme/review-tools", Some("1.2.3")),
+            ("a.b_c~d", Some("2.0.0-rc.1+build")),
+            ("tools", Some("next")),
+        ] {
+            assert!(Package::new(name, version).is_ok(), "{name} {version:?}");
+        }
+        for name in [
+            "",
+            "@acme",
+            "@/x",
+            "@acme/",
+            "@acme/x/y",
+            "acme/x",
+            "..",
+            ".x",
+            "-x",
+            "a b",
+            "a%2fb",
+            "\u{e9}",
+        ] {
+            assert!(Package::new(name, None).is_err(), "{name}");
+        }
+        assert!(Package::new(&"a".repeat(215), None).is_err());
+        for version in ["", "^1.0.0", "~1", ">=1", "*", "1 || 2", "..", "1/2", "@x"] {
+            assert!(Package::new("tools", Some(version)).is_err(), "{version}");
+        }
+    }
+}
