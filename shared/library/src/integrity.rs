@@ -109,38 +109,35 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
 /// [`check`] for who listed the places already.
 pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, VaultError> {
     let store = vault.store();
-    // The store is listed beside the work: what nothing names is known only when all is looked at.
+    let rendered = Group {
+        trusted: vault.trusted()?,
+        places: transforms::places(vault)?,
+    };
+    // The store is listed beside the work, and what nothing in it names is found there.
     std::thread::scope(|scope| {
-        let listed = scope.spawn(|| store::list(&store));
+        let listed = scope.spawn(|| -> Result<_, VaultError> {
+            let (mut bundles, strange) = store::list(&store)?;
+            let named = places.groups.iter().flat_map(|group| &group.places);
+            let named = named.chain(&rendered.places).map(|place| place.bundle);
+            let named: std::collections::HashSet<_> = named.collect();
+            bundles.retain(|bundle| !named.contains(bundle));
+            Ok((bundles, strange))
+        });
         let mut skills = Vec::new();
         for group in &places.groups {
             skills.extend(check_group(&store, group));
         }
-        let rendered = Group {
-            trusted: vault.trusted()?,
-            places: transforms::places(vault)?,
-        };
         let variants = check_group(&store, &rendered);
-        let (bundles, mut strange) = joined(listed.join())?;
+        let (unreferenced, mut strange) = joined(listed.join())?;
         for entry in &mut strange {
             entry.insert_str(0, "store/");
         }
         strange.extend_from_slice(&places.strange);
-        let referenced: std::collections::HashSet<_> = places
-            .groups
-            .iter()
-            .flat_map(|group| &group.places)
-            .chain(&rendered.places)
-            .map(|place| place.bundle)
-            .collect();
         Ok(Report {
             skills,
-            variants,
             strange,
-            unreferenced: bundles
-                .into_iter()
-                .filter(|bundle| !referenced.contains(bundle))
-                .collect(),
+            variants,
+            unreferenced,
         })
     })
 }

@@ -347,9 +347,15 @@ impl Plan {
         let with_tags = rules
             .iter()
             .any(|rule| rule.include_tags.is_some() || rule.exclude_tags.is_some());
-        let (skills, damaged) = wanted::candidates(vault, with_tags, places)?;
         let switches = Switches::read(vault)?;
         let transforms = Transforms::read(vault)?;
+        // Who only looks need not read of all skills what nobody can see.
+        let nobody = agents.is_empty() && rules.is_empty() && transforms.has_none();
+        let (skills, damaged) = if places.is_some() && nobody {
+            Default::default()
+        } else {
+            wanted::candidates(vault, with_tags, places)?
+        };
         let mut variants = Variants {
             transforms: &transforms,
             trusted: Rc::new(vault.trusted()?),
