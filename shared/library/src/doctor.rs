@@ -365,6 +365,7 @@ impl Doctor<'_> {
             .into_iter()
             .filter(|skill| wanted(&skill.name))
             .collect();
+        self.report.skills.reserve_exact(skills.len());
         for skill in skills {
             self.skill(skill)?;
         }

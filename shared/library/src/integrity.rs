@@ -125,9 +125,10 @@ pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, Vau
         });
         let mut skills = Vec::new();
         for group in &places.groups {
-            skills.extend(check_group(&store, group));
+            check_group(&store, group, &mut skills);
         }
-        let variants = check_group(&store, &rendered);
+        let mut variants = Vec::new();
+        check_group(&store, &rendered, &mut variants);
         let (unreferenced, mut strange) = joined(listed.join())?;
         for entry in &mut strange {
             entry.insert_str(0, "store/");
@@ -142,7 +143,8 @@ pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, Vau
     })
 }
 
-fn check_group(store: &std::path::Path, group: &Group) -> Vec<Checked> {
+/// Appends what is found of each place of a group.
+fn check_group(store: &std::path::Path, group: &Group, checked: &mut Vec<Checked>) {
     let parts = in_parallel(&group.places, |places| {
         let opened = Looker::new(store).ok();
         let mut buffer = Vec::new();
@@ -151,7 +153,10 @@ fn check_group(store: &std::path::Path, group: &Group) -> Vec<Checked> {
             .map(|place| check_one(opened.as_ref(), store, group, place, &mut buffer))
             .collect::<Vec<_>>()
     });
-    parts.into_iter().flatten().collect()
+    checked.reserve_exact(group.places.len());
+    for part in parts {
+        checked.extend(part);
+    }
 }
 
 fn check_one(
