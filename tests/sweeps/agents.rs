@@ -144,6 +144,12 @@ pub struct Deed<'a> {
     pub after: &'a dyn Fn(&Home),
 }
 
+/// Whether a run comes to this point each time. The index notes only what was not written to a moment ago, so its writes come
+/// or do not as the file system's clock ticks.
+fn is_sure(point: &Point) -> bool {
+    !matches!(point.call.as_str(), "pwrite64" | "ftruncate")
+}
+
 /// Kills the deed at a sample of its points, each in the home as it was, looks, does it again, and looks again.
 pub fn sweep(deed: &Deed<'_>, start: Home, most: usize) {
     let label = deed.label;
@@ -170,7 +176,7 @@ pub fn sweep(deed: &Deed<'_>, start: Home, most: usize) {
         let home = start.restored();
         if let Some(ran) = (deed.act)(home, Some(point)) {
             ran.ok();
-            unharmed += usize::from(at < sampled);
+            unharmed += usize::from(at < sampled && is_sure(point));
         }
         let what = format!("{label} killed at {point:?}");
         let now = seen(home);
@@ -210,8 +216,9 @@ pub fn sweep(deed: &Deed<'_>, start: Home, most: usize) {
         tried.len(),
         all.len()
     );
+    let sure = tried[..sampled].iter().filter(|point| is_sure(point));
     assert!(
-        unharmed * 4 <= sampled,
+        unharmed * 4 <= sure.count(),
         "{label}: the sweep missed its points"
     );
     assert!(
