@@ -328,6 +328,9 @@ pub fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
 /// get the global flags as well, are left out then, which is most of the work. Whatever else it is, the whole command line says.
 fn parse_alone(arguments: &[OsString]) -> Option<Cli> {
     let name = arguments.get(1)?.to_str()?;
+    if name.starts_with('-') {
+        return None;
+    }
     let commands = Command::augment_subcommands(clap::Command::new("vault"));
     let alone = clap::Command::new("vault")
         .disable_help_subcommand(true)

@@ -116,9 +116,7 @@ impl AddReport {
 
     fn warn(&mut self, warning: Finding) {
         self.findings.push(warning);
-        if self.outcome == Outcome::Accepted {
-            self.outcome = Outcome::AcceptedWithWarnings;
-        }
+        self.outcome = self.outcome.warned();
     }
 }
 
@@ -234,14 +232,14 @@ pub fn add_skill(vault: &Vault, request: &AddSkill) -> Result<AddReport, AddErro
     let (candidate, name) = read_but_for_its_name(request, &mut known, vault.clock().now())?;
     let mut change = vault.change()?;
     let (earlier, later) = change.generations();
-    let before = names::evidence(vault, earlier);
+    let before = name.as_ref().and_then(|_| names::evidence(vault, earlier));
     let mut reports = admit_under(vault, &mut change, std::slice::from_ref(&candidate))?;
-    let after = names::evidence(vault, later);
     let mut report = reports
         .pop()
         .ok_or_else(|| AddError::Unsignable("no report".to_owned()))?;
     // All names may take long to read, and only warn: they are waited for when everything else is done.
     if let Some(name) = name {
+        let after = names::evidence(vault, later);
         if let Some(warning) = known.taken_for(&name) {
             report.warn(warning);
         }

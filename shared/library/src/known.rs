@@ -17,7 +17,7 @@ use vault_skill::name::SkillName;
 use crate::add::AddError;
 use crate::index::{Index, Sketched};
 use crate::links;
-use crate::names::{Book, Place as NamesPlace};
+use crate::names::{self, Book};
 use crate::parallel::joined;
 use crate::scan::Place;
 use crate::store::{self, Examined, Trusted, Want};
@@ -284,7 +284,7 @@ type Answer = (String, Option<String>);
 impl Names {
     /// Begins to read those of a vault for the sake of this name.
     fn of(vault: &Vault, first: &str) -> Self {
-        let place = NamesPlace::of(vault);
+        let place = names::Place::of(vault);
         let first = first.to_owned();
         let read = move || {
             let mut book = Book::read(&place);

@@ -11,10 +11,9 @@ use crate::archive::MAX_DOWNLOAD_BYTES;
 use crate::error::{FetchError, shown};
 use crate::fetcher::Fetcher;
 use crate::policy::SourcePolicy;
+use crate::registry::{self, MAX_JSON_BYTES};
 use crate::source::Source;
 
-/// Largest description of a version, in bytes.
-const MAX_JSON_BYTES: u64 = 1 << 20;
 /// Longest name of a package, as npm has it, in bytes.
 const MAX_NAME: usize = 214;
 /// Longest version or tag, in bytes.
@@ -109,12 +108,7 @@ impl Package {
                 self.name, self.version
             ))
         })?;
-        let said: Described = serde_json::from_slice(&got.body).map_err(|error| {
-            FetchError::content(
-                &url,
-                format!("its answer cannot be read: {}", shown(&error.to_string())),
-            )
-        })?;
+        let said: Described = registry::json(&url, &got.body)?;
         let place = format!("{}@{}", self.name, shown(&said.version));
         let archive: Url = said
             .dist

@@ -14,7 +14,7 @@ use crate::policy::SourcePolicy;
 use crate::source::{GitSource, Source};
 
 /// Largest answer in JSON, in bytes.
-const MAX_JSON_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_JSON_BYTES: u64 = 1 << 20;
 
 /// A skill of a registry.
 #[derive(Clone, Copy, Debug)]
@@ -274,7 +274,11 @@ fn missing(wanted: &Wanted<'_>, version: Option<&str>) -> FetchError {
     ))
 }
 
-fn json<T: serde::de::DeserializeOwned>(url: &Url, body: &[u8]) -> Result<T, FetchError> {
+/// An answer in JSON; fails with the address where it is none.
+pub(crate) fn json<T: serde::de::DeserializeOwned>(
+    url: &Url,
+    body: &[u8],
+) -> Result<T, FetchError> {
     serde_json::from_slice(body).map_err(|error| {
         FetchError::content(
             url,

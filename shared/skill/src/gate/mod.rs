@@ -124,6 +124,17 @@ pub enum Outcome {
     Blocked,
 }
 
+impl Outcome {
+    /// The outcome once there is a warning more.
+    #[must_use]
+    pub const fn warned(self) -> Self {
+        match self {
+            Self::Accepted => Self::AcceptedWithWarnings,
+            other => other,
+        }
+    }
+}
+
 /// The gate's answer.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -142,9 +153,7 @@ impl Verdict {
             package.findings.push(warning.clone());
         }
         self.findings.push(warning);
-        if self.outcome == Outcome::Accepted {
-            self.outcome = Outcome::AcceptedWithWarnings;
-        }
+        self.outcome = self.outcome.warned();
     }
 
     /// The findings that block: errors, and flags of a strict gate.
