@@ -27,8 +27,7 @@
 //! There is no network here, no environment, no clock and no randomness but what a [`vault::Vault`] was opened with.
 //! Every effect on disk goes through one private module, so that another system needs that one only.
 
-pub mod add;
-pub mod adopt;
+pub mod admit;
 pub mod agents;
 pub mod audit;
 pub mod capabilities;
@@ -36,31 +35,28 @@ pub mod cloud;
 pub mod doctor;
 pub mod export;
 mod files;
-pub mod history;
 mod index;
 pub mod integrity;
 pub mod keys;
-pub mod known;
 pub mod links;
 mod names;
 mod parallel;
 pub mod profiles;
-pub mod propose;
-pub mod refresh;
+pub mod publish;
 pub mod release;
-pub mod remove;
-pub mod rotate;
 pub mod run;
 mod scan;
 pub mod setup;
 pub mod shelf;
 mod store;
-pub mod transforms;
 pub mod upstream;
 pub mod vault;
 mod words;
 
 pub use add::{AddReport, AddSkill, add_skill};
+pub use admit::{
+    add, check as known, history, propose, remove, update as refresh, variants as transforms,
+};
 pub use capabilities::{
     POLICY_FILE, ResolveError, ResolveInput, read_policy, read_policy_at, resolve_capabilities,
 };
@@ -70,6 +66,7 @@ pub use files::source::SourceError;
 pub use index::Texts;
 pub use profiles::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
 pub use propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
+pub use publish::{adopt, rotate};
 pub use refresh::{UpdateReport, UpdateSkill, Updated, update_skill};
 pub use scan::Origin;
 pub use store::{Damage, Examined};
