@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use vault_skill::manifest::Mode;
 
-use crate::ui::{BAD, BOLD, DIM, GOOD, clean, paint, size};
+use crate::output::{
+    style::{BAD, BOLD, DIM, GOOD, paint},
+    text::{clean, size},
+};
 
 /// Lines around a change.
 const AROUND: usize = 3;

@@ -107,7 +107,7 @@ pub fn serve(words: &[String]) -> Option<()> {
     if ![CATALOG, TOOL, LAYERS].contains(&first) {
         return None;
     }
-    // As in cli/src/serve.rs.
+    // As in cli/src/server.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

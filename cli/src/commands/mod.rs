@@ -1,195 +1,174 @@
-//! One file for each command: its arguments with their help, and what it does.
+//! One file for each command: its arguments with their help, and `run`. A new command is a file and a line of [`Command`].
 
-pub mod action;
-pub mod add;
-pub mod agents;
-pub mod audit;
-pub mod audit_log;
-pub mod audit_repo;
-pub mod clients;
-pub mod cloud;
-pub mod completions;
-pub mod config;
-pub mod connection;
-pub mod demo;
-pub mod devices;
-pub mod doctor;
-pub mod enable;
-pub mod export;
-pub mod fmt;
-pub mod history;
-pub mod install;
-pub mod key;
-pub mod link;
-pub mod lint;
-pub mod man;
-pub mod mcp;
-pub mod new;
-pub mod operator;
-pub mod policy;
-pub mod remove;
-pub mod resolve;
-pub mod serve;
-pub mod setup;
-pub mod show;
-pub mod skill;
-pub mod status;
-pub mod sync;
-pub mod sync_profiles;
-pub mod transform;
-pub mod update;
-pub mod users;
-pub mod verify;
-pub mod version;
-
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
-
-use vault_library::{Vault, VaultError, run::is_installed};
-use vault_skill::name::SkillName;
-use vault_store::{clock::SystemClock, random::SystemRandom};
-
-use crate::{
-    Context,
-    args::Command,
-    error::Failure,
-    settings::nearest,
-    ui::{Report, clean},
-};
-
-/// The folder of a skill that is given by its folder or by its SKILL.md.
-fn folder_of(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|_| path.is_file());
-    parent.unwrap_or(path).to_owned()
+pub mod start {
+    pub mod add;
+    pub mod demo;
+    pub mod install;
+    pub mod remove;
+    pub mod setup;
+}
+pub mod keep_current {
+    pub mod history;
+    pub mod outdated;
+    pub mod rollback;
+    pub mod update;
+}
+pub mod find {
+    pub mod resolve;
+    pub mod show;
+    pub mod skill;
+}
+pub mod agent {
+    pub mod agents;
+    pub mod disable;
+    pub mod enable;
+    pub mod switch;
+    pub mod sync_profiles;
+    pub mod transform;
+}
+pub mod write {
+    pub mod export;
+    pub mod fmt;
+    pub mod lint;
+    pub mod new;
+}
+pub mod share {
+    pub mod cloud;
+    pub mod devices;
+    pub mod link;
+    pub mod status;
+    pub mod sync;
+}
+pub mod administer {
+    pub mod audit_log;
+    pub mod clients;
+    pub mod users;
+}
+pub mod trust {
+    pub mod audit;
+    pub mod audit_repo;
+    pub mod key;
+    pub mod policy;
+    pub mod verify;
+}
+pub mod server {
+    pub mod mcp;
+    pub mod operator;
+    pub mod serve;
+}
+pub mod maintenance {
+    pub mod completions;
+    pub mod config;
+    pub mod doctor;
+    pub mod man;
+    pub mod version;
 }
 
-/// Opens the vault of this run, or makes it with its keys.
-pub fn open_vault(context: &Context) -> Result<Vault, Failure> {
-    let paths = context.paths(&context.settings()?)?;
-    Ok(Vault::open_or_create(
-        paths,
-        Arc::new(SystemClock),
-        Arc::new(SystemRandom),
-    )?)
+use clap::Subcommand;
+
+use crate::{context::Context, errors::Failure, output::report::Report};
+
+/// Makes the enum [`Command`] of a list: under each heading of the help a line for each command, with its variant, the module
+/// that holds its `Arguments` and `run`, and what the list of commands says about it.
+macro_rules! commands {
+    ($($heading:literal { $($variant:ident($group:ident::$module:ident) $about:literal,)* })*) => {
+        /// The commands, in the order of the help.
+        #[derive(Debug, Subcommand)]
+        pub enum Command {
+            $($(
+                #[doc = $about]
+                // A missing subcommand lists the command's own; the struct's documentation is for readers of the code.
+                #[command(about = $about, long_about = None, arg_required_else_help = false)]
+                $variant(Box<$group::$module::Arguments>),
+            )*)*
+        }
+
+        impl Command {
+            /// The heading in the help over each command, in the order of the variants.
+            pub const HEADINGS: &[&str] = &[$($({ let _ = stringify!($variant); $heading },)*)*];
+
+            /// Runs the command to its end.
+            pub fn run(&self, context: &Context) -> Result<Report, Failure> {
+                match self {
+                    $($(Self::$variant(arguments) => $group::$module::run(context, arguments),)*)*
+                }
+            }
+        }
+    };
 }
 
-/// Opens the vault of this run, when there is one: reading makes nothing.
-pub fn existing_vault(context: &Context) -> Result<Option<Vault>, Failure> {
-    let paths = context.paths(&context.settings()?)?;
-    match Vault::open(paths, Arc::new(SystemClock), Arc::new(SystemRandom)) {
-        Ok(vault) => Ok(Some(vault)),
-        Err(VaultError::Missing(_)) => Ok(None),
-        Err(error) => Err(error.into()),
+commands! {
+    "Start" {
+        Setup(start::setup) "Find the agents and skills of this machine and take them in, step by step",
+        Demo(start::demo) "See the whole of it work in a temporary folder",
+        Add(start::add) "Admit a skill: check it, sign it, keep it",
+        Remove(start::remove) "Take skills out of the vault",
+        Install(start::install) "Install the skills of this project's vault.lock",
+    }
+    "Keep current" {
+        Outdated(keep_current::outdated) "Say which skills have changed at their sources",
+        Update(keep_current::update) "Take in what has changed at the sources",
+        History(keep_current::history) "Show the stored versions of a skill",
+        Rollback(keep_current::rollback) "Go back to an earlier version of a skill",
+    }
+    "Find and run" {
+        Skill(find::skill) "List, search, inspect and run skills",
+        Show(find::show) "Show everything that is known of a skill, installed or not",
+        Resolve(find::resolve) "Print what a caller may use, as JSON",
+    }
+    "Agents" {
+        Agents(agent::agents) "Show the coding agents of this machine and where they read skills",
+        SyncProfiles(agent::sync_profiles) "Link the vault's skills into the agents' folders",
+        Enable(agent::enable) "Show a skill to agents again",
+        Disable(agent::disable) "Hide a skill from agents and keep it in the vault",
+        Transform(agent::transform) "Change a skill for one agent, on top of what was signed",
+    }
+    "Write" {
+        New(write::new) "Make a folder that is a skill",
+        Lint(write::lint) "Look at skills that are being written",
+        Fmt(write::fmt) "Mend the commonest slips of a SKILL.md",
+        Export(write::export) "Write skills as archives, or as a site for other tools",
+    }
+    "Share" {
+        Cloud(share::cloud) "Connect to a service, install from it, roll back",
+        Sync(share::sync) "Publish this vault's skills to the connected service",
+        Status(share::status) "Show the connected service, counts and the last push",
+        Link(share::link) "Enrol this machine in a vault and pin its key",
+        Devices(share::devices) "Admit, deny and revoke machines",
+    }
+    "Administer" {
+        Users(administer::users) "Show, invite, change and remove the people of a vault",
+        Clients(administer::clients) "Show and end the apps that people connected",
+        AuditLog(administer::audit_log) "Show what was done and refused on a vault",
+    }
+    "Trust" {
+        Audit(trust::audit) "Judge one skill: what the gate finds, where, and what mends it",
+        AuditRepo(trust::audit_repo) "Judge every skill of a repository, for CI",
+        Verify(trust::verify) "Tell whether skills, archives and sites are exactly what was signed",
+        Key(trust::key) "Show, rotate and recover this vault's keys",
+        Policy(trust::policy) "Check the policy, and see what it grants to whom",
+    }
+    "Server" {
+        Serve(server::serve) "Run the service",
+        Mcp(server::mcp) "Serve this vault's tools to an agent on standard input and output",
+        Operator(server::operator) "Make and look at namespaces of a service",
+    }
+    "Maintenance" {
+        Doctor(maintenance::doctor) "Look for everything that can be wrong here, and say what mends it",
+        Config(maintenance::config) "Show the settings and who set them",
+        Version(maintenance::version) "Print the version",
+        Completions(maintenance::completions) "Print a completion script for a shell",
+        Man(maintenance::man) "Print the manual page, or write all pages to a folder",
     }
 }
 
-/// Whether security flags of the gate block.
-pub fn strict(context: &Context) -> Result<bool, Failure> {
-    let settings = context.settings()?;
-    Ok(settings.boolean("VAULT_SECURITY_STRICT").unwrap_or(true))
-}
-
-/// The failure of a command that needs a vault where there is none.
-fn no_vault(context: &Context) -> Failure {
-    let place = context
-        .settings()
-        .and_then(|settings| context.paths(&settings))
-        .map_or_else(
-            |_| String::new(),
-            |paths| format!(" at {}", paths.root.display()),
-        );
-    Failure::failed("no_vault", format!("there is no vault{place} yet"))
-        .hint("vault add <folder> makes one with its first skill")
-}
-
-/// What a word that may be a name or a path stands for.
-#[derive(Debug)]
-pub enum Target {
-    /// A skill that is installed.
-    Installed(SkillName),
-    /// Something on disk.
-    Path(PathBuf),
-}
-
-/// The skill that is installed under this name, else the path; fails with a suggestion where it is neither.
-pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
-    if let (Some(vault), Ok(name)) = (vault, word.parse::<SkillName>())
-        && is_installed(vault, &name)?
-    {
-        return Ok(Target::Installed(name));
-    }
-    let path = PathBuf::from(word);
-    if path.symlink_metadata().is_ok() {
-        return Ok(Target::Path(path));
-    }
-    if word.contains(['/', '.']) {
-        return Err(Failure::failed(
-            "source_unreadable",
-            format!("{} does not exist", clean(word, 400)),
-        ));
-    }
-    Err(skill::not_installed(vault, word))
-}
-
-/// Runs a command to its end.
-pub fn run(context: &Context, command: Command) -> Result<Report, Failure> {
-    match command {
-        Command::Add(arguments) => add::run(context, &arguments),
-        Command::Remove(arguments) => remove::run(context, &arguments),
-        Command::Install(arguments) => install::run(context, &arguments),
-        Command::Outdated(arguments) => update::outdated(context, &arguments),
-        Command::Update(arguments) => update::run(context, &arguments),
-        Command::History(arguments) => history::run(context, &arguments),
-        Command::Rollback(arguments) => history::roll_back(context, &arguments),
-        Command::Agents(arguments) => agents::run(context, &arguments),
-        Command::SyncProfiles(arguments) => sync_profiles::run(context, &arguments),
-        Command::Doctor(arguments) => doctor::run(context, &arguments),
-        Command::Setup(arguments) => setup::run(context, &arguments),
-        Command::Transform(arguments) => transform::run(context, &arguments),
-        Command::Enable(arguments) => enable::enable(context, &arguments),
-        Command::Disable(arguments) => enable::disable(context, &arguments),
-        Command::Skill(arguments) => skill::run(context, arguments.into_inner()),
-        Command::Cloud(arguments) => cloud::run(context, &arguments),
-        Command::Sync(arguments) => sync::run(context, &arguments),
-        Command::Status(arguments) => status::run(context, &arguments),
-        Command::Link(arguments) => link::run(context, &arguments),
-        Command::Devices(arguments) => devices::run(context, &arguments),
-        Command::Users(arguments) => users::run(context, &arguments),
-        Command::Audit(arguments) => audit::run(context, &arguments),
-        Command::AuditRepo(arguments) => audit_repo::run(context, &arguments),
-        Command::Clients(arguments) => clients::run(context, &arguments),
-        Command::AuditLog(arguments) => audit_log::run(context, &arguments),
-        Command::Mcp(arguments) => mcp::run(context, &arguments),
-        Command::Serve(arguments) => serve::run(context, &arguments),
-        Command::Operator(arguments) => operator::run(context, &arguments),
-        Command::Policy(arguments) => policy::run(context, &arguments),
-        Command::Resolve(arguments) => resolve::run(context, &arguments),
-        Command::Key(arguments) => key::run(context, &arguments),
-        Command::Demo(arguments) => demo::run(context, &arguments),
-        Command::Completions(arguments) => completions::run(context, &arguments),
-        Command::Man(arguments) => man::run(context, &arguments),
-        Command::Show(arguments) => show::run(context, &arguments),
-        Command::Verify(arguments) => verify::run(context, &arguments),
-        Command::New(arguments) => new::run(context, &arguments),
-        Command::Lint(arguments) => lint::run(context, &arguments),
-        Command::Fmt(arguments) => fmt::run(context, &arguments),
-        Command::Export(arguments) => export::run(context, &arguments),
-        Command::Config(arguments) => config::run(context, &arguments),
-        Command::Version(arguments) => version::run(context, &arguments),
-    }
-}
-
-/// The failure for a name that is not among `names`: with the nearest one as a hint, or with the command that lists them.
-fn not_listed<'n>(
-    failure: Failure,
-    asked: &str,
-    names: impl Iterator<Item = &'n str>,
-    list: &str,
-) -> Failure {
-    match nearest(asked, names) {
-        Some(near) => failure.hint(format!("did you mean `{}`?", clean(near, 64))),
-        None => failure.hint(format!("{list} shows them all")),
+impl Command {
+    /// Whether the command was asked for the JSON envelope by a flag of its own.
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::Audit(arguments) => arguments.wants_json(),
+            Self::AuditRepo(arguments) => arguments.wants_json(),
+            _ => false,
+        }
     }
 }

@@ -1,0 +1,151 @@
+//! How skills that were admitted or refused are shown.
+
+pub mod texts;
+
+use std::{collections::BTreeSet, path::Path};
+
+use serde_json::{Value, json};
+use vault_library::add::{AddError, AddReport, Admission};
+use vault_skill::finding::{Finding, Level};
+
+use self::texts::Texts;
+use crate::{
+    errors::{Exit, Failure, chain},
+    output::{
+        style::{BOLD, DIM, GOOD, paint},
+        text::{clean, count, size},
+    },
+};
+
+/// An admitted skill in one line.
+pub fn admitted_text(report: &AddReport) -> String {
+    let what = match report.admission {
+        Admission::Added => format!("{} added", paint(GOOD, "✓")),
+        Admission::Updated { .. } => format!("{} updated", paint(GOOD, "✓")),
+        Admission::Unchanged => format!("{} unchanged", paint(DIM, "=")),
+    };
+    let version = match report.admission {
+        Admission::Updated { from } => format!("version {from} → {}", report.version),
+        Admission::Added | Admission::Unchanged => format!("version {}", report.version),
+    };
+    format!(
+        "{what} {}  {}",
+        paint(BOLD, &report.name),
+        paint(
+            DIM,
+            format_args!(
+                "{version}, {}, {}",
+                count(report.files as u64, "file"),
+                size(report.bytes)
+            )
+        )
+    )
+}
+
+/// An admitted skill for programs.
+pub fn admitted_json(report: &AddReport) -> Value {
+    json!({
+        "name": report.name,
+        "version": report.version,
+        "bundle_hash": report.bundle,
+        "admission": match report.admission {
+            Admission::Added => "added",
+            Admission::Updated { .. } => "updated",
+            Admission::Unchanged => "unchanged",
+        },
+        "outcome": report.outcome,
+        "provenance": report.provenance,
+        "files": report.files,
+        "bytes": report.bytes,
+        "findings": report.findings,
+    })
+}
+
+/// A finding in a folder of this machine, as compilers show it.
+pub fn excerpt(source: &str, finding: &Finding) -> String {
+    Texts::of_folder(source).excerpt(finding)
+}
+
+/// The failure of a folder of this machine, with the findings shown in the text of its files.
+pub fn refused_folder(source: &str, error: AddError) -> Failure {
+    refused(source, &Texts::of_folder(source), error)
+}
+
+/// The failure of one source, with the findings shown in the text of the file.
+pub fn refused(source: &str, texts: &Texts, error: AddError) -> Failure {
+    let message = chain(&error);
+    match error {
+        AddError::Blocked { findings } => {
+            let blocking = findings
+                .iter()
+                .filter(|finding| finding.level > Level::Warning)
+                .count();
+            Failure::new(
+                Exit::Gate,
+                "gate_blocked",
+                format!(
+                    "the gate refused {}: {}",
+                    clean(source, 200),
+                    count(blocking as u64, "finding")
+                ),
+            )
+            .details(findings.iter().map(|finding| texts.excerpt(finding)))
+            .data(json!({ "source": source, "findings": findings }))
+            .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))
+        }
+        AddError::NameTaken { name, .. } => Failure::failed("name_taken", message).hint(format!(
+            "--replace takes its place, --name <other> keeps both; vault skill which {name} shows the installed one"
+        )),
+        AddError::Signer { .. } => Failure::new(Exit::Integrity, "source_signer", message)
+            .hint("nothing was changed; ask the source's owner, and where the change is meant: vault add <source> --replace"),
+        AddError::SourceUnsupported { .. } => Failure::usage("source_unsupported", message),
+        AddError::Source(_) => {
+            Failure::failed("source_unreadable", message).hint_if(below_hint(source))
+        }
+        AddError::Provenance(_) => Failure::usage("provenance_invalid", message),
+        AddError::Unsignable(_) => Failure::failed("not_signed", message),
+        AddError::Twice(_) => Failure::failed("name_twice", message)
+            .hint("add one of them by itself: vault add <folder> --name <other>"),
+        AddError::Vault(error) => error.into(),
+    }
+}
+
+/// How few rules, none of them about the shape of a skill, are let pass by who has read what they found.
+fn allow_hint(findings: &[Finding]) -> Option<String> {
+    const FEW: usize = 3;
+    let blocking = findings
+        .iter()
+        .filter(|finding| finding.level > Level::Warning);
+    let flags: BTreeSet<&str> = blocking
+        .map(|finding| (finding.level == Level::Flag).then_some(finding.rule))
+        .collect::<Option<_>>()?;
+    if flags.is_empty() || flags.len() > FEW {
+        return None;
+    }
+    let allowed: Vec<String> = flags.iter().map(|rule| format!("--allow {rule}")).collect();
+    Some(format!(
+        "whoever has read it and trusts it lets exactly these bytes pass: {} --reason <why>",
+        allowed.join(" ")
+    ))
+}
+
+/// A folder of skills was named in place of a skill.
+fn below_hint(source: &str) -> Option<String> {
+    let folder = Path::new(source);
+    if folder.join("SKILL.md").exists() {
+        return None;
+    }
+    let below = std::fs::read_dir(folder)
+        .ok()?
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("SKILL.md").is_file())
+        .count() as u64;
+    (below > 0).then(|| {
+        format!(
+            "there {} {} below it: vault add {}/*",
+            if below == 1 { "is" } else { "are" },
+            count(below, "skill"),
+            clean(source.trim_end_matches('/'), 200)
+        )
+    })
+}

@@ -1,0 +1,122 @@
+//! The arguments of `vault`: every command, its flags, and the help in groups.
+
+use std::ffi::OsString;
+
+use clap::{
+    CommandFactory, FromArgMatches, Parser,
+    builder::styling::{AnsiColor, Styles},
+};
+
+use crate::{
+    commands::Command,
+    flags::Global,
+    output::style::{BOLD, paint},
+};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Keep agent skills that were checked and signed, and hand them to people, agents and machines unchanged.
+#[derive(Debug, Parser)]
+#[command(
+    name = "vault",
+    version,
+    styles = STYLES,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    infer_long_args = false,
+    help_template = "{about}\n\n{usage-heading} {usage}{after-help}\n\nGlobal options:\n{options}"
+)]
+pub struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The whole command line as clap knows it, with the grouped help.
+pub fn command() -> clap::Command {
+    let command = Cli::command();
+    let mut groups = String::new();
+    let mut above = "";
+    for (heading, sub) in Command::HEADINGS.iter().zip(command.get_subcommands()) {
+        if above != *heading {
+            let break_before = if above.is_empty() { "" } else { "\n" };
+            let styled = paint(
+                AnsiColor::Green.on_default().bold(),
+                format_args!("{heading}:"),
+            );
+            groups.push_str(&format!("{break_before}{styled}\n"));
+            above = heading;
+        }
+        groups.push_str(&format!(
+            "  {}{}{}\n",
+            paint(AnsiColor::Cyan.on_default().bold(), sub.get_name()),
+            " ".repeat(15 - sub.get_name().len()),
+            sub.get_about().map(ToString::to_string).unwrap_or_default()
+        ));
+    }
+    groups.push_str(&format!(
+        "\n{}\n  0 done  1 failed  2 wrong usage  3 differences found  4 not signed in or not allowed\n  5 refused by the gate  6 signature or digest wrong  7 network  8 subscription lapsed\n  130 interrupted\n\nRun {} to see how a command is used.",
+        paint(AnsiColor::Green.on_default().bold(), "Exit codes:"),
+        paint(BOLD, "vault <command> --help")
+    ));
+    command.after_help(groups)
+}
+
+/// Parses the arguments; the error is clap's own, which knows help, version and suggestions.
+pub fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap_complete::Shell;
+
+    use super::*;
+    use crate::commands::maintenance::completions::{ZSH_RUNS, script};
+
+    #[test]
+    fn clap_finds_nothing_wrong_with_the_commands() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn each_argument_that_takes_a_skill_is_completed_in_zsh() {
+        let script = script(Shell::Zsh, command());
+        assert_eq!(script.matches("_vault_skills() {").count(), 1);
+        let defined = script.find("_vault_skills() {").unwrap();
+        assert!(defined < script.find(ZSH_RUNS).unwrap());
+        for (command, names) in [
+            ("remove", "_vault_skills'"),
+            ("enable", "_vault_skills'"),
+            ("disable", "_vault_skills'"),
+            ("doctor", "_vault_skills'"),
+            ("outdated", "_vault_skills'"),
+            ("update", "_vault_skills'"),
+            ("history", "_vault_skills'"),
+            ("rollback", "_vault_skills'"),
+            ("which", "_vault_skills'"),
+            ("zip", "_vault_skills'"),
+            ("show", "_vault_skills_or_files'"),
+            ("verify", "_vault_skills_or_files'"),
+            ("audit", "_vault_skills_or_files'"),
+            ("lint", "_vault_skills_or_files'"),
+        ] {
+            let name = format!("\n({command})\n");
+            // More than one command may have this name, of groups.
+            let mut sections = script.split(&name).skip(1);
+            let taken = |section: &str| section[..section.find("\n;;").unwrap()].contains(names);
+            assert!(sections.any(taken), "{command}");
+        }
+        // What takes no skill is left as it was.
+        assert!(script.contains("-- What to look for:_default'"));
+    }
+}

@@ -1,0 +1,195 @@
+//! `vault clients`: the apps that people connected to the vault, and ending one.
+
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    lookup::not_listed,
+    output::{
+        report::Report,
+        style::{BOLD, GOOD, HINT, paint},
+        table::Table,
+        text::{clean, count},
+    },
+    service::{OwnerClient, connection::Connection},
+};
+
+const CLIENTS: &str = "/admin/clients";
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+What an app calls itself is its own word: look at where its answers go. Whoever still uses a revoked app connects it anew.
+
+Examples:
+  vault clients list
+  vault clients revoke cli_01kd1xq0r8vmzq3y5c7t9w2b4n
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show the apps that are connected
+    List,
+    /// End an app with all its tokens
+    Revoke {
+        /// The app's id, or its name where only one app has it
+        client: String,
+    },
+}
+
+/// An app as the service lists it for an owner.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Client {
+    id: String,
+    name: Option<String>,
+    #[serde(default)]
+    redirect_hosts: Vec<String>,
+    #[serde(default)]
+    created_at: String,
+    #[serde(default)]
+    connected_at: String,
+    #[serde(default)]
+    last_used_at: Option<String>,
+    #[serde(default)]
+    users: u64,
+}
+
+impl Client {
+    fn name(&self) -> String {
+        self.name
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |name| format!("\"{}\"", clean(name, 64)))
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+struct Revoked {
+    client_id: String,
+    revoked_tokens: u64,
+}
+
+/// Lists apps or ends one.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let owner = Connection::load(context)?.owner(context)?;
+    context.block_on(async {
+        let clients: Vec<Client> = owner.list(CLIENTS).await?;
+        match &arguments.action {
+            Action::List => Ok(show(&clients)),
+            Action::Revoke { client } => revoke(context, &owner, pick(&clients, client)?).await,
+        }
+    })
+}
+
+fn show(clients: &[Client]) -> Report {
+    if clients.is_empty() {
+        return Report::new(clients, "No app is connected.");
+    }
+    let mut table = Table::new(&["APP", "ANSWERS GO TO", "USERS", "LAST USED", "ID"]);
+    for client in clients {
+        let used = client.last_used_at.as_deref();
+        table.row([
+            paint(BOLD, client.name()),
+            paint(HINT, clean(&client.redirect_hosts.join(" "), 80)),
+            client.users.to_string(),
+            used.map_or_else(|| "-".to_owned(), |used| clean(used, 20)),
+            clean(&client.id, 40),
+        ]);
+    }
+    Report::new(clients, table.text())
+}
+
+async fn revoke(
+    context: &Context,
+    owner: &OwnerClient,
+    client: &Client,
+) -> Result<Report, Failure> {
+    let question = format!(
+        "End {} with the tokens of {}?",
+        client.name(),
+        count(client.users, "user")
+    );
+    if !context.ui.confirm(&question)? {
+        return Err(Failure::failed("not_confirmed", "nothing was changed"));
+    }
+    let path = format!("{CLIENTS}/{}", client.id);
+    let revoked: Revoked = owner.send(Method::DELETE, &path, None).await?;
+    let text = format!(
+        "{} ended {} and {}",
+        paint(GOOD, "✓"),
+        client.name(),
+        count(revoked.revoked_tokens, "token")
+    );
+    Ok(Report::new(&revoked, text))
+}
+
+fn pick<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
+    if let Some(client) = clients.iter().find(|client| client.id == asked) {
+        return Ok(client);
+    }
+    let named: Vec<&Client> = clients
+        .iter()
+        .filter(|client| client.name.as_deref() == Some(asked))
+        .collect();
+    match named[..] {
+        [client] => Ok(client),
+        [] => {
+            let names = clients
+                .iter()
+                .flat_map(|client| client.name.iter().chain([&client.id]))
+                .map(String::as_str);
+            let failure = Failure::failed(
+                "client_not_found",
+                format!("no app is called `{}`", clean(asked, 64)),
+            );
+            Err(not_listed(failure, asked, names, "vault clients list"))
+        }
+        _ => Err(Failure::new(
+            Exit::Usage,
+            "client_ambiguous",
+            format!("{} apps are called `{}`", named.len(), clean(asked, 64)),
+        )
+        .hint("name one by its id")
+        .details(named.iter().map(|client| clean(&client.id, 40)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(id: &str, name: &str) -> Client {
+        Client {
+            id: id.into(),
+            name: Some(name.into()),
+            redirect_hosts: Vec::new(),
+            created_at: String::new(),
+            connected_at: String::new(),
+            last_used_at: None,
+            users: 1,
+        }
+    }
+
+    #[test]
+    fn an_app_is_found_by_id_or_by_a_name_that_is_its_own() {
+        let clients = [
+            client("cli_a", "editor"),
+            client("cli_b", "chat"),
+            client("cli_c", "chat"),
+        ];
+        assert_eq!(pick(&clients, "cli_b").unwrap().id, "cli_b");
+        assert_eq!(pick(&clients, "editor").unwrap().id, "cli_a");
+        let both = pick(&clients, "chat").unwrap_err();
+        assert_eq!(both.code, "client_ambiguous");
+        let missed = pick(&clients, "edtior").unwrap_err();
+        assert_eq!(missed.code, "client_not_found");
+        assert!(missed.hint.as_ref().unwrap().contains("editor"));
+    }
+}

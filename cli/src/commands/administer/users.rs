@@ -1,0 +1,347 @@
+//! `vault users`: who has a part in the connected vault, and what they may do there.
+
+use clap::{Args, Subcommand, ValueEnum};
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    lookup::not_listed,
+    output::{
+        report::Report,
+        style::{BOLD, GOOD, HINT, paint},
+        table::Table,
+        text::{clean, count},
+    },
+    service::{OwnerClient, connection::Connection},
+};
+
+const USERS: &str = "/admin/users";
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+An owner sees and changes everything; a member sees what the policy gives, and proposes changes with the scope write. Every change acts at once, on whoever is signed in too. Nobody sends mail: hand the invitation over yourself.
+
+Examples:
+  vault users list
+  vault users invite ann@example.com
+  vault users invite bob@example.com --role owner --scopes read,write
+  vault users scopes ann@example.com --grant write
+  vault users profile ann@example.com reviewers
+  vault users remove ann@example.com
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show everybody who has a part
+    List,
+    /// Give a person a part, with an invitation where they cannot sign in yet
+    Invite {
+        /// The person's e-mail address
+        email: String,
+        /// Owner or member
+        #[arg(long, value_enum, default_value = "member")]
+        role: Role,
+        /// What the person may do
+        #[arg(
+            long,
+            value_enum,
+            value_name = "SCOPES",
+            value_delimiter = ',',
+            default_value = "read"
+        )]
+        scopes: Vec<Scope>,
+    },
+    /// Make a user an owner or a member
+    Role {
+        /// The user's e-mail address or id
+        user: String,
+        /// Owner or member
+        #[arg(value_enum)]
+        role: Role,
+    },
+    /// Grant and revoke scopes
+    Scopes {
+        /// The user's e-mail address or id
+        user: String,
+        /// Scopes that the user is to have
+        #[arg(
+            long,
+            value_enum,
+            value_name = "SCOPES",
+            value_delimiter = ',',
+            required_unless_present = "revoke"
+        )]
+        grant: Vec<Scope>,
+        /// Scopes that the user is to lose
+        #[arg(long, value_enum, value_name = "SCOPES", value_delimiter = ',')]
+        revoke: Vec<Scope>,
+    },
+    /// Bind a user to a profile of the policy
+    Profile {
+        /// The user's e-mail address or id
+        user: String,
+        /// The profile's name
+        #[arg(required_unless_present = "none")]
+        profile: Option<String>,
+        /// Bind the user to no profile: the policy alone decides
+        #[arg(long, conflicts_with = "profile")]
+        none: bool,
+    },
+    /// Take a user's part away
+    Remove {
+        /// The user's e-mail address or id
+        user: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Role {
+    Owner,
+    Member,
+}
+
+impl Role {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Owner => "role:owner",
+            Self::Member => "role:member",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+enum Scope {
+    Read,
+    Write,
+}
+
+/// A user as the service lists it for an owner.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct User {
+    pub(super) id: String,
+    email: String,
+    role: String,
+    scopes: Vec<String>,
+    #[serde(default)]
+    profile: Option<String>,
+    #[serde(default)]
+    created_at: String,
+    #[serde(default)]
+    last_seen_at: Option<String>,
+    /// The link that sets the password, in the one answer that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    invite_url: Option<String>,
+}
+
+impl User {
+    fn role(&self) -> String {
+        clean(self.role.trim_start_matches("role:"), 12)
+    }
+
+    fn scopes(&self) -> String {
+        if self.scopes.is_empty() {
+            "-".to_owned()
+        } else {
+            clean(&self.scopes.join(" "), 24)
+        }
+    }
+
+    fn profile(&self) -> String {
+        self.profile
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |profile| clean(profile, 64))
+    }
+
+    fn name(&self) -> String {
+        paint(BOLD, clean(&self.email, 254))
+    }
+}
+
+/// Lists users or changes one.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let client = Connection::load(context)?.owner(context)?;
+    context.block_on(async {
+        match &arguments.action {
+            Action::List => Ok(show(&client.list(USERS).await?)),
+            Action::Invite {
+                email,
+                role,
+                scopes,
+            } => invite(&client, email, *role, scopes).await,
+            Action::Role { user, role } => {
+                let body = json!({ "role": role.word() });
+                let user = change(&client, user, Method::PUT, "role", body).await?;
+                let text = format!("{} is {} now", user.name(), article(&user.role()));
+                Ok(done(&user, &text))
+            }
+            Action::Scopes {
+                user,
+                grant,
+                revoke,
+            } => {
+                let body = json!({ "grant": grant, "revoke": revoke });
+                let user = change(&client, user, Method::POST, "scopes", body).await?;
+                let text = format!("{} has the scopes: {}", user.name(), user.scopes());
+                Ok(done(&user, &text))
+            }
+            Action::Profile { user, profile, .. } => {
+                let body = json!({ "profile": profile });
+                let user = change(&client, user, Method::PUT, "profile", body).await?;
+                let text = match &user.profile {
+                    Some(profile) => {
+                        format!("{} has the profile {}", user.name(), clean(profile, 64))
+                    }
+                    None => format!("{} is bound to no profile", user.name()),
+                };
+                Ok(done(&user, &text))
+            }
+            Action::Remove { user } => remove(context, &client, user).await,
+        }
+    })
+}
+
+fn show(users: &[User]) -> Report {
+    let mut table = Table::new(&["E-MAIL", "ROLE", "SCOPES", "PROFILE", "LAST SEEN", "ID"]);
+    for user in users {
+        let seen = user.last_seen_at.as_deref();
+        table.row([
+            user.name(),
+            user.role(),
+            user.scopes(),
+            user.profile(),
+            seen.map_or_else(|| "never".to_owned(), |seen| clean(seen, 20)),
+            clean(&user.id, 40),
+        ]);
+    }
+    Report::new(users, table.text())
+}
+
+async fn invite(
+    client: &OwnerClient,
+    email: &str,
+    role: Role,
+    scopes: &[Scope],
+) -> Result<Report, Failure> {
+    let body = json!({ "email": email, "role": role.word(), "scopes": scopes });
+    let user: User = client.post(USERS, body).await?;
+    let text = match &user.invite_url {
+        Some(link) => format!(
+            "{} has a part now, as {}\nHand over this invitation; it works once, for 72 hours, and is not shown again:\n  {}",
+            user.name(),
+            article(&user.role()),
+            paint(HINT, clean(link, 500))
+        ),
+        None => format!(
+            "{} has a part now, as {}, and signs in with the password they have",
+            user.name(),
+            article(&user.role())
+        ),
+    };
+    Ok(done(&user, &text))
+}
+
+async fn change(
+    client: &OwnerClient,
+    user: &str,
+    method: Method,
+    what: &str,
+    body: Value,
+) -> Result<User, Failure> {
+    let user = find(client, user).await?;
+    let path = format!("{USERS}/{}/{what}", user.id);
+    client.send(method, &path, Some(body)).await
+}
+
+async fn remove(context: &Context, client: &OwnerClient, user: &str) -> Result<Report, Failure> {
+    let user = find(client, user).await?;
+    let question = format!("Take the part of {} away?", clean(&user.email, 254));
+    if !context.ui.confirm(&question)? {
+        return Err(Failure::failed("not_confirmed", "nothing was changed"));
+    }
+    let path = format!("{USERS}/{}", user.id);
+    let user: User = client.send(Method::DELETE, &path, None).await?;
+    Ok(done(
+        &user,
+        &format!("{} has no part any more", user.name()),
+    ))
+}
+
+fn done(user: &User, text: &str) -> Report {
+    Report::new(user, format!("{} {text}", paint(GOOD, "✓")))
+}
+
+fn article(role: &str) -> String {
+    if role == "owner" {
+        "an owner".to_owned()
+    } else {
+        format!("a {role}")
+    }
+}
+
+/// The user with this id or address.
+pub(super) async fn find(client: &OwnerClient, user: &str) -> Result<User, Failure> {
+    pick(&client.list::<User>(USERS).await?, user)
+}
+
+fn pick(users: &[User], user: &str) -> Result<User, Failure> {
+    let is = |found: &&User| found.id == user || found.email.eq_ignore_ascii_case(user);
+    if let Some(found) = users.iter().find(is) {
+        return Ok(found.clone());
+    }
+    let failure = Failure::failed(
+        "user_not_found",
+        format!(
+            "`{}` is none of the {}",
+            clean(user, 64),
+            count(users.len() as u64, "user")
+        ),
+    );
+    let names = users.iter().map(|user| user.email.as_str());
+    Err(not_listed(failure, user, names, "vault users list"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(id: &str, email: &str) -> User {
+        User {
+            id: id.into(),
+            email: email.into(),
+            role: "role:member".into(),
+            scopes: vec!["read".into()],
+            profile: None,
+            created_at: String::new(),
+            last_seen_at: None,
+            invite_url: None,
+        }
+    }
+
+    #[test]
+    fn a_user_is_found_by_id_or_by_address() {
+        let users = vec![
+            user("usr_a", "ann@example.com"),
+            user("usr_b", "bob@example.com"),
+        ];
+        for (asked, id) in [
+            ("usr_b", "usr_b"),
+            ("ann@example.com", "usr_a"),
+            ("Ann@Example.com", "usr_a"),
+        ] {
+            assert_eq!(pick(&users, asked).unwrap().id, id, "{asked}");
+        }
+        let missed = pick(&users, "ann@example.org").unwrap_err();
+        assert_eq!(missed.code, "user_not_found");
+        assert!(missed.hint.as_ref().unwrap().contains("ann@example.com"));
+    }
+}

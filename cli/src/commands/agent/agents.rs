@@ -1,0 +1,166 @@
+//! `vault agents`: which coding agents are here, where they read skills, and whether the vault's are among them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use vault_library::{
+    agents::{self, Agent},
+    profiles,
+};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{
+        report::Report,
+        style::{BOLD, DIM, GOOD, HINT, paint},
+        table::Table,
+        text::count,
+    },
+};
+
+/// Since 0.5.0.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+An agent counts as here when one of the paths by which it is known exists. Nothing is started and nothing is made.
+
+Examples:
+  vault agents
+  vault agents --all --json
+  vault agents --project .
+
+Since 0.5.0.")]
+pub struct Arguments {
+    /// Show every agent that vault knows, found or not
+    #[arg(long)]
+    all: bool,
+    /// Mean the agents' folders in this project
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = ".")]
+    project: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    id: String,
+    name: String,
+    found: bool,
+    found_by: Option<PathBuf>,
+    folders: Vec<Folder>,
+}
+
+#[derive(Serialize)]
+struct Folder {
+    path: PathBuf,
+    exists: bool,
+    linked: bool,
+}
+
+/// Lists them.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let project = match &arguments.project {
+        Some(path) => Some(
+            std::fs::canonicalize(path)
+                .map_err(|error| Failure::io("finding the project", path, &error))?,
+        ),
+        None => None,
+    };
+    let machine = crate::profiles::machine(context, project)?;
+    let linked: BTreeMap<PathBuf, Vec<String>> = match context.existing_vault()? {
+        Some(vault) => profiles::linked_roots(&vault)?
+            .into_iter()
+            .map(|(path, agents)| (path, agents.iter().map(ToString::to_string).collect()))
+            .collect(),
+        None => BTreeMap::new(),
+    };
+    let show = |agent: &Agent| {
+        let found_by = agent.mark_found(&machine);
+        let roots = match &machine.project {
+            Some(project) => agent.project_roots(project),
+            None => agent.global_roots(&machine),
+        };
+        Shown {
+            id: agent.id.to_string(),
+            name: agent.display_name.clone(),
+            found: found_by.is_some(),
+            found_by,
+            folders: roots
+                .into_iter()
+                .map(|root| Folder {
+                    exists: root.path.is_dir(),
+                    linked: linked
+                        .get(&root.path)
+                        .is_some_and(|agents| agents.iter().any(|id| id == agent.id.as_str())),
+                    path: root.path,
+                })
+                .collect(),
+        }
+    };
+    let shown: Vec<Shown> = agents::all()
+        .iter()
+        .map(show)
+        .filter(|agent| arguments.all || agent.found)
+        .collect();
+    let found = shown.iter().filter(|agent| agent.found).count();
+    let mut lines = Vec::new();
+    if !shown.is_empty() {
+        let mut table = Table::new(&["agent", "name", "folder", "linked"]);
+        for agent in &shown {
+            rows(context, &mut table, agent);
+        }
+        lines.push(table.text());
+    }
+    lines.push(paint(
+        DIM,
+        format_args!(
+            "{} found on this machine, of {} known.",
+            count(found, "agent"),
+            agents::all().len()
+        ),
+    ));
+    let unlinked = shown
+        .iter()
+        .any(|agent| agent.found && !agent.folders.iter().any(|folder| folder.linked));
+    if unlinked {
+        context.ui.note(format!(
+            "{} {} links the vault's skills into their folders",
+            paint(HINT, "hint:"),
+            "vault sync-profiles --discover"
+        ));
+    }
+    Ok(Report::new(&shown, lines.join("\n")))
+}
+
+fn rows(context: &Context, table: &mut Table, agent: &Shown) {
+    let mut name = if agent.found {
+        paint(BOLD, &agent.id)
+    } else {
+        paint(DIM, &agent.id)
+    };
+    let mut title = agent.name.clone();
+    if agent.folders.is_empty() {
+        table.row([
+            name.clone(),
+            title.clone(),
+            paint(DIM, "projects only"),
+            String::new(),
+        ]);
+    }
+    for folder in &agent.folders {
+        let mut path = context.process.short(&folder.path);
+        if !folder.exists {
+            path = format!("{path} {}", paint(DIM, "(not made yet)"));
+        }
+        table.row([
+            std::mem::take(&mut name),
+            std::mem::take(&mut title),
+            path,
+            if folder.linked {
+                paint(GOOD, "yes")
+            } else {
+                "no".to_owned()
+            },
+        ]);
+    }
+}

@@ -1,0 +1,90 @@
+//! Which agent sees a skill that stays in the vault: what `vault enable` and `vault disable` share.
+
+use clap::Args;
+use serde_json::json;
+use vault_library::profiles::set_enabled;
+use vault_skill::name::{AgentId, SkillName};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    lookup,
+    output::{
+        report::Report,
+        style::{BOLD, DIM, GOOD, paint},
+        text::clean,
+    },
+    profiles::{self, agent_id},
+};
+
+/// What to switch.
+#[derive(Args, Debug)]
+pub struct Switch {
+    /// The skill
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// One agent instead of all
+    #[arg(long, value_name = "AGENT", value_parser = agent_id)]
+    agent: Option<AgentId>,
+}
+
+/// Switches a skill on or off and brings the links up to date.
+pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Failure> {
+    let vault = context.vault()?;
+    let listing = vault_library::shelf::list(&vault)?;
+    let installed: Vec<&str> = listing
+        .skills
+        .iter()
+        .map(|skill| skill.name.as_str())
+        .chain(listing.damaged.iter().map(|(name, ..)| name.as_str()))
+        .collect();
+    let name = switch
+        .name
+        .parse::<SkillName>()
+        .ok()
+        .filter(|name| installed.contains(&name.as_str()))
+        .ok_or_else(|| {
+            lookup::not_listed(
+                Failure::failed(
+                    "not_installed",
+                    format!("`{}` is not installed", clean(&switch.name, 64)),
+                ),
+                &switch.name,
+                installed.iter().copied(),
+                "vault skill list",
+            )
+        })?;
+    let changed = set_enabled(&vault, &name, switch.agent.as_ref(), on)?;
+    let report = profiles::refresh(context, &vault);
+    let restart = report.is_some_and(|report| report.restart_required);
+    let whom = switch
+        .agent
+        .as_ref()
+        .map_or_else(|| "all agents".to_owned(), ToString::to_string);
+    let word = if on { "enabled" } else { "disabled" };
+    let line = if changed {
+        format!(
+            "{} {word} {} for {whom}",
+            paint(GOOD, "✓"),
+            paint(BOLD, &name)
+        )
+    } else {
+        format!(
+            "{} {} was {word} for {whom} already",
+            paint(DIM, "="),
+            paint(BOLD, &name)
+        )
+    };
+    if restart {
+        context
+            .ui
+            .note("Agents that are running see it after a restart.");
+    }
+    Ok(Report::new(
+        json!({
+            "name": name, "agent": switch.agent, "enabled": on, "changed": changed,
+            "restart_required": restart,
+        }),
+        line,
+    ))
+}

@@ -1,0 +1,78 @@
+//! `vault sync-profiles`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use vault_library::profiles::{SyncProfilesInput, sync_profiles};
+use vault_skill::name::AgentId;
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::report::Report,
+    profiles::{failure, machine, parse_link, report_of},
+};
+
+/// Since 0.2.0.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Each skill is one link in an agent's own folder; what else is there is never touched. Without
+flags the folders that are linked already are brought up to date; --discover adds those of every
+agent that is found. profiles.toml in the vault says who sees what.
+
+Examples:
+  vault sync-profiles --discover
+  vault sync-profiles --link claude-code=/srv/agent/skills
+  vault sync-profiles --discover --project .
+  vault sync-profiles --json
+
+Since 0.2.0.")]
+pub struct Arguments {
+    /// Link into the folders of every agent that is found on this machine
+    #[arg(long)]
+    discover: bool,
+    /// Link into this folder for an agent; remembered; may be given several times
+    #[arg(long = "link", value_name = "AGENT=PATH", value_parser = parse_link)]
+    links: Vec<(AgentId, PathBuf)>,
+    /// Mean the agents' folders in this project instead of those of the user
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = ".")]
+    project: Option<PathBuf>,
+    /// Copy instead of linking, for folders that are read where links lead nowhere
+    #[arg(long)]
+    copy: bool,
+}
+
+/// Brings the links up to date.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    refuse_remote(context)?;
+    let project = match &arguments.project {
+        Some(path) => Some(
+            std::fs::canonicalize(path)
+                .map_err(|error| Failure::io("finding the project", path, &error))?,
+        ),
+        None => None,
+    };
+    let vault = context.vault()?;
+    let input = SyncProfilesInput {
+        machine: machine(context, project)?,
+        discover: arguments.discover,
+        only: None,
+        project: arguments.project.is_some(),
+        profile_roots: arguments.links.clone(),
+        copy: arguments.copy,
+    };
+    let report = sync_profiles(&vault, &input).map_err(failure)?;
+    Ok(report_of(context, &report))
+}
+
+/// Client machines of a remote vault get their skills from it: their links are not made from here.
+fn refuse_remote(context: &Context) -> Result<(), Failure> {
+    if context.settings()?.text("VAULT_MODE") == Some("remote") {
+        return Err(Failure::usage(
+            "RemoteModeError",
+            "RemoteModeError: profiles are not synced in remote mode",
+        )
+        .hint("run it where the agents are, with VAULT_MODE=local"));
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! `vault transform`: changes of a skill for single agents, applied on top of the signed skill.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use vault_library::{
+    Vault, shelf,
+    transforms::{self, AddTransformError, Listed},
+};
+use vault_skill::{document::Transform, name::SkillName};
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure, Place},
+    lookup,
+    output::{
+        report::Report,
+        style::{BAD, BOLD, DIM, GOOD, paint},
+        table::Table,
+        text::clean,
+    },
+    profiles,
+};
+
+/// Since 0.5.0.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A transform is a file with a frontmatter and a text:
+  ---
+  agents: [codex]
+  priority: 50
+  set: {description: \"Review code the way this team does.\"}
+  ---
+  Run `just check` before you say that you are done.
+What it sets replaces a field of SKILL.md, its text is appended. The agent gets a variant that
+passed the gate and is signed like any skill; every other agent gets the skill as it is.
+
+Examples:
+  vault transform add code-review ./team-rules.md
+  vault transform list
+  vault transform remove code-review team-rules
+
+Since 0.5.0.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Add a transform to an installed skill, or replace the one of this name
+    Add {
+        /// The skill
+        #[arg(value_name = "SKILL")]
+        skill: String,
+        /// The transform's file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[arg(
+            help = "Its name, where that of the file without .md does not fit",
+            long,
+            value_name = "NAME"
+        )]
+        name: Option<SkillName>,
+    },
+    /// Show the transforms of this vault
+    List {
+        /// One skill's only
+        #[arg(value_name = "SKILL")]
+        skill: Option<String>,
+    },
+    /// Remove a transform
+    Remove {
+        /// The skill
+        #[arg(value_name = "SKILL")]
+        skill: String,
+        /// The transform
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+/// Adds, shows or removes.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.vault()?;
+    match &arguments.action {
+        Action::Add { skill, file, name } => add(context, &vault, skill, file, name.as_ref()),
+        Action::List { skill } => list(context, &vault, skill.as_deref()),
+        Action::Remove { skill, name } => remove(context, &vault, skill, name),
+    }
+}
+
+fn add(
+    context: &Context,
+    vault: &Vault,
+    skill: &str,
+    file: &Path,
+    name: Option<&SkillName>,
+) -> Result<Report, Failure> {
+    let bytes = std::fs::File::open(file)
+        .and_then(|open| {
+            let mut bytes = Vec::new();
+            // One byte more than allowed is enough to be refused.
+            let most = vault_skill::document::MAX_TRANSFORM_BYTES + 1;
+            std::io::Read::read_to_end(&mut std::io::Read::take(open, most), &mut bytes)?;
+            Ok(bytes)
+        })
+        .map_err(|error| Failure::io("reading", file, &error))?;
+    let stem = file
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let name = match name {
+        Some(name) => name.clone(),
+        None => SkillName::derive(&stem).ok_or_else(|| {
+            Failure::usage(
+                "name_invalid",
+                format!("`{}` makes no name for a transform", clean(&stem, 64)),
+            )
+            .hint("give one with --name")
+        })?,
+    };
+    let parsed = skill.parse().map_err(|_| not_installed(vault, skill))?;
+    let transform = transforms::add(vault, &parsed, name, &bytes)
+        .map_err(|error| refused(vault, skill, file, error))?;
+    let profiles = profiles::refresh(context, vault);
+    let restart = profiles.is_some_and(|profiles| profiles.restart_required);
+    let line = format!(
+        "{} added {} to {}  {}",
+        paint(GOOD, "✓"),
+        paint(BOLD, &transform.name),
+        paint(BOLD, skill),
+        paint(
+            DIM,
+            format_args!("for {}, priority {}", whom(&transform), transform.priority)
+        ),
+    );
+    Ok(Report::new(
+        json!({
+            "skill": skill, "name": transform.name, "agents": transform.agents,
+            "priority": transform.priority, "sha256": transform.sha256, "restart_required": restart,
+        }),
+        line,
+    ))
+}
+
+fn whom(transform: &Transform) -> String {
+    if transform.agents.is_empty() {
+        return "all agents".to_owned();
+    }
+    let agents: Vec<_> = transform.agents.iter().map(ToString::to_string).collect();
+    agents.join(", ")
+}
+
+fn refused(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) -> Failure {
+    match error {
+        AddTransformError::NotInstalled(_) => not_installed(vault, skill),
+        AddTransformError::Transform(error) => {
+            let mut failure = Failure::new(Exit::Gate, "transform_invalid", error.message)
+                .hint("`vault transform --help` shows how one is written; nothing was changed");
+            failure.place = Some(Place {
+                path: file.display().to_string(),
+                line: error.at.map(|at| at.line),
+                column: error.at.map(|at| at.column),
+            });
+            failure
+        }
+        AddTransformError::Refused { .. } => {
+            Failure::new(Exit::Gate, "gate_blocked", error.to_string())
+                .hint("change the transform and add it again; nothing was changed")
+        }
+        AddTransformError::TooMany => {
+            Failure::failed("too_many", error.to_string()).hint("join some of them in one file")
+        }
+        AddTransformError::Vault(error) => error.into(),
+    }
+}
+
+fn not_installed(vault: &Vault, skill: &str) -> Failure {
+    let names: Vec<_> = shelf::list(vault)
+        .map(|listing| listing.skills)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|skill| skill.name.to_string())
+        .collect();
+    lookup::not_listed(
+        Failure::failed(
+            "not_installed",
+            format!("`{}` is not installed", clean(skill, 64)),
+        ),
+        skill,
+        names.iter().map(String::as_str),
+        "vault skill list",
+    )
+}
+
+fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report, Failure> {
+    let listed: Vec<Listed> = transforms::list(vault)?
+        .into_iter()
+        .filter(|listed| skill.is_none_or(|skill| listed.skill.as_str() == skill))
+        .collect();
+    if listed.is_empty() {
+        context.ui.note("There are no transforms.");
+    }
+    let mut table = Table::new(&["skill", "transform", "agents", "priority", "sets"]);
+    for one in &listed {
+        let name = one
+            .path
+            .file_stem()
+            .map(|stem| clean(&stem.to_string_lossy(), 64))
+            .unwrap_or_default();
+        match &one.transform {
+            Ok(transform) => table.row([
+                paint(BOLD, &one.skill),
+                name,
+                whom(transform),
+                transform.priority.to_string(),
+                transform.fields().collect::<Vec<_>>().join(", "),
+            ]),
+            Err(error) => table.row([
+                paint(BOLD, &one.skill),
+                name,
+                paint(BAD, clean(&error.to_string(), 200)),
+            ]),
+        }
+    }
+    let data: Vec<_> = listed
+        .iter()
+        .map(|one| match &one.transform {
+            Ok(transform) => json!({
+                "skill": one.skill, "name": transform.name, "path": one.path,
+                "agents": transform.agents, "priority": transform.priority,
+                "sets": transform.fields().collect::<Vec<_>>(), "sha256": transform.sha256,
+                "problem": null,
+            }),
+            Err(error) => json!({
+                "skill": one.skill, "path": one.path, "problem": error.to_string(),
+            }),
+        })
+        .collect();
+    let text = if listed.is_empty() {
+        String::new()
+    } else {
+        table.text()
+    };
+    Ok(Report::new(data, text))
+}
+
+fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<Report, Failure> {
+    let there = match (skill.parse(), name.parse()) {
+        (Ok(skill), Ok(name)) => transforms::remove(vault, &skill, &name)?,
+        _ => false,
+    };
+    if !there {
+        let all = transforms::list(vault)?;
+        let of_skill = all
+            .iter()
+            .filter(|listed| listed.skill.as_str() == skill)
+            .filter_map(|listed| Some(listed.path.file_stem()?.to_string_lossy().into_owned()));
+        let names: Vec<_> = of_skill.collect();
+        return Err(lookup::not_listed(
+            Failure::failed(
+                "no_transform",
+                format!(
+                    "`{}` has no transform `{}`",
+                    clean(skill, 64),
+                    clean(name, 64)
+                ),
+            ),
+            name,
+            names.iter().map(String::as_str),
+            "vault transform list",
+        ));
+    }
+    let profiles = profiles::refresh(context, vault);
+    let restart = profiles.is_some_and(|profiles| profiles.restart_required);
+    Ok(Report::new(
+        json!({ "skill": skill, "name": name, "removed": true, "restart_required": restart }),
+        format!(
+            "{} removed {} from {}",
+            paint(GOOD, "✓"),
+            paint(BOLD, name),
+            paint(BOLD, skill)
+        ),
+    ))
+}

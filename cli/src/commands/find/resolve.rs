@@ -1,0 +1,113 @@
+//! `vault resolve`: what a caller may use, as JSON.
+
+use clap::Args;
+use vault_library::{Capabilities, ResolveError, ResolveInput, Vault, resolve_capabilities};
+use vault_skill::policy::{self, Asker, CompiledPolicy, Input};
+
+use crate::{
+    commands::trust::policy::own_compiled, context::Context, errors::Failure,
+    output::report::Report,
+};
+
+/// Since 0.2.1 (stable).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Prints JSON always: the granted skills, best first by the query, tools, MCP servers, the reasons, and a key under which
+the answer can be kept. An unknown caller gets empty lists and exit code 0. vault policy check --explain says it in words.
+
+Examples:
+  vault resolve --caller ann@example.com --platform cli --query \"review this change\"
+  vault resolve --caller U42 --platform slack --channel C042 --query deploy
+
+Since 0.2.1 (stable).")]
+pub struct Arguments {
+    #[command(flatten)]
+    question: Question,
+}
+
+/// Who asks, from where, for what.
+#[derive(Args, Debug)]
+pub struct Question {
+    /// The caller: an e-mail, a client id, any id that the policy names
+    #[arg(long, value_name = "ID")]
+    caller: String,
+    /// The platform: cli, mcp, slack, …
+    #[arg(long, value_name = "NAME")]
+    platform: String,
+    /// The channel on the platform
+    #[arg(long, value_name = "ID")]
+    channel: Option<String>,
+    /// What the caller is about to do
+    #[arg(long, value_name = "TEXT")]
+    query: String,
+}
+
+/// Resolves over the policy and the skills of this vault.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let question = &arguments.question;
+    let vault = context.existing_vault()?;
+    let policy = own_compiled(context, vault.as_ref())?;
+    let answer = capabilities(vault.as_ref(), &policy, question.into())?;
+    Ok(Report::bare(answer))
+}
+
+/// A question in borrowed parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The caller's id.
+    pub caller: &'a str,
+    /// The platform.
+    pub platform: &'a str,
+    /// The channel.
+    pub channel: Option<&'a str>,
+    /// The query.
+    pub query: &'a str,
+}
+
+impl<'a> From<&'a Question> for Asked<'a> {
+    fn from(question: &'a Question) -> Self {
+        Self {
+            caller: &question.caller,
+            platform: &question.platform,
+            channel: question.channel.as_deref(),
+            query: &question.query,
+        }
+    }
+}
+
+/// What is granted by this policy; over no skills where there is no vault.
+pub fn capabilities(
+    vault: Option<&Vault>,
+    policy: &CompiledPolicy,
+    asked: Asked<'_>,
+) -> Result<Capabilities, Failure> {
+    let callers = &[asked.caller][..];
+    let Some(vault) = vault else {
+        return Ok(policy::resolve_capabilities(&Input {
+            policy,
+            catalog: None,
+            asker: Asker {
+                callers,
+                bound_profile: None,
+                platform: asked.platform,
+                channel: asked.channel,
+            },
+            query: Some(asked.query),
+            skills: &[],
+        }));
+    };
+    let input = ResolveInput {
+        vault,
+        policy: Some(policy),
+        callers,
+        bound_profile: None,
+        platform: asked.platform,
+        channel: asked.channel,
+        query: Some(asked.query),
+    };
+    resolve_capabilities(&input).map_err(|error| match error {
+        ResolveError::Vault(error) => error.into(),
+        // The policy was read before.
+        other => Failure::failed("policy_schema", other.to_string()),
+    })
+}

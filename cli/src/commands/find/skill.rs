@@ -1,0 +1,249 @@
+//! `vault skill`: list, search, which, and running a declared action.
+
+mod action;
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use vault_library::{
+    Origin, Vault,
+    run::{self, Found, ResolvedAction},
+    shelf::{self, Listed},
+};
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    lookup::{named, suggest},
+    output::{
+        report::{Report, Warning},
+        style::{BOLD, DIM, paint},
+        text::{clean, nearest},
+    },
+};
+
+/// Since 0.2.0 (stable).
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "vault skill list\n       vault skill search <QUERY> [--top-k N]\n       vault skill which <NAME> [ACTION]\n       vault skill [--clean-env] <ACTION> <NAME> [ARGUMENT]...",
+    after_help = "\
+Any other word is an action: it runs what the skill NAME declares under bin.<ACTION>, from bytes verified for this run.
+The action's exit code is passed on, and signals are passed to it. It finds the folder that you called it from in
+VAULT_CALLED_FROM. What the skill declares under requires-secrets must be set.
+
+Examples:
+  vault skill list
+  vault skill search \"flaky tests\" --top-k 3
+  vault skill which code-review changes
+  vault skill changes code-review main
+  vault skill --clean-env changes code-review
+
+Since 0.2.0 (stable); search since 0.2.1, --clean-env since 0.5.0."
+)]
+pub struct Arguments {
+    #[arg(
+        help = "Give an action the declared variables alone, with PATH, HOME, TERM, LANG and the like",
+        long
+    )]
+    clean_env: bool,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print the installed skills with their actions as JSON
+    List,
+    /// Find skills by name, description, tags, categories and when to use them
+    Search {
+        /// What to look for
+        query: String,
+        /// How many to show at most
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100))]
+        top_k: u8,
+    },
+    /// Verify a skill and print where its scripts are, without running them
+    Which {
+        /// The skill
+        name: String,
+        /// One action of it
+        action: Option<String>,
+    },
+    #[command(external_subcommand)]
+    Run(Vec<OsString>),
+}
+
+/// Lists, searches, shows or runs.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if arguments.clean_env && !matches!(arguments.action, Action::Run(_)) {
+        return Err(
+            Failure::usage("usage", "--clean-env goes with an action only")
+                .hint("vault skill --clean-env <action> <name>"),
+        );
+    }
+    let vault = context.existing_vault()?;
+    match &arguments.action {
+        Action::List => list(context, vault.as_ref()),
+        Action::Search { query, top_k } => search(vault.as_ref(), query, usize::from(*top_k)),
+        Action::Which { name, action } => {
+            let (vault, name) = named(vault.as_ref(), name)?;
+            let found = run::which(vault, &name).map_err(|error| suggest(vault, error))?;
+            which(&found, action.as_deref())
+        }
+        Action::Run(words) => action::run(context, vault.as_ref(), words, arguments.clean_env),
+    }
+}
+
+fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
+    let Some(vault) = vault else {
+        return Ok(Report::bare(json!([])));
+    };
+    let listing = shelf::list(vault)?;
+    for (name, _, damage) in &listing.damaged {
+        let failure = Failure::damaged(name.as_str(), damage);
+        context.ui.warn(Warning {
+            hint: failure.hint.clone(),
+            ..Warning::new("skill_damaged", failure.message.clone())
+        });
+    }
+    let exit = if listing
+        .damaged
+        .iter()
+        .any(|(_, _, damage)| damage.is_tampering())
+    {
+        Exit::Integrity
+    } else {
+        Exit::Done
+    };
+    let skills: Vec<Value> = listing.skills.iter().map(as_json).collect();
+    Ok(Report::bare(skills).exit(exit))
+}
+
+fn as_json(skill: &Listed) -> Value {
+    json!({
+        "name": skill.name,
+        "version": skill.version,
+        "description": skill.texts.description,
+        "tags": skill.texts.tags,
+        "categories": skill.texts.categories,
+        "when_to_use": skill.texts.when_to_use,
+        "agents": skill.texts.agents,
+        "actions": skill.texts.actions,
+        "provenance": skill.texts.provenance,
+        "bundle_hash": skill.bundle,
+        "origin": origin(&skill.origin),
+        "shadowed": skill.shadowed,
+    })
+}
+
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::Local => "local".to_owned(),
+        Origin::Linked(link) => format!("link:{link}"),
+    }
+}
+
+fn search(vault: Option<&Vault>, query: &str, top_k: usize) -> Result<Report, Failure> {
+    let hits = match vault {
+        Some(vault) => shelf::search(vault, query, top_k)?,
+        None => Vec::new(),
+    };
+    let mut lines = Vec::new();
+    let mut data = Vec::new();
+    for hit in &hits {
+        let description = clean(hit.skill.texts.description.trim(), 160);
+        lines.push(format!("{}  {description}", paint(BOLD, &hit.skill.name)));
+        let actions: Vec<_> = hit
+            .skill
+            .texts
+            .actions
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        if !actions.is_empty() {
+            lines.push(paint(
+                DIM,
+                format_args!("    actions: {}", actions.join(", ")),
+            ));
+        }
+        let mut entry = as_json(&hit.skill);
+        entry["score"] = json!(hit.score);
+        data.push(entry);
+    }
+    if hits.is_empty() {
+        lines.push(format!("No skill matches \"{}\".", clean(query, 80)));
+    }
+    Ok(Report::new(data, lines.join("\n")))
+}
+
+fn which(found: &Found, wanted: Option<&str>) -> Result<Report, Failure> {
+    let Some(wanted) = wanted else {
+        let actions: Vec<Value> = found.actions.iter().map(action_json).collect();
+        let mut lines = Vec::new();
+        for action in &found.actions {
+            lines.push(format!("{}  {}", paint(BOLD, &action.name), action.command));
+        }
+        if found.actions.is_empty() {
+            lines.push(format!("{} declares no actions.", found.name));
+        }
+        return Ok(Report::new(
+            json!({ "name": found.name, "bundle_hash": found.bundle, "files": found.files, "actions": actions }),
+            lines.join("\n"),
+        ));
+    };
+    let action = found
+        .actions
+        .iter()
+        .find(|action| action.name.as_str() == wanted)
+        .ok_or_else(|| no_action(found, wanted))?;
+    let mut lines = vec![format!("{}  {}", paint(DIM, "command"), action.command)];
+    for argument in &action.args {
+        lines.push(format!(
+            "{}      {}",
+            paint(DIM, "arg"),
+            clean(argument, 500)
+        ));
+    }
+    lines.push(format!(
+        "{}      {}",
+        paint(DIM, "cwd"),
+        action.cwd.display()
+    ));
+    if let Some(description) = &action.description {
+        lines.push(format!(
+            "{}    {}",
+            paint(DIM, "about"),
+            clean(description, 500)
+        ));
+    }
+    Ok(Report::new(action_json(action), lines.join("\n")))
+}
+
+fn action_json(action: &ResolvedAction) -> Value {
+    json!({
+        "action": action.name,
+        "command": action.command,
+        "args": action.args,
+        "cwd": action.cwd,
+        "description": action.description,
+        "requires_tty": action.requires_tty,
+    })
+}
+
+fn no_action(found: &Found, wanted: &str) -> Failure {
+    let names: Vec<&str> = found
+        .actions
+        .iter()
+        .map(|action| action.name.as_str())
+        .collect();
+    let failure = Failure::failed(
+        "action_not_found",
+        format!("{} declares no action `{}`", found.name, clean(wanted, 32)),
+    );
+    match nearest(wanted, names.iter().copied()) {
+        Some(near) => failure.hint(format!("did you mean `{near}`?")),
+        None if names.is_empty() => failure.hint("it declares no actions at all"),
+        None => failure.hint(format!("it declares: {}", names.join(", "))),
+    }
+}

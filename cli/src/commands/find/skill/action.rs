@@ -1,0 +1,185 @@
+//! Running a declared action: from bytes verified for this run, with the signals and the exit code of its process passed through.
+
+use std::{ffi::OsString, os::unix::process::ExitStatusExt, process::ExitStatus};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+use vault_library::{
+    Vault,
+    run::{self, Run, RunError},
+};
+use vault_skill::name::ActionName;
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    lookup::{named, suggest},
+    output::{
+        report::Report,
+        text::{clean, nearest},
+    },
+};
+
+/// Runs the action that the first word names of the skill that the second names; the rest goes to the action.
+pub fn run(
+    context: &Context,
+    vault: Option<&Vault>,
+    words: &[OsString],
+    clean_env: bool,
+) -> Result<Report, Failure> {
+    let word = |index: usize| words.get(index).and_then(|word| word.to_str());
+    let action = word(0).unwrap_or_default();
+    let Some(name) = word(1) else {
+        let failure = Failure::usage("usage", format!("`{}` of which skill?", clean(action, 32)));
+        return Err(
+            match nearest(action, ["list", "search", "which"].into_iter()) {
+                Some(near) => failure.hint(format!(
+                    "did you mean `vault skill {near}`? An action needs the name of its skill"
+                )),
+                None => failure.hint("vault skill <action> <name>"),
+            },
+        );
+    };
+    let action: ActionName = action.parse().map_err(|_| {
+        Failure::usage(
+            "action_name_invalid",
+            format!("`{}` cannot be the name of an action", clean(action, 32)),
+        )
+        .hint("actions are lower-case words; options of vault stand before the action")
+    })?;
+    let (vault, name) = named(vault, name)?;
+    // A leading `--` separates what belongs to the action; it is not passed on.
+    let extra = words.get(2..).unwrap_or_default();
+    let extra = match extra.first() {
+        Some(first) if first == "--" => &extra[1..],
+        _ => extra,
+    };
+    let mut prepared = run::prepare(vault, &name, &action, extra).map_err(|error| {
+        let swapped = matches!(error, RunError::UnknownSkill(_))
+            && action
+                .as_str()
+                .parse()
+                .is_ok_and(|skill| run::is_installed(vault, &skill).unwrap_or(false));
+        if swapped {
+            Failure::usage(
+                "usage",
+                format!("`{action}` is a skill, and the action stands before it"),
+            )
+            .hint(format!("vault skill {name} {action}"))
+        } else {
+            suggest(vault, error)
+        }
+    })?;
+    check(context, &prepared, &format!("{action} of {name}"))?;
+    if clean_env {
+        prepared.clean_environment(|name| context.process.variable(name).map(OsString::from));
+    }
+    if let Ok(folder) = std::env::current_dir() {
+        prepared.command().env("VAULT_CALLED_FROM", folder);
+    }
+    let status = context.block_on(async { Ok(watch(&mut prepared).await?) })?;
+    // A shell says 128 + n of a process that signal n ended.
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1);
+    Ok(Report::silent(Exit::Action(code)))
+}
+
+/// What the skill declares that its actions need, before anything of it starts. Values are never looked at, only whether they
+/// are there.
+fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
+    let process = &context.process;
+    if prepared.requires_tty() && !(process.stdin_is_terminal && process.stdout_is_terminal) {
+        return Err(Failure::usage(
+            "no_tty",
+            format!("NoTtyError: {what} asks on a terminal, and there is none"),
+        )
+        .hint("run it from a terminal, without redirection"));
+    }
+    let missing: Vec<_> = prepared
+        .environment()
+        .iter()
+        .filter(|declared| declared.required && process.variable(&declared.name).is_none())
+        .collect();
+    let Some(first) = missing.first() else {
+        return Ok(());
+    };
+    let lines = missing
+        .iter()
+        .map(|declared| match &declared.description {
+            Some(description) => format!("{}  {}", declared.name, clean(description, 200)),
+            None => declared.name.clone(),
+        })
+        .collect::<Vec<_>>();
+    let names: Vec<_> = missing.iter().map(|declared| &declared.name).collect();
+    Err(Failure::failed(
+        "environment_missing",
+        format!(
+            "{what} needs {} that {} not set",
+            if missing.len() == 1 {
+                "a variable"
+            } else {
+                "variables"
+            },
+            if missing.len() == 1 { "is" } else { "are" },
+        ),
+    )
+    .details(lines)
+    .data(serde_json::json!({ "missing": names }))
+    .hint(format!("export {}=…", first.name)))
+}
+
+/// The signals that are passed on, as they come and as they go.
+const PASSED: [(SignalKind, Signal); 6] = [
+    (SignalKind::terminate(), Signal::TERM),
+    (SignalKind::interrupt(), Signal::INT),
+    (SignalKind::quit(), Signal::QUIT),
+    (SignalKind::hangup(), Signal::HUP),
+    (SignalKind::user_defined1(), Signal::USR1),
+    (SignalKind::user_defined2(), Signal::USR2),
+];
+
+/// Starts the action and waits for it; what this process is told by signals is told to the action.
+async fn watch(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
+    // Listening begins before the action does: no signal ends us and leaves it alone.
+    let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+    for (kind, passed) in PASSED {
+        let mut stream = signal(kind).map_err(|cause| prepared.start_error(cause))?;
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while stream.recv().await.is_some() && sender.send(passed).is_ok() {}
+        });
+    }
+    let command = std::mem::replace(prepared.command(), std::process::Command::new(""));
+    let mut child = tokio::process::Command::from(command)
+        .spawn()
+        .map_err(|cause| prepared.start_error(cause))?;
+    loop {
+        tokio::select! {
+            status = child.wait() => return status.map_err(|cause| prepared.start_error(cause)),
+            Some(passed) = told.recv() => {
+                let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+                if let Some(pid) = pid.filter(|_| !came_from_terminal(passed)) {
+                    // It may have ended just now: then the next turn says so.
+                    let _ended = kill_process(pid, passed);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the action got this signal already: what is typed at a terminal goes to every process in its foreground.
+fn came_from_terminal(passed: Signal) -> bool {
+    if passed != Signal::INT && passed != Signal::QUIT {
+        return false;
+    }
+    let ours = rustix::process::getpgrp();
+    [
+        rustix::termios::tcgetpgrp(std::io::stdin()),
+        rustix::termios::tcgetpgrp(std::io::stderr()),
+    ]
+    .into_iter()
+    .any(|group| group == Ok(ours))
+}

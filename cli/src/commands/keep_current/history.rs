@@ -1,0 +1,97 @@
+//! `vault history`: the stored versions of a skill.
+
+use clap::Args;
+use serde_json::json;
+use vault_library::history::{self, PastVersion};
+use vault_skill::name::SkillName;
+use vault_sources::fetcher::short;
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    lookup,
+    output::{
+        report::Report,
+        style::{BOLD, DIM, GOOD, paint},
+        text::{clean, count, size},
+    },
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The versions that are still stored, newest first, with what was recorded of their source. `vault rollback` goes back to
+one of them.
+
+Examples:
+  vault history code-review
+  vault history code-review --json
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// The skill
+    name: SkillName,
+}
+
+/// Shows the versions.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.vault()?;
+    let versions = history::history(&vault, &arguments.name)?;
+    if versions.is_empty() {
+        return Err(lookup::not_own(&vault, &arguments.name)?);
+    }
+    let lines: Vec<String> = versions.iter().map(line).collect();
+    let data: Vec<_> = versions
+        .iter()
+        .map(|past| {
+            let manifest = &past.manifest;
+            json!({
+                "version": manifest.version,
+                "bundle_hash": past.bundle,
+                "installed": past.installed,
+                "signed_at": manifest.signed_at,
+                "provenance": manifest.provenance,
+                "ref": past.upstream.as_ref().and_then(|upstream| upstream.reference.as_ref()),
+                "tree": past.upstream.as_ref().and_then(|upstream| upstream.tree.as_ref()),
+                "files": manifest.files.len(),
+                "bytes": manifest.files.iter().map(|file| file.size).sum::<u64>(),
+            })
+        })
+        .collect();
+    Ok(Report::new(
+        json!({ "name": arguments.name, "versions": data }),
+        lines.join("\n"),
+    ))
+}
+
+fn line(past: &PastVersion) -> String {
+    let manifest = &past.manifest;
+    let mark = if past.installed {
+        paint(GOOD, "●")
+    } else {
+        " ".to_owned()
+    };
+    let revision = manifest
+        .provenance
+        .revision
+        .as_deref()
+        .map_or_else(String::new, |revision| {
+            let text = revision.strip_prefix("sha256:").unwrap_or(revision);
+            format!(" at {}", clean(short(text), 40))
+        });
+    let bytes: u64 = manifest.files.iter().map(|file| file.size).sum();
+    format!(
+        "{mark} {}  {}  {}",
+        paint(BOLD, format_args!("version {}", manifest.version)),
+        manifest.signed_at,
+        paint(
+            DIM,
+            format_args!(
+                "{}, {}, from {}{revision}",
+                count(manifest.files.len() as u64, "file"),
+                size(bytes),
+                clean(manifest.provenance.identifier.as_str(), 200)
+            )
+        )
+    )
+}

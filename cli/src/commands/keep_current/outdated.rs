@@ -1,0 +1,101 @@
+//! `vault outdated`: which skills have changed at their sources.
+
+use clap::Args;
+use serde_json::{Value, json};
+use vault_skill::name::SkillName;
+use vault_store::shelf::DriftState;
+
+use crate::{
+    context::Context,
+    drift::{compare, sort},
+    errors::{Exit, Failure},
+    fetch::Fetching,
+    output::{
+        report::{Report, Warning},
+        style::{BOLD, DIM, WARN, paint},
+        text::clean,
+    },
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Asks the source of each skill whether it has something else now: another commit in which the skill's folder differs, another
+version, another digest. Nothing is changed. Ends with 3 where something is outdated.
+
+Examples:
+  vault outdated
+  vault outdated code-review --json
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// Skills to ask for [default: all that were fetched]
+    #[arg(value_name = "NAME")]
+    names: Vec<SkillName>,
+}
+
+/// Says what is outdated.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.vault()?;
+    let sorted = sort(&vault, &arguments.names)?;
+    let states = if sorted.asked.is_empty() {
+        Vec::new()
+    } else {
+        Fetching::online(context)?;
+        compare(context, &Fetching::new(context)?, &sorted.asked)?
+    };
+    let mut lines = Vec::new();
+    let (mut drifted, mut up_to_date, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let mut unchecked: Vec<Value> = sorted
+        .unchecked
+        .iter()
+        .map(|(name, reason)| json!({ "name": name, "reason": reason }))
+        .collect();
+    for (asked, state) in sorted.asked.iter().zip(states) {
+        let name = &asked.name;
+        match state {
+            DriftState::Drifted { recorded, upstream } => {
+                lines.push(format!(
+                    "{} {}  {} → {}  {}",
+                    paint(WARN, "↑"),
+                    paint(BOLD, name),
+                    clean(&recorded, 60),
+                    clean(&upstream, 60),
+                    paint(DIM, clean(asked.upstream.identifier.as_str(), 200))
+                ));
+                drifted.push(json!({
+                    "name": name, "source": asked.upstream.identifier, "recorded": recorded, "upstream": upstream,
+                }));
+            }
+            DriftState::UpToDate => up_to_date.push(json!(name)),
+            DriftState::Unchecked(reason) => {
+                unchecked.push(json!({ "name": name, "reason": reason }));
+            }
+            DriftState::Failed(reason) => {
+                context.ui.warn(Warning::new(
+                    "source_failed",
+                    format!("{name} could not be compared: {}", clean(&reason, 400)),
+                ));
+                errors.push(json!({ "name": name, "reason": reason }));
+            }
+        }
+    }
+    lines.push(paint(
+        DIM,
+        format!(
+            "{} outdated, {} up to date, {} unchecked",
+            drifted.len(),
+            up_to_date.len(),
+            unchecked.len() + errors.len()
+        ),
+    ));
+    let exit = match (drifted.is_empty(), errors.is_empty()) {
+        (false, _) => Exit::Differences,
+        (true, false) => Exit::Network,
+        (true, true) => Exit::Done,
+    };
+    let data = json!({
+        "drifted": drifted, "up_to_date": up_to_date, "unchecked": unchecked, "errors": errors,
+    });
+    Ok(Report::new(data, lines.join("\n")).exit(exit))
+}

@@ -1,0 +1,79 @@
+//! `vault rollback`: back to a stored version of a skill.
+
+use clap::Args;
+use vault_library::history::{self, RollbackError};
+use vault_skill::name::SkillName;
+
+use crate::{
+    admission::{admitted_json, admitted_text, refused, texts::Texts},
+    context::Context,
+    errors::{Exit, Failure, chain},
+    lookup,
+    output::report::Report,
+    profiles, project_lock,
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The earlier files pass the gate again and are signed as the next version, so that versions never fall. Rolling back twice
+undoes the first. A project's vault.lock is not changed: `vault install` restores what it says.
+
+Examples:
+  vault rollback code-review
+  vault rollback code-review --to 2
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// The skill
+    name: SkillName,
+    /// The version to go back to [default: the newest before the installed one with other files]
+    #[arg(long, value_name = "VERSION")]
+    to: Option<u64>,
+}
+
+/// Goes back.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.vault()?;
+    let name = &arguments.name;
+    let strict = context.strict()?;
+    let report = match history::roll_back(&vault, name, arguments.to, strict) {
+        Ok(report) => report,
+        Err(RollbackError::NotInstalled(_)) => return Err(lookup::not_own(&vault, name)?),
+        Err(error) => return Err(failure(name, error)),
+    };
+    profiles::refresh(context, &vault);
+    if let Ok(Some(lock)) = project_lock::Lock::find(context)
+        && lock.skills.iter().any(|locked| locked.name == *name)
+    {
+        context.ui.note(format!(
+            "{} names {name} as it was; vault install would bring that back",
+            lock.path.display()
+        ));
+    }
+    Ok(Report::new(admitted_json(&report), admitted_text(&report)))
+}
+
+fn failure(name: &SkillName, error: RollbackError) -> Failure {
+    let message = chain(&error);
+    let shows = format!("vault history {name} shows what is stored");
+    match error {
+        RollbackError::NotInstalled(_) => Failure::failed("skill_not_found", message),
+        RollbackError::NothingEarlier(_) | RollbackError::NoSuchVersion { .. } => {
+            Failure::failed("version_not_stored", message).hint(shows)
+        }
+        RollbackError::Damaged { damage, .. } => {
+            let exit = if damage.is_tampering() {
+                Exit::Integrity
+            } else {
+                Exit::Failed
+            };
+            Failure::new(exit, "skill_damaged", message).hint(shows)
+        }
+        RollbackError::Add(error) => {
+            let texts = Texts::of_fetched(name.as_str(), &[]);
+            refused(name.as_str(), &texts, error)
+        }
+        RollbackError::Vault(error) => error.into(),
+    }
+}

@@ -1,0 +1,104 @@
+//! `vault config`: which settings hold, and who said so.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{
+        report::Report,
+        style::{BOLD, DIM, paint},
+        text::clean,
+    },
+};
+
+/// Since 0.5.0 (stable).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A flag wins over the environment, that over vault.toml of the project, that over your own config.toml, that over the default.
+A project may set log_level, search_mode and tool_names, and may make the gate strict; everything else is yours to say.
+A name in a file is the variable's without VAULT_ in lower case.
+
+Examples:
+  vault config list
+  vault config list --origin
+  vault config list --json
+
+Since 0.5.0 (stable).")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show every setting with its value; secrets are masked
+    #[command(after_help = "\
+Examples:
+  vault config list --origin
+
+Since 0.5.0 (stable).")]
+    List(List),
+}
+
+#[derive(Args, Debug)]
+struct List {
+    /// Show who set each value: flag, environment, project, user, default
+    #[arg(long)]
+    origin: bool,
+}
+
+/// Lists the settings.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let Action::List(list) = &arguments.action;
+    let mut settings = context.settings()?.clone();
+    let vault = context
+        .global
+        .vault
+        .as_ref()
+        .map(|path| path.display().to_string());
+    settings.flag("--vault", "VAULT_STORAGE_PATH", vault)?;
+    let rows = settings.shown();
+    let width = rows
+        .iter()
+        .map(|row| row.name.len())
+        .max()
+        .unwrap_or_default();
+    let values = rows
+        .iter()
+        .filter_map(|row| row.value.as_ref())
+        .map(|value| value.chars().count());
+    let value_width = values.max().unwrap_or_default().min(48);
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let value = clean(row.value.as_deref().unwrap_or("-"), 400);
+            let name = paint(BOLD, format_args!("{:<width$}", row.name));
+            if list.origin {
+                let origin = settings.origin_word(row.name);
+                let source = if origin == "default" {
+                    String::new()
+                } else {
+                    format!(" ({})", row.source)
+                };
+                format!(
+                    "{name}  {value:<value_width$}  {}",
+                    paint(DIM, format_args!("{origin}{}", clean(&source, 400)))
+                )
+            } else {
+                format!("{name}  {value}")
+            }
+        })
+        .collect();
+    let data: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            json!({
+                "name": row.name, "value": row.value,
+                "origin": settings.origin_word(row.name), "source": row.source,
+            })
+        })
+        .collect();
+    Ok(Report::new(data, lines.join("\n")))
+}

@@ -1,0 +1,283 @@
+//! `vault doctor`: everything that can be wrong on this machine, each with the command that mends it.
+
+use clap::Args;
+use vault_library::{
+    doctor::{self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity},
+    shelf,
+};
+use vault_skill::name::SkillName;
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    lookup,
+    output::{
+        report::Report,
+        style::{BAD, BOLD, DIM, GOOD, HINT, WARN, paint},
+        text::{clean, count, thousands},
+    },
+    profiles,
+};
+
+/// Since 0.2.0.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Every skill is read and verified from its bytes; keys, links, agents and the clock are looked at.
+Nothing is changed without --clean or --repair. --repair signs skills of this machine that have no
+signature; what was tampered with, or came from elsewhere, is refused and has to come again.
+Exit 0: nothing is wrong; 3: something is; 6: a signature or bytes are not what was signed.
+
+Examples:
+  vault doctor
+  vault doctor code-review
+  vault doctor --clean
+  vault doctor --repair --json
+
+Since 0.2.0.")]
+pub struct Arguments {
+    /// One skill: its health, and which agents see it
+    #[arg(value_name = "NAME")]
+    skill: Option<String>,
+    /// Remove metadata of systems and editors, left-overs, and links that lead nowhere
+    #[arg(long)]
+    clean: bool,
+    /// Sign skills of this machine that have no signature
+    #[arg(long)]
+    repair: bool,
+}
+
+/// Looks, and mends what was asked for.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.vault()?;
+    let skill = match &arguments.skill {
+        Some(name) => Some(name.parse::<SkillName>().map_err(|error| {
+            Failure::usage("name_invalid", format!("{}: {error}", clean(name, 64)))
+        })?),
+        None => None,
+    };
+    let strict = context
+        .settings()?
+        .boolean("VAULT_SECURITY_STRICT")
+        .unwrap_or(true);
+    let is_set = |name: &str| context.process.variable(name).is_some();
+    let report = doctor::examine(
+        &vault,
+        &DoctorInput {
+            machine: context.process.machine(None),
+            skill: skill.clone(),
+            clean: arguments.clean,
+            repair: arguments.repair,
+            strict,
+            is_set: &is_set,
+        },
+    )?;
+    if let (Some(name), true) = (&skill, report.skills.is_empty()) {
+        let listing = shelf::list(&vault)?;
+        return Err(lookup::not_listed(
+            Failure::failed("not_installed", format!("`{name}` is not installed")),
+            name.as_str(),
+            listing.skills.iter().map(|skill| skill.name.as_str()),
+            "vault skill list",
+        ));
+    }
+    let repaired = report
+        .skills
+        .iter()
+        .any(|skill| skill.repair_status == RepairStatus::Repaired);
+    if repaired {
+        profiles::refresh(context, &vault);
+    }
+    let mut extra = Vec::new();
+    if context.process.program("git").is_none() {
+        extra.push(DoctorFinding {
+            code: "git_missing",
+            severity: Severity::Warning,
+            message: "git is not installed".to_owned(),
+            hint: "install it: vault add fetches repositories with it".to_owned(),
+            skill: None,
+            path: None,
+        });
+    }
+    Ok(report_of(context, arguments, report, extra))
+}
+
+fn report_of(
+    context: &Context,
+    arguments: &Arguments,
+    mut report: DoctorReport,
+    extra: Vec<DoctorFinding>,
+) -> Report {
+    report.findings.extend(extra);
+    let exit = if report.is_tampered() {
+        Exit::Integrity
+    } else if report.is_clean() {
+        Exit::Done
+    } else {
+        Exit::Differences
+    };
+    let mut lines = Vec::new();
+    for finding in &report.findings {
+        // Notes are for those who ask for more.
+        if finding.severity == Severity::Note
+            && context.global.verbose == 0
+            && !hint_worthy(finding)
+        {
+            continue;
+        }
+        lines.push(shown(finding));
+    }
+    for skill in &report.skills {
+        if skill.repair_status == RepairStatus::Repaired {
+            lines.push(format!(
+                "{} signed {}  {}",
+                paint(GOOD, "✓"),
+                paint(BOLD, &skill.name),
+                paint(DIM, format_args!("version {}", skill.version.unwrap_or(0)))
+            ));
+        }
+    }
+    for path in &report.cleaned {
+        lines.push(format!(
+            "{} removed {}",
+            paint(GOOD, "✓"),
+            context.process.short(path)
+        ));
+    }
+    if let Some(name) = &arguments.skill {
+        one_skill(&report, name, &mut lines);
+    }
+    agents(&report, arguments.skill.is_some(), &mut lines);
+    lines.push(summary(&report));
+    let data = context.global.json.then(|| report.to_json());
+    Report::written(data, lines.join("\n")).exit(exit)
+}
+
+/// Notes that a command follows from.
+fn hint_worthy(finding: &DoctorFinding) -> bool {
+    matches!(
+        finding.code,
+        "unfinished" | "ignored_metadata" | "agent_not_linked"
+    )
+}
+
+fn shown(finding: &DoctorFinding) -> String {
+    let mark = match finding.severity {
+        Severity::Error => paint(BAD, "✗"),
+        Severity::Warning => paint(WARN, "!"),
+        Severity::Note => paint(DIM, "·"),
+    };
+    format!(
+        "{mark} {} {}\n  {} {}",
+        clean(&finding.message, 500),
+        paint(DIM, format_args!("[{}]", finding.code)),
+        paint(HINT, "→"),
+        finding.hint
+    )
+}
+
+fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
+    for skill in report
+        .skills
+        .iter()
+        .filter(|skill| skill.name.as_str() == name)
+    {
+        let version = skill.version.map_or_else(
+            || "no version".to_owned(),
+            |version| format!("version {version}"),
+        );
+        lines.push(format!(
+            "{}  {}",
+            paint(BOLD, &skill.name),
+            paint(DIM, format_args!("{version}, {}", skill.origin))
+        ));
+    }
+    for agent in &report.agents.agents {
+        if !agent.linked {
+            continue;
+        }
+        if !agent.sees.is_empty() {
+            lines.push(format!("  {} {} sees it", paint(GOOD, "✓"), agent.agent));
+        }
+        for hidden in &agent.hidden {
+            lines.push(format!(
+                "  {} {} does not: {}\n    {} {}",
+                paint(WARN, "!"),
+                agent.agent,
+                hidden.reason,
+                paint(HINT, "→"),
+                hidden.hint
+            ));
+        }
+    }
+}
+
+fn agents(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
+    if one {
+        return;
+    }
+    for agent in report.agents.agents.iter().filter(|agent| agent.linked) {
+        let cost = report
+            .context
+            .iter()
+            .find(|cost| cost.agent == agent.agent)
+            .map_or(0, |cost| cost.characters);
+        let hidden = if agent.hidden.is_empty() {
+            String::new()
+        } else {
+            let names: Vec<_> = agent
+                .hidden
+                .iter()
+                .take(3)
+                .map(|hidden| format!("{} ({})", hidden.skill, hidden.code))
+                .collect();
+            let more = agent.hidden.len().saturating_sub(3);
+            let more = if more == 0 {
+                String::new()
+            } else {
+                format!(" and {more} more")
+            };
+            format!(", not {}{more}", names.join(", "))
+        };
+        lines.push(format!(
+            "{} {} sees {}{hidden}  {}",
+            paint(DIM, "·"),
+            paint(BOLD, &agent.agent),
+            count(agent.sees.len(), "skill"),
+            paint(
+                DIM,
+                format_args!("{} characters of context", thousands(cost as u64))
+            )
+        ));
+    }
+}
+
+fn summary(report: &DoctorReport) -> String {
+    let of = |severity| {
+        report
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
+    };
+    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let good = report
+        .skills
+        .iter()
+        .filter(|skill| skill.problem.is_none())
+        .count();
+    let skills = format!(
+        "{} verified from {} bytes",
+        count(good, "skill"),
+        if good == 1 { "its" } else { "their" }
+    );
+    if errors == 0 {
+        let warned = if warnings == 0 {
+            String::new()
+        } else {
+            format!(", {}", count(warnings, "warning"))
+        };
+        format!("{} {skills}{warned}", paint(GOOD, "✓"))
+    } else {
+        format!("{} {skills}, {}", paint(BAD, "✗"), count(errors, "error"))
+    }
+}

@@ -1,0 +1,162 @@
+//! `vault mcp`: this vault's tools on standard input and output.
+//!
+//! Standard output carries the protocol's frames and nothing else. Nothing is read of the vault before a message needs it, so that the first
+//! answer comes at once whatever the vault holds. The process ends with its input, or with its parent.
+
+mod install;
+mod places;
+
+use std::io::{self, Read as _, Write as _};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use rmcp::ServiceExt as _;
+use tokio::net::UnixStream;
+use vault_library::shelf::LibraryShelf;
+use vault_mcp::{Person, Server, Session};
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    fetch,
+    output::report::Report,
+    server::{log_to_stderr, tool_names},
+};
+
+/// The owner's part of ids on this machine.
+const OWNER: &str = "local";
+/// How often it is looked whether the parent is still there.
+const PARENT: Duration = Duration::from_secs(1);
+
+/// Bytes that are written at once.
+const CHUNK: usize = 64 * 1024;
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The server for agents on this machine: they start it and speak MCP with it over standard input and output. It sees and
+changes the whole vault, as its owner. The log goes to standard error. It ends with its input, or with who started it.
+
+Examples:
+  vault mcp
+  vault mcp install --agent claude-code --agent cursor
+  vault mcp uninstall --agent cursor
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Register the server in an agent's own settings
+    #[command(after_help = "\
+One entry is added; every other byte of the file stays. A copy of the file as it was lies beside it until the entry is taken
+out again. Known: claude-code, claude-desktop, codex, cursor, gemini-cli, github-copilot, opencode, qwen-code, vscode,
+windsurf, zed; only agents that are on this machine.
+
+Examples:
+  vault mcp install --agent claude-code
+  vault mcp install --agent cursor --agent codex --dry-run
+  vault mcp install --agent vscode --project
+
+Since 0.5.0 (beta).")]
+    Install(install::Arguments),
+    /// Take the server out of an agent's settings
+    #[command(after_help = "\
+The entry goes; where nobody touched the file since it was added, the file becomes what it was, to the byte.
+
+Examples:
+  vault mcp uninstall --agent claude-code
+
+Since 0.5.0 (beta).")]
+    Uninstall(install::Arguments),
+}
+
+/// Serves until the input ends, or changes an agent's settings.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    match &arguments.action {
+        None => serve(context),
+        Some(Action::Install(arguments)) => install::install(context, arguments),
+        Some(Action::Uninstall(arguments)) => install::uninstall(context, arguments),
+    }
+}
+
+fn serve(context: &Context) -> Result<Report, Failure> {
+    let settings = context.settings()?;
+    let _written = log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("warn"))?;
+    let names = tool_names(settings);
+    let vault = context.vault_or_new()?;
+    context.block_on(async {
+        let shelf = LibraryShelf::new(vault, OWNER).with_fetch(fetch::for_tools(context)?);
+        let shelf = std::sync::Arc::new(shelf);
+        let server = Server::of(Session::new(shelf, Person::local(), names));
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::failed("mcp", format!("the conversation broke off: {error}"))
+        };
+        let parent = rustix::process::getppid();
+        let io = |error: std::io::Error| failed(&error);
+        let input = standard_input().map_err(io)?;
+        let (output, written) = standard_output().map_err(io)?;
+        let serving = async {
+            let running = match server.serve((input, output)).await {
+                Ok(running) => running,
+                // Input that ends before a first message is no failure: somebody looked whether the program starts.
+                Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+                Err(error) => return Err(failed(&error)),
+            };
+            running
+                .waiting()
+                .await
+                .map(|_| ())
+                .map_err(|error| failed(&error))
+        };
+        let orphaned = async {
+            while rustix::process::getppid() == parent {
+                tokio::time::sleep(PARENT).await;
+            }
+        };
+        tokio::select! {
+            served = serving => {
+                // The last answer is out before the process ends.
+                let _ = tokio::task::spawn_blocking(move || written.join()).await;
+                served
+            }
+            () = orphaned => Ok(()),
+        }
+    })?;
+    Ok(Report::silent(Exit::Done))
+}
+
+/// Standard input for the event loop: a thread reads it, since a pipe or a file may block for as long as it likes.
+fn standard_input() -> io::Result<UnixStream> {
+    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    thread::Builder::new()
+        .name("input".to_owned())
+        .spawn(move || io::copy(&mut io::stdin().lock(), &mut ours))?;
+    theirs.set_nonblocking(true)?;
+    UnixStream::from_std(theirs)
+}
+
+/// Standard output for the event loop, and the thread that writes it: it ends once the loop's side was dropped.
+fn standard_output() -> io::Result<(UnixStream, JoinHandle<io::Result<()>>)> {
+    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let written = thread::Builder::new()
+        .name("output".to_owned())
+        .spawn(move || {
+            let mut buffer = vec![0; CHUNK];
+            loop {
+                let read = ours.read(&mut buffer)?;
+                let Some(chunk) = buffer.get(..read).filter(|chunk| !chunk.is_empty()) else {
+                    return Ok(());
+                };
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(chunk)?;
+                stdout.flush()?;
+            }
+        })?;
+    theirs.set_nonblocking(true)?;
+    Ok((UnixStream::from_std(theirs)?, written))
+}

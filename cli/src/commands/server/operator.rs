@@ -1,0 +1,243 @@
+//! `vault operator`: namespaces of a service, for accounts that operate it.
+
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use vault_skill::name::Slug;
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{
+        report::Report,
+        style::{BOLD, GOOD, HINT, paint},
+        table::Table,
+        text::clean,
+    },
+    service::{
+        Address, Base, OwnerClient,
+        connection::Connection,
+        sign_in::{SignIn, sign_in},
+        tokens::TokenFile,
+    },
+};
+
+/// The name of the operator's token file: no slug, so no vault's.
+const OPERATOR: &str = "@operator";
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The service is the one of --url, else the one that this vault is connected to. The first call opens the sign-in page.
+
+Examples:
+  vault operator --url https://vault.example namespace create team --owner ann@example.com
+  vault operator namespace list
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// The service's address
+    #[arg(long, value_name = "URL", global = true)]
+    url: Option<Address>,
+    /// Do not open a browser: print the sign-in address and read the answer
+    #[arg(long, global = true)]
+    no_browser: bool,
+    #[command(subcommand)]
+    subject: Subject,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subject {
+    /// Make and look at namespaces
+    Namespace(NamespaceArguments),
+}
+
+#[derive(Args, Debug)]
+struct NamespaceArguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a hosted namespace and its owner
+    Create {
+        /// Its name in addresses: lower-case letters, digits and single minus signs
+        slug: Slug,
+        /// The owner's e-mail address
+        #[arg(long, value_name = "E-MAIL")]
+        owner: String,
+    },
+    /// Show all namespaces
+    List,
+    /// Show one namespace
+    Show {
+        /// Its name
+        slug: Slug,
+    },
+    /// Stop a namespace: everybody but operators is refused
+    Suspend {
+        /// Its name
+        slug: Slug,
+    },
+    /// Let a suspended namespace serve again
+    Resume {
+        /// Its name
+        slug: Slug,
+    },
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Created {
+    slug: String,
+    namespace_id: String,
+    owner: String,
+    #[serde(default)]
+    invite_url: Option<String>,
+}
+
+/// Makes, lists or shows namespaces.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let base = match &arguments.url {
+        Some(address) => address.base.clone(),
+        None => {
+            Connection::find(context)?
+                .ok_or_else(|| {
+                    Failure::usage(
+                        "no_service",
+                        "no service is named, and this vault is not connected to one",
+                    )
+                    .hint("vault operator --url <url> …")
+                })?
+                .base
+        }
+    };
+    let Subject::Namespace(NamespaceArguments { action }) = &arguments.subject;
+    context.block_on(async {
+        let client = operator(context, &base, arguments.no_browser).await?;
+        match action {
+            Action::Create { slug, owner } => create(&client, slug, owner).await,
+            Action::List => list(&client).await,
+            Action::Show { slug } => show(&client, slug).await,
+            Action::Suspend { slug } => set(&client, slug, "suspend", "suspended").await,
+            Action::Resume { slug } => set(&client, slug, "resume", "resumed").await,
+        }
+    })
+}
+
+/// Signed in as operator, by the pages when nobody is yet.
+async fn operator(
+    context: &Context,
+    base: &Base,
+    no_browser: bool,
+) -> Result<OwnerClient, Failure> {
+    let file = TokenFile::of(context, base, OPERATOR)?;
+    if file.read()?.is_some() {
+        let client = OwnerClient::open(context, base, OPERATOR)?;
+        match client.get::<Value>("/admin/vaults").await {
+            Err(failure) if failure.code == "signed_out" => {}
+            Err(failure) => return Err(failure),
+            Ok(_) => return Ok(client),
+        }
+    }
+    let tokens = sign_in(
+        context,
+        SignIn {
+            base,
+            namespace: None,
+            no_browser,
+        },
+    )
+    .await?;
+    file.write(&tokens, &file.lock()?)?;
+    OwnerClient::with(context, base, file, tokens)
+}
+
+async fn create(client: &OwnerClient, slug: &Slug, owner: &str) -> Result<Report, Failure> {
+    let created: Created = client
+        .post(
+            "/admin/operator/namespaces",
+            json!({ "slug": slug, "owner": owner }),
+        )
+        .await?;
+    let address = client
+        .base()
+        .at(&format!("/v/{}", clean(&created.slug, 63)));
+    let mut text = format!(
+        "{} made the namespace {} for {}\n  {}",
+        paint(GOOD, "✓"),
+        paint(BOLD, clean(&created.slug, 63)),
+        clean(&created.owner, 254),
+        paint(HINT, &address)
+    );
+    if let Some(invite) = &created.invite_url {
+        text.push_str(&format!(
+            "\nHand this invitation to the owner; it works once, for 72 hours, and is not shown again:\n  {}",
+            paint(HINT, clean(invite, 500))
+        ));
+    }
+    text.push_str(&format!(
+        "\nThe owner then runs: vault cloud connect {address}"
+    ));
+    Ok(Report::new(&created, text))
+}
+
+async fn list(client: &OwnerClient) -> Result<Report, Failure> {
+    let items: Vec<Value> = client.list("/admin/operator/namespaces").await?;
+    if items.is_empty() {
+        return Ok(Report::new(json!([]), "There is no namespace yet."));
+    }
+    let mut table = Table::new(&["SLUG", "KIND", "STATUS", "RELEASE", "OWNER"]);
+    for item in &items {
+        table.row(["slug", "kind", "status", "release", "owner"].map(|name| plain(&item[name])));
+    }
+    Ok(Report::new(&items, table.text()))
+}
+
+async fn show(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
+    let found: Value = client
+        .get(&format!("/admin/operator/namespaces/{slug}"))
+        .await
+        .map_err(|failure| named(failure, slug))?;
+    let text = found.as_object().map_or_else(String::new, |members| {
+        let mut table = Table::default();
+        for (name, value) in members {
+            table.row([clean(name, 40), plain(value)]);
+        }
+        table.text()
+    });
+    Ok(Report::new(&found, text))
+}
+
+async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Result<Report, Failure> {
+    let found: Value = client
+        .post(
+            &format!("/admin/operator/namespaces/{slug}/{verb}"),
+            json!({}),
+        )
+        .await
+        .map_err(|failure| named(failure, slug))?;
+    let text = format!("{} {done} {}", paint(GOOD, "✓"), paint(BOLD, slug));
+    Ok(Report::new(&found, text))
+}
+
+/// The refusal, with the name that was asked for where there is no such namespace.
+fn named(failure: Failure, slug: &Slug) -> Failure {
+    match &*failure.code {
+        "not_found" => Failure::failed(
+            "vault_not_found",
+            format!("no namespace is called `{slug}`"),
+        )
+        .hint("vault operator namespace list shows them all"),
+        _ => failure,
+    }
+}
+
+/// A member of an answer as a person reads it.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => clean(text, 254),
+        other => clean(&other.to_string(), 254),
+    }
+}

@@ -1,0 +1,148 @@
+//! `vault serve`: the arguments; the server itself stands in [`crate::serve`].
+
+use clap::Args;
+
+use serde_json::json;
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    output::{
+        report::Report,
+        style::{DIM, paint},
+        table::Table,
+        text::clean,
+    },
+    server::{self, Options},
+    settings::Settings,
+};
+
+/// Since 0.2.1 (stable).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Settings come from flags, then the environment (VAULT_PUBLIC_URL, VAULT_ADMIN_EMAIL, VAULT_ADMIN_PASSWORD,
+VAULT_DATABASE_URL, VAULT_PORT, VAULT_BIND, VAULT_TRUSTED_PROXIES, VAULT_ALLOWED_ORIGINS, VAULT_TOKEN_TTL,
+VAULT_TOOL_NAMES, VAULT_LIMIT_…), then the file of --config, where the same names stand in lower case without VAULT_.
+The password has no flag: the command line of a process can be read by others.
+
+Examples:
+  VAULT_ADMIN_EMAIL=ann@example.com VAULT_ADMIN_PASSWORD=… vault serve --public-url http://127.0.0.1:8080
+  vault serve --config /etc/vault.toml
+  vault serve --config /etc/vault.toml --print-config
+  VAULT_DATABASE_URL=postgres://vault@db/vault vault serve --public-url https://vault.example
+
+Since 0.2.1 (stable).")]
+pub struct Arguments {
+    /// The address that others see: https, or http on this machine
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// The port to listen on [default: 8080]
+    #[arg(long, value_name = "PORT")]
+    port: Option<String>,
+    /// The address to listen on [default: 127.0.0.1, or all when the public URL is not on this machine]
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<String>,
+    /// A SQLite file or postgres://… [default: ./data/vault.db]
+    #[arg(long, value_name = "URL")]
+    database_url: Option<String>,
+    /// The first owner's e-mail address
+    #[arg(long, value_name = "E-MAIL")]
+    admin_email: Option<String>,
+    /// Browser origins that may call /mcp, with commas between [default: none]
+    #[arg(long, value_name = "ORIGINS")]
+    allowed_origins: Option<String>,
+    /// Addresses and ranges whose X-Forwarded-For is believed, with commas between [default: none]
+    #[arg(long, value_name = "RANGES")]
+    trusted_proxies: Option<String>,
+    /// How long an access token lives [default: 900]
+    #[arg(long, value_name = "SECONDS")]
+    token_ttl: Option<String>,
+    #[arg(
+        help = "How lists show tool names with a dot: plain (skill_list) or dotted (skill.list) [default: plain]",
+        long,
+        value_name = "SPELLING"
+    )]
+    tool_names: Option<String>,
+    /// Whether security flags block a skill: true or false [default: true]
+    #[arg(long, value_name = "BOOLEAN")]
+    security_strict: Option<String>,
+    /// What to log: debug, info, warn or error
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Show every setting, its value and who set it, secrets masked, and serve nothing
+    #[arg(long)]
+    print_config: bool,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    // A server takes settings from a file only where it was told to: the user's own file is for the other commands.
+    let mut settings = Settings::load(&context.process, context.global.config.as_deref())?;
+    for (flag, name, value) in [
+        ("--public-url", "VAULT_PUBLIC_URL", &arguments.public_url),
+        ("--port", "VAULT_PORT", &arguments.port),
+        ("--bind", "VAULT_BIND", &arguments.bind),
+        (
+            "--database-url",
+            "VAULT_DATABASE_URL",
+            &arguments.database_url,
+        ),
+        ("--admin-email", "VAULT_ADMIN_EMAIL", &arguments.admin_email),
+        (
+            "--allowed-origins",
+            "VAULT_ALLOWED_ORIGINS",
+            &arguments.allowed_origins,
+        ),
+        (
+            "--trusted-proxies",
+            "VAULT_TRUSTED_PROXIES",
+            &arguments.trusted_proxies,
+        ),
+        ("--token-ttl", "VAULT_TOKEN_TTL", &arguments.token_ttl),
+        ("--tool-names", "VAULT_TOOL_NAMES", &arguments.tool_names),
+        (
+            "--security-strict",
+            "VAULT_SECURITY_STRICT",
+            &arguments.security_strict,
+        ),
+        ("--log-level", "VAULT_LOG_LEVEL", &arguments.log_level),
+    ] {
+        settings.flag(flag, name, value.clone())?;
+    }
+    let options = Options::from_settings(context, &settings);
+    if arguments.print_config {
+        return print_config(context, &settings, options.err());
+    }
+    let options = options?;
+    let _written = server::log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("info"))?;
+    for (written, meant) in Settings::likely_slips(&context.process) {
+        tracing::warn!(variable = %written, did_you_mean = meant, "a variable that is no setting");
+    }
+    server::run(options)?;
+    Ok(Report::silent(Exit::Done))
+}
+
+fn print_config(
+    context: &Context,
+    settings: &Settings,
+    wrong: Option<Failure>,
+) -> Result<Report, Failure> {
+    let shown = settings.shown();
+    let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
+    for row in &shown {
+        let value = match &row.value {
+            Some(value) => clean(value, 200),
+            None => paint(DIM, "not set"),
+        };
+        table.row([row.name.to_owned(), value, clean(&row.source, 200)]);
+    }
+    let report = Report::new(json!({ "settings": shown }), table.text());
+    let Some(failure) = wrong else {
+        return Ok(report);
+    };
+    // What cannot be served is shown too: the table says where the value came from.
+    if !context.global.json {
+        context.ui.report(&report);
+    }
+    Err(failure.data(json!({ "settings": shown })))
+}

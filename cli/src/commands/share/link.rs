@@ -1,0 +1,290 @@
+//! `vault link`: enrols this machine in a vault and pins the vault's key.
+
+use clap::Args;
+use serde_json::json;
+use vault_library::{
+    Vault,
+    links::{self, Link, LinkError, LinkId, Offer},
+};
+use vault_skill::catalog;
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    output::{
+        report::{Report, Warning},
+        style::{BOLD, DIM, GOOD, HINT, WARN, paint},
+        text::clean,
+    },
+    service::{Address, Base, DeviceClient, DeviceState, connection::Connection},
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Without an address it links the vault that this machine is connected to. Give the owner the machine's fingerprint;
+compare the vault's fingerprint with the one that the owner sees in `vault key show`, or pass it as --expect-key.
+
+Examples:
+  vault link https://vault.example/v/team
+  vault link https://vault.example/v/team --expect-key 2ABC-3DEF-4GHI-5JKL-6MNO-7PQR-2STU-3VWX
+  vault link https://vault.example/v/team --repin --expect-key 2ABC-…
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    #[arg(help = "The vault: <url>/v/<slug>")]
+    address: Option<Address>,
+    /// Pin only a key with this fingerprint
+    #[arg(long, value_name = "FINGERPRINT")]
+    expect_key: Option<String>,
+    /// Forget the pinned key and pin the one that is served now
+    #[arg(long)]
+    repin: bool,
+    /// What this machine is called in the owner's list [default: its host name]
+    #[arg(long, value_name = "NAME")]
+    hostname: Option<String>,
+}
+
+/// Enrols, reads the catalog, pins.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let connection = target(context, arguments.address.as_ref())?;
+    if arguments.repin && arguments.expect_key.is_none() {
+        let question = "Pin whatever key the service shows now, without comparing a fingerprint?";
+        if !context.ui.confirm(question)? {
+            return Err(Failure::failed("not_confirmed", "nothing was changed"));
+        }
+    }
+    let vault = context.vault_or_new()?;
+    let id = LinkId::of(connection.base.as_str(), &connection.slug);
+    let is_new = links::find(&vault, &id)?.is_none();
+    let link = links::create(&vault, connection.base.as_str(), &connection.slug)?;
+    // Noted before anything is sent: a pull without the flag pins no other key either.
+    if let Some(expected) = arguments.expect_key.as_deref().filter(|_| !arguments.repin) {
+        links::expect(&vault, &id, expected)?;
+    }
+    let hostname = arguments
+        .hostname
+        .clone()
+        .or_else(|| context.process.host_name())
+        .unwrap_or_else(|| "unnamed machine".to_owned());
+    let hostname: String = hostname.chars().take(64).collect();
+    let enrolled = context.block_on(async {
+        let client = device_client(context, &vault, &link)?;
+        let state = client.enrol(&hostname).await?;
+        let catalog = match state.status.as_str() {
+            "revoked" => None,
+            _ => client.catalog().await?,
+        };
+        Ok((state, catalog))
+    });
+    let (state, catalog) = match enrolled {
+        Ok(enrolled) => enrolled,
+        Err(failure) => {
+            // A mistyped address leaves nothing behind; a link whose enrolment may have arrived stays.
+            if is_new
+                && matches!(
+                    &*failure.code,
+                    "vault_not_found"
+                        | "unreachable"
+                        | "tls_unavailable"
+                        | "redirect_refused"
+                        | "http_404"
+                )
+            {
+                links::remove(&vault, &id)?;
+            }
+            return Err(failure);
+        }
+    };
+    let machine = link.device_key(&vault)?.public().fingerprint();
+    if state.status == "revoked" {
+        return Err(Failure::new(
+            Exit::NotAllowed,
+            "device_revoked",
+            format!(
+                "this machine ({machine}) was shut out of {}",
+                connection.address()
+            ),
+        )
+        .hint("the owner can forget it (vault devices forget), then link again"));
+    }
+    if catalog.is_none() && !arguments.repin {
+        still_there(&link)?;
+    }
+    let offer = catalog
+        .map(|bytes| {
+            link.accept(
+                &vault,
+                &bytes,
+                arguments.expect_key.as_deref(),
+                arguments.repin,
+            )
+            .map_err(|error| not_expected(error, &state, &machine))
+        })
+        .transpose()?;
+    if let Some(offer) = &offer {
+        links::pin_only(&vault, offer)?;
+        warn_of(context, offer);
+    }
+    Ok(report(&connection, &link, &state, &machine, offer.as_ref()))
+}
+
+/// What to do about a key that was not expected. Only an enrolled machine may read a catalog, so by then it is enrolled.
+fn not_expected(error: LinkError, state: &DeviceState, machine: &str) -> Failure {
+    if !matches!(error, LinkError::Fingerprint { .. }) {
+        return error.into();
+    }
+    Failure::from(error)
+        .hint(format!(
+            "nothing was pinned; ask the owner for the fingerprint (vault key show). This machine ({machine}) is enrolled as {}: link again, or let the owner deny it",
+            clean(&state.status, 20)
+        ))
+        .data(json!({
+            "device_id": clean(&state.device_id, 40),
+            "status": clean(&state.status, 20),
+            "device_fingerprint": machine,
+        }))
+}
+
+fn target(context: &Context, address: Option<&Address>) -> Result<Connection, Failure> {
+    match address {
+        Some(Address {
+            base,
+            slug: Some(slug),
+        }) => Ok(Connection {
+            base: base.clone(),
+            slug: slug.clone(),
+        }),
+        Some(Address { base, slug: None }) => Err(Failure::usage(
+            "slug_missing",
+            "the address does not name a vault",
+        )
+        .hint(format!("vault link {base}/v/<slug>"))),
+        None => Connection::find(context)?.ok_or_else(|| {
+            Failure::usage(
+                "not_connected",
+                "which vault? This machine is not connected to one",
+            )
+            .hint("vault link <url>/v/<slug>")
+        }),
+    }
+}
+
+/// The client that signs with the key of this link and no other.
+pub fn device_client(
+    context: &Context,
+    vault: &Vault,
+    link: &Link,
+) -> Result<DeviceClient, Failure> {
+    let base: Base = link
+        .pin()
+        .base
+        .parse::<Address>()
+        .map_err(|error| Failure::new(Exit::Integrity, "vault_damaged", error.to_string()))?
+        .base;
+    DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
+}
+
+/// Where the service shows no catalog: fails when there was one. To hide all releases is a rollback like any other.
+pub fn still_there(link: &Link) -> Result<(), Failure> {
+    let Some(release) = link.pin().release else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Exit::Integrity,
+        "service_rolled_back",
+        format!(
+            "the service shows no catalog, but release {release} is pinned: it was rolled back"
+        ),
+    )
+    .hint("installed skills stay as they are; tell the owner"))
+}
+
+/// Tells of what was odd about a catalog that was good.
+pub fn warn_of(context: &Context, offer: &Offer) {
+    for warning in &offer.accepted().warnings {
+        context.ui.warn(match warning {
+            catalog::Warning::IssuedInFuture => Warning::new(
+                "issued_in_future",
+                "the catalog was signed in this machine's future: one of the two clocks is off",
+            ),
+            catalog::Warning::ClockWentBack => Warning::new(
+                "clock_went_back",
+                "this machine's clock shows an earlier time than before; expiry is judged by the latest time seen",
+            ),
+            catalog::Warning::PreviousDiffers => Warning::new(
+                "previous_differs",
+                "the catalog does not follow the one that this machine knows: the owner may have signed two",
+            )
+            .hint("compare `vault status --cloud` on two machines"),
+        });
+    }
+}
+
+fn report(
+    connection: &Connection,
+    link: &Link,
+    state: &DeviceState,
+    machine: &str,
+    offer: Option<&Offer>,
+) -> Report {
+    let key = offer.map(|offer| offer.accepted().catalog.public_key.fingerprint());
+    let release = offer.map(|offer| offer.accepted().catalog.release);
+    let active = state.status == "active";
+    let mut lines = vec![
+        format!(
+            "{} linked {}",
+            paint(GOOD, "✓"),
+            paint(HINT, connection.address())
+        ),
+        format!(
+            "  {}  {}  {}",
+            paint(DIM, "this machine's key"),
+            paint(BOLD, machine),
+            if active {
+                paint(GOOD, "admitted")
+            } else {
+                paint(WARN, "waits for the owner")
+            }
+        ),
+    ];
+    match (&key, release) {
+        (Some(key), Some(release)) => {
+            lines.push(format!(
+                "  {}  {}  release {release}{}",
+                paint(DIM, "the vault's key   "),
+                paint(BOLD, key),
+                if offer.is_some_and(Offer::is_first) {
+                    ", pinned now"
+                } else {
+                    ""
+                }
+            ));
+        }
+        _ => lines.push(format!(
+            "  {}  enrolled, no catalog yet: the first pull shows and pins it",
+            paint(DIM, "the vault's key   ")
+        )),
+    }
+    lines.push(if active {
+        "Install with: vault cloud pull".to_owned()
+    } else {
+        format!(
+            "The owner admits this machine with: vault devices admit {}\nThen install with: vault cloud pull",
+            clean(&state.device_id, 40)
+        )
+    });
+    Report::new(
+        json!({
+            "address": connection.address(),
+            "link": link.id().as_str(),
+            "device_id": state.device_id,
+            "status": state.status,
+            "device_fingerprint": machine,
+            "vault_fingerprint": key,
+            "release": release,
+            "pinned": offer.is_some(),
+        }),
+        lines.join("\n"),
+    )
+}

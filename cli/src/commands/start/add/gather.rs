@@ -1,0 +1,333 @@
+//! What `vault add` was given, as skills: folders of this machine, and skills that were fetched.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use vault_library::add::{AddFetched, AddSkill};
+use vault_skill::{document::Document, manifest::SKILL_MD};
+use vault_sources::{Found, Source, find, locks};
+use vault_store::fetch::FetchedSkill;
+
+use super::Arguments;
+use crate::{
+    context::Context,
+    errors::Failure,
+    fetch::{self, Fetching, Wanted},
+    output::{report::Warning, text::clean},
+};
+
+/// How much of a SKILL.md is read for its description, in bytes.
+const MAX_QUOTED: u64 = 64 << 10;
+
+/// One of several, or what it was called and why nothing came of it.
+pub type Gathered<T> = Result<T, (String, Failure)>;
+
+/// A skill that is to be added.
+pub enum Item {
+    /// From a folder of this machine.
+    Folder(AddSkill),
+    /// Fetched, or out of an archive.
+    Fetched {
+        /// What it is called in messages.
+        shown: String,
+        /// What came.
+        skill: Box<FetchedSkill>,
+        /// What is wanted of it.
+        request: AddFetched,
+    },
+}
+
+impl Item {
+    /// What it is called in messages.
+    pub fn shown(&self) -> &str {
+        match self {
+            Self::Folder(request) => &request.source,
+            Self::Fetched { shown, .. } => shown,
+        }
+    }
+}
+
+/// A source, and what it was called.
+struct Given {
+    text: String,
+    source: Source,
+    tree: Option<String>,
+}
+
+/// Settles the skills of all sources, fetching where that is needed. Each source has an answer of its own.
+pub fn gather(
+    context: &Context,
+    arguments: &Arguments,
+    strict: bool,
+) -> Result<Vec<Gathered<Item>>, Failure> {
+    let mut gatherer = Gatherer {
+        context,
+        arguments,
+        strict,
+        fetching: None,
+    };
+    let given = gatherer.given()?;
+    let mut items = Vec::new();
+    for given in given {
+        match given {
+            Ok(given) => match gatherer.items(&given) {
+                Ok(found) => items.extend(found.into_iter().map(Ok)),
+                Err(failure) => items.push(Err((given.text, failure))),
+            },
+            Err(failed) => items.push(Err(failed)),
+        }
+    }
+    Ok(items)
+}
+
+struct Gatherer<'a> {
+    context: &'a Context,
+    arguments: &'a Arguments,
+    strict: bool,
+    fetching: Option<Fetching>,
+}
+
+impl Gatherer<'_> {
+    /// The sources of the command line, else those of another tool's lock file.
+    fn given(&self) -> Result<Vec<Gathered<Given>>, Failure> {
+        let options = fetch::parse_options(self.context)?;
+        if let Some(path) = &self.arguments.from_lock {
+            let bytes =
+                std::fs::read(path).map_err(|error| Failure::io("reading", path, &error))?;
+            if bytes.len() as u64 > locks::MAX_LOCK_BYTES {
+                return Err(Failure::failed(
+                    "lock_too_large",
+                    "the lock file has more than 4 MiB",
+                ));
+            }
+            let folder = path.parent().unwrap_or(Path::new("."));
+            let entries = locks::read(&bytes, folder, &options).map_err(|reason| {
+                Failure::failed(
+                    "lock_invalid",
+                    format!("{}: {}", path.display(), clean(&reason, 300)),
+                )
+            })?;
+            return Ok(entries
+                .into_iter()
+                .map(|entry| match entry.source {
+                    Ok(source) => Ok(Given {
+                        text: entry.name,
+                        source,
+                        tree: entry.tree,
+                    }),
+                    Err(bad) => Err((entry.name, fetch::bad_source(&bad))),
+                })
+                .collect());
+        }
+        let several = self.arguments.sources.len() > 1;
+        let mut given = Vec::new();
+        for text in &self.arguments.sources {
+            let parsed = fetch::parse(text, &options).and_then(|source| self.refined(source));
+            match parsed {
+                Ok(source) => given.push(Ok(Given {
+                    text: text.clone(),
+                    source,
+                    tree: None,
+                })),
+                Err(failure) if several => given.push(Err((text.clone(), failure))),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(given)
+    }
+
+    /// The source with what `--ref` and `--path` say.
+    fn refined(&self, mut source: Source) -> Result<Source, Failure> {
+        if let Some(path) = &self.arguments.path {
+            source = source
+                .with_path(path)
+                .map_err(|bad| fetch::bad_source(&bad))?;
+        }
+        if let Some(reference) = &self.arguments.reference {
+            source = source
+                .with_reference(reference)
+                .map_err(|bad| fetch::bad_source(&bad))?;
+        }
+        Ok(source)
+    }
+
+    fn items(&mut self, given: &Given) -> Result<Vec<Item>, Failure> {
+        match &given.source {
+            Source::Local(path) if !is_archive(path) => self.folders(path),
+            _ => self.fetched(given),
+        }
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            names: &self.arguments.skills,
+            all: self.arguments.all,
+        }
+    }
+
+    /// A skill's folder, or those below a folder that is none itself.
+    fn folders(&self, path: &Path) -> Result<Vec<Item>, Failure> {
+        let shown = path.display().to_string();
+        let is_skill = !path.is_dir() || path.join(SKILL_MD).symlink_metadata().is_ok();
+        let found: Vec<Found> = if is_skill {
+            Vec::new()
+        } else {
+            find::local_skills(path)
+                .into_iter()
+                .map(|folder| Found {
+                    name: folder.rsplit('/').next().unwrap_or_default().to_owned(),
+                    description: description(&path.join(&folder)),
+                    folder,
+                })
+                .collect()
+        };
+        if found.is_empty() {
+            // What it is, or that it is nothing, the library says.
+            return Ok(vec![Item::Folder(self.request(shown))]);
+        }
+        let only = match &found[..] {
+            [only] => Some(only),
+            _ => None,
+        };
+        let chosen = fetch::choose(self.context, &shown, &found, only, self.wanted())?;
+        Ok(chosen
+            .into_iter()
+            .map(|found| {
+                let folder = Path::new(shown.trim_end_matches('/')).join(&found.folder);
+                Item::Folder(self.request(folder.display().to_string()))
+            })
+            .collect())
+    }
+
+    fn request(&self, source: String) -> AddSkill {
+        AddSkill {
+            name: self.arguments.name.clone(),
+            agents: self.arguments.agents.clone(),
+            provenance: self.arguments.provenance.clone(),
+            replace: self.arguments.replace,
+            strict: self.strict,
+            allow: self.arguments.allow.clone(),
+            reason: self.arguments.reason.clone(),
+            ..AddSkill::from_path(source)
+        }
+    }
+
+    fn fetched(&mut self, given: &Given) -> Result<Vec<Item>, Failure> {
+        let local = matches!(given.source, Source::Local(_));
+        if !local {
+            Fetching::online(self.context)?;
+        }
+        if self.fetching.is_none() {
+            self.fetching = Some(Fetching::new(self.context)?);
+        }
+        let Some(fetching) = &self.fetching else {
+            return Ok(Vec::new());
+        };
+        let shown = given.source.shown();
+        let (context, wanted) = (self.context, self.wanted());
+        let bar = context
+            .ui
+            .spinner(format!("Fetching {}", clean(&shown, 100)));
+        let done = context.block_on(async {
+            let plugin = self.arguments.plugin.as_deref();
+            let failed = |error: vault_sources::FetchError| fetch::failure(&error);
+            let fetcher = &fetching.fetcher;
+            let opened = fetcher
+                .open(&given.source, plugin, &fetching.policy)
+                .await
+                .map_err(failed)?;
+            for notice in &opened.notices {
+                let mut warning = Warning::new("source_notice", clean(notice, 400));
+                warning.path = Some(clean(&shown, 200));
+                context.ui.warn(warning);
+            }
+            let asked = match &given.source {
+                Source::Git(git) => git.skill.clone().map(|skill| vec![skill]),
+                _ => None,
+            };
+            let wanted = match &asked {
+                Some(names) if wanted.names.is_empty() && !wanted.all => Wanted { names, all: false },
+                _ => wanted,
+            };
+            bar.set_message(String::new());
+            let chosen = fetch::choose(context, &shown, &opened.found, opened.only(), wanted);
+            let chosen = match (chosen, &given.source, &asked) {
+                (Err(failure), Source::Git(git), Some(names)) if failure.code == "skill_not_in_source" => {
+                    // `owner/repository@x` means a skill; somebody who means a tag is told how.
+                    let name = &names[0];
+                    return Err(if fetcher.has_reference(git, name).await {
+                        failure.hint(format!("{name} is a branch, tag or commit there: write #{name} in place of @{name}"))
+                    } else {
+                        failure
+                    });
+                }
+                (chosen, ..) => chosen?,
+            };
+            let mut skills = Vec::new();
+            for found in chosen {
+                bar.set_message(format!("Fetching {}", clean(&found.name, 100)));
+                let skill = fetcher
+                    .take(&opened, found, &fetching.policy)
+                    .await
+                    .map_err(failed)?;
+                skills.push((found.name.clone(), skill));
+            }
+            Ok(skills)
+        });
+        bar.finish_and_clear();
+        let skills = done?;
+        if self.arguments.name.is_some() && skills.len() > 1 {
+            return Err(super::name_needs_one());
+        }
+        Ok(skills
+            .into_iter()
+            .map(|(name, skill)| {
+                if let (Some(noted), Some(tree)) = (&given.tree, &skill.upstream.tree)
+                    && noted != tree
+                {
+                    let text = format!(
+                        "{} has moved on since the lock file was written",
+                        clean(&name, 64)
+                    );
+                    context.ui.warn(Warning::new("source_moved", text));
+                }
+                let named = shown.rsplit('/').next() == Some(name.as_str());
+                let shown = if local || named || skill.upstream.path.is_none() {
+                    shown.clone()
+                } else {
+                    format!("{shown} ({name})")
+                };
+                Item::Fetched {
+                    shown,
+                    request: AddFetched {
+                        name: self.arguments.name.clone(),
+                        agents: self.arguments.agents.clone(),
+                        provenance: self.arguments.provenance.clone(),
+                        replace: self.arguments.replace,
+                        strict: self.strict,
+                        allow: self.arguments.allow.clone(),
+                        reason: self.arguments.reason.clone(),
+                    },
+                    skill: Box::new(skill),
+                }
+            })
+            .collect())
+    }
+}
+
+/// What a skill's folder says that it is for, as far as that can be told; for people who choose.
+fn description(folder: &Path) -> Option<String> {
+    let file = std::fs::File::open(folder.join(SKILL_MD)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_QUOTED).read_to_end(&mut bytes).ok()?;
+    let document = Document::parse(&bytes).ok()?;
+    Some(document.frontmatter().description.clone())
+}
+
+fn is_archive(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    !path.is_dir()
+        && [".zip", ".tar", ".tar.gz", ".tgz", ".skill"]
+            .iter()
+            .any(|end| name.ends_with(end))
+}

@@ -1,0 +1,172 @@
+//! `vault audit-repo`: the gate on every SKILL.md of a repository, for people and for continuous integration.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tokio::time::Instant;
+use vault_library::audit::{self as looking, Auditor, Bounds};
+use vault_skill::{
+    finding::printable,
+    report::{Audit, Audited, Verdict, json},
+};
+
+use crate::{
+    commands::trust::audit::{self, Form, Format, Spot},
+    context::Context,
+    errors::Failure,
+    output::{
+        report::Report,
+        style::{BOLD, paint},
+        text::clean,
+    },
+};
+
+/// Since 0.2.0 (stable).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Looks for SKILL.md (in any case) below a folder and judges each skill as `vault add` would, on all cores; runs nothing.
+Links are not followed, .git and node_modules are passed over, .gitignore hides nothing. What blocks is shown with its line,
+warnings in one line each (-v: in full, and what is clean). Exit 0 clean, 3 with findings at or above --fail-on, 2 when something
+could not be read. VAULT_SECURITY_STRICT=false makes warnings of flags. Skills in this vault's own store are judged with the
+exceptions that were signed with them. docs/audit.md has settings for CI.
+
+Examples:
+  vault audit-repo
+  vault audit-repo ./skills --fail-on warnings
+  vault audit-repo --format sarif --output skills.sarif
+  vault audit-repo --format jsonl | jq -r 'select(.verdict == \"blocked\").path'
+
+Since 0.2.0 (stable).")]
+pub struct Arguments {
+    /// The folder to look through; the current one where none is named
+    #[arg(value_name = "PATH", conflicts_with = "repo")]
+    path: Option<PathBuf>,
+    /// The same, as a flag
+    #[arg(long, value_name = "PATH")]
+    repo: Option<PathBuf>,
+    #[command(flatten)]
+    form: Form,
+    /// Write the report to this file; the counts are printed
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[arg(
+        help = "Levels of folders that are looked through [default: 6]",
+        long,
+        value_name = "N",
+        default_value_t = 6,
+        hide_default_value = true,
+        value_parser = bounded(64)
+    )]
+    max_depth: usize,
+    #[arg(
+        help = "Folders that are looked through [default: 2000]",
+        long,
+        value_name = "N",
+        default_value_t = 2_000,
+        hide_default_value = true,
+        value_parser = bounded(10_000_000)
+    )]
+    max_folders: usize,
+}
+
+fn bounded(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| match text.parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(format!("a number from 1 to {most}")),
+    }
+}
+
+impl Arguments {
+    /// Whether standard output is the JSON envelope.
+    pub fn wants_json(&self) -> bool {
+        self.form.format == Format::Json && self.output.is_none()
+    }
+}
+
+/// Audits a repository.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let form = &arguments.form;
+    form.check(context, arguments.output.is_some())?;
+    let root = arguments.path.as_ref().or(arguments.repo.as_ref());
+    let root = root.map_or_else(|| Path::new("."), PathBuf::as_path);
+    let spot = Spot::of(root);
+    let started = Instant::now();
+    let clock = || audit::micros(started);
+    let spinner = context.ui.spinner("looking for skills");
+    let progress = || spinner.inc(1);
+    // A repository is judged the same beside a vault that cannot be opened.
+    let vault = context.existing_vault().unwrap_or_default();
+    let auditor = Auditor {
+        strict: context.strict()?,
+        vault: vault.as_ref(),
+        bounds: Bounds {
+            depth: arguments.max_depth,
+            folders: arguments.max_folders,
+        },
+        clock: &clock,
+        progress: &progress,
+    };
+    let looked = looking::audit_repository(root, &auditor);
+    spinner.finish_and_clear();
+    let mut found =
+        looked.map_err(|error| audit::unreadable(&error, &root.display().to_string()))?;
+    found.base.clone_from(&spot.base);
+    let milliseconds = audit::micros(started) / 1000;
+    context
+        .ui
+        .detail(format!("looked and judged in {milliseconds} ms"));
+    audit::warn_of_bounds(context, &found);
+    let exit = form.exit(&found);
+    let value = json::value(&found);
+    if let Some(file) = &arguments.output {
+        let text = match form.format {
+            Format::Json => context.ui.enveloped(&value) + "\n",
+            Format::Text => plain(&text(context, &spot, &found)) + "\n",
+            _ => form.told(&found).unwrap_or_default(),
+        };
+        std::fs::write(file, text).map_err(|error| {
+            let mut failure = Failure::io("writing", file, &error);
+            failure.exit = crate::errors::Exit::Usage;
+            failure
+        })?;
+        return Ok(Report::new(value, audit::summary(&found)).exit(exit));
+    }
+    let report = match form.told(&found) {
+        Some(text) => Report::raw(text),
+        None => Report::new(value, text(context, &spot, &found)),
+    };
+    Ok(report.exit(exit))
+}
+
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+fn text(context: &Context, spot: &Spot, audit: &Audit) -> String {
+    let mut lines = Vec::new();
+    for skill in &audit.skills {
+        if skill.verdict > Verdict::Accepted || context.ui.is_verbose() {
+            lines.extend(told(context, spot, skill));
+        }
+    }
+    lines.extend(audit::not_looked_into(spot, audit));
+    lines.push(audit::summary(audit));
+    lines.join("\n")
+}
+
+/// A skill: what was found, then the verdict.
+fn told(context: &Context, spot: &Spot, skill: &Audited) -> Vec<String> {
+    let mut lines = audit::places(spot, skill, context.ui.is_verbose());
+    let shown = match (skill.path.as_str(), spot.prefix.trim_end_matches('/')) {
+        (".", "") => ".".to_owned(),
+        (".", prefix) => prefix.to_owned(),
+        (path, _) => format!("{}{path}", spot.prefix),
+    };
+    lines.push(format!(
+        "{} {}  {}",
+        audit::mark(skill.verdict),
+        paint(BOLD, clean(&printable(&shown), 300)),
+        audit::verdict(spot, skill)
+    ));
+    lines
+}

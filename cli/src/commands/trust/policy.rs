@@ -1,0 +1,347 @@
+//! `vault policy`: looking over the capability policy before anybody depends on it.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use vault_library::{Capabilities, POLICY_FILE, ResolveError, Vault, read_policy, shelf};
+use vault_skill::policy::{CompiledPolicy, MAX_BYTES, Policy, PolicyError};
+
+use crate::{
+    commands::find::resolve::{self, Asked},
+    context::Context,
+    errors::{Failure, Place},
+    output::{
+        excerpt::Line,
+        report::{Report, Warning},
+        style::{BOLD, DIM, GOOD, paint},
+        text::{self, clean, nearest},
+    },
+};
+
+/// Since 0.5.0 (stable).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The policy says which skills, tools and MCP servers a caller gets: by profiles, groups, channels and rules over the query.
+It is the file policy.toml in the vault's folder; every release carries it, signed. docs/policy.md describes it.
+
+Examples:
+  vault policy check
+  vault policy check draft.toml --explain --caller ann@example.com --platform mcp --query \"review a change\"
+
+Since 0.5.0 (stable).")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Check policy.toml, and say what a caller would get
+    Check(Check),
+}
+
+#[derive(Args, Debug)]
+struct Check {
+    /// The file [default: policy.toml in the vault's folder]
+    file: Option<PathBuf>,
+    /// Say what this caller would get here and why, over the skills of this vault
+    #[arg(long, requires_all = ["caller", "platform", "query"])]
+    explain: bool,
+    /// The caller: an e-mail, a client id, any id that the policy names
+    #[arg(long, value_name = "ID", requires = "explain")]
+    caller: Option<String>,
+    /// The platform: cli, mcp, slack, …
+    #[arg(long, value_name = "NAME", requires = "explain")]
+    platform: Option<String>,
+    /// The channel on the platform
+    #[arg(long, value_name = "ID", requires = "explain")]
+    channel: Option<String>,
+    /// What the caller is about to do
+    #[arg(long, value_name = "TEXT", requires = "explain")]
+    query: Option<String>,
+}
+
+impl Check {
+    fn asked(&self) -> Option<Asked<'_>> {
+        Some(Asked {
+            caller: self.caller.as_deref()?,
+            platform: self.platform.as_deref()?,
+            channel: self.channel.as_deref(),
+            query: self.query.as_deref()?,
+        })
+    }
+}
+
+/// Checks the file, and explains what it grants.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let Action::Check(check) = &arguments.action;
+    let vault = context.existing_vault()?;
+    let (path, policy) = match &check.file {
+        Some(file) => (file.clone(), Some(read_file(file)?)),
+        None => (own_path(context)?, own(context, vault.as_ref())?),
+    };
+    let path = path.display().to_string();
+    if let (Some(policy), Some(vault)) = (&policy, &vault) {
+        warn(context, policy, &path, vault)?;
+    }
+    let compiled = compiled(policy)?;
+    let answer = check
+        .asked()
+        .map(|asked| resolve::capabilities(vault.as_ref(), &compiled, asked))
+        .transpose()?;
+    let mut lines = vec![summary(&compiled, &path)];
+    lines.extend(answer.iter().flat_map(explained));
+    let policy = compiled.policy();
+    Ok(Report::new(
+        json!({
+            "path": path,
+            "sha256": compiled.hash(),
+            "default_profile": policy.default_profile,
+            "profiles": size(policy.profiles.as_deref()),
+            "groups": size(policy.groups.as_deref()),
+            "callers": size(policy.callers.as_deref()),
+            "rules": policy.rules.as_ref().map_or(0, Vec::len),
+            "mcp_servers": size(policy.mcp_servers.as_deref()),
+            "capabilities": answer,
+        }),
+        lines.join("\n"),
+    ))
+}
+
+fn size<T>(table: Option<&std::collections::BTreeMap<String, T>>) -> usize {
+    table.map_or(0, std::collections::BTreeMap::len)
+}
+
+fn own_path(context: &Context) -> Result<PathBuf, Failure> {
+    Ok(context.paths()?.root.join(POLICY_FILE))
+}
+
+/// The policy of this run's vault, also where there is no skill in it yet.
+fn own(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, Failure> {
+    let path = own_path(context)?;
+    match vault {
+        Some(vault) => read_policy(vault).map_err(|error| refused(error, &path)),
+        None if path.exists() => read_file(&path).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The same, ready for use.
+pub fn own_compiled(context: &Context, vault: Option<&Vault>) -> Result<CompiledPolicy, Failure> {
+    compiled(own(context, vault)?)
+}
+
+fn compiled(policy: Option<Policy>) -> Result<CompiledPolicy, Failure> {
+    policy.map_or_else(
+        || Ok(CompiledPolicy::absent()),
+        // What was read is known to compile.
+        |policy| CompiledPolicy::new(policy).map_err(|error| invalid(&error, POLICY_FILE, None)),
+    )
+}
+
+fn summary(compiled: &CompiledPolicy, path: &str) -> String {
+    let Some(hash) = compiled.hash() else {
+        return "There is no policy.toml: nobody but owners is granted anything.".to_owned();
+    };
+    let policy = compiled.policy();
+    let counts = [
+        text::count(size(policy.profiles.as_deref()), "profile"),
+        text::count(size(policy.groups.as_deref()), "group"),
+        text::count(size(policy.callers.as_deref()), "caller"),
+        text::count(policy.rules.as_ref().map_or(0, Vec::len), "rule"),
+        text::count(size(policy.mcp_servers.as_deref()), "MCP server"),
+    ];
+    let unknown = match &policy.default_profile {
+        Some(profile) => format!("unknown callers get the profile {}", clean(profile, 80)),
+        None => "unknown callers get nothing".to_owned(),
+    };
+    format!(
+        "{} {}  {}\n  {}",
+        paint(GOOD, "✓"),
+        clean(path, 400),
+        counts.join(", "),
+        paint(DIM, format_args!("{unknown}; sha256 {hash}")),
+    )
+}
+
+fn explained(answer: &Capabilities) -> Vec<String> {
+    let channel = answer.channel.as_ref().map(|channel| format!(" {channel}"));
+    let mut lines = vec![
+        String::new(),
+        paint(
+            BOLD,
+            clean(
+                &format!(
+                    "{} on {}{}",
+                    answer.caller,
+                    answer.platform,
+                    channel.unwrap_or_default()
+                ),
+                400,
+            ),
+        ),
+    ];
+    lines.extend(
+        answer
+            .reasons
+            .iter()
+            .map(|reason| format!("  {}", clean(reason, 1000))),
+    );
+    let mut list = |what: &str, items: Vec<String>| {
+        let items = if items.is_empty() {
+            "none".to_owned()
+        } else {
+            items.join(", ")
+        };
+        lines.push(format!("{what:<15}{}", clean(&items, 4000)));
+    };
+    list(
+        "skills",
+        answer
+            .skills
+            .iter()
+            .map(|skill| match skill.score {
+                score if score > 0.0 => format!("{} ({score:.2})", skill.name),
+                _ => skill.name.clone(),
+            })
+            .collect(),
+    );
+    list("tools", answer.tools.clone());
+    list("MCP servers", answer.mcp_servers.clone());
+    list("matched groups", answer.matched_groups.clone());
+    lines
+}
+
+/// Says what is no error and grants nothing: skills that are not there, a platform that no caller is on.
+fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result<(), Failure> {
+    let listing = shelf::list(vault)?;
+    let names: Vec<&str> = listing
+        .skills
+        .iter()
+        .map(|skill| skill.name.as_str())
+        .chain(listing.damaged.iter().map(|(name, _, _)| name.as_str()))
+        .collect();
+    let warning = |code: &str, message: String| Warning {
+        path: Some(path.to_owned()),
+        ..Warning::new(code, message)
+    };
+    for (group, skills) in policy.groups.iter().flat_map(|groups| groups.iter()) {
+        for skill in skills.skills.iter().flatten() {
+            if skill == "*" || skill.starts_with("tag:") || names.contains(&skill.as_str()) {
+                continue;
+            }
+            let message = format!(
+                "the group `{}` names the skill `{}`, which is not installed",
+                clean(group, 80),
+                clean(skill, 80)
+            );
+            let near = nearest(skill, names.iter().copied());
+            context.ui.warn(Warning {
+                hint: near.map(|near| format!("did you mean `{near}`?")),
+                ..warning("policy_skill_unknown", message)
+            });
+        }
+    }
+    let stars = policy
+        .callers
+        .iter()
+        .flat_map(|callers| callers.iter())
+        .filter(|(_, caller)| {
+            caller
+                .channels
+                .iter()
+                .flatten()
+                .any(|channel| channel.platform == "*")
+        });
+    for (caller, _) in stars {
+        let message = format!(
+            "a channel entry of `{}` names the platform `*`, which stands for no other",
+            clean(caller, 80)
+        );
+        context.ui.warn(warning("policy_platform_star", message));
+    }
+    Ok(())
+}
+
+/// The nearest of the names that a message offers for the one that it begins with: names stand in back-quotes.
+fn meant(message: &str) -> Option<String> {
+    let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let (wrong, offered) = names.split_first()?;
+    let near = nearest(wrong, offered.iter().copied())?;
+    (near != *wrong).then(|| format!("did you mean `{near}`?"))
+}
+
+/// Reads a file that the user names.
+fn read_file(path: &Path) -> Result<Policy, Failure> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| Failure::io("reading", path, &error))?;
+    let shown = path.display().to_string();
+    let text = String::from_utf8(bytes).map_err(|_| not_text(&shown))?;
+    Policy::from_toml(&text).map_err(|error| invalid(&error, &shown, Some(&text)))
+}
+
+fn not_text(path: &str) -> Failure {
+    Failure::failed("policy_schema", format!("{path} is not UTF-8"))
+}
+
+/// Why a vault's own policy is refused, with the line that is wrong.
+fn refused(error: ResolveError, path: &Path) -> Failure {
+    let shown = path.display().to_string();
+    match error {
+        ResolveError::Vault(error) => error.into(),
+        ResolveError::NotText => not_text(&shown),
+        ResolveError::Policy(error) => invalid(
+            &error,
+            &shown,
+            std::fs::read_to_string(path).ok().as_deref(),
+        ),
+    }
+}
+
+fn invalid(error: &PolicyError, path: &str, text: Option<&str>) -> Failure {
+    let failure =
+        Failure::failed(error.word(), clean(error.message(), 1000)).hint_if(meant(error.message()));
+    let place = Place {
+        path: path.to_owned(),
+        ..Place::default()
+    };
+    let Some(at) = error.position() else {
+        return failure.at(place);
+    };
+    let line = text.and_then(|text| Line::of(text, at.line));
+    failure
+        .at(Place {
+            line: Some(at.line),
+            column: Some(at.column),
+            ..place
+        })
+        .details(line.map(|line| line.value(at.column)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_gets_the_name_that_was_meant() {
+        for (message, hint) in [
+            (
+                "unknown field `profles`, expected one of `profiles`, `groups`",
+                Some("did you mean `profiles`?"),
+            ),
+            (
+                "there is no group `realease` (defined: `release`, `work`)",
+                Some("did you mean `release`?"),
+            ),
+            ("there is no group `x` (defined: `release`, `work`)", None),
+            ("`(?=deploy)` cannot be used as an expression", None),
+            ("plain", None),
+        ] {
+            assert_eq!(meant(message).as_deref(), hint, "{message}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `vault export`: skills out of the vault, for tools that know nothing of it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use vault_library::export::{self, ExportError, SiteInput, SiteReport, ZipInput, ZipReport};
+
+use crate::{
+    context::Context,
+    errors::{Failure, chain},
+    lookup,
+    output::{
+        report::{Report, Warning},
+        style::{BOLD, DIM, GOOD, HINT, paint},
+        text::{count, size},
+    },
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+What goes out is verified a moment before, and the same skills give the same bytes. The signed manifest lies beside each
+skill, so that `vault verify` can tell anywhere whether it is what was signed.
+
+Examples:
+  vault export well-known ./site
+  vault export zip code-review
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    #[command(subcommand)]
+    form: Form,
+}
+
+#[derive(Debug, Subcommand)]
+enum Form {
+    /// Write a site with a well-known index, that any tool of the standard installs from
+    #[command(after_help = "\
+The folder is what a web server has to serve as its root: .well-known/agent-skills/index.json (version 0.2.0) with digests,
+an archive or a SKILL.md for each skill, the signed manifest beside it.
+
+Examples:
+  vault export well-known ./site
+  vault export well-known ./site --skill pdf --skill code-review
+
+Since 0.5.0 (beta).")]
+    WellKnown(WellKnown),
+    /// Write a skill as a zip archive
+    #[command(after_help = "\
+Examples:
+  vault export zip code-review
+  vault export zip code-review --output /tmp/code-review.zip --force
+
+Since 0.5.0 (beta).")]
+    Zip(Zip),
+}
+
+#[derive(Args, Debug)]
+struct WellKnown {
+    /// The folder that will be served as the root of the site
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    /// An installed skill; may be given several times [default: every own skill]
+    #[arg(long = "skill", value_name = "NAME")]
+    skills: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct Zip {
+    /// The installed skill
+    name: String,
+    /// The archive [default: NAME.zip in this folder]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write over files that are there
+    #[arg(long)]
+    force: bool,
+}
+
+/// Writes.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.existing_vault()?;
+    match &arguments.form {
+        Form::WellKnown(asked) => {
+            let mut skills = Vec::new();
+            for name in &asked.skills {
+                skills.push(lookup::named(vault.as_ref(), name)?.1);
+            }
+            let Some(vault) = vault else {
+                return Err(
+                    Failure::failed("no_vault", "there is no vault to export from")
+                        .hint("vault add <folder> makes one with its first skill"),
+                );
+            };
+            let input = SiteInput {
+                folder: asked.folder.clone(),
+                skills,
+            };
+            let report =
+                export::well_known(&vault, &input).map_err(|error| refused(&vault, error))?;
+            Ok(site(context, &report))
+        }
+        Form::Zip(asked) => {
+            let (vault, name) = lookup::named(vault.as_ref(), &asked.name)?;
+            let input = ZipInput {
+                file: asked
+                    .output
+                    .clone()
+                    .unwrap_or_else(|| PathBuf::from(format!("{name}.zip"))),
+                skill: name,
+                replace: asked.force,
+            };
+            let report = export::zip(vault, &input).map_err(|error| refused(vault, error))?;
+            Ok(archive(&report))
+        }
+    }
+}
+
+fn site(context: &Context, report: &SiteReport) -> Report {
+    for skill in report.skills.iter().filter(|skill| skill.shortened) {
+        let message = format!(
+            "the index shows a shortened description of {}: clients refuse one over 1,024 characters",
+            skill.name
+        );
+        context
+            .ui
+            .warn(Warning::new("description_shortened", message).hint("shorten it in the skill"));
+    }
+    let skills: Vec<Value> = report
+        .skills
+        .iter()
+        .map(|skill| {
+            json!({
+                "name": skill.name, "version": skill.version, "bundle_hash": skill.bundle,
+                "file": skill.file, "sha256": skill.sha256, "size": skill.size,
+            })
+        })
+        .collect();
+    let mut lines: Vec<String> = report
+        .skills
+        .iter()
+        .map(|skill| {
+            let about = format!("version {}, {}", skill.version, size(skill.size));
+            format!(
+                "{} {}  {}",
+                paint(GOOD, "✓"),
+                paint(BOLD, &skill.name),
+                paint(DIM, about)
+            )
+        })
+        .collect();
+    if !report.removed.is_empty() {
+        lines.push(paint(
+            DIM,
+            format_args!(
+                "{} of an earlier export removed",
+                count(report.removed.len() as u64, "file")
+            ),
+        ));
+    }
+    lines.push(format!(
+        "{} {}",
+        paint(HINT, "index:"),
+        report.index.display()
+    ));
+    Report::new(
+        json!({ "index": report.index, "skills": skills, "removed": report.removed }),
+        lines.join("\n"),
+    )
+}
+
+fn archive(report: &ZipReport) -> Report {
+    let text = format!(
+        "{} {}  {}\n  {}\n  {}",
+        paint(GOOD, "✓"),
+        paint(BOLD, &report.name),
+        paint(
+            DIM,
+            format_args!(
+                "version {}, {}, sha256 {}",
+                report.version,
+                size(report.size),
+                report.sha256
+            )
+        ),
+        report.file.display(),
+        report.manifest.display(),
+    );
+    Report::new(
+        json!({
+            "name": report.name, "version": report.version, "bundle_hash": report.bundle, "file": report.file,
+            "sha256": report.sha256, "size": report.size, "manifest": report.manifest,
+        }),
+        text,
+    )
+}
+
+fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {
+    let message = chain(&error);
+    match error {
+        ExportError::Skill(error) => lookup::suggest(vault, error),
+        ExportError::Vault(error) => error.into(),
+        ExportError::Exists(_) => {
+            Failure::failed("file_exists", message).hint("--force writes over it")
+        }
+        ExportError::InTheWay(_) => Failure::failed("in_the_way", message),
+        ExportError::Pack { .. } => Failure::failed("not_packed", message),
+        ExportError::File(_) => Failure::failed("io", message),
+    }
+}

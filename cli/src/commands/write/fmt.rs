@@ -1,0 +1,184 @@
+//! `vault fmt`: the two commonest slips of a SKILL.md, mended.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::{Value, json};
+use vault_skill::{
+    document::{self, Change},
+    manifest::MAX_SKILL_MD_BYTES,
+};
+
+use crate::{
+    admission,
+    context::Context,
+    errors::{Exit, Failure},
+    output::{
+        report::Report,
+        style::{BAD, DIM, GOOD, paint},
+        text::{clean, count},
+    },
+};
+
+/// Since 0.5.0 (stable).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Puts a value with a bare `: ` in quotes, and brings a name to lower-case letters, digits and hyphens. Every other byte stays.
+Shows the difference; nothing is written without --write.
+
+Examples:
+  vault fmt SKILL.md
+  vault fmt skills/*/SKILL.md --check
+  vault fmt SKILL.md --write
+
+Since 0.5.0 (stable).")]
+pub struct Arguments {
+    /// A SKILL.md, or the folder of one; several at once
+    #[arg(required = true, value_name = "SKILL.md")]
+    files: Vec<PathBuf>,
+    /// Say with exit 3 that something would be mended; write nothing
+    #[arg(long, conflicts_with = "write")]
+    check: bool,
+    /// Write what is mended
+    #[arg(long)]
+    write: bool,
+}
+
+/// Mends, or says what it would.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let mut data = Vec::new();
+    let mut lines = Vec::new();
+    let mut mended = 0;
+    let mut failed = Vec::new();
+    for file in &arguments.files {
+        let file = if file.is_dir() {
+            file.join("SKILL.md")
+        } else {
+            file.clone()
+        };
+        match one(&file, arguments.write) {
+            Ok(changes) => {
+                if !changes.is_empty() {
+                    mended += 1;
+                    lines.extend(difference(&file, &changes));
+                }
+                data.push(json!({
+                    "path": file,
+                    "changes": changes.iter().map(change).collect::<Vec<_>>(),
+                    "written": arguments.write && !changes.is_empty(),
+                }));
+            }
+            Err(failure) if arguments.files.len() == 1 => return Err(failure),
+            // One that cannot be mended keeps no other back.
+            Err(failure) => {
+                context.ui.note_failure(&failure);
+                data.push(json!({ "path": file, "error": { "code": failure.code, "message": failure.message } }));
+                failed.push(failure);
+            }
+        }
+    }
+    let files = count(arguments.files.len() as u64, "file");
+    lines.push(match (mended, arguments.write) {
+        (0, _) => format!("{} {files}, nothing to mend", paint(GOOD, "✓")),
+        (_, true) => format!("{} {mended} of {files} mended", paint(GOOD, "✓")),
+        (_, false) => format!("{mended} of {files} would be mended; --write does it"),
+    });
+    let data = json!({ "files": data, "mended": mended });
+    if let Some(first) = failed.first() {
+        if mended > 0 {
+            context.ui.line(lines.join("\n"));
+        }
+        let message = format!("{} could not be mended", count(failed.len() as u64, "file"));
+        return Err(Failure::new(first.exit, first.code.clone(), message).data(data));
+    }
+    let report = Report::new(data, lines.join("\n"));
+    Ok(if arguments.check && mended > 0 {
+        report.exit(Exit::Differences)
+    } else {
+        report
+    })
+}
+
+/// Mends one file and says what changed; writes it when told to.
+fn one(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
+    let bytes = read(file)?;
+    let result = document::mend(&bytes).map_err(|error| {
+        let shown = file.display().to_string();
+        let shown_findings = error
+            .findings()
+            .iter()
+            .map(|finding| admission::excerpt(&shown, finding));
+        Failure::failed("not_mended", format!("{shown} cannot be mended"))
+            .details(shown_findings)
+            .data(json!({ "path": file, "findings": error.findings() }))
+    })?;
+    if put && !result.changes.is_empty() {
+        write(file, result.text.as_bytes())?;
+    }
+    Ok(result.changes)
+}
+
+fn change(change: &Change) -> Value {
+    json!({ "line": change.line, "before": change.before, "after": change.after, "why": change.why })
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    let failed = |error: &std::io::Error| Failure::io("reading", file, error);
+    let found = std::fs::symlink_metadata(file).map_err(|error| failed(&error))?;
+    if !found.is_file() {
+        return Err(Failure::failed(
+            "not_a_file",
+            format!("{} is no plain file", file.display()),
+        ));
+    }
+    if found.len() > MAX_SKILL_MD_BYTES {
+        return Err(Failure::failed(
+            "skill_md_size",
+            format!("{} is larger than a SKILL.md may be", file.display()),
+        ));
+    }
+    std::fs::read(file).map_err(|error| failed(&error))
+}
+
+/// Writes the file whole or not at all, with the permissions it had.
+fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let put = || -> std::io::Result<()> {
+        let permissions = std::fs::metadata(file)?.permissions();
+        let mut aside = tempfile::NamedTempFile::new_in(folder)?;
+        aside.write_all(bytes)?;
+        aside.as_file().set_permissions(permissions)?;
+        aside.as_file().sync_all()?;
+        aside.persist(file)?;
+        Ok(())
+    };
+    put().map_err(|error| Failure::io("writing", file, &error))
+}
+
+fn difference(file: &Path, changes: &[Change]) -> Vec<String> {
+    let mut lines = vec![
+        paint(DIM, format_args!("--- {}", file.display())),
+        paint(DIM, format_args!("+++ {}", file.display())),
+    ];
+    for change in changes {
+        lines.push(paint(
+            DIM,
+            format_args!("@@ line {}: {} @@", change.line, change.why),
+        ));
+        lines.push(paint(
+            BAD,
+            format_args!("-{}", clean(&change.before, 1_000)),
+        ));
+        lines.push(paint(
+            GOOD,
+            format_args!("+{}", clean(&change.after, 1_000)),
+        ));
+    }
+    lines
+}

@@ -1,0 +1,178 @@
+//! `vault lint`: what the gate and the standard would say of skills that are being written.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::{Value, json};
+use vault_library::add::{self, AddSkill};
+use vault_skill::{
+    finding::{Finding, Level},
+    lint,
+};
+
+use crate::{
+    admission,
+    context::Context,
+    errors::{Exit, Failure},
+    output::{
+        report::{Report, Warning},
+        style::{GOOD, paint},
+        text::count,
+    },
+};
+
+/// How deep below the path skills are looked for, and in how many folders.
+const DEPTH: usize = 6;
+const FOLDERS: usize = 2_000;
+
+/// Since 0.5.0 (stable).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+For authors: what the gate finds, and advice by the agent skills standard: folder and name, a description that says when,
+links that lead nowhere, keys that strict agents refuse. A folder of skills is looked through. Exit 3 with findings.
+`vault fmt` mends the commonest.
+
+Examples:
+  vault lint
+  vault lint ./skills --json
+
+Since 0.5.0 (stable).")]
+pub struct Arguments {
+    /// A skill's folder, its SKILL.md, or a folder of skills
+    #[arg(default_value = ".", hide_default_value = true)]
+    path: String,
+}
+
+/// Looks at every skill below the path.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let skills = find(context, Path::new(&arguments.path))?;
+    let mut lines = Vec::new();
+    let mut data = Vec::new();
+    let (mut found, mut unread) = (0, 0_u64);
+    for skill in &skills {
+        let findings = match look(skill) {
+            Ok(findings) => findings,
+            // One that cannot be read keeps no other back.
+            Err(failure) if skills.len() > 1 => {
+                context.ui.note_failure(&failure);
+                unread += 1;
+                data.push(json!({ "path": skill, "error": { "code": failure.code, "message": failure.message } }));
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        found += findings.len();
+        lines.extend(
+            findings
+                .iter()
+                .map(|finding| admission::excerpt(skill, finding)),
+        );
+        data.push(json!({ "path": skill, "findings": findings }));
+    }
+    let looked = count(skills.len() as u64, "skill");
+    let errors = data
+        .iter()
+        .flat_map(|skill: &Value| skill["findings"].as_array().into_iter().flatten())
+        .filter(|finding| finding["level"] != "warning")
+        .count();
+    lines.push(match (found, errors) {
+        (0, _) => format!("{} {looked}, nothing to say", paint(GOOD, "✓")),
+        (_, 0) => format!("{looked}, {}", count(found as u64, "finding")),
+        _ => format!(
+            "{looked}, {}, of which the gate refuses {errors}",
+            count(found as u64, "finding")
+        ),
+    });
+    let data = json!({ "skills": data, "findings": found, "unread": unread });
+    if unread > 0 {
+        context.ui.line(lines.join("\n"));
+        let message = format!("{} could not be read", count(unread, "skill"));
+        return Err(Failure::failed("source_unreadable", message).data(data));
+    }
+    let report = Report::new(data, lines.join("\n"));
+    Ok(if found == 0 {
+        report
+    } else {
+        report.exit(Exit::Differences)
+    })
+}
+
+fn look(source: &str) -> Result<Vec<Finding>, Failure> {
+    let request = AddSkill::from_path(source);
+    let verdict =
+        add::check_folder(&request).map_err(|error| admission::refused_folder(source, error))?;
+    let mut findings = verdict.findings;
+    if let Some(package) = &verdict.package {
+        let folder = folder_name(source);
+        // The gate derives a name and says so; an author is told the same as advice.
+        findings.retain(|finding| {
+            finding.level != Level::Warning || finding.rule != "frontmatter-name"
+        });
+        findings.extend(lint::lint(package, folder.as_deref()));
+    }
+    Ok(findings)
+}
+
+fn folder_name(source: &str) -> Option<String> {
+    let absolute = std::fs::canonicalize(source).ok()?;
+    let folder = if absolute.is_file() {
+        absolute.parent()?.to_owned()
+    } else {
+        absolute
+    };
+    Some(folder.file_name()?.to_str()?.to_owned())
+}
+
+/// The skills at or below a path, in the order of their paths.
+pub(super) fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failure> {
+    let shown = |path: &Path| path.display().to_string();
+    if path.is_file() || path.join("SKILL.md").is_file() {
+        return Ok(vec![shown(path)]);
+    }
+    if !path.is_dir() {
+        return Err(Failure::failed(
+            "source_unreadable",
+            format!("{} does not exist", path.display()),
+        ));
+    }
+    let mut open: VecDeque<(PathBuf, usize)> = VecDeque::from([(path.to_owned(), 0)]);
+    let (mut found, mut looked) = (Vec::new(), 0);
+    while let Some((folder, depth)) = open.pop_front() {
+        looked += 1;
+        if looked > FOLDERS {
+            let message = format!("more than {FOLDERS} folders; the rest was not looked through");
+            context
+                .ui
+                .warn(Warning::new("too_many_folders", message).hint("name a folder further down"));
+            break;
+        }
+        let entries =
+            std::fs::read_dir(&folder).map_err(|error| Failure::io("listing", &folder, &error))?;
+        for entry in entries.filter_map(Result::ok) {
+            // Links are not followed: a skill behind one is found where it is.
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let name = entry.file_name();
+            if !is_folder || name == ".git" || name == "node_modules" {
+                continue;
+            }
+            let below = entry.path();
+            if below.join("SKILL.md").is_file() {
+                found.push(shown(&below));
+            } else if depth + 1 < DEPTH {
+                open.push_back((below, depth + 1));
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::failed(
+            "skill_md_missing",
+            format!("there is no SKILL.md in or below {}", path.display()),
+        )
+        .hint("vault new <name> makes one"));
+    }
+    found.sort_unstable();
+    Ok(found)
+}

@@ -1,0 +1,169 @@
+//! `vault new`: a folder that is a skill already.
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions, Permissions},
+    io::{ErrorKind, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::json;
+use vault_skill::{
+    lint::PLACEHOLDER,
+    name::{ActionName, SkillName},
+};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{
+        report::Report,
+        style::{BOLD, GOOD, HINT, paint},
+        text::clean,
+    },
+};
+
+/// Since 0.5.0 (stable).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Makes a folder of that name with a SKILL.md that the gate lets in; what is in it to be replaced, `vault lint` names.
+A folder that is there already is left alone.
+
+Examples:
+  vault new pdf-tables
+  vault new pdf-tables --description \"Reads tables out of PDF files. Use when a table is asked for.\"
+  vault new release-notes --action since --folder skills
+
+Since 0.5.0 (stable).")]
+pub struct Arguments {
+    /// The skill's name: lower-case letters, digits and single hyphens
+    name: String,
+    /// What it does and when to use it
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Declare an action with a script to fill; may be given several times
+    #[arg(long = "action", value_name = "NAME")]
+    actions: Vec<ActionName>,
+    /// Where to make it
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = ".",
+        hide_default_value = true
+    )]
+    folder: PathBuf,
+}
+
+/// Makes the folder.
+pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let name: SkillName = arguments.name.parse().map_err(|_| {
+        let failure = Failure::usage(
+            "name_invalid",
+            format!(
+                "`{}` cannot be the name of a skill",
+                clean(&arguments.name, 64)
+            ),
+        );
+        match SkillName::derive(&arguments.name) {
+            Some(near) => failure.hint(format!("vault new {near}")),
+            None => failure.hint("lower-case letters, digits and single hyphens, at most 64"),
+        }
+    })?;
+    let description = arguments.description.as_deref().unwrap_or_default();
+    if description.chars().any(char::is_control) {
+        return Err(Failure::usage(
+            "description_invalid",
+            "a description is one line without control characters",
+        ));
+    }
+    let folder = arguments.folder.join(name.as_str());
+    let failed = |path: &Path, error: &std::io::Error| Failure::io("making", path, error);
+    match DirBuilder::new().create(&folder) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            return Err(Failure::failed(
+                "folder_exists",
+                format!("{} is there already", folder.display()),
+            )
+            .hint(format!("vault lint {}", folder.display())));
+        }
+        Err(error) => return Err(failed(&folder, &error)),
+    }
+    let mut actions = arguments.actions.clone();
+    actions.sort_unstable();
+    actions.dedup();
+    let mut files = vec![(
+        "SKILL.md".to_owned(),
+        skill_md(&name, description, &actions),
+        0o644,
+    )];
+    for action in &actions {
+        files.push((format!("bin/{action}.sh"), script(&name, action), 0o755));
+    }
+    if !actions.is_empty() {
+        let bin = folder.join("bin");
+        fs::create_dir(&bin).map_err(|error| failed(&bin, &error))?;
+    }
+    for (path, text, mode) in &files {
+        let path = folder.join(path);
+        write(&path, text, *mode).map_err(|error| failed(&path, &error))?;
+    }
+    let paths: Vec<&String> = files.iter().map(|(path, ..)| path).collect();
+    let mut lines = vec![format!(
+        "{} made {}",
+        paint(GOOD, "✓"),
+        paint(BOLD, folder.display())
+    )];
+    lines.extend(paths.iter().map(|path| format!("  {path}")));
+    lines.push(format!(
+        "{} write SKILL.md, then `vault lint {shown}` and `vault add {shown}`",
+        paint(HINT, "next:"),
+        shown = folder.display()
+    ));
+    Ok(Report::new(
+        json!({ "name": name, "folder": folder, "files": paths }),
+        lines.join("\n"),
+    ))
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> String {
+    let description = if description.trim().is_empty() {
+        format!(
+            "{PLACEHOLDER} with one sentence on what the skill does, and one that begins with Use when."
+        )
+    } else {
+        description.trim().to_owned()
+    };
+    let quoted = format!(
+        "\"{}\"",
+        description.replace('\\', "\\\\").replace('"', "\\\"")
+    );
+    let mut text = format!("---\nname: {name}\ndescription: {quoted}\n");
+    if !actions.is_empty() {
+        text.push_str("metadata:\n  bin:\n");
+        for action in actions {
+            text.push_str(&format!("    {action}: {{ command: bin/{action}.sh }}\n"));
+        }
+    }
+    let title = name.as_str().replace('-', " ");
+    text.push_str(&format!(
+        "---\n\n# {}{}\n\n1. Say what to look at first.\n2. Say what to do, step by step.\n3. Say how to tell that it worked.\n",
+        title[..1].to_uppercase(),
+        &title[1..]
+    ));
+    text
+}
+
+fn script(name: &SkillName, action: &ActionName) -> String {
+    format!(
+        "#!/bin/sh\n# The action `{action}` of {name}: vault skill {action} {name}\nset -eu\n\n\
+         # The folder that it was called from:\ncd \"${{VAULT_CALLED_FROM:-.}}\"\necho \"{action} has nothing to do yet\"\n"
+    )
+}

@@ -1,0 +1,177 @@
+//! What every command works with: the process, the flags, the settings, the output, and the vault of this run.
+
+use std::{cell::OnceCell, path::PathBuf, sync::Arc};
+
+use vault_library::{Vault, VaultError, VaultPaths};
+use vault_store::{clock::SystemClock, random::SystemRandom};
+
+use crate::{
+    errors::Failure,
+    flags::Global,
+    output::Ui,
+    settings::{self, Settings, process::Process},
+};
+
+/// What every command gets: the process, the flags, and where to print.
+#[derive(Debug)]
+pub struct Context {
+    /// Variables and terminals.
+    pub process: Process,
+    /// The flags that every command takes.
+    pub global: Global,
+    /// The two streams.
+    pub ui: Ui,
+    /// The whole command line as clap knows it, for manual pages and completion scripts.
+    pub command_line: fn() -> clap::Command,
+    settings: OnceCell<Result<Settings, Failure>>,
+}
+
+impl Context {
+    /// The context of one run.
+    pub const fn new(
+        process: Process,
+        global: Global,
+        ui: Ui,
+        command_line: fn() -> clap::Command,
+    ) -> Self {
+        Self {
+            process,
+            global,
+            ui,
+            command_line,
+            settings: OnceCell::new(),
+        }
+    }
+
+    /// The user's folder of keys, tokens and settings. Fails where there is neither `XDG_CONFIG_HOME` nor a home.
+    pub fn config_folder(&self) -> Result<PathBuf, Failure> {
+        self.process.config_folder().ok_or_else(|| {
+            Failure::usage("no_home", "there is no home folder to keep keys in")
+                .hint("set HOME or XDG_CONFIG_HOME")
+        })
+    }
+
+    /// The settings of this run, read once: flags over environment over the project's file over the user's own. A file that
+    /// `--config` names stands in the place of both.
+    pub fn settings(&self) -> Result<&Settings, Failure> {
+        self.settings
+            .get_or_init(|| {
+                if let Some(file) = &self.global.config {
+                    return Settings::load(&self.process, Some(file));
+                }
+                let project = std::env::current_dir()
+                    .ok()
+                    .and_then(|folder| settings::project_file(&self.process, &folder));
+                let user = user_file(&self.process);
+                Settings::layered(&self.process, user.as_deref(), project.as_deref())
+            })
+            .as_ref()
+            .map_err(Clone::clone)
+    }
+
+    /// Whether security flags of the gate block.
+    pub fn strict(&self) -> Result<bool, Failure> {
+        Ok(self
+            .settings()?
+            .boolean("VAULT_SECURITY_STRICT")
+            .unwrap_or(true))
+    }
+
+    /// Where the vault and its keys are.
+    pub fn paths(&self) -> Result<VaultPaths, Failure> {
+        self.paths_by(self.settings()?)
+    }
+
+    /// Where the vault and its keys are by these settings: a server does not read the user's own file.
+    pub fn paths_by(&self, settings: &Settings) -> Result<VaultPaths, Failure> {
+        let root = match (&self.global.vault, settings.text("VAULT_STORAGE_PATH")) {
+            (Some(path), _) => path.clone(),
+            (None, Some(path)) => expand(&self.process, path),
+            (None, None) => self
+                .process
+                .home()
+                .ok_or_else(|| {
+                    Failure::usage("no_home", "there is no home folder to keep the vault in")
+                        .hint("set HOME, or name a folder with --vault")
+                })?
+                .join(".vault"),
+        };
+        let root =
+            std::path::absolute(&root).map_err(|error| Failure::io("resolving", &root, &error))?;
+        let mut paths = VaultPaths::new(root, self.config_folder()?);
+        paths.index = settings
+            .text("VAULT_DB_PATH")
+            .map(|path| expand(&self.process, path));
+        Ok(paths)
+    }
+
+    /// The vault of this run. Fails where there is none.
+    pub fn vault(&self) -> Result<Vault, Failure> {
+        self.existing_vault()?.ok_or_else(|| {
+            let place = self.paths().map_or_else(
+                |_| String::new(),
+                |paths| format!(" at {}", paths.root.display()),
+            );
+            Failure::failed("no_vault", format!("there is no vault{place} yet"))
+                .hint("vault add <folder> makes one with its first skill")
+        })
+    }
+
+    /// The vault of this run, when there is one: reading makes nothing.
+    pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
+        match Vault::open(self.paths()?, Arc::new(SystemClock), Arc::new(SystemRandom)) {
+            Ok(vault) => Ok(Some(vault)),
+            Err(VaultError::Missing(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The vault of this run; where there is none, it is made with its keys.
+    pub fn vault_or_new(&self) -> Result<Vault, Failure> {
+        Ok(Vault::open_or_create(
+            self.paths()?,
+            Arc::new(SystemClock),
+            Arc::new(SystemRandom),
+        )?)
+    }
+
+    /// Runs something asynchronous to its end on this thread.
+    pub fn block_on<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Failure::failed("io", format!("no event loop can be made: {error}"))
+            })?;
+        let result = runtime.block_on(work);
+        // A thread may still wait for a line that nobody will type.
+        runtime.shutdown_background();
+        result
+    }
+}
+
+/// The user's own settings, when there are any: `config.toml` in the vault's folder where `VAULT_STORAGE_PATH` names one,
+/// else the one in the configuration folder.
+pub fn user_file(process: &Process) -> Option<PathBuf> {
+    let beside = process
+        .variable("VAULT_STORAGE_PATH")
+        .map(|folder| expand(process, folder).join("config.toml"))
+        .filter(|file| file.is_file());
+    beside.or_else(|| {
+        process
+            .config_folder()
+            .map(|folder| folder.join("config.toml"))
+            .filter(|file| file.exists())
+    })
+}
+
+/// A path out of a setting, where `~/` is the home folder: a file has no shell to expand it.
+fn expand(process: &Process, path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), process.home()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
+}

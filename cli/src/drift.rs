@@ -1,0 +1,120 @@
+//! Asks the sources of skills whether they have something else now.
+
+use std::sync::Arc;
+
+use vault_library::{Origin, Vault, shelf, upstream};
+use vault_skill::{name::SkillName, provenance::ProvenanceId};
+use vault_sources::compare::Round;
+use vault_store::{fetch::Upstream, shelf::DriftState};
+
+use crate::{context::Context, errors::Failure, fetch::Fetching, lookup, output::text::clean};
+
+/// How many sources are asked at a time.
+const AT_ONCE: usize = 4;
+
+/// A skill, and where it came from.
+pub struct Asked {
+    pub name: SkillName,
+    pub upstream: Upstream,
+}
+
+/// The skills whose source can be asked, and why the others' cannot.
+pub struct Sorted {
+    pub asked: Vec<Asked>,
+    pub unchecked: Vec<(SkillName, String)>,
+}
+
+/// Which of the skills can be asked for; a name that is not there is a failure.
+pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<Sorted, Failure> {
+    let listing = shelf::list(vault)?;
+    let mut sorted = Sorted {
+        asked: Vec::new(),
+        unchecked: Vec::new(),
+    };
+    for name in names {
+        let there = listing.skills.iter().any(|skill| skill.name == *name)
+            || listing.damaged.iter().any(|(other, ..)| other == name);
+        if !there {
+            return Err(lookup::not_own(vault, name)?);
+        }
+    }
+    let wanted = |name: &SkillName| names.is_empty() || names.contains(name);
+    for skill in listing.skills {
+        if !wanted(&skill.name) {
+            continue;
+        }
+        if skill.origin != Origin::Local {
+            if names.is_empty() {
+                continue;
+            }
+            let why = "came with a linked vault; vault cloud pull updates it".to_owned();
+            sorted.unchecked.push((skill.name, why));
+            continue;
+        }
+        let identifier: Option<ProvenanceId> = skill.texts.provenance.parse().ok();
+        let known = upstream::of_bundle(vault, &skill.bundle)?
+            .filter(|known| Some(&known.identifier) == identifier.as_ref());
+        let found = match known {
+            Some(known) => Some(known),
+            None => upstream::of_skill(vault, &skill.name)?,
+        };
+        match found {
+            Some(upstream) => sorted.asked.push(Asked {
+                name: skill.name,
+                upstream,
+            }),
+            None => {
+                let why = format!(
+                    "is from {}: there is nothing to ask",
+                    clean(&skill.texts.provenance, 200)
+                );
+                sorted.unchecked.push((skill.name, why));
+            }
+        }
+    }
+    for (name, origin, _) in &listing.damaged {
+        if *origin == Origin::Local && wanted(name) {
+            sorted.unchecked.push((
+                name.clone(),
+                "is not what was signed; add it again".to_owned(),
+            ));
+        }
+    }
+    Ok(sorted)
+}
+
+/// Asks the sources, several at a time; the answers are in the order of the questions.
+pub fn compare(
+    context: &Context,
+    fetching: &Fetching,
+    asked: &[Asked],
+) -> Result<Vec<DriftState>, Failure> {
+    let bar = context.ui.progress(asked.len() as u64, "Asking");
+    let states = context.block_on(async {
+        let slots = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
+        let round = Arc::new(Round::default());
+        let mut states: Vec<DriftState> = asked
+            .iter()
+            .map(|_| DriftState::Unchecked("was not asked".to_owned()))
+            .collect();
+        let mut asking = tokio::task::JoinSet::new();
+        for (at, asked) in asked.iter().enumerate() {
+            let (fetcher, slots) = (Arc::clone(&fetching.fetcher), Arc::clone(&slots));
+            let round = Arc::clone(&round);
+            let (upstream, policy) = (asked.upstream.clone(), fetching.policy.clone());
+            asking.spawn(async move {
+                let _slot = slots.acquire().await;
+                (at, fetcher.drift_in(&round, &upstream, &policy).await)
+            });
+        }
+        while let Some(done) = asking.join_next().await {
+            let (at, state) = done
+                .map_err(|broken| Failure::failed("io", format!("a task broke off: {broken}")))?;
+            states[at] = state;
+            bar.inc(1);
+        }
+        Ok(states)
+    });
+    bar.finish_and_clear();
+    states
+}

@@ -1,0 +1,131 @@
+//! What a name on the command line stands for, and the failures that suggest a better one.
+
+use std::path::{Path, PathBuf};
+
+use vault_library::{
+    Vault,
+    run::{self, is_installed},
+    shelf,
+};
+use vault_skill::name::SkillName;
+
+use crate::{
+    errors::Failure,
+    output::{
+        style::{HINT, paint},
+        text::{clean, nearest},
+    },
+};
+
+/// The folder of a skill that is given by its folder or by its SKILL.md.
+pub fn folder_of(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|_| path.is_file());
+    parent.unwrap_or(path).to_owned()
+}
+
+/// What a word that may be a name or a path stands for.
+#[derive(Debug)]
+pub enum Target {
+    /// A skill that is installed.
+    Installed(SkillName),
+    /// Something on disk.
+    Path(PathBuf),
+}
+
+/// The skill that is installed under this name, else the path; fails with a suggestion where it is neither.
+pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
+    if let (Some(vault), Ok(name)) = (vault, word.parse::<SkillName>())
+        && is_installed(vault, &name)?
+    {
+        return Ok(Target::Installed(name));
+    }
+    let path = PathBuf::from(word);
+    if path.symlink_metadata().is_ok() {
+        return Ok(Target::Path(path));
+    }
+    if word.contains(['/', '.']) {
+        return Err(Failure::failed(
+            "source_unreadable",
+            format!("{} does not exist", clean(word, 400)),
+        ));
+    }
+    Err(not_installed(vault, word))
+}
+
+/// The failure for a name under which nothing is installed, with the nearest that is.
+pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
+    let failure = Failure::failed(
+        "skill_not_found",
+        format!("no skill named `{}` is installed", clean(name, 64)),
+    );
+    match vault {
+        Some(vault) => with_suggestion(failure, vault, name),
+        None => failure.hint("this vault is empty: vault add <folder>"),
+    }
+}
+
+/// The vault and a name that can be one. Fails with a suggestion where nothing is installed under it.
+pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, SkillName), Failure> {
+    let not_found = || not_installed(vault, name);
+    Ok((
+        vault.ok_or_else(not_found)?,
+        name.parse().map_err(|_| not_found())?,
+    ))
+}
+
+pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
+    match &error {
+        run::RunError::UnknownSkill(name) => not_installed(Some(vault), name.as_str()),
+        _ => error.into(),
+    }
+}
+
+fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
+    let names: Vec<String> = shelf::list(vault)
+        .map(|listing| {
+            listing
+                .skills
+                .into_iter()
+                .map(|skill| skill.name.to_string())
+                .collect()
+        })
+        .unwrap_or_default();
+    match nearest(name, names.iter().map(String::as_str)) {
+        Some(near) => failure.hint(format!("did you mean `{}`?", paint(HINT, near))),
+        None => failure.hint("vault skill list shows what is installed"),
+    }
+}
+
+/// The failure for a name that is not among `names`: with the nearest one as a hint, or with the command that lists them.
+pub fn not_listed<'n>(
+    failure: Failure,
+    asked: &str,
+    names: impl Iterator<Item = &'n str>,
+    list: &str,
+) -> Failure {
+    match nearest(asked, names) {
+        Some(near) => failure.hint(format!("did you mean `{}`?", clean(near, 64))),
+        None => failure.hint(format!("{list} shows them all")),
+    }
+}
+
+/// The failure for a name that is no own skill's.
+pub fn not_own(vault: &Vault, name: &SkillName) -> Result<Failure, Failure> {
+    let names: Vec<String> = shelf::list(vault)?
+        .skills
+        .into_iter()
+        .map(|skill| skill.name.to_string())
+        .collect();
+    Ok(not_listed(
+        Failure::failed(
+            "skill_not_found",
+            format!("{name} is not installed from this vault"),
+        ),
+        name.as_str(),
+        names
+            .iter()
+            .map(String::as_str)
+            .filter(|other| *other != name.as_str()),
+        "vault skill list",
+    ))
+}

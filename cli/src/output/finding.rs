@@ -1,0 +1,151 @@
+//! Findings of the gate as compilers show errors: rule, place, the line with a mark, why, and what mends it.
+//!
+//! Names and lines of skills come through [`crate::output::text::clean`] or as an [`Excerpt`]; nothing in them reaches the terminal
+//! as it is.
+
+use std::path::Path;
+
+use annotate_snippets::{AnnotationKind, Group, Level as Shown, Origin, Renderer, Snippet};
+use vault_skill::{
+    finding::{Finding, Level, View, printable},
+    report::{Excerpt, decode},
+};
+
+use crate::output::{
+    style::{BAD, DIM, WARN, paint},
+    text::clean,
+};
+
+/// The longest file that is read again to show a line of it: what the gate takes.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// A finding in several lines; `path` is where it stands for the reader.
+pub fn render(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
+    shown(path, finding, source, true)
+}
+
+/// A finding of a rule that was explained before: why it matters and what mends it are left out.
+pub fn render_again(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
+    shown(path, finding, source, false)
+}
+
+fn shown(path: &str, finding: &Finding, source: Option<&Excerpt>, explained: bool) -> String {
+    let level = match finding.level {
+        Level::Warning => Shown::WARNING,
+        Level::Flag | Level::Error => Shown::ERROR,
+    };
+    let message = clean(&finding.message, 400);
+    let path = clean(&printable(path), 300);
+    let title = level.primary_title(&message).id(finding.rule);
+    let mut group = match source {
+        Some(source) => title.element(
+            Snippet::source(source.text.as_str())
+                .line_start(source.number as usize)
+                .path(path)
+                .annotation(AnnotationKind::Primary.span(source.mark.clone())),
+        ),
+        None if path.is_empty() => Group::with_title(title),
+        None => title.element(match finding.position() {
+            Some(at) => Origin::path(path)
+                .line(at.line as usize)
+                .char_column(at.column as usize),
+            None => Origin::path(path),
+        }),
+    };
+    if finding.view != View::Raw {
+        let text = format!("{}, it reads: {}", finding.view.as_str(), finding.excerpt);
+        group = group.element(Shown::NOTE.message(clean(&text, 400)));
+    }
+    if explained && !finding.why.is_empty() {
+        let text = format!("{} ({}, {})", finding.why, finding.id, finding.category);
+        group = group.element(Shown::NOTE.message(text));
+    }
+    if explained && !finding.hint.is_empty() {
+        group = group.element(Shown::HELP.message(clean(&finding.hint, 400)));
+    }
+    Renderer::styled().render(&[group])
+}
+
+/// A finding in one line: place, level, sentence, rule.
+pub fn line(path: &str, finding: &Finding) -> String {
+    let mut place = clean(&printable(path), 300);
+    if let Some(position) = finding.position() {
+        place.push_str(&format!(":{position}"));
+    }
+    let level = match finding.level {
+        Level::Warning => paint(WARN, "warning"),
+        Level::Flag | Level::Error => paint(BAD, "error"),
+    };
+    format!(
+        "{place}: {level}: {} {}",
+        clean(&finding.message, 400),
+        paint(DIM, format_args!("({})", finding.rule))
+    )
+}
+
+/// The line of a file on disk that a finding is about; `None` where it is no plain file of a size that the gate takes.
+pub fn excerpt_on_disk(path: &Path, finding: &Finding) -> Option<Excerpt> {
+    let line = finding.line?;
+    let found = path.symlink_metadata().ok()?;
+    if !found.is_file() || found.len() > MAX_BYTES {
+        return None;
+    }
+    let bytes = std::fs::read(path).ok()?;
+    Excerpt::of(&decode(&bytes), line, finding.column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault_skill::finding::{Position, structure_rules};
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    fn finding() -> Finding {
+        Finding::of(&structure_rules()[0], Level::Flag, "bad \u{1b}[2J")
+            .on(Position::new(2, 3))
+            .quoting(View::Decoded, "rm \u{202e}-rf")
+            .hint("mend \u{7}it")
+    }
+
+    #[test]
+    fn it_reads_as_compilers_write_and_paints_nothing() {
+        let source = Excerpt::of("one\nab\u{1b}[31mcd\n", 2, Some(3));
+        let shown = plain(&render("a\u{1b}[1m\n/x.sh", &finding(), source.as_ref()));
+        insta::assert_snapshot!(shown, @r"
+        error[action-command]: bad \u{1b}[2J
+         --> a\u{1b}[1m\u{a}/x.sh:2:3
+          |
+        2 | ab\u{1b}[31mcd
+          |   ^^^^^^
+          |
+          = note: decoded, it reads: rm \u{202e}-rf
+          = help: mend \u{7}it
+        ");
+        assert_eq!(
+            plain(&line("a\u{9b}x", &finding())),
+            "a\\u{9b}x:2:3: error: bad \\u{1b}[2J (action-command)"
+        );
+    }
+
+    #[test]
+    fn a_place_is_named_without_its_line_too_and_told_once() {
+        let shown = plain(&render_again("x.sh", &finding(), None));
+        insta::assert_snapshot!(shown, @r"
+        error[action-command]: bad \u{1b}[2J
+        --> x.sh:2:3
+         = note: decoded, it reads: rm \u{202e}-rf
+        ");
+    }
+
+    #[test]
+    fn the_end_of_a_line_and_an_empty_line_can_be_meant() {
+        for (text, column) in [("", 1), ("ab", 3), ("ab", 99), ("ä", 2)] {
+            let source = Excerpt::of(text, 1, Some(column)).unwrap();
+            let shown = plain(&render("f", &finding(), Some(&source)));
+            assert!(shown.contains(" --> f:1"), "{shown}");
+        }
+    }
+}

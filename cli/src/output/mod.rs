@@ -1,0 +1,305 @@
+//! What people and programs see: the only file that writes to standard output and standard error.
+//!
+//! Standard output carries the result and nothing else; notes, warnings, progress and questions go to standard error.
+//! With `--json` standard output is one line, the envelope, on success and on failure alike.
+
+pub mod excerpt;
+pub mod finding;
+mod prompt;
+pub mod report;
+pub mod style;
+pub mod table;
+pub mod text;
+
+use std::{
+    cell::RefCell,
+    io::{BufRead, Write},
+    time::Duration,
+};
+
+use anstream::{AutoStream, ColorChoice};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::Value;
+
+use self::{
+    report::{Data, Envelope, EnvelopeError, Report, Warning, escaped, pretty},
+    style::{BAD, DIM, HINT, WARN, paint},
+};
+use crate::{
+    errors::{Exit, Failure},
+    flags::{ColourChoice, Global},
+    settings::process::Process,
+};
+
+/// The two streams and what may be done on them.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[derive(Debug)]
+pub struct Ui {
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+    prompts: bool,
+    animate: bool,
+    yes: bool,
+    out: ColorChoice,
+    err: ColorChoice,
+    warnings: RefCell<Vec<Warning>>,
+}
+
+impl Ui {
+    /// Settles colour, prompts and progress once, from flags and process.
+    pub fn new(global: &Global, process: &Process) -> Self {
+        let colour = |terminal| match global.color {
+            ColourChoice::Always => ColorChoice::AlwaysAnsi,
+            ColourChoice::Auto if process.wants_colour(terminal) => ColorChoice::AlwaysAnsi,
+            ColourChoice::Auto | ColourChoice::Never => ColorChoice::Never,
+        };
+        let by_hand = !process.is_run_by_agent() && !process.is_run_by_ci();
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose > 0,
+            yes: global.yes,
+            prompts: by_hand
+                && !global.no_input
+                && process.stdin_is_terminal
+                && process.stderr_is_terminal,
+            animate: by_hand && !global.quiet && !global.json && process.stderr_is_terminal,
+            out: colour(process.stdout_is_terminal),
+            err: colour(process.stderr_is_terminal),
+            warnings: RefCell::default(),
+        }
+    }
+
+    /// `--json` was given.
+    pub const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// A question may be asked: both terminals are there and nobody forbade it.
+    pub const fn may_ask(&self) -> bool {
+        self.prompts
+    }
+
+    /// `-v` was given.
+    pub const fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// One line on standard error, for people only.
+    pub fn note(&self, text: impl AsRef<str>) {
+        if !self.quiet && !self.json {
+            self.error_line(text.as_ref());
+        }
+    }
+
+    /// One line on standard error that is shown even with `--json` and `--quiet`: an address to open, without which the command cannot go on.
+    pub fn must_see(&self, text: impl AsRef<str>) {
+        self.error_line(text.as_ref());
+    }
+
+    /// One line on standard error with `-v`.
+    pub fn detail(&self, text: impl AsRef<str>) {
+        if self.verbose {
+            self.error_line(&paint(DIM, text.as_ref()));
+        }
+    }
+
+    /// A line of the result, before the command ends: for commands that take a while and report step by step.
+    pub fn line(&self, text: impl AsRef<str>) {
+        if !self.json {
+            self.out_line(text.as_ref());
+        }
+    }
+
+    /// A warning: on standard error for people, in the envelope for programs.
+    pub fn warn(&self, warning: Warning) {
+        if !self.json {
+            let place = match (&warning.path, warning.line) {
+                (Some(path), Some(line)) => format!("{path}:{line}: "),
+                (Some(path), None) => format!("{path}: "),
+                (None, _) => String::new(),
+            };
+            self.error_line(&format!(
+                "{} {place}{}",
+                paint(WARN, "warning:"),
+                warning.message
+            ));
+            if let Some(hint) = &warning.hint {
+                self.error_line(&format!("{} {hint}", paint(HINT, "hint:")));
+            }
+        }
+        self.warnings.borrow_mut().push(warning);
+    }
+
+    /// Prints what a command found and says what to end with.
+    pub fn report(&self, report: &Report) -> Exit {
+        if report.raw {
+            let text = report.text.as_bytes();
+            finish(std::io::stdout().lock().write_all(text), report.exit);
+        } else if report.bare {
+            let text = escaped(pretty(&report.data, self.out != ColorChoice::Never));
+            print_json(text, report.exit);
+        } else if self.json {
+            let data = match &report.written {
+                Some(written) => Data::Written(written),
+                None => Data::Built(&report.data),
+            };
+            print_json(self.envelope(data, None), report.exit);
+        } else if !report.text.is_empty() {
+            self.print(report.text.trim_end_matches('\n'), report.exit);
+        }
+        report.exit
+    }
+
+    /// Prints why a command failed and says what to end with.
+    pub fn fail(&self, failure: &Failure) -> Exit {
+        if self.json {
+            let data = failure.data.as_ref().unwrap_or(&Value::Null);
+            print_json(
+                self.envelope(Data::Built(data), Some(failure)),
+                failure.exit,
+            );
+            return failure.exit;
+        }
+        self.show(failure);
+        failure.exit
+    }
+
+    /// A failure of one part of a command that goes on: shown to people, counted by the caller.
+    pub fn note_failure(&self, failure: &Failure) {
+        if !self.json {
+            self.show(failure);
+        }
+    }
+
+    fn show(&self, failure: &Failure) {
+        let place = failure
+            .place
+            .as_ref()
+            .map(|place| format!("{place}: "))
+            .unwrap_or_default();
+        self.error_line(&format!(
+            "{} {place}{}",
+            paint(BAD, "error:"),
+            failure.message
+        ));
+        for line in failure.details.iter().flat_map(|text| text.lines()) {
+            self.error_line(&format!("  {line}"));
+        }
+        if let Some(hint) = &failure.hint {
+            self.error_line(&format!("{} {hint}", paint(HINT, "hint:")));
+        }
+    }
+
+    /// The line that `--json` prints for a result.
+    pub fn enveloped(&self, data: &Value) -> String {
+        self.envelope(Data::Built(data), None)
+    }
+
+    fn envelope(&self, data: Data<'_>, failure: Option<&Failure>) -> String {
+        let envelope = Envelope {
+            schema: 1,
+            ok: failure.is_none(),
+            data,
+            warnings: &self.warnings.borrow(),
+            error: failure.map(|failure| EnvelopeError {
+                code: &failure.code,
+                message: &failure.message,
+                hint: failure.hint.as_deref(),
+                at: failure.place.as_ref(),
+                details: failure
+                    .details
+                    .iter()
+                    .map(|line| anstream::adapter::strip_str(line).to_string())
+                    .collect(),
+            }),
+        };
+        escaped(serde_json::to_string(&envelope).unwrap_or_default())
+    }
+
+    /// A bar over `total` steps; invisible where nobody would see it move.
+    pub fn progress(&self, total: u64, label: &'static str) -> ProgressBar {
+        let bar = ProgressBar::with_draw_target(
+            Some(total),
+            if self.animate {
+                ProgressDrawTarget::stderr_with_hz(15)
+            } else {
+                ProgressDrawTarget::hidden()
+            },
+        );
+        if let Ok(style) =
+            ProgressStyle::with_template("{prefix:>10} [{bar:30}] {pos}/{len} {wide_msg}")
+        {
+            bar.set_style(style.progress_chars("━╸ "));
+        }
+        bar.set_prefix(label);
+        bar
+    }
+
+    /// A line that turns while something is waited for; invisible where nobody would see it move.
+    pub fn spinner(&self, label: impl Into<String>) -> ProgressBar {
+        if !self.animate {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(15));
+        bar.set_message(label.into());
+        bar.enable_steady_tick(Duration::from_millis(100));
+        bar
+    }
+
+    /// Reads one line of standard input, terminal or not. `None` at its end.
+    pub fn read_line() -> Option<String> {
+        let mut line = String::new();
+        // One answer is an address of a few hundred bytes: 16 KiB is room for any.
+        let read = std::io::Read::take(std::io::stdin().lock(), 16 * 1024)
+            .read_line(&mut line)
+            .ok()?;
+        (read > 0).then(|| line.trim().to_owned())
+    }
+
+    fn out_line(&self, text: &str) {
+        self.print(text, Exit::Done);
+    }
+
+    fn print(&self, text: &str, exit: Exit) {
+        let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
+        let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
+        finish(written, exit);
+    }
+
+    fn error_line(&self, text: &str) {
+        // Nobody can be told that standard error is gone.
+        let _ = writeln!(
+            AutoStream::new(std::io::stderr().lock(), self.err),
+            "{text}"
+        );
+    }
+}
+
+/// JSON and a line end, as they are: nothing in them paints.
+fn print_json(mut text: String, exit: Exit) {
+    text.push('\n');
+    let mut stream = std::io::stdout().lock();
+    let written = stream
+        .write_all(text.as_bytes())
+        .and_then(|()| stream.flush());
+    finish(written, exit);
+}
+
+/// A reader that went away (`| head`) is no failure, and hides none: the process ends as it would have; a full disk is.
+fn finish(written: std::io::Result<()>, exit: Exit) {
+    match written {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            std::process::exit(exit.code().into())
+        }
+        Err(error) => {
+            let _ = writeln!(
+                std::io::stderr(),
+                "error: standard output cannot be written: {error}"
+            );
+            std::process::exit(Exit::Failed.code().into())
+        }
+        Ok(()) => {}
+    }
+}

@@ -1,0 +1,161 @@
+//! Questions on a terminal. Where there is none, each fails and names the flag that answers it.
+
+use super::Ui;
+use crate::errors::{Exit, Failure};
+
+impl Ui {
+    /// Asks yes or no; without a terminal it fails and names the flag that answers.
+    pub fn confirm(&self, question: &str) -> Result<bool, Failure> {
+        if self.yes {
+            return Ok(true);
+        }
+        if !self.prompts {
+            return Err(cannot_ask(question, "--yes"));
+        }
+        inquire::Confirm::new(question)
+            .with_default(false)
+            .prompt()
+            .map_err(|error| asking_failed(&error))
+    }
+
+    /// Asks for one of several; without a terminal it fails and names the flag that answers.
+    pub fn choose(
+        &self,
+        question: &str,
+        flag: &str,
+        options: Vec<String>,
+    ) -> Result<String, Failure> {
+        if !self.prompts {
+            return Err(cannot_ask(question, flag).details(options));
+        }
+        inquire::Select::new(question, options)
+            .prompt()
+            .map_err(|error| asking_failed(&error))
+    }
+
+    /// Asks for some of several; without a terminal it fails and names the flags that answer. What follows two blanks in
+    /// an option explains it.
+    pub fn choose_many(
+        &self,
+        question: &str,
+        flags: &str,
+        options: Vec<String>,
+    ) -> Result<Vec<usize>, Failure> {
+        let options = aligned(options);
+        if !self.prompts {
+            return Err(cannot_ask(question, flags).details(options));
+        }
+        let chosen = inquire::MultiSelect::new(question, options)
+            .with_page_size(15)
+            .with_help_message("space ticks, right ticks all, left none, text filters, Enter adds")
+            // What is chosen is told again as it is added: here the names are enough.
+            .with_formatter(&|chosen| {
+                let names = chosen.iter().map(|option| {
+                    let line = option.value.as_str();
+                    line.split_once("  ").map_or(line, |(name, _)| name)
+                });
+                names.collect::<Vec<_>>().join(", ")
+            })
+            .raw_prompt()
+            .map_err(|error| asking_failed(&error))?;
+        Ok(chosen.into_iter().map(|option| option.index).collect())
+    }
+
+    /// Asks yes or no with an answer that Enter gives; `--yes` gives it too.
+    pub fn confirm_default(&self, question: &str, answer: bool) -> Result<bool, Failure> {
+        if self.yes {
+            return Ok(answer);
+        }
+        if !self.prompts {
+            return Err(cannot_ask(question, "--yes"));
+        }
+        inquire::Confirm::new(question)
+            .with_default(answer)
+            .prompt()
+            .map_err(|error| asking_failed(&error))
+    }
+
+    /// Asks for one of several; `--yes` takes the first.
+    pub fn choose_first(&self, question: &str, options: Vec<String>) -> Result<String, Failure> {
+        match options.first() {
+            Some(first) if self.yes => Ok(first.clone()),
+            _ => self.choose(question, "--yes", options),
+        }
+    }
+
+    /// Asks for any of several, all or none of them ticked at first; `--yes` leaves it at that.
+    pub fn tick(
+        &self,
+        question: &str,
+        options: Vec<String>,
+        ticked: bool,
+    ) -> Result<Vec<String>, Failure> {
+        if self.yes {
+            return Ok(if ticked { options } else { Vec::new() });
+        }
+        if !self.prompts {
+            return Err(cannot_ask(question, "--yes").details(options));
+        }
+        let all: Vec<usize> = (0..options.len()).filter(|_| ticked).collect();
+        inquire::MultiSelect::new(question, options)
+            .with_default(&all)
+            .with_help_message("space ticks, right ticks all, left none, Enter goes on")
+            .prompt()
+            .map_err(|error| asking_failed(&error))
+    }
+
+    /// Asks for a line of text; `--yes` answers with nothing.
+    pub fn ask(&self, question: &str) -> Result<String, Failure> {
+        if self.yes {
+            return Ok(String::new());
+        }
+        if !self.prompts {
+            return Err(cannot_ask(question, "--yes"));
+        }
+        inquire::Text::new(question)
+            .prompt()
+            .map(|text| text.trim().to_owned())
+            .map_err(|error| asking_failed(&error))
+    }
+}
+
+fn cannot_ask(question: &str, flag: &str) -> Failure {
+    Failure::usage(
+        "no_tty",
+        format!("{question} There is no terminal to ask on"),
+    )
+    .hint(format!("answer with `{flag}`"))
+}
+
+/// Options whose explanations stand below each other, unless names are longer than 24 characters.
+fn aligned(options: Vec<String>) -> Vec<String> {
+    const MOST: usize = 24;
+    let parts = |option: &String| {
+        option
+            .split_once("  ")
+            .map_or((option.clone(), None), |(name, text)| {
+                (name.to_owned(), Some(text.trim_start().to_owned()))
+            })
+    };
+    let widths = options.iter().map(|option| parts(option).0.chars().count());
+    let width = widths.max().unwrap_or(0).min(MOST);
+    options
+        .into_iter()
+        .map(|option| match parts(&option) {
+            (name, Some(text)) => format!("{name:<width$}  {text}"),
+            (name, None) => name,
+        })
+        .collect()
+}
+
+fn asking_failed(error: &inquire::InquireError) -> Failure {
+    match error {
+        inquire::InquireError::OperationCanceled | inquire::InquireError::OperationInterrupted => {
+            Failure::new(Exit::Interrupted, "interrupted", "interrupted")
+        }
+        other => Failure::usage(
+            "no_tty",
+            format!("the question could not be asked: {other}"),
+        ),
+    }
+}

@@ -1,0 +1,21 @@
+//! The styles of text on a terminal.
+
+use clap::builder::styling::{AnsiColor, Style};
+
+/// Headings and names.
+pub const BOLD: Style = Style::new().bold();
+/// What matters less.
+pub const DIM: Style = Style::new().dimmed();
+/// Success.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// A warning.
+pub const WARN: Style = AnsiColor::Yellow.on_default().bold();
+/// An error.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// A hint, an address, a fingerprint.
+pub const HINT: Style = AnsiColor::Cyan.on_default();
+
+/// Text in a style.
+pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
+    format!("{style}{text}{style:#}")
+}

@@ -1,0 +1,202 @@
+//! The folders in which agents find the vault's skills: brought up to date after a change, and shown.
+
+use std::path::PathBuf;
+
+use vault_library::{
+    Vault,
+    agents::{self, Machine},
+    profiles::{self, ProfileSyncError, ProfileSyncReport, RootMode, RootState},
+};
+use vault_skill::name::AgentId;
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    output::{
+        report::{Report, Warning},
+        style::{BAD, BOLD, DIM, GOOD, HINT, paint},
+        table::Table,
+        text::{clean, count},
+    },
+};
+
+/// `agent=/path`, the path made absolute.
+pub fn parse_link(text: &str) -> Result<(AgentId, PathBuf), String> {
+    let (agent, path) = text
+        .split_once('=')
+        .filter(|(_, path)| !path.is_empty())
+        .ok_or("give an agent and a folder: claude-code=/path/to/skills")?;
+    let agent = agent_id(agent)?;
+    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+    Ok((agent, path))
+}
+
+/// An agent's id as typed; other tools' ids are understood, and a misspelt one is answered with the nearest.
+pub fn agent_id(text: &str) -> Result<AgentId, String> {
+    if let Some(agent) = agents::by_name(text) {
+        return Ok(agent.id.clone());
+    }
+    let id: AgentId = text
+        .parse()
+        .map_err(|error: vault_skill::name::BadName| error.to_string())?;
+    let ids = agents::all().iter().map(|agent| agent.id.as_str());
+    match crate::output::text::nearest(text, ids) {
+        // An agent that the list does not know may be named all the same; a slip of the finger is more likely.
+        Some(near) => Err(format!("no agent is called `{id}`; did you mean `{near}`?")),
+        None => Ok(id),
+    }
+}
+
+/// The machine that this process runs on. Fails where there is no home folder.
+pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
+    context.process.machine(project).ok_or_else(|| {
+        Failure::usage("no_home", "there is no home folder to look for agents in").hint("set HOME")
+    })
+}
+
+/// After a change: what is linked already is brought up to date. A trouble with it is a warning, since the change is
+/// made. Gives whether agents must be started again.
+pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
+    let settings = context.settings().ok()?;
+    if settings.text("VAULT_MODE") == Some("remote") {
+        return None;
+    }
+    let machine = context.process.machine(None)?;
+    match profiles::refresh(vault, &machine) {
+        Ok(report) => {
+            let report = report?;
+            warn(context, &report);
+            Some(report)
+        }
+        Err(error) => {
+            let failure = failure(error);
+            context.ui.warn(
+                Warning::new("profiles_not_synced", failure.message.clone())
+                    .hint("vault sync-profiles, once that is mended"),
+            );
+            None
+        }
+    }
+}
+
+fn warn(context: &Context, report: &ProfileSyncReport) {
+    for warning in &report.warnings {
+        context.ui.warn(Warning {
+            code: warning.code.to_owned(),
+            message: clean(&warning.message, 400),
+            hint: Some(warning.hint.clone()),
+            path: None,
+            line: None,
+        });
+    }
+    for root in &report.roots {
+        if let Some(reason) = &root.failed {
+            context.ui.warn(
+                Warning::new(
+                    "root_failed",
+                    format!("{} was not changed: {reason}", root.path.display()),
+                )
+                .hint("give this user the right to write there, then vault sync-profiles"),
+            );
+        }
+        if !root.foreign.is_empty() {
+            context.ui.warn(
+                Warning::new(
+                    "foreign_skill",
+                    format!(
+                        "{}: {} {} of your own, not from the vault",
+                        root.path.display(),
+                        list(&root.foreign),
+                        if root.foreign.len() == 1 { "is" } else { "are" },
+                    ),
+                )
+                .hint("vault setup --review takes them into the vault; vault disable <name> --agent <agent> ends this warning"),
+            );
+        }
+    }
+}
+
+fn list(names: &[impl ToString]) -> String {
+    const SHOWN: usize = 5;
+    let mut text: Vec<_> = names.iter().take(SHOWN).map(ToString::to_string).collect();
+    if names.len() > SHOWN {
+        text.push(format!("{} more", names.len() - SHOWN));
+    }
+    text.join(", ")
+}
+
+/// The result for people and programs.
+pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
+    warn(context, report);
+    let mut lines = Vec::new();
+    if !report.roots.is_empty() {
+        let mut table = Table::new(&["folder", "agents", "skills", ""]);
+        for root in &report.roots {
+            table.row(row(context, root));
+        }
+        lines.push(table.text());
+    }
+    if report.roots.is_empty() {
+        lines.push("No agent's folder is linked yet.".to_owned());
+    }
+    if !report.unlinked_agents.is_empty() {
+        context.ui.note(format!(
+            "{} found and not linked: {}; {} links them",
+            count(report.unlinked_agents.len(), "agent"),
+            list(&report.unlinked_agents),
+            paint(HINT, "vault sync-profiles --discover"),
+        ));
+    }
+    if report.restart_required && !report.roots.is_empty() {
+        lines.push(format!(
+            "{} Agents that are running see it after a restart.",
+            paint(GOOD, "✓")
+        ));
+    } else if !report.roots.is_empty() {
+        lines.push(paint(DIM, "Nothing changed."));
+    }
+    let failed = report.roots.iter().any(|root| root.failed.is_some());
+    Report::new(report, lines.join("\n")).exit(if failed { Exit::Failed } else { Exit::Done })
+}
+
+fn row(context: &Context, root: &RootState) -> [String; 4] {
+    let mut what = Vec::new();
+    for (mark, names) in [
+        ("+", &root.added),
+        ("~", &root.changed),
+        ("-", &root.removed),
+    ] {
+        if !names.is_empty() {
+            what.push(format!("{mark}{}", names.len()));
+        }
+    }
+    if root.created {
+        what.push("made".to_owned());
+    }
+    if root.mode == RootMode::Copy {
+        what.push("copies".to_owned());
+    }
+    if root.missing {
+        what.push("missing".to_owned());
+    }
+    if root.failed.is_some() {
+        what.push(paint(BAD, "not changed"));
+    }
+    [
+        paint(BOLD, context.process.short(&root.path)),
+        list(&root.agents),
+        root.skills.to_string(),
+        what.join(" "),
+    ]
+}
+
+/// Why profiles were not synced, for people.
+pub fn failure(error: ProfileSyncError) -> Failure {
+    match error {
+        ProfileSyncError::Vault(error) => error.into(),
+        error @ (ProfileSyncError::Rules(_) | ProfileSyncError::Target(_)) => {
+            Failure::usage("profiles_invalid", error.to_string())
+                .hint("mend profiles.toml in the vault's folder; nothing was changed")
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! `vault.lock`: the skills of a project, each with the commit, tree and content that it had, so that another machine gets the same.
+//!
+//! The file is TOML and is committed with the project. It holds no signatures: each machine gates and signs what it installs with its own
+//! vault's key, and the content's digest says whether that is what the lock meant. `docs/sources.md` describes it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use vault_library::{Vault, add::Candidate, history};
+use vault_skill::{
+    hash::Digest,
+    keys::PublicKey,
+    name::{AgentId, SkillName},
+};
+use vault_sources::site::digest_of;
+use vault_store::fetch::Upstream;
+
+use crate::{
+    context::Context,
+    errors::{Failure, Place},
+    output::text::clean,
+};
+
+/// The file's name.
+pub const FILE: &str = "vault.lock";
+/// Largest lock file, in bytes.
+const MAX_BYTES: u64 = 4 << 20;
+const HEAD: &str = "# The skills of this project, as `vault install` restores them. Written by vault: commit it, and change it by\n# `vault add --lock` and `vault update`.\n\n";
+
+/// A project's lock, and where it is.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    /// The file.
+    pub path: PathBuf,
+    /// Its skills, by name.
+    pub skills: Vec<Locked>,
+}
+
+/// A skill of a project. Without a digest it is only wished for: the next install settles it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Locked {
+    /// Its name in the vault.
+    pub name: SkillName,
+    /// Where it comes from: an identifier, anything that `vault add` takes, or `./path` within the project.
+    pub source: String,
+    /// The address, where the source does not say it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The folder inside the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Branch, tag, commit or version that is followed.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "ref")]
+    pub reference: Option<String>,
+    /// The commit, version or digest that it is at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The id of its folder's tree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
+    /// Whose signature it carried at its source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<PublicKey>,
+    /// The version that was signed there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_version: Option<u64>,
+    /// SHA-256 over its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// Target agents beside those that it declares.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentId>,
+}
+
+impl Locked {
+    /// What is to be asked for exactly this content; `None` for a folder and for what is only wished for.
+    pub fn upstream(&self) -> Option<Upstream> {
+        self.digest?;
+        Some(Upstream {
+            identifier: self.source.parse().ok()?,
+            address: self.address.clone(),
+            path: self.path.clone(),
+            reference: self.reference.clone(),
+            revision: self.revision.clone(),
+            tree: self.tree.clone(),
+            signer: self.signer,
+            signed_version: self.signed_version,
+        })
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: u32,
+    #[serde(default, rename = "skill", skip_serializing_if = "Vec::is_empty")]
+    skills: Vec<Locked>,
+}
+
+impl Lock {
+    /// The lock of the project that the command stands in, where there is one.
+    pub fn find(context: &Context) -> Result<Option<Self>, Failure> {
+        match place(context)? {
+            (path, true) => Self::read(path).map(Some),
+            (_, false) => Ok(None),
+        }
+    }
+
+    /// The lock of the project, or an empty one at the project's root.
+    pub fn find_or_new(context: &Context) -> Result<Self, Failure> {
+        match place(context)? {
+            (path, true) => Self::read(path),
+            (path, false) => Ok(Self {
+                path,
+                skills: Vec::new(),
+            }),
+        }
+    }
+
+    /// Reads a lock. Fails with the line where it is wrong.
+    pub fn read(path: PathBuf) -> Result<Self, Failure> {
+        let facts =
+            std::fs::metadata(&path).map_err(|error| Failure::io("reading", &path, &error))?;
+        if !facts.is_file() || facts.len() > MAX_BYTES {
+            return Err(Failure::failed(
+                "lock_invalid",
+                format!("{} is no file of at most 4 MiB", path.display()),
+            ));
+        }
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Failure::io("reading", &path, &error))?;
+        let file: File = toml::from_str(&text).map_err(|error| {
+            let line = error.span().map(|span| {
+                let before = text.get(..span.start).unwrap_or_default();
+                u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX)
+            });
+            Failure::failed("lock_invalid", clean(error.message(), 300)).at(Place {
+                path: path.display().to_string(),
+                line,
+                column: None,
+            })
+        })?;
+        if file.schema != 1 {
+            return Err(Failure::failed(
+                "lock_version",
+                format!(
+                    "{} has the schema {}; this version reads 1",
+                    path.display(),
+                    file.schema
+                ),
+            )
+            .hint("a newer vault wrote it: update vault"));
+        }
+        let mut names = std::collections::BTreeSet::new();
+        if let Some(twice) = file
+            .skills
+            .iter()
+            .find(|locked| !names.insert(&locked.name))
+        {
+            return Err(Failure::failed(
+                "lock_invalid",
+                format!("{} names {} twice", path.display(), twice.name),
+            ));
+        }
+        Ok(Self {
+            path,
+            skills: file.skills,
+        })
+    }
+
+    /// The project's folder.
+    pub fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
+    }
+
+    /// Puts a skill in, in place of the one of its name.
+    pub fn put(&mut self, locked: Locked) {
+        match self
+            .skills
+            .iter_mut()
+            .find(|other| other.name == locked.name)
+        {
+            Some(other) => *other = locked,
+            None => self.skills.push(locked),
+        }
+        self.skills.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    /// Writes it in one step.
+    pub fn write(&self) -> Result<(), Failure> {
+        let failed = |error: &std::io::Error| Failure::io("writing", &self.path, error);
+        let file = File {
+            schema: 1,
+            skills: self.skills.clone(),
+        };
+        let text = toml::to_string(&file)
+            .map_err(|error| Failure::failed("lock_invalid", error.to_string()))?;
+        let mut aside = tempfile::Builder::new()
+            .prefix(".vault.lock-")
+            .tempfile_in(self.folder())
+            .map_err(|error| failed(&error))?;
+        let written = aside
+            .write_all(HEAD.as_bytes())
+            .and_then(|()| aside.write_all(text.as_bytes()))
+            .and_then(|()| {
+                use std::os::unix::fs::PermissionsExt as _;
+                // A project's file is read by all who have the project.
+                let bits = std::fs::Permissions::from_mode(0o644);
+                aside.as_file().set_permissions(bits)
+            })
+            .and_then(|()| aside.as_file().sync_all());
+        written.map_err(|error| failed(&error))?;
+        aside
+            .persist(&self.path)
+            .map_err(|error| failed(&error.error))?;
+        Ok(())
+    }
+}
+
+/// The lock's path, and whether it is there: in this folder or one above, up to the repository's root or the home folder.
+fn place(context: &Context) -> Result<(PathBuf, bool), Failure> {
+    let here = std::path::absolute(".").map_err(|error| Failure::io("resolving", ".", &error))?;
+    let mut root = None;
+    for folder in here.ancestors() {
+        let path = folder.join(FILE);
+        if path.symlink_metadata().is_ok() {
+            return Ok((path, true));
+        }
+        if folder.join(".git").symlink_metadata().is_ok() {
+            root = Some(folder.to_owned());
+            break;
+        }
+        if context.process.home() == Some(folder) {
+            break;
+        }
+    }
+    Ok((root.unwrap_or(here).join(FILE), false))
+}
+
+/// The digest of a candidate's files.
+pub fn digest(candidate: &Candidate) -> Digest {
+    digest_of(
+        candidate
+            .package
+            .files
+            .iter()
+            .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())),
+    )
+}
+
+/// The digest of what is installed under a name; `None` where nothing is.
+pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, Failure> {
+    let found = history::installed(vault, name)
+        .map_err(|error| Failure::failed("skill_damaged", crate::errors::chain(&error)))?;
+    Ok(found.map(|found| {
+        digest_of(
+            found
+                .files
+                .iter()
+                .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())),
+        )
+    }))
+}
+
+/// What the lock says of a fetched skill.
+pub fn locked(candidate: &Candidate) -> Option<Locked> {
+    let upstream = candidate.upstream.as_ref()?;
+    let (name, agents) = (candidate.package.name.clone(), candidate.agents.clone());
+    Some(of_upstream(name, upstream, Some(digest(candidate)), agents))
+}
+
+/// What the lock says of a skill with this origin and these files.
+pub fn of_upstream(
+    name: SkillName,
+    upstream: &Upstream,
+    digest: Option<Digest>,
+    agents: Vec<AgentId>,
+) -> Locked {
+    Locked {
+        name,
+        source: upstream.identifier.to_string(),
+        address: upstream.address.clone(),
+        path: upstream.path.clone().filter(|path| !path.is_empty()),
+        reference: upstream.reference.clone(),
+        revision: upstream.revision.clone(),
+        tree: upstream.tree.clone(),
+        signer: upstream.signer,
+        signed_version: upstream.signed_version,
+        digest,
+        agents,
+    }
+}
+
+/// Notes a fetched skill in the project's lock; `make`: also where there is none yet.
+pub fn note_fetched(context: &Context, candidate: &Candidate, make: bool) -> Result<(), Failure> {
+    let Some(locked) = locked(candidate) else {
+        return Ok(());
+    };
+    let lock = if make {
+        Some(Lock::find_or_new(context)?)
+    } else {
+        Lock::find(context)?
+    };
+    if let Some(mut lock) = lock {
+        lock.put(locked);
+        lock.write()?;
+        context.ui.note(format!("Noted in {}", lock.path.display()));
+    }
+    Ok(())
+}
+
+/// Notes a skill from a folder of the project in its lock. Fails where the folder lies outside.
+pub fn note_folder(
+    context: &Context,
+    vault: &Vault,
+    source: &str,
+    name: &SkillName,
+    agents: &[AgentId],
+) -> Result<(), Failure> {
+    let mut lock = Lock::find_or_new(context)?;
+    let real = |path: &Path| {
+        path.canonicalize()
+            .map_err(|error| Failure::io("resolving", path, &error))
+    };
+    let mut folder = real(Path::new(source))?;
+    if folder.is_file() {
+        folder.pop();
+    }
+    let root = real(lock.folder())?;
+    let inside = folder.strip_prefix(&root).map_err(|_| {
+        Failure::usage(
+            "lock_outside",
+            format!("{} lies outside of {}", folder.display(), root.display()),
+        )
+        .hint("a lock names folders of its own project; keep the skill there, or in a repository")
+    })?;
+    lock.put(Locked {
+        name: name.clone(),
+        source: format!("./{}", inside.display()),
+        address: None,
+        path: None,
+        reference: None,
+        revision: None,
+        tree: None,
+        signer: None,
+        signed_version: None,
+        digest: installed_digest(vault, name)?,
+        agents: agents.to_vec(),
+    });
+    lock.write()?;
+    context.ui.note(format!("Noted in {}", lock.path.display()));
+    Ok(())
+}

@@ -1,0 +1,363 @@
+//! The server of `vault serve` and of `demo`: settings into a running service.
+//!
+//! One process, two threads for requests. It logs JSON lines to standard error and writes nothing to standard output.
+
+mod log;
+mod publisher;
+mod shelf;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::{net::TcpListener, sync::watch};
+use tracing_subscriber::fmt::MakeWriter;
+use vault_library::VaultPaths;
+use vault_service::{
+    App,
+    config::Config,
+    model::namespace::Kind,
+    oauth::bootstrap::{self, BootstrapError, FirstStart},
+    outbound::Outbound,
+};
+use vault_sql::Sql;
+use vault_store::{clock::SystemClock, fetch::Fetch, random::SystemRandom};
+
+use crate::{
+    context::Context,
+    errors::{Failure, chain},
+    fetch,
+    settings::{Origin, Settings},
+};
+
+/// The least that a bootstrap password may have, in characters: satisfies both references of the interface.
+const ADMIN_PASSWORD_CHARACTERS: usize = 24;
+
+/// Everything a server needs to start, checked.
+pub struct Options {
+    /// The service's own settings.
+    pub config: Config,
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Who said which port.
+    pub port_origin: String,
+    /// A SQLite path or a `postgres://` address.
+    pub database: String,
+    /// The library of `default`, and its keys.
+    pub paths: VaultPaths,
+    /// The first owner; needed where there is none yet.
+    pub admin_email: Option<String>,
+    /// The first owner's password.
+    pub admin_password: Option<SecretString>,
+    /// Who fetches skills for tools; nobody: sources elsewhere are refused.
+    pub fetch: Option<Arc<dyn Fetch>>,
+}
+
+impl Options {
+    /// Reads the settings of a server. Fails with exit 2, and names everything that is missing at once.
+    pub fn from_settings(context: &Context, settings: &Settings) -> Result<Self, Failure> {
+        if settings.text("VAULT_MODE") == Some("local") {
+            return Err(Failure::usage(
+                "mode_local",
+                "VAULT_MODE is local, and serve is the remote mode",
+            )
+            .hint("unset VAULT_MODE, or set it to remote"));
+        }
+        let database = settings
+            .text("VAULT_DATABASE_URL")
+            .unwrap_or("./data/vault.db");
+        // The first owner is made once: where a database file is there, it may hold one already.
+        let first = is_new_file(database);
+        let missing: Vec<&str> = [
+            ("VAULT_PUBLIC_URL", true),
+            ("VAULT_ADMIN_EMAIL", first),
+            ("VAULT_ADMIN_PASSWORD", first),
+        ]
+        .into_iter()
+        .filter(|(name, needed)| *needed && settings.text(name).is_none())
+        .map(|(name, _)| name)
+        .collect();
+        if !missing.is_empty() {
+            return Err(missing_settings(&missing.join(", ")));
+        }
+        let password = settings.text("VAULT_ADMIN_PASSWORD");
+        // Nothing is created for a password that won't do. Where there may be an owner, the database knows whether it counts.
+        if first && password.is_some_and(|text| text.chars().count() < ADMIN_PASSWORD_CHARACTERS) {
+            return Err(short_password());
+        }
+        let config = config(settings)?;
+        let (port, port_origin) = port(settings)?;
+        let loopback = config.public_url.is_loopback();
+        let bind: IpAddr = match settings.text("VAULT_BIND") {
+            Some(text) => text.parse().map_err(|_| {
+                Failure::usage(
+                    "setting_invalid",
+                    format!("VAULT_BIND must be an address, not `{text}`"),
+                )
+            })?,
+            None if loopback => Ipv4Addr::LOCALHOST.into(),
+            None => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        Ok(Self {
+            config,
+            address: SocketAddr::new(bind, port),
+            port_origin,
+            database: database.to_owned(),
+            paths: context.paths_by(settings)?,
+            admin_email: settings.text("VAULT_ADMIN_EMAIL").map(str::to_owned),
+            admin_password: password.map(|text| text.to_owned().into()),
+            fetch: Some(fetch::for_strangers(context)?),
+        })
+    }
+}
+
+fn is_new_file(database: &str) -> bool {
+    let path = database.strip_prefix("sqlite:").unwrap_or(database);
+    !path.contains("://") && !std::path::Path::new(path).exists()
+}
+
+fn missing_settings(names: &str) -> Failure {
+    Failure::usage("setting_missing", format!("{names} must be set"))
+        .hint("vault serve --help shows how")
+}
+
+fn short_password() -> Failure {
+    Failure::usage(
+        "admin_password_short",
+        format!("VAULT_ADMIN_PASSWORD must have at least {ADMIN_PASSWORD_CHARACTERS} characters"),
+    )
+    .hint("openssl rand -base64 24 makes one")
+}
+
+fn config(settings: &Settings) -> Result<Config, Failure> {
+    let invalid = |name: &str, why: String| {
+        Failure::usage("setting_invalid", format!("{name}: {why}"))
+            .hint("vault serve --help shows how")
+    };
+    let url = settings.text("VAULT_PUBLIC_URL").unwrap_or_default();
+    let url = url
+        .parse()
+        .map_err(|error: vault_service::config::BadPublicUrl| {
+            invalid("VAULT_PUBLIC_URL", error.to_string())
+        })?;
+    let mut config = Config::new(url);
+    if let Some(seconds) = settings.number("VAULT_TOKEN_TTL")? {
+        let set = config.set_token_ttl(seconds);
+        set.map_err(|why| invalid("VAULT_TOKEN_TTL", why.to_string()))?;
+    }
+    config.tool_names = tool_names(settings);
+    for range in settings.list("VAULT_TRUSTED_PROXIES") {
+        // One address is a range of one.
+        let parsed = range
+            .parse()
+            .or_else(|_| range.parse::<IpAddr>().map(ipnet::IpNet::from));
+        config.trusted_proxies.push(parsed.map_err(|_| {
+            invalid(
+                "VAULT_TRUSTED_PROXIES",
+                format!("`{range}` is no range of addresses"),
+            )
+        })?);
+    }
+    for origin in settings.list("VAULT_ALLOWED_ORIGINS") {
+        let allowed = config.allow_origin(&origin);
+        allowed.map_err(|why| invalid("VAULT_ALLOWED_ORIGINS", why.to_string()))?;
+    }
+    for (name, limit) in config.limits.by_variable() {
+        if let Some(number) = settings.number(name)? {
+            *limit = number;
+        }
+    }
+    Ok(config)
+}
+
+/// Which spelling of dotted tool names lists show; the settings hold no other word than the two.
+pub fn tool_names(settings: &Settings) -> vault_mcp::Names {
+    let names = settings.text("VAULT_TOOL_NAMES");
+    names
+        .and_then(|names| vault_service::config::tool_names(names).ok())
+        .unwrap_or_default()
+}
+
+/// The port, and who said so: `VAULT_PORT`, else what the platform sets, else the older name.
+fn port(settings: &Settings) -> Result<(u16, String), Failure> {
+    for name in ["VAULT_PORT", "PORT", "VAULT_HTTP_PORT"] {
+        if let Some(port) = settings.number(name)? {
+            let origin = settings
+                .with_origin(name)
+                .map_or_else(String::new, |(_, origin)| origin.to_string());
+            return Ok((port, origin));
+        }
+    }
+    Ok((8080, Origin::Default.to_string()))
+}
+
+/// Sends the log of this process to standard error, one JSON object a line. What was said is there when the returned
+/// value is dropped.
+pub fn log_to_stderr(level: &str) -> Result<log::Written<std::io::Stderr>, Failure> {
+    let (log, written) = log::start(std::io::stderr())
+        .map_err(|error| Failure::failed("io", format!("no log can be kept: {error}")))?;
+    log_to(log, level);
+    Ok(written)
+}
+
+/// Sends the log of this process somewhere. A second call changes nothing.
+pub fn log_to<W>(writer: W, level: &str)
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .parse_lossy(format!("warn,rmcp=error,vault={level},vault_mcp={level},vault_service={level},vault_sql={level},vault_library={level},vault_store={level}"));
+    let _ = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_span_list(false)
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .try_init();
+}
+
+/// Serves until SIGTERM or SIGINT, then lets running requests end.
+pub fn run(options: Options) -> Result<(), Failure> {
+    runtime()?.block_on(async {
+        let (stop, stopping) = watch::channel(false);
+        let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
+        let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
+        tokio::spawn(async move {
+            let name = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            };
+            tracing::info!(signal = name, "stopping");
+            stop.send_replace(true);
+        });
+        let server = Server::start(options).await?;
+        server.serve(stopping).await;
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+/// A runtime of two threads: requests are short, and a password hash or a query runs beside them.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("io", format!("no event loop can be made: {error}")))
+}
+
+fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
+    tokio::signal::unix::signal(kind)
+        .map_err(|error| Failure::failed("io", format!("signals cannot be handled: {error}")))
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    app: App,
+    publisher: publisher::Publisher,
+}
+
+impl Server {
+    /// Opens the database, makes the first owner, publishes the library's state and listens.
+    pub async fn start(options: Options) -> Result<Self, Failure> {
+        let clock = Arc::new(SystemClock);
+        let shared = options.database.starts_with("postgres");
+        let sql = Sql::open(&options.database, clock.clone())
+            .await
+            .map_err(|error| {
+                Failure::failed(
+                    "database",
+                    format!("the database cannot be opened: {}", chain(&error)),
+                )
+                .hint("VAULT_DATABASE_URL names it")
+            })?;
+        let app = App::new(
+            sql.records(),
+            sql.objects(),
+            clock,
+            Arc::new(SystemRandom),
+            options.config,
+        )
+        .with_documents(Arc::new(Outbound::new()));
+        let email = options.admin_email.as_deref();
+        first_owner(&app, email, options.admin_password.as_ref()).await?;
+        let mut publisher =
+            publisher::Publisher::open(&app, options.paths, shared)?.with_fetch(options.fetch);
+        let app = app.with_shelves(publisher.shelves());
+        publisher.look().await;
+        // Bound last: who connects is answered.
+        let listener = TcpListener::bind(options.address).await.map_err(|error| {
+            Failure::failed(
+                "address_in_use",
+                format!("{} cannot be listened on: {error}", options.address),
+            )
+            .hint("choose another port with --port")
+        })?;
+        let address = listener.local_addr().unwrap_or(options.address);
+        tracing::info!(
+            %address,
+            port_from = %options.port_origin,
+            public_url = %app.config.public_url,
+            version = env!("CARGO_PKG_VERSION"),
+            "listening"
+        );
+        Ok(Self {
+            listener,
+            app,
+            publisher,
+        })
+    }
+
+    /// Serves until `stop` becomes true.
+    pub async fn serve(self, mut stop: watch::Receiver<bool>) {
+        let publishing = tokio::spawn(self.publisher.watch(stop.clone()));
+        let mut stop_work = stop.clone();
+        let working = tokio::spawn(vault_service::work::every(self.app.clone(), async move {
+            let _ = stop_work.wait_for(|stop| *stop).await;
+        }));
+        vault_service::serve::serve(self.listener, self.app, async move {
+            // A sender that is gone means stop as well.
+            let _ = stop.wait_for(|stop| *stop).await;
+        })
+        .await;
+        let _ = publishing.await;
+        let _ = working.await;
+    }
+}
+
+async fn first_owner(
+    app: &App,
+    email: Option<&str>,
+    password: Option<&SecretString>,
+) -> Result<(), Failure> {
+    match bootstrap::first_owner(app, Kind::SelfSigned, email, password).await {
+        Ok(FirstStart::Created(owner)) => {
+            tracing::info!(%owner, "made the first owner");
+            Ok(())
+        }
+        Ok(FirstStart::AlreadyThere(owner)) => {
+            if email.is_some() || password.is_some() {
+                tracing::info!(%owner, "an owner exists: VAULT_ADMIN_EMAIL and VAULT_ADMIN_PASSWORD change nothing");
+            }
+            Ok(())
+        }
+        Err(BootstrapError::Missing) => {
+            Err(missing_settings("VAULT_ADMIN_EMAIL, VAULT_ADMIN_PASSWORD"))
+        }
+        Err(BootstrapError::Password(_))
+            if password.is_some_and(|password| {
+                password.expose_secret().chars().count() < ADMIN_PASSWORD_CHARACTERS
+            }) =>
+        {
+            Err(short_password())
+        }
+        Err(error @ (BootstrapError::Email(_) | BootstrapError::Password(_))) => {
+            Err(Failure::usage("setting_invalid", chain(&error)))
+        }
+        Err(error) => Err(Failure::failed("database", chain(&error))),
+    }
+}

@@ -1,0 +1,352 @@
+//! Publishing the server's own library as the namespace `default`: every change of the library becomes a release by itself.
+//!
+//! The library's generation number is looked at every two seconds, so that `vault add` beside a running server is seen; a change through the
+//! server itself rings a bell.
+//! Of several servers on one database, the one that holds the lease record publishes; it ends by itself when its holder is gone.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use vault_library::{
+    Vault, VaultPaths,
+    release::{self, Plan, PlanError, PlanRequest, ReleasePlan, Strangers},
+    shelf::{self, LibraryShelf},
+};
+use vault_service::{
+    App,
+    error::Refusal,
+    model::{
+        audit::Actor,
+        namespace::{self, Namespace},
+    },
+    oauth::bootstrap::FIRST_NAMESPACE,
+    publish::{self, Precondition},
+    uploads,
+};
+use vault_skill::{name::Slug, time::Timestamp};
+use vault_store::{
+    StoreError,
+    fetch::Fetch,
+    objects::{Class, ObjectKey},
+    records::{Document, RecordKey, When, Write},
+};
+
+use super::shelf::{Holding, OwnShelves};
+use crate::errors::{Failure, chain};
+
+/// How often the library is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+/// Releases are at least this far apart.
+const APART: Duration = Duration::from_secs(5);
+/// How long a lease holds without being renewed, in seconds.
+const LEASE_SECONDS: i64 = 30;
+/// A lease with fewer seconds left is renewed: not at every look, since each write is flushed to disk.
+const LEASE_LOW_SECONDS: i64 = 20;
+/// Even without a change the plan is asked this often: releases expire.
+const RENEW: Duration = Duration::from_hours(1);
+/// How long a change through the server waits for another process that changes the library: requests end after 20 s.
+const WAIT: Duration = Duration::from_secs(10);
+/// Objects that are stored in one transaction hold at most this many bytes.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Why the library was not published this time.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Vault(#[from] vault_library::VaultError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the release was refused: {0:?}")]
+    Refused(vault_service::error::Code),
+    #[error("a task broke off: {0}")]
+    Broken(#[from] tokio::task::JoinError),
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.code())
+    }
+}
+
+/// The record that says which server holds the library.
+#[derive(Debug, Deserialize, Serialize)]
+struct Lease {
+    holder: String,
+}
+
+/// The one who publishes the library.
+pub struct Publisher {
+    app: App,
+    vault: Vault,
+    slug: Slug,
+    /// Other servers may use the database: the lease decides who publishes.
+    shared: bool,
+    holder: String,
+    seen: Option<u64>,
+    holding: Arc<Holding>,
+    fetch: Option<Arc<dyn Fetch>>,
+}
+
+impl Publisher {
+    /// Opens the server's library, or makes it with its keys.
+    pub fn open(app: &App, paths: VaultPaths, shared: bool) -> Result<Self, Failure> {
+        let vault = Vault::open_or_create(paths, app.clock.clone(), app.random.clone())?;
+        let slug = FIRST_NAMESPACE.parse().map_err(|_| {
+            Failure::failed("internal", "the first namespace has a name that cannot be")
+        })?;
+        Ok(Self {
+            holder: app.fresh_id().to_string(),
+            app: app.clone(),
+            vault,
+            slug,
+            shared,
+            seen: None,
+            holding: Arc::default(),
+            fetch: None,
+        })
+    }
+
+    /// The same with somebody who fetches skills for the tools of its shelves.
+    #[must_use]
+    pub fn with_fetch(self, fetch: Option<Arc<dyn Fetch>>) -> Self {
+        Self { fetch, ..self }
+    }
+
+    /// The shelves of this server: its library where it holds it, else releases.
+    pub fn shelves(&self) -> Arc<OwnShelves> {
+        let vault = self.vault.clone().with_wait(WAIT);
+        let mut library = LibraryShelf::new(vault, self.slug.as_str());
+        if let Some(fetch) = &self.fetch {
+            library = library.with_fetch(Arc::clone(fetch));
+        }
+        let holding = Arc::clone(&self.holding);
+        Arc::new(OwnShelves::new(self.slug.clone(), library, holding))
+    }
+
+    /// Ends when a change through this server waits to be published.
+    pub async fn woken(&self) {
+        self.holding.woken().await;
+    }
+
+    /// Looks once and publishes what changed. Troubles are logged: a server that cannot publish still serves.
+    pub async fn look(&mut self) {
+        match self.publish_if_changed().await {
+            Ok(Some(plan)) => tracing::info!(
+                namespace = %self.slug,
+                release = plan.release,
+                skills = plan.skills,
+                added = plan.added.len(),
+                changed = plan.changed.len(),
+                removed = plan.removed.len(),
+                "published the library"
+            ),
+            Ok(None) => {}
+            Err(trouble) => {
+                // Looked at again next time.
+                self.seen = None;
+                tracing::error!(error = %chain(&trouble), "the library was not published");
+            }
+        }
+    }
+
+    /// Looks until `stop` becomes true, then gives the lease back.
+    pub async fn watch(mut self, mut stop: watch::Receiver<bool>) {
+        let mut since_renewal = Duration::ZERO;
+        // Changes that come close together share a release.
+        let mut at_once = false;
+        loop {
+            if !at_once {
+                tokio::select! {
+                    _ = stop.wait_for(|stop| *stop) => break,
+                    () = tokio::time::sleep(LOOK) => since_renewal += LOOK,
+                    () = self.woken() => {}
+                }
+            }
+            if since_renewal >= RENEW {
+                since_renewal = Duration::ZERO;
+                self.seen = None;
+            }
+            let before = self.seen;
+            self.look().await;
+            at_once = before != self.seen || self.seen.is_none();
+            if at_once {
+                // Something was published, or could not be.
+                tokio::select! {
+                    _ = stop.wait_for(|stop| *stop) => break,
+                    () = tokio::time::sleep(APART) => since_renewal += APART,
+                }
+            }
+        }
+        self.holding.set(None);
+        if let Err(error) = self.give_back().await {
+            tracing::warn!(error = %chain(&error), "the lease of the library was not given back");
+        }
+    }
+
+    async fn publish_if_changed(&mut self) -> Result<Option<Box<ReleasePlan>>, Trouble> {
+        if !self.hold_lease().await? {
+            self.seen = None;
+            return Ok(None);
+        }
+        let generation = self.vault.generation()?;
+        // Odd: a writer is at work, or was killed. What is there may be new already, so it is looked at every time.
+        if generation % 2 == 0 && self.seen == Some(generation) {
+            return Ok(None);
+        }
+        let Some((namespace, _)) = namespace::find(&*self.app.records, &self.slug).await? else {
+            return Ok(None);
+        };
+        let current = self.current(&namespace).await?;
+        let planned = self.plan(current.clone()).await?;
+        let published = match planned {
+            Some(plan) => {
+                self.store(&namespace, &plan).await?;
+                let precondition = plan
+                    .follows
+                    .map_or(Precondition::NothingYet, Precondition::Current);
+                publish::publish(
+                    &self.app,
+                    &self.slug,
+                    Bytes::from(plan.catalog.clone()),
+                    precondition,
+                    &Actor::server(),
+                )
+                .await?;
+                let vault = self.vault.clone();
+                let plan = tokio::task::spawn_blocking(move || {
+                    release::published(&vault, &plan).map(|_| plan)
+                })
+                .await??;
+                Some(plan)
+            }
+            None => None,
+        };
+        self.seen = Some(generation);
+        Ok(published)
+    }
+
+    async fn current(&self, namespace: &Namespace) -> Result<Option<Bytes>, Trouble> {
+        let Some(current) = &namespace.current else {
+            return Ok(None);
+        };
+        let key = namespace.object(Class::Catalogs, current.sha256);
+        Ok(self.app.objects.get(&key).await?)
+    }
+
+    /// Plans on a thread of its own: it reads and hashes files.
+    async fn plan(&self, current: Option<Bytes>) -> Result<Option<Box<ReleasePlan>>, Trouble> {
+        let vault = self.vault.clone();
+        let slug = self.slug.clone();
+        let base = self.app.config.public_url.base().to_owned();
+        tokio::task::spawn_blocking(move || {
+            // A vault that was just made has nothing to publish yet.
+            if current.is_none() && shelf::list(&vault)?.skills.is_empty() {
+                return Ok(None);
+            }
+            let request = PlanRequest {
+                // The server is the only publisher here: a database that was put back or made anew follows the library.
+                strangers: Strangers::Replace,
+                ..PlanRequest::new(&base, &slug, current.as_deref())
+            };
+            match release::plan(&vault, &request)? {
+                Plan::Publish(plan) => Ok(Some(plan)),
+                Plan::Unchanged(_) | Plan::Adopt(_) => Ok(None),
+            }
+        })
+        .await?
+    }
+
+    /// Stores the objects that the namespace lacks.
+    async fn store(&self, namespace: &Namespace, plan: &ReleasePlan) -> Result<(), Trouble> {
+        let keys: Vec<(ObjectKey, u64)> = plan
+            .objects
+            .iter()
+            .map(|object| (namespace.object(object.class, object.sha256), object.size))
+            .collect();
+        let mut missing = std::collections::HashSet::new();
+        for some in keys.chunks(vault_store::objects::MAX_ASKED) {
+            missing.extend(
+                uploads::missing(&self.app, namespace.id, some)
+                    .await?
+                    .into_iter()
+                    .map(|key| key.digest),
+            );
+        }
+        let mut batch = Vec::new();
+        let mut held = 0;
+        for object in &plan.objects {
+            if !missing.contains(&object.sha256) {
+                continue;
+            }
+            let bytes = plan.read(&self.vault, object)?;
+            held += bytes.len();
+            batch.push((
+                namespace.object(object.class, object.sha256),
+                Bytes::from(bytes),
+            ));
+            if held >= BATCH_BYTES || batch.len() >= 100 {
+                uploads::put(&self.app, namespace.id, std::mem::take(&mut batch)).await?;
+                held = 0;
+            }
+        }
+        if !batch.is_empty() {
+            uploads::put(&self.app, namespace.id, batch).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes or renews the lease. False while another server holds it.
+    async fn hold_lease(&self) -> Result<bool, StoreError> {
+        if !self.shared {
+            self.holding.set_always();
+            return Ok(true);
+        }
+        let held_until = self.lease_until().await?;
+        self.holding.set(held_until);
+        Ok(held_until.is_some())
+    }
+
+    async fn lease_until(&self) -> Result<Option<Timestamp>, StoreError> {
+        let key = lease_key();
+        let now = self.app.clock.now();
+        let found = self.app.records.get(&key).await?;
+        let when = match &found {
+            None => When::Absent,
+            Some(record) if record.read::<Lease>()?.holder != self.holder => return Ok(None),
+            Some(record) if record.expires_at > Some(now.plus_seconds(LEASE_LOW_SECONDS)) => {
+                return Ok(record.expires_at);
+            }
+            Some(record) => When::At(record.revision),
+        };
+        let lease = Document::of(&Lease {
+            holder: self.holder.clone(),
+        })?;
+        let until = now.plus_seconds(LEASE_SECONDS);
+        let write = Write::put_until(key, lease, when, until);
+        let done = self.app.records.commit(vec![write]).await?.is_done();
+        Ok(done.then_some(until))
+    }
+
+    async fn give_back(&self) -> Result<(), StoreError> {
+        if !self.shared {
+            return Ok(());
+        }
+        let key = lease_key();
+        if let Some(record) = self.app.records.get(&key).await?
+            && record.read::<Lease>()?.holder == self.holder
+        {
+            let write = Write::delete(key, When::At(record.revision));
+            // Whoever took it meanwhile keeps it.
+            let _ = self.app.records.commit(vec![write]).await?;
+        }
+        Ok(())
+    }
+}
+
+fn lease_key() -> RecordKey {
+    RecordKey::new("lease", "library")
+}

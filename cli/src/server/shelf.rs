@@ -1,0 +1,412 @@
+//! The server's own library as the shelf of `default`, while this server holds it; everything else from its release.
+//!
+//! A write is answered when it is signed; the publisher is woken and makes a release of it soon. A lease that was not renewed in time ends by
+//! the clock alone, so that a server which stood still signs nothing that another one may sign as well.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use async_trait::async_trait;
+use serde_json::json;
+use tokio::sync::Notify;
+use vault_library::shelf::LibraryShelf;
+use vault_service::{
+    App,
+    model::{
+        audit::{self, Actor},
+        namespace::{Kind, Namespace},
+    },
+    shelf::{Releases, Shelves},
+};
+use vault_skill::{
+    draft::Submitter,
+    name::{NamespaceId, SkillName, Slug},
+    time::Timestamp,
+};
+use vault_store::{
+    StoreError,
+    shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes},
+};
+
+use crate::errors::chain;
+
+/// Until when this server holds the library, and the bell of its publisher.
+#[derive(Debug)]
+pub struct Holding {
+    until: AtomicI64,
+    bell: Notify,
+}
+
+impl Default for Holding {
+    fn default() -> Self {
+        Self {
+            until: AtomicI64::new(i64::MIN),
+            bell: Notify::new(),
+        }
+    }
+}
+
+impl Holding {
+    /// Notes that the library is held until then; `None`: that it is not.
+    pub fn set(&self, until: Option<Timestamp>) {
+        let until = until.map_or(i64::MIN, Timestamp::unix);
+        self.until.store(until, Ordering::SeqCst);
+    }
+
+    /// Notes that nobody else can hold the library.
+    pub fn set_always(&self) {
+        self.until.store(i64::MAX, Ordering::SeqCst);
+    }
+
+    fn holds(&self, now: Timestamp) -> bool {
+        now.unix() < self.until.load(Ordering::SeqCst)
+    }
+
+    /// Ends when there is something to publish.
+    pub async fn woken(&self) {
+        self.bell.notified().await;
+    }
+}
+
+/// The shelves of a server with a library.
+pub struct OwnShelves {
+    slug: Slug,
+    library: LibraryShelf,
+    holding: Arc<Holding>,
+}
+
+impl OwnShelves {
+    /// `library` stands for the self-signed namespace `slug` as long as it is held.
+    pub fn new(slug: Slug, library: LibraryShelf, holding: Arc<Holding>) -> Self {
+        Self {
+            slug,
+            library,
+            holding,
+        }
+    }
+}
+
+impl Shelves for OwnShelves {
+    fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf> {
+        let own = namespace.slug == self.slug
+            && namespace.kind == Kind::SelfSigned
+            && self.holding.holds(app.clock.now());
+        if !own {
+            return Releases.shelf(app, namespace, source);
+        }
+        Arc::new(OwnShelf {
+            library: self.library.clone(),
+            holding: Arc::clone(&self.holding),
+            app: app.clone(),
+            namespace: namespace.id,
+            source,
+        })
+    }
+}
+
+/// The library for one request.
+struct OwnShelf {
+    library: LibraryShelf,
+    holding: Arc<Holding>,
+    app: App,
+    namespace: NamespaceId,
+    source: Option<IpAddr>,
+}
+
+impl OwnShelf {
+    /// Writes down what was done. The library is no part of the database: this follows the signature, and cannot undo it.
+    async fn note(&self, by: &Submitter, submitted: &Submitted) -> Result<(), StoreError> {
+        let (action, name, after) = match submitted {
+            Submitted::Signed {
+                name,
+                version,
+                bundle_hash,
+                ..
+            } => {
+                let after = json!({ "version": version, "bundle_hash": bundle_hash });
+                ("skill.sign", name, Some(after))
+            }
+            Submitted::Removed(name) => ("skill.remove", name, None),
+            _ => return Ok(()),
+        };
+        let actor = Actor {
+            user: by.user_id.clone(),
+            client: by.client_id.clone(),
+            source: self.source,
+        };
+        let change = audit::Change {
+            target: Some(name.to_string()),
+            before: None,
+            after,
+        };
+        let (clock, random) = (&*self.app.clock, &*self.app.random);
+        let namespace = Some(&self.namespace);
+        let entry = audit::entry(namespace, &actor, action, change, "done", clock, random)?;
+        let commit = self.app.records.commit(vec![entry]).await?;
+        // Its key is fresh, so that nothing but another writer can be in the way.
+        commit.is_done().then_some(()).ok_or(StoreError::Conflict)
+    }
+}
+
+#[async_trait]
+impl Shelf for OwnShelf {
+    fn owner(&self) -> &str {
+        self.library.owner()
+    }
+
+    fn writes(&self) -> Writes {
+        self.library.writes()
+    }
+
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        self.library.snapshot().await
+    }
+
+    async fn about(&self, name: &SkillName) -> Result<Arc<Snapshot>, ShelfError> {
+        self.library.about(name).await
+    }
+
+    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        self.library.load(entry).await
+    }
+
+    async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
+        if !self.holding.holds(self.app.clock.now()) {
+            return Err(ShelfError::LibraryElsewhere);
+        }
+        if matches!(change, Change::Folder { .. }) {
+            // Who asks over the network is on another machine: the folders of this one are none of their business.
+            return Err(ShelfError::SourceUnsupported(
+                "a folder cannot be read here; propose the skill's files instead".to_owned(),
+            ));
+        }
+        let prepared = self.library.prepare(change).await?;
+        // Fetching takes a while: the lease may be another server's by now.
+        if !self.holding.holds(self.app.clock.now()) {
+            return Err(ShelfError::LibraryElsewhere);
+        }
+        let submitted = self.library.admit(by, prepared).await?;
+        if matches!(submitted, Submitted::Signed { .. } | Submitted::Removed(_)) {
+            // Before anything that may fail: it is signed, so it is published.
+            self.holding.bell.notify_one();
+        }
+        if let Err(error) = self.note(by, &submitted).await {
+            tracing::error!(error = %chain(&error), user = %by.user_id, ?submitted, "a change of the library is missing in the audit log");
+        }
+        Ok(submitted)
+    }
+
+    async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
+        self.library.drift(entries).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::SecretString;
+    use vault_library::VaultPaths;
+    use vault_service::{
+        config::{Config, Limits},
+        model::namespace,
+        oauth::bootstrap::{FIRST_NAMESPACE, first_owner},
+    };
+    use vault_store::{
+        clock::TestClock, contract::shelf::skill, memory::Memory, random::SeededRandom,
+    };
+
+    use super::*;
+    use crate::server::publisher::Publisher;
+
+    struct Servers {
+        clock: Arc<TestClock>,
+        memory: Arc<Memory>,
+        home: tempfile::TempDir,
+    }
+
+    impl Servers {
+        async fn new() -> Self {
+            let clock = Arc::new(TestClock::default());
+            let servers = Self {
+                memory: Arc::new(Memory::new(clock.clone())),
+                clock,
+                home: tempfile::tempdir().unwrap(),
+            };
+            let password = SecretString::from("a password of the first owner");
+            let email = Some("owner@example.org");
+            let app = servers.app(0);
+            first_owner(&app, Kind::SelfSigned, email, Some(&password))
+                .await
+                .unwrap();
+            servers
+        }
+
+        fn app(&self, seed: u64) -> App {
+            let mut config = Config::new("https://vault.example".parse().unwrap());
+            config.limits = Limits::off();
+            let random = Arc::new(SeededRandom::new(seed));
+            let memory = &self.memory;
+            App::new(
+                memory.clone(),
+                memory.clone(),
+                self.clock.clone(),
+                random,
+                config,
+            )
+        }
+
+        /// A server on the one database, with a library of its own.
+        fn server(&self, seed: u64) -> (App, Publisher) {
+            let app = self.app(seed);
+            let folder = self.home.path().join(seed.to_string());
+            let paths = VaultPaths::new(folder.join("vault"), folder.join("config"));
+            let publisher = Publisher::open(&app, paths, true).unwrap();
+            let app = app.with_shelves(publisher.shelves());
+            (app, publisher)
+        }
+    }
+
+    async fn shelf(app: &App) -> Arc<dyn Shelf> {
+        let slug = FIRST_NAMESPACE.parse().unwrap();
+        let found = namespace::find(&*app.records, &slug).await.unwrap();
+        app.shelves.shelf(app, &found.unwrap().0, None)
+    }
+
+    fn take(name: &str) -> Change {
+        Change::Take {
+            files: skill(name, "one"),
+            replace: false,
+            check: false,
+        }
+    }
+
+    fn by() -> Submitter {
+        Submitter {
+            user_id: "usr_1".to_owned(),
+            client_id: None,
+        }
+    }
+
+    async fn names(app: &App) -> Vec<String> {
+        let snapshot = shelf(app).await.snapshot().await.unwrap();
+        let entries = snapshot.entries().iter();
+        entries.map(|entry| entry.name().to_string()).collect()
+    }
+
+    #[tokio::test]
+    async fn the_holder_signs_and_the_others_read_its_release() {
+        let servers = Servers::new().await;
+        let (first, mut holder) = servers.server(1);
+        let (second, mut waiting) = servers.server(2);
+        holder.look().await;
+        waiting.look().await;
+        assert_eq!(shelf(&first).await.writes(), Writes::Signed);
+        assert_eq!(shelf(&second).await.writes(), Writes::Elsewhere);
+        assert_eq!(shelf(&first).await.owner(), "default");
+        assert_eq!(shelf(&second).await.owner(), "default");
+
+        let done = shelf(&first).await.submit(&by(), take("alpha")).await;
+        assert!(
+            matches!(done, Ok(Submitted::Signed { version: 1, .. })),
+            "{done:?}"
+        );
+        assert_eq!(names(&first).await, ["alpha"], "acknowledged when signed");
+        assert!(names(&second).await.is_empty(), "not published yet");
+        // The bell rang before the answer came.
+        holder.woken().await;
+        holder.look().await;
+        assert_eq!(names(&second).await, ["alpha"]);
+        let entry = shelf(&second).await.snapshot().await.unwrap().entries()[0].clone();
+        let loaded = shelf(&second).await.load(&entry).await.unwrap();
+        assert_eq!(loaded.file("notes.txt").unwrap().bytes, b"notes on one\n");
+
+        let refused = shelf(&second).await.submit(&by(), take("beta")).await;
+        assert!(
+            matches!(refused, Err(ShelfError::LibraryElsewhere)),
+            "{refused:?}"
+        );
+        servers.clock.advance(1);
+        let removed = Change::Remove("alpha".parse().unwrap());
+        let removed = shelf(&first).await.submit(&by(), removed).await;
+        assert!(matches!(removed, Ok(Submitted::Removed(_))), "{removed:?}");
+        holder.woken().await;
+        holder.look().await;
+        assert!(names(&second).await.is_empty());
+
+        let slug = FIRST_NAMESPACE.parse().unwrap();
+        let found = namespace::find(&*first.records, &slug)
+            .await
+            .unwrap()
+            .unwrap()
+            .0;
+        let partition = audit::partition(Some(&found.id));
+        let entries = first.records.list(&partition, "", None, 100).await.unwrap();
+        let actions: Vec<_> = entries
+            .iter()
+            .map(|entry| entry.read::<audit::Entry>().unwrap())
+            .filter(|entry| entry.actor == "usr_1")
+            .map(|entry| entry.action)
+            .collect();
+        assert_eq!(actions, ["skill.sign", "skill.remove"]);
+    }
+
+    #[tokio::test]
+    async fn a_holder_that_stood_still_signs_nothing_until_it_holds_again() {
+        let servers = Servers::new().await;
+        let (first, mut holder) = servers.server(1);
+        let (second, mut other) = servers.server(2);
+        holder.look().await;
+        let kept = shelf(&first).await;
+        servers.clock.advance(31);
+        assert_eq!(shelf(&first).await.writes(), Writes::Elsewhere);
+        let late = kept.submit(&by(), take("alpha")).await;
+        assert!(
+            matches!(late, Err(ShelfError::LibraryElsewhere)),
+            "{late:?}"
+        );
+        other.look().await;
+        holder.look().await;
+        assert_eq!(shelf(&second).await.writes(), Writes::Signed);
+        assert_eq!(shelf(&first).await.writes(), Writes::Elsewhere);
+        servers.clock.advance(31);
+        holder.look().await;
+        assert_eq!(shelf(&first).await.writes(), Writes::Signed);
+    }
+
+    #[tokio::test]
+    async fn no_folder_of_the_server_is_read_for_who_asks_over_the_network() {
+        let servers = Servers::new().await;
+        let (app, mut holder) = servers.server(1);
+        holder.look().await;
+        let folder = servers.home.path().join("alpha");
+        std::fs::create_dir(&folder).unwrap();
+        for file in skill("alpha", "one") {
+            std::fs::write(folder.join(file.path), file.bytes).unwrap();
+        }
+        let change = Change::Folder {
+            path: folder.to_str().unwrap().to_owned(),
+            identifier: "local:alpha".to_owned(),
+            agents: Vec::new(),
+        };
+        let refused = shelf(&app).await.submit(&by(), change).await;
+        assert!(
+            matches!(refused, Err(ShelfError::SourceUnsupported(_))),
+            "{refused:?}"
+        );
+        assert!(names(&app).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_hosted_namespace_is_never_the_library() {
+        let servers = Servers::new().await;
+        let (app, mut holder) = servers.server(1);
+        holder.look().await;
+        for slug in ["acme", FIRST_NAMESPACE] {
+            let slug = slug.parse().unwrap();
+            let owner = "owner@example.org".to_owned();
+            let hosted = Namespace::new(slug, Kind::Hosted, owner, &*app.clock, &*app.random);
+            let shelf = app.shelves.shelf(&app, &hosted, None);
+            assert_eq!(shelf.writes(), Writes::Drafted);
+        }
+    }
+}

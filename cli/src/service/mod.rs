@@ -1,0 +1,577 @@
+//! Talking to a service: what it may send us, how long it may take, and which errors come of it.
+//!
+//! A service is trusted with nothing. No redirect is followed, no encoding is accepted, every body has a ceiling that is counted while it is read,
+//! and a peer that trickles is cut off. What the bytes mean is decided elsewhere, by signature.
+
+mod base;
+pub mod browser;
+pub mod connection;
+mod device;
+mod owner;
+pub mod sign_in;
+pub mod tokens;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use reqwest::{
+    RequestBuilder,
+    header::{
+        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap,
+        RETRY_AFTER,
+    },
+};
+use serde::{Deserialize, de::DeserializeOwned};
+
+pub use self::{
+    base::{Address, Base},
+    device::{DeviceClient, DeviceState},
+    owner::{Body, OwnerClient, PACK_BYTES, form},
+};
+use crate::{
+    context::Context,
+    errors::{Exit, Failure, chain},
+    output::text::clean,
+};
+
+/// Ceilings of what we read, in bytes.
+pub mod ceiling {
+    /// A catalog, or any object.
+    pub const OBJECT: u64 = 4 * 1024 * 1024;
+    /// `devices/current`.
+    pub const DEVICE: u64 = 4 * 1024;
+    /// An error, a metadata document, a token.
+    pub const SMALL: u64 = 64 * 1024;
+    /// A list for an owner: 10,000 missing hashes are 670 KB.
+    pub const LIST: u64 = 2 * 1024 * 1024;
+}
+
+const CONNECT: Duration = Duration::from_secs(10);
+const WHOLE: Duration = Duration::from_mins(1);
+/// A peer has to send (or take) this many bytes in every window.
+const WINDOW: Duration = Duration::from_secs(20);
+const WINDOW_BYTES: u64 = 20 * 1024;
+
+/// An HTTP client for one service.
+#[derive(Clone, Debug)]
+pub struct Http {
+    client: reqwest::Client,
+    host: String,
+}
+
+/// A whole answer, its body read to the end.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Http {
+    /// A client for this service. Refused with `--offline`; fails when no TLS roots can be loaded.
+    pub fn new(context: &Context, base: &Base) -> Result<Self, Failure> {
+        if context.global.offline {
+            return Err(Failure::new(
+                Exit::Network,
+                "offline",
+                "this needs the network, and --offline forbids it",
+            )
+            .hint("leave out --offline"));
+        }
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("vault/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(CONNECT)
+            .pool_idle_timeout(Duration::from_secs(30));
+        if base.is_loopback() {
+            builder = builder.no_proxy();
+        }
+        if let Some(name) = base.localhost_name() {
+            // Such a name is this machine (RFC 6761), but not every resolver knows the ones below `localhost`. Port 0: that of the address.
+            let here = [
+                IpAddr::from(Ipv4Addr::LOCALHOST),
+                Ipv6Addr::LOCALHOST.into(),
+            ];
+            builder = builder.resolve_to_addrs(name, &here.map(|ip| SocketAddr::new(ip, 0)));
+        }
+        if base.is_plain() {
+            // No certificate is looked at on loopback: a machine without roots can still use it.
+            builder = builder.tls_backend_preconfigured(without_roots()?);
+        } else {
+            // A second client of the same process finds the provider there.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let client = builder.build().map_err(|error| {
+            Failure::new(
+                Exit::Network,
+                "tls_unavailable",
+                format!("no connection can be made: {}", chain(&error)),
+            )
+            .hint("install the system's certificates (package ca-certificates)")
+        })?;
+        Ok(Self {
+            client,
+            host: base.to_string(),
+        })
+    }
+
+    /// The client itself, for pages that a person would look at.
+    pub fn plain(&self) -> reqwest::Client {
+        self.client.clone()
+    }
+
+    /// Starts a request to a full address.
+    pub fn request(&self, method: reqwest::Method, address: &str) -> RequestBuilder {
+        self.client
+            .request(method, address)
+            .header(ACCEPT_ENCODING, "identity")
+    }
+
+    /// Sends a request and reads the answer, errors of HTTP included. A redirect, an encoding, a body over the ceiling or a slow peer fails.
+    pub async fn send(&self, request: RequestBuilder, ceiling: u64) -> Result<Answer, Failure> {
+        match tokio::time::timeout(WHOLE, self.exchange(request, ceiling)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.failed("timeout", "did not answer in full within 60 seconds")),
+        }
+    }
+
+    async fn exchange(&self, request: RequestBuilder, ceiling: u64) -> Result<Answer, Failure> {
+        let mut response = request
+            .send()
+            .await
+            .map_err(|error| self.not_sent(&error))?;
+        let status = response.status();
+        if status.is_redirection() {
+            return Err(self
+                .failed(
+                    "redirect_refused",
+                    &format!("answered with a redirect ({})", status.as_u16()),
+                )
+                .hint("give the service's own address; a vault never follows a redirect"));
+        }
+        if let Some(encoding) = response.headers().get(CONTENT_ENCODING)
+            && encoding != "identity"
+        {
+            return Err(self.failed("encoding_refused", "sent an encoded body nobody asked for"));
+        }
+        let announced = response
+            .headers()
+            .get(CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        if status.is_success() && announced.is_some_and(|length| length > ceiling) {
+            return Err(self.too_large(ceiling));
+        }
+        let headers = response.headers().clone();
+        let body = if status.is_success() {
+            self.read(&mut response, ceiling)
+                .await?
+                .ok_or_else(|| self.too_large(ceiling))?
+        } else {
+            // What is longer than any problem is none: the status alone speaks.
+            self.read(&mut response, ceiling::SMALL)
+                .await?
+                .unwrap_or_default()
+        };
+        Ok(Answer {
+            status: status.as_u16(),
+            headers,
+            body,
+        })
+    }
+
+    /// The body; `None` as soon as it passes the ceiling.
+    async fn read(
+        &self,
+        response: &mut reqwest::Response,
+        ceiling: u64,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let mut body = Vec::new();
+        let mut window_ends = tokio::time::Instant::now() + WINDOW;
+        let mut in_window = 0_u64;
+        loop {
+            let chunk = match tokio::time::timeout_at(window_ends, response.chunk()).await {
+                Ok(chunk) => chunk.map_err(|error| self.not_sent(&error))?,
+                Err(_) => {
+                    if in_window < WINDOW_BYTES {
+                        return Err(self.failed("too_slow", "sends less than 1 KiB a second"));
+                    }
+                    window_ends = tokio::time::Instant::now() + WINDOW;
+                    in_window = 0;
+                    continue;
+                }
+            };
+            let Some(chunk) = chunk else {
+                return Ok(Some(body));
+            };
+            in_window += chunk.len() as u64;
+            if body.len() as u64 + chunk.len() as u64 > ceiling {
+                return Ok(None);
+            }
+            body.extend_from_slice(&chunk);
+        }
+    }
+
+    fn too_large(&self, ceiling: u64) -> Failure {
+        self.failed(
+            "too_large",
+            &format!("sent more than {}", crate::output::text::size(ceiling)),
+        )
+    }
+
+    fn failed(&self, code: &'static str, what: &str) -> Failure {
+        Failure::new(Exit::Network, code, format!("{} {what}", self.host))
+    }
+
+    fn not_sent(&self, error: &reqwest::Error) -> Failure {
+        if error.is_timeout() {
+            return self.failed("timeout", "did not answer in time");
+        }
+        let reason = innermost(error);
+        if error.is_connect() {
+            return Failure::new(
+                Exit::Network,
+                "unreachable",
+                format!("{} cannot be reached: {reason}", self.host),
+            )
+            .hint("is the service running, and is the address right?");
+        }
+        Failure::new(
+            Exit::Network,
+            "broken_off",
+            format!("the talk with {} broke off: {reason}", self.host),
+        )
+        .hint("run the command again: it goes on where it stopped")
+    }
+}
+
+/// How many requests are under way at once.
+const IN_FLIGHT: usize = 16;
+
+/// Runs the work for every item, sixteen at a time, and hands over each outcome as it comes. The first failure ends all.
+pub async fn in_flight<I, T, W>(
+    items: I,
+    start: impl Fn(I::Item) -> W,
+    mut finished: impl FnMut(T) -> Result<(), Failure>,
+) -> Result<(), Failure>
+where
+    I: IntoIterator,
+    T: Send + 'static,
+    W: Future<Output = Result<T, Failure>> + Send + 'static,
+{
+    let mut items = items.into_iter();
+    // Dropping the set stops what is still under way.
+    let mut running = tokio::task::JoinSet::new();
+    loop {
+        while running.len() < IN_FLIGHT
+            && let Some(item) = items.next()
+        {
+            running.spawn(start(item));
+        }
+        match running.join_next().await {
+            Some(Ok(outcome)) => finished(outcome?)?,
+            Some(Err(error)) => {
+                return Err(Failure::failed(
+                    "internal",
+                    format!("a request panicked: {error}"),
+                ));
+            }
+            None => return Ok(()),
+        }
+    }
+}
+
+/// What a service says, as the commands say things: no capital at the beginning, no full stop.
+fn sentence(text: &str) -> String {
+    let text = text.trim_end().trim_end_matches('.');
+    let mut letters = text.chars();
+    match (letters.next(), letters.clone().next()) {
+        // An abbreviation keeps its capitals.
+        (Some(first), second) if !second.is_some_and(char::is_uppercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// The last link of a chain of errors says what the system said.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    let said = error.to_string();
+    clean(said.split(" (os error").next().unwrap_or(&said), 200)
+}
+
+fn without_roots() -> Result<rustls::ClientConfig, Failure> {
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Failure::new(Exit::Network, "tls_unavailable", error.to_string()))
+        .map(|builder| {
+            builder
+                .with_root_certificates(rustls::RootCertStore::empty())
+                .with_no_client_auth()
+        })
+}
+
+/// RFC 9457, as the services send it.
+#[derive(Debug, Default, Deserialize)]
+struct Problem {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    detail: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    request_id: String,
+}
+
+impl Answer {
+    /// The status is 2xx.
+    pub const fn is_good(&self) -> bool {
+        self.status >= 200 && self.status < 300
+    }
+
+    /// Seconds after which a request that came too often may come again.
+    pub fn retry_after(&self) -> Option<u64> {
+        if self.status != 429 {
+            return None;
+        }
+        let value = self.headers.get(RETRY_AFTER);
+        Some(
+            value
+                .and_then(|value| value.to_str().ok()?.parse().ok())
+                .unwrap_or(1),
+        )
+    }
+
+    /// The stable word of a refusal; `http_<status>` where the body has none.
+    pub fn code(&self) -> String {
+        let problem: Problem = serde_json::from_slice(&self.body).unwrap_or_default();
+        let is_word = !problem.code.is_empty()
+            && problem.code.len() <= 64
+            && problem
+                .code
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        if is_word {
+            problem.code
+        } else {
+            format!("http_{}", self.status)
+        }
+    }
+
+    /// This answer when it is good, else the failure it stands for.
+    pub fn good(self) -> Result<Self, Failure> {
+        if self.is_good() {
+            Ok(self)
+        } else {
+            Err(self.failure())
+        }
+    }
+
+    /// A good answer's body as JSON. Fails with exit 7 when it is something else.
+    pub fn json<T: DeserializeOwned>(self) -> Result<T, Failure> {
+        let answer = self.good()?;
+        serde_json::from_slice(&answer.body).map_err(|error| {
+            let words = if answer.is_page() {
+                "the answer is a page for browsers, not a vault service's".to_owned()
+            } else {
+                format!(
+                    "the service answered with something unexpected: {}",
+                    clean(&error.to_string(), 300)
+                )
+            };
+            Failure::new(Exit::Network, "answer_unreadable", words)
+                .hint("is this the address of a vault service?")
+        })
+    }
+
+    fn is_page(&self) -> bool {
+        self.headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|kind| kind.starts_with("text/html"))
+    }
+
+    /// The failure that a refusal stands for: exit code by status, the service's word and sentence, a hint where we know one.
+    pub fn failure(&self) -> Failure {
+        let problem: Problem = serde_json::from_slice(&self.body).unwrap_or_default();
+        let code = self.code();
+        let exit = match self.status {
+            401 | 403 => Exit::NotAllowed,
+            402 => Exit::Lapsed,
+            408 | 429 | 500..=599 => Exit::Network,
+            _ => Exit::Failed,
+        };
+        let said = [problem.detail, problem.title]
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .map_or_else(
+                || format!("the service answered {}", self.status),
+                |text| sentence(&clean(&text, 300)),
+            );
+        let failure = Failure::new(exit, code.clone(), said);
+        match self.hint(&code, &problem.request_id) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
+    fn hint(&self, code: &str, request_id: &str) -> Option<String> {
+        Some(match code {
+            "device_pending" => {
+                "ask the owner to admit this machine: vault devices list, vault devices admit <id>"
+                    .to_owned()
+            }
+            "device_revoked" => {
+                "ask the owner; a revoked machine can be forgotten and enrol afresh".to_owned()
+            }
+            "device_unknown" => {
+                "check the address, or enrol this machine: vault link <url>/v/<slug>".to_owned()
+            }
+            "timestamp_out_of_range" => self.clock_hint(),
+            "vault_not_found" | "not_found" => "check the address and the slug".to_owned(),
+            "catalog_not_published" => "the owner publishes with: vault sync --cloud".to_owned(),
+            "subscription_lapsed" => {
+                "installed skills go on working; the owner renews the subscription".to_owned()
+            }
+            "pending_queue_full" => {
+                "20 machines wait: the owner admits or denies some of them".to_owned()
+            }
+            "namespace_self_signed" => {
+                "the server signs this vault itself: add skills where the server runs".to_owned()
+            }
+            "insufficient_scope" => {
+                "sign in again and allow writing on the page: vault cloud connect <url>".to_owned()
+            }
+            "owner_required" => "ask an owner of this vault".to_owned(),
+            "operator_required" | "vault_suspended" => {
+                "ask whoever operates the service".to_owned()
+            }
+            "slug_taken" | "slug_reserved" => "choose another name".to_owned(),
+            "email_invalid" => "write it like ann@example.com".to_owned(),
+            "device_state" => {
+                "vault devices list shows it; a forgotten machine may enrol afresh".to_owned()
+            }
+            "quota_exceeded" => {
+                "remove skills, or ask whoever operates the service for more room".to_owned()
+            }
+            _ => match self.status {
+                429 | 503 => match self.headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok()) {
+                    Some(seconds) if seconds.bytes().all(|b| b.is_ascii_digit()) => {
+                        format!("try again in {seconds} s")
+                    }
+                    _ => "try again in a moment".to_owned(),
+                },
+                500..=599 if !request_id.is_empty() => {
+                    format!("the service's log has more under {}", clean(request_id, 64))
+                }
+                400..=499 if code.starts_with("http_") => {
+                    // Every refusal of ours has a word: what has none comes from a stranger.
+                    "is this the address of a vault service?".to_owned()
+                }
+                500..=599 => {
+                    "try again in a moment, or ask whoever operates the service".to_owned()
+                }
+                _ => return None,
+            },
+        })
+    }
+
+    /// By how much our clock is off, from the `Date` that the service sent.
+    fn clock_hint(&self) -> String {
+        let theirs = self
+            .headers
+            .get(DATE)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|text| jiff::fmt::rfc2822::parse(text).ok())
+            .map(|date| date.timestamp().as_second());
+        let Some(theirs) = theirs else {
+            return "set this machine's clock".to_owned();
+        };
+        let off = vault_store::clock::Clock::now(&vault_store::clock::SystemClock).unix() - theirs;
+        format!(
+            "this machine's clock is {} s {}: set it",
+            off.unsigned_abs(),
+            if off > 0 { "ahead" } else { "behind" }
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        Answer {
+            status,
+            headers: HeaderMap::new(),
+            body: body.as_bytes().to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_refusal_becomes_its_exit_code_and_word() {
+        for (status, body, exit, code) in [
+            (
+                401,
+                r#"{"code":"device_unknown"}"#,
+                Exit::NotAllowed,
+                "device_unknown",
+            ),
+            (
+                403,
+                r#"{"code":"device_pending"}"#,
+                Exit::NotAllowed,
+                "device_pending",
+            ),
+            (
+                402,
+                r#"{"code":"subscription_lapsed"}"#,
+                Exit::Lapsed,
+                "subscription_lapsed",
+            ),
+            (404, "<html>", Exit::Failed, "http_404"),
+            (503, "", Exit::Network, "http_503"),
+            (429, "{}", Exit::Network, "http_429"),
+            (404, r#"{"code":"\u001b[31m"}"#, Exit::Failed, "http_404"),
+            (500, r#"{"code":1}"#, Exit::Network, "http_500"),
+        ] {
+            let failure = answer(status, body).failure();
+            assert_eq!(failure.exit, exit, "{status} {body}");
+            assert_eq!(failure.code, code, "{status} {body}");
+            assert!(!failure.message.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_a_service_says_cannot_paint_the_terminal() {
+        let failure = answer(400, r#"{"code":"bad","detail":"\u001b[2Jgone"}"#).failure();
+        assert_eq!(failure.message, "\u{fffd}[2Jgone");
+    }
+
+    #[test]
+    fn a_service_speaks_as_the_commands_do() {
+        for (said, shown) in [
+            (
+                "There is no vault with this name.",
+                "there is no vault with this name",
+            ),
+            ("OK is no JSON.", "OK is no JSON"),
+            ("A parameter is wrong", "a parameter is wrong"),
+            ("", ""),
+            ("...", ""),
+        ] {
+            assert_eq!(sentence(said), shown);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The client of an owner or operator: bearer tokens, refreshed where they ended.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reqwest::{Method, header};
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::sync::Mutex;
+use vault_store::clock::{Clock, SystemClock};
+
+use super::{
+    Answer, Base, Http, ceiling,
+    tokens::{TokenFile, Tokens},
+};
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+};
+
+/// How much a pack of objects holds; the service takes 4 MiB, smaller ones keep a slow line under the time limit.
+pub const PACK_BYTES: usize = 1024 * 1024;
+
+/// What a request carries.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// JSON.
+    Json(serde_json::Value),
+    /// Bytes of a media type.
+    Bytes(&'static str, Bytes),
+}
+
+/// Signed in at one service, for one vault or as operator. Clones share the tokens.
+#[derive(Clone, Debug)]
+pub struct OwnerClient {
+    http: Http,
+    base: Base,
+    file: TokenFile,
+    tokens: Arc<Mutex<Tokens>>,
+}
+
+/// A part of a list.
+#[derive(Debug, Deserialize)]
+struct Page<T> {
+    #[serde(alias = "users")]
+    items: Vec<T>,
+    #[serde(default)]
+    next: Option<String>,
+}
+
+impl OwnerClient {
+    /// With the tokens in this file. Fails with exit 4 when nobody signed in.
+    pub fn open(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
+        let file = TokenFile::of(context, base, name)?;
+        let tokens = file.read()?.ok_or_else(|| signed_out(base))?;
+        Self::with(context, base, file, tokens)
+    }
+
+    /// With tokens that were just given.
+    pub fn with(
+        context: &Context,
+        base: &Base,
+        file: TokenFile,
+        tokens: Tokens,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            http: Http::new(context, base)?,
+            base: base.clone(),
+            file,
+            tokens: Arc::new(Mutex::new(tokens)),
+        })
+    }
+
+    /// The service.
+    pub const fn base(&self) -> &Base {
+        &self.base
+    }
+
+    /// Sends one request; an ended access token is exchanged once. Refusals come back as answers.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(header::HeaderName, String)],
+        body: Body,
+        ceiling: u64,
+    ) -> Result<Answer, Failure> {
+        let mut access = self.access(None).await?;
+        for last in [false, true] {
+            let mut request = self
+                .http
+                .request(method.clone(), &self.base.at(path))
+                .bearer_auth(&access);
+            for (name, value) in headers {
+                request = request.header(name, value);
+            }
+            request = match &body {
+                Body::Empty => request,
+                Body::Json(value) => request.json(value),
+                Body::Bytes(kind, bytes) => request
+                    .header(header::CONTENT_TYPE, *kind)
+                    .body(bytes.clone()),
+            };
+            let answer = self.http.send(request, ceiling).await?;
+            if answer.status != 401 || last {
+                return if answer.status == 401 {
+                    Err(signed_out(&self.base))
+                } else {
+                    Ok(answer)
+                };
+            }
+            access = self.access(Some(&access)).await?;
+        }
+        unreachable!("the second round returns")
+    }
+
+    /// `GET` of JSON.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.call(Method::GET, path, &[], Body::Empty, ceiling::LIST)
+            .await?
+            .json()
+    }
+
+    /// `POST` of JSON, answered with JSON.
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: serde_json::Value,
+    ) -> Result<T, Failure> {
+        self.call(Method::POST, path, &[], Body::Json(body), ceiling::LIST)
+            .await?
+            .json()
+    }
+
+    /// Any method, with JSON or nothing, answered with JSON.
+    pub async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<serde_json::Value>,
+    ) -> Result<T, Failure> {
+        let body = body.map_or(Body::Empty, Body::Json);
+        self.call(method, path, &[], body, ceiling::LIST)
+            .await?
+            .json()
+    }
+
+    /// All parts of a list, at most 100,000 entries or 1,000 answers; `path` may have a query.
+    pub async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Failure> {
+        let mut items = Vec::new();
+        let mut after = None;
+        let join = if path.contains('?') { '&' } else { '?' };
+        for _ in 0..1000 {
+            let query = after.map_or_else(String::new, |after: String| {
+                let after: String =
+                    url::form_urlencoded::byte_serialize(after.as_bytes()).collect();
+                format!("&after={after}")
+            });
+            let page: Page<T> = self.get(&format!("{path}{join}limit=100{query}")).await?;
+            items.extend(page.items);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(items),
+            }
+        }
+        Err(Failure::new(
+            Exit::Network,
+            "answer_unreadable",
+            "the service's list does not end",
+        ))
+    }
+
+    /// An access token that is still good; `refused` is one that the service just turned down.
+    async fn access(&self, refused: Option<&str>) -> Result<String, Failure> {
+        let mut tokens = self.tokens.lock().await;
+        let fresh = |tokens: &Tokens| {
+            tokens.expires_at > SystemClock.now().unix() + 5
+                && refused != Some(tokens.access_token.as_str())
+        };
+        if fresh(&tokens) {
+            return Ok(tokens.access_token.clone());
+        }
+        // Another process may have exchanged it meanwhile: then its pair is ours too.
+        let lock = self.file.lock()?;
+        if let Some(stored) = self.file.read()? {
+            *tokens = stored;
+            if fresh(&tokens) {
+                return Ok(tokens.access_token.clone());
+            }
+        }
+        let next = self.refresh(&tokens).await?;
+        self.file.write(&next, &lock)?;
+        *tokens = next;
+        drop(lock);
+        Ok(tokens.access_token.clone())
+    }
+
+    async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, Failure> {
+        if !self.base.is_origin_of(&tokens.token_endpoint) {
+            return Err(signed_out(&self.base));
+        }
+        let form = form(&[
+            ("grant_type", "refresh_token"),
+            ("refresh_token", &tokens.refresh_token),
+            ("client_id", &tokens.client_id),
+        ]);
+        let request = self
+            .http
+            .request(Method::POST, &tokens.token_endpoint)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(form);
+        let answer = self.http.send(request, ceiling::SMALL).await?;
+        if matches!(answer.status, 400 | 401) {
+            return Err(signed_out(&self.base));
+        }
+        let grant: Grant = answer.json()?;
+        Ok(grant.tokens(
+            tokens.client_id.clone(),
+            tokens.token_endpoint.clone(),
+            tokens.revocation_endpoint.clone(),
+        ))
+    }
+}
+
+/// The token answer of RFC 6749.
+#[derive(Deserialize)]
+pub(super) struct Grant {
+    access_token: String,
+    expires_in: i64,
+    refresh_token: String,
+    #[serde(default)]
+    scope: String,
+}
+
+impl Grant {
+    pub(super) fn tokens(
+        self,
+        client_id: String,
+        token_endpoint: String,
+        revocation_endpoint: Option<String>,
+    ) -> Tokens {
+        Tokens {
+            client_id,
+            access_token: self.access_token,
+            expires_at: SystemClock.now().unix() + self.expires_in.clamp(0, 86_400),
+            refresh_token: self.refresh_token,
+            scope: self.scope,
+            token_endpoint,
+            revocation_endpoint,
+        }
+    }
+}
+
+/// Name and value pairs as a form.
+pub fn form(pairs: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(pairs)
+        .finish()
+}
+
+fn signed_out(base: &Base) -> Failure {
+    Failure::new(
+        Exit::NotAllowed,
+        "signed_out",
+        format!("you are not signed in at {base}"),
+    )
+    .hint(format!("vault cloud connect {base}"))
+}

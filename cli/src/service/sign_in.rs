@@ -1,0 +1,499 @@
+//! Signing in: OAuth 2.1 with PKCE (S256), a client registered on the spot, the answer on a loopback address or pasted.
+//!
+//! The service's metadata must name the address that we were given as its issuer, byte for byte, and every endpoint must lie on the same origin:
+//! a page elsewhere never sees the code. `state` and `iss` of the answer are checked before the code is used.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use reqwest::{Method, header};
+use serde::Deserialize;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use url::Url;
+use vault_store::random::{Random, SystemRandom};
+
+use super::{
+    Base, Http, browser, ceiling,
+    owner::{Grant, form},
+    tokens::Tokens,
+};
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    output::{
+        Ui,
+        style::{BOLD, HINT, paint},
+        text::clean,
+    },
+};
+
+/// How long a person may take on the pages.
+const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
+
+/// How to sign in.
+#[derive(Clone, Copy, Debug)]
+pub struct SignIn<'a> {
+    /// The service.
+    pub base: &'a Base,
+    /// The vault that the token shall carry; `None` lets the pages ask.
+    pub namespace: Option<&'a str>,
+    /// Never open a browser; print the address and read the pasted answer too.
+    pub no_browser: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    issuer: String,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    registration_endpoint: String,
+    #[serde(default)]
+    revocation_endpoint: Option<String>,
+    #[serde(default)]
+    code_challenge_methods_supported: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Registered {
+    client_id: String,
+}
+
+/// What the browser brought back.
+#[derive(Debug, Default, Eq, PartialEq)]
+struct Brought {
+    code: Option<String>,
+    state: Option<String>,
+    iss: Option<String>,
+    error: Option<String>,
+    description: Option<String>,
+}
+
+/// Walks the whole way: metadata, registration, pages, token. Fails with exit 4 when access was denied, 7 when the service misbehaves.
+pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Failure> {
+    let http = Http::new(context, wanted.base)?;
+    let metadata = metadata(&http, wanted.base).await?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| {
+        Failure::failed("io", format!("no loopback port can be opened: {error}"))
+    })?;
+    let port = listener
+        .local_addr()
+        .map_err(|error| Failure::failed("io", format!("no loopback port can be opened: {error}")))?
+        .port();
+    let redirect = format!("http://127.0.0.1:{port}/callback");
+    let client_id = register(context, &http, &metadata, &redirect).await?;
+    let verifier = random_text();
+    let state = random_text();
+    let address = authorize_address(&metadata, wanted, &client_id, &redirect, &verifier, &state)?;
+    let brought = ask_person(context, &listener, &address, wanted.no_browser).await?;
+    let code = check(brought, &state, &metadata.issuer)?;
+    let request = http
+        .request(Method::POST, &metadata.token_endpoint)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(form(&[
+            ("grant_type", "authorization_code"),
+            ("code", &code),
+            ("redirect_uri", &redirect),
+            ("client_id", &client_id),
+            ("code_verifier", &verifier),
+        ]));
+    let answer = http.send(request, ceiling::SMALL).await?;
+    if !answer.is_good() {
+        return Err(oauth_failure(&answer.body, answer.status));
+    }
+    let grant: Grant = answer.json()?;
+    Ok(grant.tokens(
+        client_id,
+        metadata.token_endpoint,
+        metadata.revocation_endpoint,
+    ))
+}
+
+async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
+    // RFC 8414: the well-known part stands between host and prefix.
+    let address = format!(
+        "{}/.well-known/oauth-authorization-server{}",
+        base.origin(),
+        base.prefix()
+    );
+    let answer = http
+        .send(http.request(Method::GET, &address), ceiling::SMALL)
+        .await?;
+    if answer.status == 404 {
+        return Err(no_service(base));
+    }
+    if answer.is_good() && serde_json::from_slice::<serde_json::Value>(&answer.body).is_err() {
+        return Err(no_service(base));
+    }
+    let metadata: Metadata = answer.json()?;
+    let wrong = |what: String| Err(Failure::new(Exit::Network, "issuer_mismatch", what));
+    // The operator chose whether the address ends with a slash; ours never does.
+    if metadata
+        .issuer
+        .strip_suffix('/')
+        .unwrap_or(&metadata.issuer)
+        != base.as_str()
+    {
+        return wrong(format!(
+            "{base} says that its address is {}",
+            clean(&metadata.issuer, 120)
+        ))
+        .map_err(|failure: Failure| {
+            failure.hint("connect to that address, if it is the one you mean")
+        });
+    }
+    for endpoint in [
+        &metadata.authorization_endpoint,
+        &metadata.token_endpoint,
+        &metadata.registration_endpoint,
+    ]
+    .into_iter()
+    .chain(&metadata.revocation_endpoint)
+    {
+        if !base.is_origin_of(endpoint) {
+            return wrong(format!(
+                "{base} sends sign-in to another place: {}",
+                clean(endpoint, 120)
+            ));
+        }
+    }
+    if !metadata
+        .code_challenge_methods_supported
+        .iter()
+        .any(|method| method == "S256")
+    {
+        return wrong(format!("{base} does not offer PKCE with S256"));
+    }
+    Ok(metadata)
+}
+
+fn no_service(base: &Base) -> Failure {
+    Failure::new(
+        Exit::Network,
+        "not_a_service",
+        format!("{base} is not a vault service"),
+    )
+    .hint("give the service's public address")
+}
+
+async fn register(
+    context: &Context,
+    http: &Http,
+    metadata: &Metadata,
+    redirect: &str,
+) -> Result<String, Failure> {
+    let machine = context
+        .process
+        .host_name()
+        .map_or_else(String::new, |name| format!(" on {}", clean(&name, 48)));
+    let request = http
+        .request(Method::POST, &metadata.registration_endpoint)
+        .json(&json!({
+            "client_name": format!("vault{machine}"),
+            "redirect_uris": [redirect],
+            "token_endpoint_auth_method": "none",
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "software_id": "vault",
+            "software_version": env!("CARGO_PKG_VERSION"),
+        }));
+    let answer = http.send(request, ceiling::SMALL).await?;
+    if !answer.is_good() {
+        return Err(oauth_failure(&answer.body, answer.status));
+    }
+    Ok(answer.json::<Registered>()?.client_id)
+}
+
+fn authorize_address(
+    metadata: &Metadata,
+    wanted: SignIn<'_>,
+    client_id: &str,
+    redirect: &str,
+    verifier: &str,
+    state: &str,
+) -> Result<Url, Failure> {
+    let mut address = Url::parse(&metadata.authorization_endpoint)
+        .map_err(|error| Failure::new(Exit::Network, "issuer_mismatch", error.to_string()))?;
+    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
+    let mut query = address.query_pairs_mut();
+    query.extend_pairs([
+        ("response_type", "code"),
+        ("client_id", client_id),
+        ("redirect_uri", redirect),
+        ("code_challenge", &challenge),
+        ("code_challenge_method", "S256"),
+        ("scope", "read write"),
+        ("state", state),
+    ]);
+    if let Some(namespace) = wanted.namespace {
+        query.append_pair("vault_namespace", namespace);
+    }
+    drop(query);
+    Ok(address)
+}
+
+/// Shows the address and waits for whichever answer comes first: the browser at the loopback address, or a line on standard input.
+async fn ask_person(
+    context: &Context,
+    listener: &TcpListener,
+    address: &Url,
+    no_browser: bool,
+) -> Result<Brought, Failure> {
+    let ui = &context.ui;
+    let opened = !no_browser && browser::open(&context.process, address.as_str());
+    // A program reads no notes, but a person may sit beside it, with a browser that did not come up.
+    let silent = opened && !ui.is_json();
+    if silent {
+        ui.note("Your browser shows the sign-in page. If it does not, open:");
+    } else {
+        ui.must_see("Open this address in a browser and sign in:");
+    }
+    let shown = format!("\n  {}\n", paint(HINT, address));
+    if silent {
+        ui.note(shown);
+    } else {
+        ui.must_see(shown);
+    }
+    // Without a browser here the answer can only be carried over by hand.
+    let paste = no_browser || (!opened && context.process.stdin_is_terminal);
+    let pasted = async {
+        if !paste || context.global.no_input {
+            std::future::pending::<()>().await;
+        }
+        ui.must_see(
+            "Then paste the address that the browser ends on (or the code in it), and press Enter:",
+        );
+        loop {
+            let line = tokio::task::spawn_blocking(Ui::read_line)
+                .await
+                .ok()
+                .flatten();
+            match line {
+                Some(line) if line.is_empty() => {}
+                Some(line) => return parse_pasted(&line),
+                // No more input: the loopback address is the one way left.
+                None => std::future::pending::<()>().await,
+            }
+        }
+    };
+    let ended = tokio::time::timeout(PATIENCE, async {
+        tokio::select! {
+            brought = listen(listener) => brought,
+            brought = pasted => Ok(brought),
+        }
+    })
+    .await;
+    match ended {
+        Ok(brought) => brought,
+        Err(_) => Err(Failure::new(
+            Exit::NotAllowed,
+            "sign_in_timeout",
+            "nobody signed in within ten minutes",
+        )
+        .hint("run the command again")),
+    }
+}
+
+/// Answers the browser until it brings a code or an error.
+async fn listen(listener: &TcpListener) -> Result<Brought, Failure> {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            continue;
+        };
+        // A browser may open connections that it never uses: each gets its own short time.
+        let one = tokio::time::timeout(std::time::Duration::from_secs(5), answer_browser(stream));
+        if let Ok(Some(brought)) = one.await {
+            return Ok(brought);
+        }
+    }
+}
+
+async fn answer_browser(mut stream: TcpStream) -> Option<Brought> {
+    let mut head = Vec::new();
+    let mut buffer = [0_u8; 2048];
+    while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+        let read = stream.read(&mut buffer).await.ok()?;
+        if read == 0 || head.len() > 16 * 1024 {
+            return None;
+        }
+        head.extend_from_slice(&buffer[..read]);
+    }
+    let head = String::from_utf8_lossy(&head);
+    let target = head.strip_prefix("GET ")?.split(' ').next()?;
+    let Some(query) = target.strip_prefix("/callback?") else {
+        let _ = stream
+            .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .await;
+        return None;
+    };
+    let brought = parse_query(query);
+    let page = if brought.code.is_some() {
+        "<!doctype html><meta charset=utf-8><title>vault</title><body style=\"font:16px system-ui;margin:4rem auto;max-width:30rem\"><h1>Signed in</h1><p>You can close this page and go back to the terminal."
+    } else {
+        "<!doctype html><meta charset=utf-8><title>vault</title><body style=\"font:16px system-ui;margin:4rem auto;max-width:30rem\"><h1>Not signed in</h1><p>The terminal says why."
+    };
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n{page}",
+        page.len()
+    );
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+    Some(brought)
+}
+
+fn parse_query(query: &str) -> Brought {
+    let mut brought = Brought::default();
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        let slot = match &*name {
+            "code" => &mut brought.code,
+            "state" => &mut brought.state,
+            "iss" => &mut brought.iss,
+            "error" => &mut brought.error,
+            "error_description" => &mut brought.description,
+            _ => continue,
+        };
+        *slot = Some(value.into_owned());
+    }
+    brought
+}
+
+/// What a person pasted: the whole address, its query, or the bare code.
+fn parse_pasted(line: &str) -> Brought {
+    match line.split_once('?') {
+        Some((_, query)) => parse_query(query.split('#').next().unwrap_or(query)),
+        None if line.contains("code=") || line.contains("error=") => parse_query(line),
+        None => Brought {
+            code: Some(line.to_owned()),
+            ..Brought::default()
+        },
+    }
+}
+
+/// Takes the code out of an answer that belongs to this very sign-in.
+fn check(brought: Brought, state: &str, issuer: &str) -> Result<String, Failure> {
+    let refuse =
+        |code: &'static str, message: String| Failure::new(Exit::NotAllowed, code, message);
+    // A bare pasted code has neither: PKCE still ties it to this process.
+    let bare = brought.state.is_none() && brought.iss.is_none() && brought.error.is_none();
+    if !bare && brought.state.as_deref() != Some(state) {
+        return Err(refuse(
+            "state_mismatch",
+            "the answer belongs to another sign-in".to_owned(),
+        )
+        .hint("run the command again and use the address that it prints"));
+    }
+    if !bare && brought.iss.as_deref() != Some(issuer) {
+        return Err(refuse(
+            "issuer_mismatch",
+            "the answer comes from another service".to_owned(),
+        ));
+    }
+    match (brought.code, brought.error) {
+        (Some(code), None) => Ok(code),
+        (_, Some(error)) if error == "access_denied" => Err(refuse(
+            "access_denied",
+            "access was denied on the sign-in page".to_owned(),
+        )),
+        (_, error) => Err(refuse(
+            "sign_in_failed",
+            format!(
+                "the service refused the sign-in: {}",
+                clean(
+                    brought
+                        .description
+                        .or(error)
+                        .as_deref()
+                        .unwrap_or("no reason given"),
+                    200
+                )
+            ),
+        )),
+    }
+}
+
+fn oauth_failure(body: &[u8], status: u16) -> Failure {
+    #[derive(Default, Deserialize)]
+    struct OauthError {
+        #[serde(default)]
+        error: String,
+        #[serde(default)]
+        error_description: String,
+    }
+    let said: OauthError = serde_json::from_slice(body).unwrap_or_default();
+    let exit = if status >= 500 || status == 429 {
+        Exit::Network
+    } else {
+        Exit::NotAllowed
+    };
+    let reason = [said.error_description, said.error]
+        .into_iter()
+        .find(|text| !text.is_empty())
+        .unwrap_or_else(|| format!("status {status}"));
+    Failure::new(
+        exit,
+        "sign_in_failed",
+        format!("the service refused the sign-in: {}", clean(&reason, 200)),
+    )
+    .hint(format!("run {} again", paint(BOLD, "vault cloud connect")))
+}
+
+fn random_text() -> String {
+    let mut bytes = [0_u8; 32];
+    SystemRandom.fill(&mut bytes);
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_of_pasting_gives_the_code() {
+        let whole =
+            parse_pasted("http://127.0.0.1:4000/callback?code=vac_1&state=s&iss=https%3A%2F%2Fv");
+        assert_eq!(whole.code.as_deref(), Some("vac_1"));
+        assert_eq!(whole.iss.as_deref(), Some("https://v"));
+        assert_eq!(
+            parse_pasted("code=vac_1&state=s").state.as_deref(),
+            Some("s")
+        );
+        assert_eq!(parse_pasted("vac_1").code.as_deref(), Some("vac_1"));
+    }
+
+    #[test]
+    fn an_answer_of_another_sign_in_is_refused() {
+        let brought = |query: &str| parse_pasted(query);
+        for (query, code) in [
+            ("x?code=c&state=other&iss=https://v", "state_mismatch"),
+            ("x?code=c&iss=https://v", "state_mismatch"),
+            ("x?code=c&state=s&iss=https://evil", "issuer_mismatch"),
+            ("x?code=c&state=s", "issuer_mismatch"),
+            (
+                "x?error=access_denied&state=s&iss=https://v",
+                "access_denied",
+            ),
+            (
+                "x?error=invalid_request&state=s&iss=https://v",
+                "sign_in_failed",
+            ),
+            (
+                "x?error=access_denied&state=other&iss=https://v",
+                "state_mismatch",
+            ),
+            ("x?code=c&error=e&state=s&iss=https://v", "sign_in_failed"),
+        ] {
+            assert_eq!(
+                check(brought(query), "s", "https://v").unwrap_err().code,
+                code,
+                "{query}"
+            );
+        }
+        assert_eq!(
+            check(brought("x?code=c&state=s&iss=https://v"), "s", "https://v").unwrap(),
+            "c"
+        );
+        assert_eq!(check(brought("c"), "s", "https://v").unwrap(), "c");
+    }
+}

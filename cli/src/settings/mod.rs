@@ -1,0 +1,703 @@
+//! Settings: one table of names, one way to layer flag, environment and file.
+//!
+//! A name in the file is the variable's without `VAULT_` in lower case. What is misspelt is refused before anything starts:
+//! a setting that silently does nothing is worse than none.
+
+pub mod process;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use self::process::Process;
+use crate::{
+    errors::{Failure, Place},
+    output::text::clean,
+    output::text::nearest,
+};
+
+/// What a value must look like.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Text,
+    /// Text that is never shown.
+    Secret,
+    Number,
+    Boolean,
+    /// Text with commas, or an array of texts in a file.
+    List,
+    OneOf(&'static [&'static str]),
+}
+
+/// A variable that `vault` reads.
+struct Known {
+    name: &'static str,
+    kind: Kind,
+    /// What holds where nobody set it, as [`Settings::shown`] says it; empty: nothing.
+    default: &'static str,
+}
+
+const fn known(name: &'static str, kind: Kind, default: &'static str) -> Known {
+    Known {
+        name,
+        kind,
+        default,
+    }
+}
+
+/// Every variable that `vault` reads, but for `PORT`, which platforms set.
+const TABLE: &[Known] = &[
+    known("VAULT_ADMIN_EMAIL", Kind::Text, ""),
+    known("VAULT_ADMIN_PASSWORD", Kind::Secret, ""),
+    known("VAULT_ALLOWED_ORIGINS", Kind::List, ""),
+    known(
+        "VAULT_BIND",
+        Kind::Text,
+        "127.0.0.1, or 0.0.0.0 for a public URL elsewhere",
+    ),
+    known("VAULT_CLAWHUB_URL", Kind::Text, "https://clawhub.ai"),
+    known("VAULT_DATABASE_URL", Kind::Text, "./data/vault.db"),
+    known(
+        "VAULT_DB_PATH",
+        Kind::Text,
+        "index.db under the storage path",
+    ),
+    known("VAULT_HTTP_PORT", Kind::Number, ""),
+    known("VAULT_KEY_PASSPHRASE_FILE", Kind::Text, ""),
+    known("VAULT_LIMIT_BUNDLES", Kind::Number, "30000"),
+    known("VAULT_LIMIT_CATALOG", Kind::Number, "120"),
+    known("VAULT_LIMIT_ENROL_SLUG", Kind::Number, "120"),
+    known("VAULT_LIMIT_ENROL_SOURCE", Kind::Number, "600"),
+    known("VAULT_LIMIT_REGISTER", Kind::Number, "200"),
+    known("VAULT_LIMIT_SIGN_IN", Kind::Number, "5"),
+    known("VAULT_LIMIT_TOKEN", Kind::Number, "60"),
+    known(
+        "VAULT_LOG_LEVEL",
+        Kind::OneOf(&["debug", "info", "warn", "error"]),
+        "info",
+    ),
+    known("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
+    known(
+        "VAULT_NPM_REGISTRY_URL",
+        Kind::Text,
+        "https://registry.npmjs.org",
+    ),
+    known("VAULT_PORT", Kind::Number, "8080"),
+    known("VAULT_PUBLIC_URL", Kind::Text, ""),
+    known("VAULT_REGISTRY_URL", Kind::Text, ""),
+    known("VAULT_SEARCH_MODE", Kind::OneOf(&["text"]), "text"),
+    known("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
+    known("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
+    known("VAULT_SOURCE_TOKENS", Kind::Secret, ""),
+    known("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),
+    known("VAULT_TOKEN_TTL", Kind::Number, "900"),
+    known(
+        "VAULT_TOOL_NAMES",
+        Kind::OneOf(&["plain", "dotted"]),
+        "plain",
+    ),
+    known("VAULT_TRUSTED_PROXIES", Kind::List, ""),
+];
+
+/// Where a value came from, for messages and the start-up line of `serve`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Origin {
+    /// A flag of the command.
+    Flag(&'static str),
+    /// An environment variable.
+    Variable(&'static str),
+    /// A file, with the line from 1.
+    File(PathBuf, u32),
+    /// The project's file, with the line from 1.
+    Project(PathBuf, u32),
+    /// Nobody set it.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) | Self::Variable(name) => f.write_str(name),
+            Self::File(path, line) | Self::Project(path, line) => {
+                write!(f, "{}:{line}", path.display())
+            }
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// The settings of this process: what the environment and the file say, checked.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    values: BTreeMap<&'static str, (String, Origin)>,
+}
+
+impl Settings {
+    /// Reads the file, when one is named, and lays the environment over it.
+    ///
+    /// Fails with exit 2 when the file cannot be read, has a name nobody knows, or a value has the wrong shape.
+    pub fn load(process: &Process, file: Option<&Path>) -> Result<Self, Failure> {
+        Self::layered(process, file, None)
+    }
+
+    /// The same with a project's file between the user's and the environment. What a project must not say is refused.
+    pub fn layered(
+        process: &Process,
+        file: Option<&Path>,
+        project: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let mut settings = Self::default();
+        if let Some(path) = file {
+            settings.read_file(path, false)?;
+        }
+        if let Some(path) = project {
+            settings.read_file(path, true)?;
+        }
+        for known in TABLE {
+            if let Some(value) = process.variable(known.name) {
+                let origin = Origin::Variable(known.name);
+                settings.set(known.name, known.kind, value.to_owned(), origin)?;
+            }
+        }
+        if let Some(port) = process.variable("PORT") {
+            settings.set(
+                "PORT",
+                Kind::Number,
+                port.to_owned(),
+                Origin::Variable("PORT"),
+            )?;
+        }
+        Ok(settings)
+    }
+
+    /// Lays a flag's value over what is there.
+    pub fn flag(
+        &mut self,
+        flag: &'static str,
+        name: &'static str,
+        value: Option<String>,
+    ) -> Result<(), Failure> {
+        match (value, TABLE.iter().find(|known| known.name == name)) {
+            (Some(value), Some(known)) => {
+                self.set(known.name, known.kind, value, Origin::Flag(flag))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A value and where it came from.
+    pub fn with_origin(&self, name: &str) -> Option<(&str, &Origin)> {
+        self.values
+            .get(name)
+            .map(|(value, origin)| (value.as_str(), origin))
+    }
+
+    /// A value.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.with_origin(name).map(|(value, _)| value)
+    }
+
+    /// A number that fits its type; fails with exit 2 where it does not.
+    pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Failure> {
+        self.with_origin(name)
+            .map(|(value, origin)| {
+                value.parse().map_err(|_| {
+                    Failure::usage(
+                        "setting_invalid",
+                        format!("{name} is out of range: {value}"),
+                    )
+                    .hint(format!("it was set by {origin}"))
+                })
+            })
+            .transpose()
+    }
+
+    /// A boolean, when it is set.
+    pub fn boolean(&self, name: &str) -> Option<bool> {
+        self.text(name).map(|value| is_true(value).unwrap_or(false))
+    }
+
+    /// The members of a list, trimmed, without empty ones.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        self.text(name)
+            .unwrap_or_default()
+            .split(',')
+            .map(str::trim)
+            .filter(|member| !member.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Variables named `VAULT_…` that are nearly one of ours: a slip of the finger. Pairs of what was set and what was probably meant.
+    pub fn likely_slips(process: &Process) -> Vec<(String, &'static str)> {
+        process
+            .vault_variables()
+            .filter(|name| !TABLE.iter().any(|known| known.name == *name))
+            .filter_map(|name| Some((name.to_owned(), nearest(name, known_names())?)))
+            .collect()
+    }
+
+    /// Who set a value, in one word: `flag`, `environment`, `project`, `user` or `default`.
+    pub fn origin_word(&self, name: &str) -> &'static str {
+        match self.with_origin(name) {
+            Some((_, Origin::Flag(_))) => "flag",
+            Some((_, Origin::Variable(_))) => "environment",
+            Some((_, Origin::Project(..))) => "project",
+            Some((_, Origin::File(..))) => "user",
+            Some((_, Origin::Default)) | None => "default",
+        }
+    }
+
+    /// Every setting in the order of names: its value with secrets masked, and who said so. `None` where there is neither value nor default.
+    pub fn shown(&self) -> Vec<Shown> {
+        let mut rows: Vec<Shown> = TABLE
+            .iter()
+            .map(|known| match self.values.get(known.name) {
+                Some((value, origin)) => Shown {
+                    name: known.name,
+                    value: Some(masked(known, value)),
+                    source: origin.to_string(),
+                },
+                None => Shown {
+                    name: known.name,
+                    value: (!known.default.is_empty()).then(|| known.default.to_owned()),
+                    source: Origin::Default.to_string(),
+                },
+            })
+            .collect();
+        // What platforms set is shown only where it counts.
+        if let Some((value, origin)) = self.values.get("PORT") {
+            rows.insert(
+                0,
+                Shown {
+                    name: "PORT",
+                    value: Some(value.clone()),
+                    source: origin.to_string(),
+                },
+            );
+        }
+        rows
+    }
+
+    fn set(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        value: String,
+        origin: Origin,
+    ) -> Result<(), Failure> {
+        let wanted = match kind {
+            Kind::Text | Kind::Secret | Kind::List => None,
+            Kind::Number => value
+                .parse::<u64>()
+                .is_err()
+                .then(|| "a whole number".to_owned()),
+            Kind::Boolean => is_true(&value)
+                .is_none()
+                .then(|| "true or false".to_owned()),
+            Kind::OneOf(allowed) => {
+                (!allowed.contains(&value.as_str())).then(|| allowed.join(" or "))
+            }
+        };
+        if let Some(wanted) = wanted {
+            let mut failure = Failure::usage(
+                "setting_invalid",
+                format!("{name} must be {wanted}, not `{}`", clean(&value, 40)),
+            );
+            failure = match &origin {
+                Origin::File(path, line) | Origin::Project(path, line) => failure.at(Place {
+                    path: path.display().to_string(),
+                    line: Some(*line),
+                    column: None,
+                }),
+                Origin::Flag(flag) => failure.hint(format!("it was set by {flag}")),
+                Origin::Variable(_) | Origin::Default => failure,
+            };
+            return Err(failure);
+        }
+        self.values.insert(name, (value, origin));
+        Ok(())
+    }
+
+    fn read_file(&mut self, path: &Path, project: bool) -> Result<(), Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::usage(
+                "settings_unreadable",
+                format!("the settings in {} cannot be read: {error}", path.display()),
+            )
+        })?;
+        let at = |offset: usize| {
+            let before = &text[..offset.min(text.len())];
+            let line = before.matches('\n').count() + 1;
+            u32::try_from(line).unwrap_or(u32::MAX)
+        };
+        let place = |line| Place {
+            path: path.display().to_string(),
+            line: Some(line),
+            column: None,
+        };
+        let table = toml::de::DeTable::parse(&text).map_err(|error| {
+            Failure::usage("settings_invalid", error.message().to_owned())
+                .at(place(at(error.span().map_or(0, |span| span.start))))
+        })?;
+        for (key, value) in table.get_ref() {
+            let line = at(key.span().start);
+            let wanted = format!("VAULT_{}", key.get_ref().to_uppercase());
+            let Some(&Known { name, kind, .. }) = TABLE.iter().find(|known| known.name == wanted)
+            else {
+                let failure = Failure::usage(
+                    "setting_unknown",
+                    format!("there is no setting `{}`", clean(key.get_ref(), 60)),
+                )
+                .at(place(line));
+                return Err(match nearest(&wanted, known_names()) {
+                    Some(near) => failure.hint(format!("did you mean `{}`?", file_name(near))),
+                    None => failure,
+                });
+            };
+            let Some(value) = plain(value.get_ref()) else {
+                return Err(Failure::usage(
+                    "setting_invalid",
+                    format!("`{}` cannot be a table or a date", file_name(name)),
+                )
+                .at(place(line)));
+            };
+            if project && !FOR_PROJECTS.contains(&name) {
+                return Err(not_for_projects(name, "a project cannot set").at(place(line)));
+            }
+            let weakens = name == "VAULT_SECURITY_STRICT" && is_true(&value) == Some(false);
+            if project && weakens {
+                return Err(not_for_projects(name, "a project cannot turn off").at(place(line)));
+            }
+            let from = if project {
+                Origin::Project
+            } else {
+                Origin::File
+            };
+            self.set(name, kind, value, from(path.to_owned(), line))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a project's `vault.toml` may say. Everything else decides about keys, addresses, places or policy, and a project may
+/// be a stranger's. The gate it may make strict, never lax.
+const FOR_PROJECTS: [&str; 4] = [
+    "VAULT_LOG_LEVEL",
+    "VAULT_SEARCH_MODE",
+    "VAULT_SECURITY_STRICT",
+    "VAULT_TOOL_NAMES",
+];
+
+fn not_for_projects(name: &'static str, what: &str) -> Failure {
+    Failure::usage(
+        "setting_not_for_projects",
+        format!("{what} `{}`", file_name(name)),
+    )
+    .hint(format!(
+        "set it in your own config.toml, or as {name}; `vault config list --origin` shows who set what"
+    ))
+}
+
+/// The file of the project that a folder belongs to: the nearest `vault.toml` at or above it, not above the root of the
+/// repository, and never that of the home folder or of what is above it.
+pub fn project_file(process: &Process, folder: &Path) -> Option<PathBuf> {
+    const LEVELS: usize = 64;
+    for folder in folder.ancestors().take(LEVELS) {
+        if process.home().is_some_and(|home| home.starts_with(folder)) {
+            return None;
+        }
+        let file = folder.join("vault.toml");
+        if file.is_file() {
+            return Some(file);
+        }
+        if folder.join(".git").exists() {
+            return None;
+        }
+    }
+    None
+}
+
+/// A setting as people may see it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Shown {
+    /// The variable.
+    pub name: &'static str,
+    /// Its value; a secret, or a password in an address, is `********`.
+    pub value: Option<String>,
+    /// The flag, variable or file with line, or `default`.
+    pub source: String,
+}
+
+/// What stands for a secret, whatever its length.
+const MASK: &str = "********";
+
+fn masked(known: &Known, value: &str) -> String {
+    match known.kind {
+        Kind::Secret => MASK.to_owned(),
+        // A database's address may carry a password; one that is no address is masked whole when it looks as if it held one.
+        Kind::Text if value.contains('@') && value.contains("://") => {
+            match url::Url::parse(value) {
+                Ok(mut url) => {
+                    if url.password().is_some() && url.set_password(Some(MASK)).is_err() {
+                        return MASK.to_owned();
+                    }
+                    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+                    if pairs.iter().any(|(name, _)| name == "password") {
+                        url.query_pairs_mut().clear().extend_pairs(pairs.iter().map(
+                            |(name, text)| (name, if name == "password" { MASK } else { text }),
+                        ));
+                    }
+                    url.to_string()
+                }
+                Err(_) => MASK.to_owned(),
+            }
+        }
+        _ => value.to_owned(),
+    }
+}
+
+fn plain(value: &toml::de::DeValue<'_>) -> Option<String> {
+    use toml::de::DeValue;
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(yes) => Some(yes.to_string()),
+        DeValue::Array(members) => members
+            .iter()
+            .map(|member| plain(member.get_ref()))
+            .collect::<Option<Vec<_>>>()
+            .map(|members| members.join(",")),
+        _ => None,
+    }
+}
+
+fn is_true(value: &str) -> Option<bool> {
+    match value {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn known_names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|known| known.name)
+}
+
+fn file_name(variable: &str) -> String {
+    variable.trim_start_matches("VAULT_").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vault.toml");
+        std::fs::write(&path, text).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn flag_beats_variable_beats_file() {
+        let (_folder, path) = file("port = 1\nbind = \"file\"\nallowed_origins = [\"a\", \"b\"]\n");
+        let process = Process::with(&[("VAULT_PORT", "2"), ("VAULT_TOKEN_TTL", "5")]);
+        let mut settings = Settings::load(&process, Some(&path)).unwrap();
+        assert_eq!(settings.text("VAULT_PORT"), Some("2"));
+        settings
+            .flag("--port", "VAULT_PORT", Some("3".into()))
+            .unwrap();
+        assert_eq!(
+            settings.with_origin("VAULT_PORT"),
+            Some(("3", &Origin::Flag("--port")))
+        );
+        assert_eq!(settings.text("VAULT_BIND"), Some("file"));
+        assert_eq!(settings.list("VAULT_ALLOWED_ORIGINS"), ["a", "b"]);
+        assert_eq!(settings.number::<u32>("VAULT_TOKEN_TTL").unwrap(), Some(5));
+    }
+
+    #[test]
+    fn a_project_stands_between_user_and_environment_and_says_little() {
+        let (_one, user) =
+            file("log_level = \"debug\"\nsecurity_strict = false\ntool_names = \"dotted\"\n");
+        let (_two, project) = file("log_level = \"warn\"\nsecurity_strict = true\n");
+        let process = Process::with(&[("VAULT_SEARCH_MODE", "text")]);
+        let mut settings = Settings::layered(&process, Some(&user), Some(&project)).unwrap();
+        settings
+            .flag("--port", "VAULT_PORT", Some("3".into()))
+            .unwrap();
+        for (name, value, word) in [
+            ("VAULT_LOG_LEVEL", "warn", "project"),
+            ("VAULT_SECURITY_STRICT", "true", "project"),
+            ("VAULT_TOOL_NAMES", "dotted", "user"),
+            ("VAULT_SEARCH_MODE", "text", "environment"),
+            ("VAULT_PORT", "3", "flag"),
+        ] {
+            assert_eq!(
+                (settings.text(name), settings.origin_word(name)),
+                (Some(value), word),
+                "{name}"
+            );
+        }
+        assert_eq!(settings.origin_word("VAULT_BIND"), "default");
+    }
+
+    #[test]
+    fn a_project_cannot_set_keys_addresses_places_or_weaken_the_gate() {
+        for known in TABLE {
+            let value = match known.kind {
+                Kind::Number => "1".to_owned(),
+                Kind::Boolean => "false".to_owned(),
+                Kind::OneOf(allowed) => format!("\"{}\"", allowed[0]),
+                Kind::Text | Kind::Secret | Kind::List => "\"x\"".to_owned(),
+            };
+            let (_folder, path) = file(&format!("{} = {value}\n", file_name(known.name)));
+            let result = Settings::layered(&Process::default(), None, Some(&path));
+            let harmless = ["VAULT_LOG_LEVEL", "VAULT_SEARCH_MODE", "VAULT_TOOL_NAMES"];
+            if harmless.contains(&known.name) {
+                assert!(result.is_ok(), "{}", known.name);
+            } else {
+                let failure = result.unwrap_err();
+                assert_eq!(failure.code, "setting_not_for_projects", "{}", known.name);
+                assert_eq!(failure.place.as_ref().unwrap().line, Some(1));
+            }
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_project_ends_at_its_root_and_below_home() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().join("work/project");
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        for place in [home.path(), &home.path().join("work"), &root] {
+            std::fs::write(place.join("vault.toml"), "").unwrap();
+        }
+        let process = Process::at_home(home.path());
+        let found = |folder: &Path| project_file(&process, folder);
+        assert_eq!(found(&root.join("a/b")), Some(root.join("vault.toml")));
+        std::fs::remove_file(root.join("vault.toml")).unwrap();
+        assert_eq!(
+            found(&root.join("a")),
+            Some(home.path().join("work/vault.toml"))
+        );
+        std::fs::create_dir(root.join(".git")).unwrap();
+        assert_eq!(found(&root.join("a")), None, "not beyond the repository");
+        assert_eq!(found(home.path()), None, "home is no project");
+    }
+
+    #[test]
+    fn what_is_misspelt_is_refused_with_its_place() {
+        for (text, code, line, hint) in [
+            (
+                "\npublic_ulr = \"x\"\n",
+                "setting_unknown",
+                2,
+                Some("public_url"),
+            ),
+            ("security_strict = \"ture\"", "setting_invalid", 1, None),
+            ("search_mode = \"vector\"", "setting_invalid", 1, None),
+            ("port = \"eighty\"", "setting_invalid", 1, None),
+            ("port = {}", "setting_invalid", 1, None),
+            ("a\n", "settings_invalid", 1, None),
+        ] {
+            let (_folder, path) = file(text);
+            let failure = Settings::load(&Process::default(), Some(&path)).unwrap_err();
+            assert_eq!(failure.code, code, "{text}");
+            assert_eq!(failure.exit, crate::errors::Exit::Usage);
+            assert_eq!(failure.place.as_ref().unwrap().line, Some(line), "{text}");
+            if let Some(hint) = hint {
+                assert!(failure.hint.as_ref().unwrap().contains(hint), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_misspelt_boolean_in_the_environment_is_refused() {
+        let process = Process::with(&[("VAULT_SECURITY_STRICT", "yes")]);
+        assert!(Settings::load(&process, None).is_err());
+        let process = Process::with(&[("VAULT_SECURITY_STRICT", "false")]);
+        let settings = Settings::load(&process, None).unwrap();
+        assert_eq!(settings.boolean("VAULT_SECURITY_STRICT"), Some(false));
+    }
+
+    #[test]
+    fn what_is_shown_names_each_setting_once_and_hides_secrets() {
+        let process = Process::with(&[
+            ("VAULT_ADMIN_PASSWORD", "a secret of some length"),
+            (
+                "VAULT_DATABASE_URL",
+                "postgres://vault:hunter2@db/vault?password=hunter3&x=1",
+            ),
+            ("PORT", "81"),
+        ]);
+        let (_folder, path) = file("token_ttl = 60\n");
+        let shown = Settings::load(&process, Some(&path)).unwrap().shown();
+        let all = format!("{shown:?}");
+        for secret in ["a secret", "hunter2", "hunter3"] {
+            assert!(!all.contains(secret), "{all}");
+        }
+        let row = |name: &str| {
+            let found = shown.iter().filter(|row| row.name == name);
+            let found: Vec<_> = found.collect();
+            assert_eq!(found.len(), 1, "{name}");
+            (
+                found[0].value.clone().unwrap_or_default(),
+                found[0].source.clone(),
+            )
+        };
+        assert_eq!(row("PORT"), ("81".to_owned(), "PORT".to_owned()));
+        assert_eq!(row("VAULT_ADMIN_PASSWORD").0, MASK);
+        assert_eq!(
+            row("VAULT_DATABASE_URL").0,
+            "postgres://vault:********@db/vault?password=********&x=1"
+        );
+        assert_eq!(row("VAULT_PORT"), ("8080".to_owned(), "default".to_owned()));
+        assert_eq!(
+            row("VAULT_PUBLIC_URL"),
+            (String::new(), "default".to_owned())
+        );
+        let (value, source) = row("VAULT_TOKEN_TTL");
+        assert_eq!(
+            (value.as_str(), source.ends_with("vault.toml:1")),
+            ("60", true)
+        );
+        assert_eq!(shown.len(), TABLE.len() + 1);
+    }
+
+    #[test]
+    fn what_is_shown_as_default_is_what_holds() {
+        let url = "https://vault.example".parse().unwrap();
+        let config = vault_service::config::Config::new(url);
+        let limits = &config.limits;
+        for (name, value) in [
+            ("VAULT_TOKEN_TTL", config.token_ttl_seconds),
+            ("VAULT_LIMIT_BUNDLES", limits.bundles_per_device.into()),
+            ("VAULT_LIMIT_CATALOG", limits.catalog_per_device.into()),
+            ("VAULT_LIMIT_ENROL_SLUG", limits.enrol_per_slug.into()),
+            ("VAULT_LIMIT_ENROL_SOURCE", limits.enrol_per_source.into()),
+            ("VAULT_LIMIT_REGISTER", limits.register_per_source.into()),
+            ("VAULT_LIMIT_SIGN_IN", limits.sign_in_failures.into()),
+            ("VAULT_LIMIT_TOKEN", limits.token_per_client.into()),
+        ] {
+            let known = TABLE.iter().find(|known| known.name == name).unwrap();
+            assert_eq!(known.default, value.to_string(), "{name}");
+        }
+        let numbers = TABLE.iter().filter(|known| known.kind == Kind::Number);
+        // The limits, the lifetime of tokens, and two ports.
+        assert_eq!(numbers.count(), 8 + 2);
+    }
+
+    #[test]
+    fn a_slip_in_a_variable_is_noticed_and_a_stranger_is_not() {
+        let process = Process::with(&[("VAULT_PUBLIC_ULR", "x"), ("VAULT_ADDR", "x")]);
+        assert_eq!(
+            Settings::likely_slips(&process),
+            [("VAULT_PUBLIC_ULR".to_owned(), "VAULT_PUBLIC_URL")]
+        );
+    }
+}
