@@ -17,8 +17,8 @@ use vault_skill::json;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::{ActionName, AgentId, SkillName};
 
-use crate::files;
-use crate::files::tree::{Facts, Looker};
+use crate::disk;
+use crate::disk::tree::{Facts, Looker};
 
 /// Marks the file as ours: "vlt1".
 const APPLICATION: i32 = 0x766c_7431;
@@ -373,8 +373,7 @@ fn set_aside(path: &Path) -> bool {
     aside.push(".damaged");
     let mut journal = path.as_os_str().to_owned();
     journal.push("-journal");
-    files::rename(path, Path::new(&aside)).is_ok()
-        && files::remove_file(Path::new(&journal)).is_ok()
+    disk::rename(path, Path::new(&aside)).is_ok() && disk::remove_file(Path::new(&journal)).is_ok()
 }
 
 fn read_rows(connection: &Connection) -> rusqlite::Result<HashMap<Digest, StoredRow>> {

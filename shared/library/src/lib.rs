@@ -32,12 +32,11 @@ pub mod agents;
 pub mod audit;
 pub mod capabilities;
 pub mod cloud;
+mod disk;
 pub mod doctor;
 pub mod export;
-mod files;
 mod index;
-pub mod integrity;
-pub mod keys;
+pub mod installed;
 pub mod links;
 mod names;
 mod parallel;
@@ -45,13 +44,10 @@ pub mod profiles;
 pub mod publish;
 pub mod release;
 pub mod run;
-mod scan;
 pub mod setup;
 pub mod shelf;
 mod store;
-pub mod upstream;
 pub mod vault;
-mod words;
 
 pub use add::{AddReport, AddSkill, add_skill};
 pub use admit::{
@@ -60,15 +56,24 @@ pub use admit::{
 pub use capabilities::{
     POLICY_FILE, ResolveError, ResolveInput, read_policy, read_policy_at, resolve_capabilities,
 };
-pub use files::FileError;
-pub use files::lock::LockError;
-pub use files::source::SourceError;
+pub use disk::FileError;
+pub use disk::lock::LockError;
+pub use disk::source::SourceError;
 pub use index::Texts;
+pub use installed::place::Origin;
 pub use profiles::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
 pub use propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
 pub use publish::{adopt, rotate};
 pub use refresh::{UpdateReport, UpdateSkill, Updated, update_skill};
-pub use scan::Origin;
 pub use store::{Damage, Examined};
 pub use vault::{Vault, VaultError, VaultPaths};
+// The old paths, until everything has moved.
+pub(crate) use disk as files;
+pub use installed::upstream;
+pub use installed::verify as integrity;
+pub use vault::keys;
+pub(crate) mod scan {
+    pub(crate) use crate::installed::list::*;
+    pub(crate) use crate::installed::place::*;
+}
 pub use vault_skill::policy::{Capabilities, GrantedSkill};

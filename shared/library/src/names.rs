@@ -18,8 +18,8 @@ use vault_skill::gate::names::{Known, Names};
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 
-use crate::files::{self, FileError};
-use crate::scan::Evidence;
+use crate::disk::{self, FileError};
+use crate::installed::place::Evidence;
 use crate::vault::Vault;
 
 /// Changes with the format.
@@ -100,7 +100,7 @@ impl Book {
     }
 
     fn from_file(place: &Place) -> Option<Self> {
-        let bytes = files::read(&place.file, MAX_FILE as u64).ok()??;
+        let bytes = disk::read(&place.file, MAX_FILE as u64).ok()??;
         let text = String::from_utf8(bytes).ok()?;
         if !text.starts_with(MAGIC) {
             return None;
@@ -130,7 +130,7 @@ impl Book {
     fn from_folders(place: &Place) -> Self {
         let mut folders = vec![place.skills.clone()];
         // What cannot be listed holds no name that anybody sees.
-        let _unlisted = files::each_name(&place.links, MAX_LINKS, |link| {
+        let _unlisted = disk::each_name(&place.links, MAX_LINKS, |link| {
             folders.push(place.links.join(link).join("skills"));
         });
         let mut book = Self {
@@ -138,7 +138,7 @@ impl Book {
             ..Self::default()
         };
         for folder in folders {
-            let _unlisted = files::each_name(&folder, MAX_NAMES, |name| book.add(name));
+            let _unlisted = disk::each_name(&folder, MAX_NAMES, |name| book.add(name));
         }
         book
     }
@@ -219,11 +219,11 @@ impl Book {
     fn write(&mut self, vault: &Vault) -> Result<(), FileError> {
         let path = file(vault);
         if self.kept > 0 {
-            files::append(&path, &self.text[self.kept..])?;
+            disk::append(&path, &self.text[self.kept..])?;
         } else {
             let scratch = vault.scratch()?;
             let aside = vault.beside_the_index(&scratch);
-            files::replace_sealed(&path, self.text.as_bytes(), &aside)?;
+            disk::replace_sealed(&path, self.text.as_bytes(), &aside)?;
         }
         self.kept = self.text.len();
         Ok(())

@@ -16,9 +16,9 @@ use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 use vault_skill::search::Ranking;
 
-use crate::files;
-use crate::scan::Evidence;
-use crate::shelf::Listed;
+use super::list::Listed;
+use crate::disk;
+use crate::installed::place::Evidence;
 use crate::vault::Vault;
 
 /// Changes with the format and with how texts are ranked.
@@ -33,7 +33,7 @@ pub(crate) fn search(
     query: &str,
     top_k: usize,
 ) -> Option<Vec<(SkillName, Digest, f64)>> {
-    let bytes = files::read(&path(vault), MAX_FILE as u64).ok()??;
+    let bytes = disk::read(&path(vault), MAX_FILE as u64).ok()??;
     let (head, body) = bytes.split_at_checked(HEAD)?;
     let (magic, seal) = head.split_at(MAGIC.len());
     if magic != MAGIC {
@@ -73,9 +73,9 @@ fn try_write(
     before: &Evidence,
     skills: &[Listed],
     ranking: &Ranking,
-) -> Result<(), files::FileError> {
+) -> Result<(), disk::FileError> {
     let scratch = vault.scratch()?;
-    let settled = files::settled_before(scratch.path())?;
+    let settled = disk::settled_before(scratch.path())?;
     let digest = before.digest();
     let still = Evidence::of(vault).is_some_and(|now| now.digest() == digest);
     let packed = ranking.to_bytes();
@@ -97,7 +97,7 @@ fn try_write(
     bytes.extend_from_slice(&packed);
     let seal = Digest::of(&bytes[HEAD..]);
     bytes[MAGIC.len()..HEAD].copy_from_slice(seal.as_bytes());
-    files::replace_sealed(&path(vault), &bytes, &vault.beside_the_index(&scratch))
+    disk::replace_sealed(&path(vault), &bytes, &vault.beside_the_index(&scratch))
 }
 
 fn path(vault: &Vault) -> PathBuf {

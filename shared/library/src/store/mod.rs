@@ -3,6 +3,10 @@
 //! What is installed is read back only through [`examine`]: the manifest's signature, then every file's size, hash and
 //! mode, then that nothing is there beside them. Nothing is taken from a folder that fails.
 
+mod write;
+
+pub(crate) use write::*;
+
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -15,8 +19,8 @@ use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{Manifest, ManifestError, ManifestExpectation, Mode, SignedManifest};
 use vault_skill::name::{SkillName, VaultId};
 
-use crate::files::tree::{self, Entry, Facts, Looker};
-use crate::files::{self, Batch, FileError, Kind};
+use crate::disk::tree::{self, Entry, Facts, Looker};
+use crate::disk::{self, FileError, Kind};
 
 /// The largest signed manifest that is read: 1,024 files with the longest paths stay far below.
 const MAX_MANIFEST: u64 = 4 * 1024 * 1024;
@@ -134,7 +138,7 @@ pub(crate) fn linked_bundle(target: &[u8]) -> Option<Digest> {
 
 /// The bundle that the link at a path names; `None` where there is none, or it is none of ours.
 pub(crate) fn bundle_at(link: &Path) -> Result<Option<Digest>, FileError> {
-    let target = files::link_target(link)?;
+    let target = disk::link_target(link)?;
     Ok(target.and_then(|target| linked_bundle(target.as_os_str().as_encoded_bytes())))
 }
 
@@ -198,7 +202,7 @@ pub(crate) fn examine_many(
 
 /// The manifest of a stored bundle where its signature is good, whatever became of the files.
 pub(crate) fn manifest(store: &Path, hash: &Digest, trusted: &Trusted) -> Option<Manifest> {
-    let bytes = files::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
+    let bytes = disk::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
     let manifest = SignedManifest::parse(&bytes)
         .and_then(|signed| signed.verify_signature(&trusted.keys))
         .ok()?;
@@ -388,178 +392,10 @@ pub(crate) fn encode(hash: &Digest, examined: &Examined) -> Result<bundle::Encod
         .ok_or(Damage::Bundle { expected: *hash })
 }
 
-/// Writes a bundle's content below `aside`, ready to be moved into the store by [`admit`] once the batch is flushed.
-pub(crate) fn stage(
-    batch: &mut Batch,
-    aside: &Path,
-    hash: &Digest,
-    manifest: &[u8],
-    files: &[File],
-) -> Result<(), FileError> {
-    let root = folder(aside, hash);
-    // Stays writable: a folder that is moved must be, since its `..` changes.
-    batch.folder(&root, 0o755)?;
-    batch.file(&root.join(MANIFEST), manifest, 0o444)?;
-    let inside = root.join(FILES);
-    batch.folder(&inside, 0o555)?;
-    let mut made = BTreeSet::new();
-    for file in files {
-        let path = file.path.as_str();
-        for (at, _) in path.match_indices('/') {
-            if made.insert(&path[..at]) {
-                batch.folder(&inside.join(&path[..at]), 0o555)?;
-            }
-        }
-        batch.file(&inside.join(path), &file.bytes, disk_mode(file.mode))?;
-    }
-    Ok(())
-}
-
-/// Writes verified files as a folder of their own that an action may run in: the owner's alone, writable.
-pub(crate) fn copy_out(folder: &Path, files: &[File]) -> Result<(), FileError> {
-    let mut batch = Batch::default();
-    let mut made = BTreeSet::new();
-    batch.folder(folder, 0o700)?;
-    for file in files {
-        let path = file.path.as_str();
-        for (at, _) in path.match_indices('/') {
-            if made.insert(&path[..at]) {
-                batch.folder(&folder.join(&path[..at]), 0o700)?;
-            }
-        }
-        let mode = match file.mode {
-            Mode::Plain => 0o600,
-            Mode::Executable => 0o700,
-        };
-        batch.file(&folder.join(path), &file.bytes, mode)?;
-    }
-    Ok(())
-}
-
-/// Writes verified files as a folder for an agent to read: ordinary modes, for folders that hold no links.
-pub(crate) fn copy_plain(
-    batch: &mut Batch,
-    folder: &Path,
-    files: &[File],
-) -> Result<(), FileError> {
-    let mut made = BTreeSet::new();
-    batch.folder(folder, 0o755)?;
-    for file in files {
-        let path = file.path.as_str();
-        for (at, _) in path.match_indices('/') {
-            if made.insert(&path[..at]) {
-                batch.folder(&folder.join(&path[..at]), 0o755)?;
-            }
-        }
-        batch.file(&folder.join(path), &file.bytes, file.mode.bits())?;
-    }
-    Ok(())
-}
-
-/// Moves staged and flushed bundles into the store. One that is there already in good shape stays; a damaged one is
-/// put out of the way. Under the writer lock.
-pub(crate) fn admit(
-    store: &Path,
-    aside: &Path,
-    hashes: &[Digest],
-    trusted: &Trusted,
-) -> Result<(), FileError> {
-    let mut buffer = Vec::new();
-    note_admitted(store, aside, hashes)?;
-    for hash in hashes {
-        let place = folder(store, hash);
-        if files::kind(&place)?.is_some() {
-            let good = examine(store, hash, None, trusted, Want::Bytes, &mut buffer)
-                .and_then(|examined| encode(hash, &examined));
-            if good.is_ok() {
-                continue;
-            }
-            files::rename(&place, &aside.join(format!("damaged-{hash}")))?;
-        }
-        files::rename(&folder(aside, hash), &place)?;
-    }
-    files::sync_dir(store)
-}
-
-/// What a staging folder notes of the bundles that were moved out of it: a writer that is killed before it links them
-/// leaves them to nobody. Not flushed: after a power cut they stay until [`crate::remove::collect`].
-const ADMITTED: &str = "admitted";
-
-fn note_admitted(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
-    let mut text = String::new();
-    for hash in hashes {
-        // What was there before was somebody's.
-        if files::kind(&folder(store, hash))?.is_none() {
-            text.push_str(&hash.to_string());
-            text.push('\n');
-        }
-    }
-    files::note(&aside.join(ADMITTED), &text)
-}
-
-/// Notes in a staging folder bundles that are about to be nobody's: a writer that is killed before it removes them
-/// leaves that to the next.
-pub(crate) fn note_doomed(aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
-    let lines: Vec<String> = hashes.iter().map(|hash| format!("{hash}\n")).collect();
-    files::note(&aside.join(ADMITTED), &lines.concat())
-}
-
-/// The bundles that a dead writer's staging folder says were moved out of it.
-pub(crate) fn noted_admitted(aside: &Path) -> Result<Vec<Digest>, FileError> {
-    let bytes = files::read(&aside.join(ADMITTED), 16 << 20)?.unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
-}
-
-/// Removes metadata of systems and editors from a stored skill's folder; the modes of its folders stay.
-pub(crate) fn remove_ignored(
-    store: &Path,
-    hash: &Digest,
-    ignored: &[String],
-) -> Result<Vec<PathBuf>, FileError> {
-    let root = folder(store, hash).join(FILES);
-    let mut removed = Vec::new();
-    for inside in ignored.iter().filter(|path| gate::is_ignored(path)) {
-        let path = root.join(inside);
-        let Some(parent) = path.parent() else {
-            continue;
-        };
-        if files::kind(&path)?.is_none() {
-            continue; // it lay in a folder that is gone already
-        }
-        files::set_mode(parent, 0o755)?;
-        let gone = files::remove_tree(&path);
-        files::set_mode(parent, 0o555)?;
-        gone?;
-        removed.push(path);
-    }
-    Ok(removed)
-}
-
-/// Removes bundles from the store, at once for every reader. Under the writer lock.
-pub(crate) fn drop_bundles(
-    store: &Path,
-    aside: &Path,
-    hashes: impl IntoIterator<Item = Digest>,
-) -> Result<Vec<Digest>, FileError> {
-    let mut dropped = Vec::new();
-    for hash in hashes {
-        let place = folder(store, &hash);
-        if files::kind(&place)?.is_some() {
-            files::rename(&place, &aside.join(format!("dropped-{hash}")))?;
-            dropped.push(hash);
-        }
-    }
-    if !dropped.is_empty() {
-        files::sync_dir(store)?;
-    }
-    Ok(dropped)
-}
-
 /// The bundles in the store, and what else lies there, both in order; nothing where there is no store.
 pub(crate) fn list(store: &Path) -> Result<(Vec<Digest>, Vec<String>), FileError> {
     let (mut bundles, mut strange) = (Vec::new(), Vec::new());
-    files::each_entry(store, |name, kind| {
+    disk::each_entry(store, |name, kind| {
         match name.to_str().and_then(|name| name.parse().ok()) {
             Some(hash) if kind == Kind::Dir => bundles.push(hash),
             _ => strange.push(name.to_string_lossy().into_owned()),

@@ -19,7 +19,7 @@ use vault_skill::name::VaultId;
 use vault_store::random::Random;
 use zeroize::Zeroizing;
 
-use crate::files::{self, FileError};
+use crate::disk::{self, FileError};
 
 /// Why a key or token file was not read or written.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,7 @@ pub fn generate(random: &dyn Random) -> SecretKey {
 
 /// Reads a key file wherever it is, for example a recovery key brought back on a stick; its mode is not looked at.
 pub fn read_file(path: &Path, kind: KeyKind) -> Result<SecretKey, KeyError> {
-    let bytes = files::read(path, MAX_FILE)?.ok_or_else(|| KeyError::Missing(path.to_owned()))?;
+    let bytes = disk::read(path, MAX_FILE)?.ok_or_else(|| KeyError::Missing(path.to_owned()))?;
     let text = Zeroizing::new(bytes);
     parse(&text, kind).ok_or_else(|| KeyError::Malformed {
         path: path.to_owned(),
@@ -147,19 +147,19 @@ impl SecretFolder {
 
     /// Makes the folder when it is missing; fails when others may look into it.
     pub(crate) fn ensure(&self) -> Result<(), KeyError> {
-        files::make_dirs(&self.path, 0o700)?;
+        disk::make_dirs(&self.path, 0o700)?;
         check_private(&self.path)
     }
 
     /// Removes what dead writers left.
     pub(crate) fn sweep(&self) -> Result<(), KeyError> {
-        Ok(files::sweep_asides(&self.path)?)
+        Ok(disk::sweep_asides(&self.path)?)
     }
 
     /// The secret's text, `None` when there is no such file; fails when file or folder are open to others.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
         let path = self.path_of(name);
-        let Some(bytes) = files::read(&path, MAX_FILE)? else {
+        let Some(bytes) = disk::read(&path, MAX_FILE)? else {
             return Ok(None);
         };
         let bytes = Zeroizing::new(bytes);
@@ -171,7 +171,7 @@ impl SecretFolder {
     /// Writes a secret, in place of an earlier one.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
         self.ensure()?;
-        Ok(files::replace(
+        Ok(disk::replace(
             &self.path_of(name),
             bytes,
             0o600,
@@ -187,7 +187,7 @@ impl SecretFolder {
         key: &SecretKey,
     ) -> Result<bool, KeyError> {
         self.ensure()?;
-        Ok(files::create(
+        Ok(disk::create(
             &self.path_of(name),
             text(key, kind).as_bytes(),
             0o600,
@@ -213,21 +213,21 @@ impl SecretFolder {
     }
 
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), KeyError> {
-        files::rename(&self.path_of(from), &self.path_of(to))?;
-        Ok(files::sync_dir(&self.path)?)
+        disk::rename(&self.path_of(from), &self.path_of(to))?;
+        Ok(disk::sync_dir(&self.path)?)
     }
 
     /// Removes a file; true when there was one.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, KeyError> {
-        Ok(files::remove_file(&self.path_of(name))?)
+        Ok(disk::remove_file(&self.path_of(name))?)
     }
 }
 
 fn check_private(path: &Path) -> Result<(), KeyError> {
-    let Some((mode, owner)) = files::mode_and_owner(path)? else {
+    let Some((mode, owner)) = disk::mode_and_owner(path)? else {
         return Err(KeyError::Missing(path.to_owned()));
     };
-    let user = files::effective_user();
+    let user = disk::effective_user();
     // Root may read what belongs to the service's user.
     if owner != user && user != 0 {
         return Err(KeyError::Foreign(path.to_owned()));
@@ -298,7 +298,7 @@ impl VaultKeys {
     /// Where the recovery key still lies on this machine: it protects only once it is kept elsewhere.
     pub fn recovery_left_here(&self) -> Result<Option<PathBuf>, KeyError> {
         let path = self.path(KeyKind::Recovery);
-        Ok(files::kind(&path)?.map(|_| path))
+        Ok(disk::kind(&path)?.map(|_| path))
     }
 
     /// The secret release key. Fails when it is missing, open to others, or not the half of the public one.
@@ -325,7 +325,7 @@ impl VaultKeys {
 
     fn read_public(&self, kind: KeyKind) -> Result<Option<PublicKey>, KeyError> {
         let path = self.public_path(kind);
-        let Some(bytes) = files::read(&path, MAX_FILE)? else {
+        let Some(bytes) = disk::read(&path, MAX_FILE)? else {
             return Ok(None);
         };
         let malformed = || KeyError::Malformed {

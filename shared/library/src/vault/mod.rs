@@ -7,6 +7,9 @@
 //! Readers take no lock. A change is staged under `tmp/`, flushed, moved into `store/`, and shown by switching one
 //! link; whoever takes the lock next removes what a killed writer left behind.
 
+pub mod keys;
+mod writer;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,11 +21,12 @@ use vault_skill::name::VaultId;
 use vault_store::clock::Clock;
 use vault_store::random::{Random, ulid_parts};
 
-use crate::files::lock::{self, LockError, WriterLock};
-use crate::files::scratch::{self, Scratch};
-use crate::files::{self, FileError};
+use self::keys::{KeyError, VaultKeys};
+pub(crate) use self::writer::Change;
+use crate::disk::lock::{self, LockError};
+use crate::disk::scratch::{self, Scratch};
+use crate::disk::{self, FileError};
 use crate::index::Index;
-use crate::keys::{KeyError, VaultKeys};
 use crate::{rotate, scan, store, transforms};
 
 /// Where a vault lives. Nothing here is read from the environment.
@@ -197,7 +201,7 @@ impl Vault {
     /// by a kill: what is seen then may already be new, so look again later even when the number stays.
     pub fn generation(&self) -> Result<u64, VaultError> {
         let path = self.paths.root.join("generation");
-        let Some(bytes) = files::read(&path, 64)? else {
+        let Some(bytes) = disk::read(&path, 64)? else {
             return Ok(0);
         };
         // A damaged number is a changed number; the next writer starts afresh.
@@ -230,7 +234,7 @@ impl Vault {
     /// A folder that is gone when dropped, or at the next writer's sweep.
     pub(crate) fn scratch(&self) -> Result<Scratch, FileError> {
         let tmp = self.tmp();
-        files::make_dirs(&tmp, 0o700)?;
+        disk::make_dirs(&tmp, 0o700)?;
         Scratch::new(&tmp)
     }
 
@@ -250,7 +254,7 @@ impl Vault {
         self.drop_orphans()?;
         scratch::sweep(&self.tmp())?;
         // Making the vault may have been cut short after its last step but one.
-        files::remove_file(&root.join(CREATING))?;
+        disk::remove_file(&root.join(CREATING))?;
         let found = self.generation()?;
         let mut change = Change {
             vault: self,
@@ -307,7 +311,7 @@ impl Vault {
 pub(crate) fn read_record<T: serde::de::DeserializeOwned>(
     path: &Path,
 ) -> Result<Option<T>, VaultError> {
-    let Some(bytes) = files::read(path, MAX_RECORD)? else {
+    let Some(bytes) = disk::read(path, MAX_RECORD)? else {
         return Ok(None);
     };
     json::parse(&bytes)
@@ -318,71 +322,9 @@ pub(crate) fn read_record<T: serde::de::DeserializeOwned>(
         })
 }
 
-/// The writer lock, held until dropped. Every change to the vault is made through one.
-#[derive(Debug)]
-pub(crate) struct Change<'v> {
-    vault: &'v Vault,
-    next: u64,
-    switched: bool,
-    _lock: WriterLock,
-}
-
-impl Change<'_> {
-    /// The generation that this change follows, and the one that begins when it is over and has switched anything.
-    pub(crate) fn generations(&self) -> (u64, u64) {
-        (self.next - 2, self.next)
-    }
-
-    /// To be called before the first switch that readers can see.
-    pub(crate) fn switching(&mut self) -> Result<(), VaultError> {
-        if !self.switched {
-            self.write(self.next - 1)?;
-            self.switched = true;
-        }
-        Ok(())
-    }
-
-    /// Replaces one of the vault's own records.
-    pub(crate) fn write_record<T: Serialize>(
-        &mut self,
-        path: &Path,
-        record: &T,
-        mode: u32,
-    ) -> Result<(), VaultError> {
-        self.write_bytes(path, &json::to_bytes(record), mode)
-    }
-
-    /// Replaces a file of the vault.
-    pub(crate) fn write_bytes(
-        &mut self,
-        path: &Path,
-        bytes: &[u8],
-        mode: u32,
-    ) -> Result<(), VaultError> {
-        if let Some(folder) = path.parent() {
-            files::make_dirs(folder, 0o700)?;
-        }
-        Ok(files::replace(path, bytes, mode, &self.vault.tmp())?)
-    }
-
-    fn write(&self, number: u64) -> Result<(), VaultError> {
-        let path = self.vault.paths.root.join("generation");
-        // One width, so that a write in place never leaves digits of the last one.
-        Ok(files::overwrite_small(&path, &format!("{number:020}\n"))?)
-    }
-}
-
-impl Drop for Change<'_> {
-    fn drop(&mut self) {
-        if self.switched && self.write(self.next).is_err() {
-            tracing::warn!("the vault's generation number could not be written");
-        }
-    }
-}
-
 fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {
     let path = root.join("vault.json");
-    let Some(bytes) = files::read(&path, 4096)? else {
+    let Some(bytes) = disk::read(&path, 4096)? else {
         return Ok(None);
     };
     let wrong = |reason: String| VaultError::Format {
@@ -405,19 +347,19 @@ fn create(
         return Err(VaultError::KeysInside(paths.config.clone()));
     }
     let root = &paths.root;
-    files::make_dirs(root, 0o700)?;
+    disk::make_dirs(root, 0o700)?;
     let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
     if let Some(id) = read_format(root)? {
         return Ok(id); // another process was first
     }
     for folder in ["store", "skills", "links", "cloud", "tmp"] {
-        files::make_dirs(&root.join(folder), 0o700)?;
+        disk::make_dirs(&root.join(folder), 0o700)?;
     }
     let tmp = root.join("tmp");
     scratch::sweep(&tmp)?;
     // The id is noted before its keys are made: a creation that was cut short goes on with the same ones.
     let noted = root.join(CREATING);
-    let earlier = files::read(&noted, 64)?
+    let earlier = disk::read(&noted, 64)?
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .and_then(|text| text.parse().ok());
     let id: VaultId = if let Some(id) = earlier {
@@ -425,7 +367,7 @@ fn create(
     } else {
         let (milliseconds, bits) = ulid_parts(clock, random);
         let id = VaultId::from_parts(milliseconds, bits);
-        files::replace(&noted, id.to_string().as_bytes(), 0o600, &tmp)?;
+        disk::replace(&noted, id.to_string().as_bytes(), 0o600, &tmp)?;
         id
     };
     VaultKeys::new(&paths.config, &id).make(random)?;
@@ -433,13 +375,13 @@ fn create(
         schema: SCHEMA.to_owned(),
         vault_id: id,
     };
-    files::replace(
+    disk::replace(
         &root.join("vault.json"),
         &json::to_bytes(&format),
         0o600,
         &tmp,
     )?;
-    files::remove_file(&noted)?;
+    disk::remove_file(&noted)?;
     Ok(id)
 }
 

@@ -6,10 +6,10 @@ use vault_skill::keys::PublicKey;
 use vault_skill::name::{SkillName, VaultId};
 use vault_skill::time::Timestamp;
 
-use crate::files::tree::Looker;
+use super::place::{self, Group, Origin, Place, Places};
+use crate::disk::tree::Looker;
 use crate::links;
 use crate::parallel::{in_parallel, joined};
-use crate::scan::{self, Group, Origin, Place, Places};
 use crate::store::{self, Damage, Want};
 use crate::transforms;
 use crate::vault::{Vault, VaultError};
@@ -103,7 +103,7 @@ pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes, hashes, modes; linked
 /// skills also by encoding the bundle again and comparing its hash with the one that the catalog named.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
-    check_places(vault, &scan::places(vault)?)
+    check_places(vault, &place::places(vault)?)
 }
 
 /// [`check`] for who listed the places already.

@@ -13,7 +13,7 @@ use vault_skill::provenance::Kind;
 use vault_store::fetch::Upstream;
 
 use crate::add::installed;
-use crate::files;
+use crate::disk;
 use crate::vault::{Change, Vault, VaultError, read_record};
 
 fn path(vault: &Vault, bundle: &Digest) -> PathBuf {
@@ -74,7 +74,7 @@ pub(crate) fn note(
 /// Drops the records of bundles that are gone.
 pub(crate) fn forget(vault: &Vault, bundles: &[Digest]) -> Result<(), VaultError> {
     for bundle in bundles {
-        files::remove_file(&path(vault, bundle))?;
+        disk::remove_file(&path(vault, bundle))?;
     }
     Ok(())
 }

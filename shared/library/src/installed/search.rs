@@ -1,8 +1,4 @@
-//! Listing and searching what is installed; [`LibraryShelf`] is the library as tools read and change it.
-
-mod library;
-
-pub use library::LibraryShelf;
+//! Searching what is installed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,94 +7,12 @@ use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 use vault_skill::search::{Ranking, Text};
 
-use crate::index::{Index, Texts};
+use super::list::{Listed, list, read_place};
+use super::place::{Evidence, Place, places_of};
+use super::words;
 use crate::parallel::in_parallel;
-use crate::scan::{self, Evidence, Origin};
-use crate::store::{Damage, Trusted};
+use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
-use crate::words;
-
-/// An installed skill.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// What it is installed as.
-    pub name: SkillName,
-    /// Own or linked.
-    pub origin: Origin,
-    /// Its signed version.
-    pub version: u64,
-    /// Its bundle.
-    pub bundle: Digest,
-    /// Bytes of its bundle.
-    pub size: u64,
-    /// What its frontmatter and manifest say.
-    pub texts: Texts,
-    /// An own skill of the same name stands before it.
-    pub shadowed: bool,
-}
-
-/// What is installed, and what is installed but not as it was signed: that is never listed among the skills.
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// Good skills: own ones first, in name order within each origin.
-    pub skills: Vec<Listed>,
-    /// Damaged ones with the reason.
-    pub damaged: Vec<(SkillName, Origin, Damage)>,
-    /// Those among the damaged that the scan found good and whose text could not be read afterwards.
-    unread: Vec<scan::Place>,
-}
-
-/// Lists what is installed, own and linked.
-pub fn list(vault: &Vault) -> Result<Listing, VaultError> {
-    for _ in 1..scan::TRIES {
-        let listing = list_once(vault)?;
-        // A writer may have switched between the scan and the reading of a text: then what was scanned is gone.
-        if scan::still_linked(vault, &listing.unread)? {
-            return Ok(listing);
-        }
-    }
-    list_once(vault)
-}
-
-fn list_once(vault: &Vault) -> Result<Listing, VaultError> {
-    let seen = scan::scan(vault)?;
-    let known = Index::open(&vault.paths().index()).texts();
-    let mut listing = Listing::default();
-    let mut taken = HashSet::new();
-    let mut buffer = Vec::new();
-    for seen in seen {
-        let place = seen.place;
-        let row = match seen.state {
-            Ok(row) => row,
-            Err(damage) => {
-                listing.damaged.push((place.name, place.origin, damage));
-                continue;
-            }
-        };
-        let texts = match seen.texts.or_else(|| known.get(&place.bundle).cloned()) {
-            Some(texts) => texts,
-            // Its text is damaged in the index: read it again.
-            None => match scan::read_texts(vault, &place, &mut buffer) {
-                Ok(texts) => texts,
-                Err(damage) => {
-                    listing.unread.push(place.clone());
-                    listing.damaged.push((place.name, place.origin, damage));
-                    continue;
-                }
-            },
-        };
-        listing.skills.push(Listed {
-            shadowed: !taken.insert(place.name.clone()),
-            name: place.name,
-            origin: place.origin,
-            version: row.version,
-            bundle: place.bundle,
-            size: row.size,
-            texts,
-        });
-    }
-    Ok(listing)
-}
 
 /// A search result.
 #[derive(Clone, Debug)]
@@ -169,8 +83,8 @@ fn verified(
     found: &[(SkillName, Digest, f64)],
 ) -> Result<Result<Vec<Hit>, HashSet<SkillName>>, VaultError> {
     let names: Vec<_> = found.iter().map(|(name, ..)| name.clone()).collect();
-    let mut first: HashMap<SkillName, (scan::Place, Arc<Trusted>)> = HashMap::new();
-    for group in scan::places_of(vault, &names)? {
+    let mut first: HashMap<SkillName, (Place, Arc<Trusted>)> = HashMap::new();
+    for group in places_of(vault, &names)? {
         let trusted = Arc::new(group.trusted);
         for place in group.places {
             let with = Arc::clone(&trusted);
@@ -182,7 +96,7 @@ fn verified(
         let read = |(name, bundle, score): &(SkillName, Digest, f64)| {
             let known = first.get(name).filter(|(place, _)| place.bundle == *bundle);
             let (place, trusted) = known.ok_or_else(|| name.clone())?;
-            let row = scan::read_place(vault, place, trusted, &mut buffer);
+            let row = read_place(vault, place, trusted, &mut buffer);
             let row = row.map_err(|_| name.clone())?;
             Ok(Hit {
                 skill: Listed {

@@ -1,0 +1,72 @@
+//! The writer of a vault: its one lock, and the number that tells watchers of a change.
+
+use std::path::Path;
+
+use serde::Serialize;
+use vault_skill::json;
+
+use super::{Vault, VaultError};
+use crate::disk;
+use crate::disk::lock::WriterLock;
+
+/// The writer lock, held until dropped. Every change to the vault is made through one.
+#[derive(Debug)]
+pub(crate) struct Change<'v> {
+    pub(super) vault: &'v Vault,
+    pub(super) next: u64,
+    pub(super) switched: bool,
+    pub(super) _lock: WriterLock,
+}
+
+impl Change<'_> {
+    /// The generation that this change follows, and the one that begins when it is over and has switched anything.
+    pub(crate) fn generations(&self) -> (u64, u64) {
+        (self.next - 2, self.next)
+    }
+
+    /// To be called before the first switch that readers can see.
+    pub(crate) fn switching(&mut self) -> Result<(), VaultError> {
+        if !self.switched {
+            self.write(self.next - 1)?;
+            self.switched = true;
+        }
+        Ok(())
+    }
+
+    /// Replaces one of the vault's own records.
+    pub(crate) fn write_record<T: Serialize>(
+        &mut self,
+        path: &Path,
+        record: &T,
+        mode: u32,
+    ) -> Result<(), VaultError> {
+        self.write_bytes(path, &json::to_bytes(record), mode)
+    }
+
+    /// Replaces a file of the vault.
+    pub(crate) fn write_bytes(
+        &mut self,
+        path: &Path,
+        bytes: &[u8],
+        mode: u32,
+    ) -> Result<(), VaultError> {
+        if let Some(folder) = path.parent() {
+            disk::make_dirs(folder, 0o700)?;
+        }
+        Ok(disk::replace(path, bytes, mode, &self.vault.tmp())?)
+    }
+
+    fn write(&self, number: u64) -> Result<(), VaultError> {
+        let path = self.vault.paths.root.join("generation");
+        // One width, so that a write in place never leaves digits of the last one.
+        Ok(disk::overwrite_small(&path, &format!("{number:020}\n"))?)
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        if self.switched && self.write(self.next).is_err() {
+            tracing::warn!("the vault's generation number could not be written");
+        }
+    }
+}
