@@ -94,15 +94,37 @@ pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
     Ok(options)
 }
 
-/// Reads what a user typed as a source.
-pub fn parse(text: &str, options: &ParseOptions) -> Result<Source, Failure> {
+/// Reads what a user typed as a source. `owner/repository` without a prefix needs the user's word that no path is meant.
+pub fn parse(context: &Context, text: &str, options: &ParseOptions) -> Result<Source, Failure> {
     let exists = |path: &str| Path::new(path).symlink_metadata().is_ok();
-    Source::parse(text, options, &exists).map_err(|bad| bad_source(&bad))
+    let bad = match Source::parse(text, options, &exists) {
+        Ok(source) => return Ok(source),
+        Err(bad) => bad,
+    };
+    if let BadSource::Shorthand { written, .. } = &bad {
+        let written = clean(written, 400);
+        let question = format!("{}. Fetch {written}?", clean(&bad.to_string(), 600));
+        let confirmed = context.ui.confirm(&question).map_err(|failure| {
+            failure.hint(format!(
+                "for the repository write {written}, or answer with `--yes`"
+            ))
+        })?;
+        if confirmed {
+            return bad.accept_shorthand().map_err(|bad| bad_source(&bad));
+        }
+    }
+    Err(bad_source(&bad))
 }
 
-/// The failure for a text that is no source.
+/// The failure for a text that is not read as a source.
 pub fn bad_source(bad: &BadSource) -> Failure {
-    Failure::usage("source_invalid", clean(&bad.to_string(), 600)).hint_if(bad.hint.clone())
+    let failure = match bad {
+        BadSource::Invalid { .. } => Failure::usage("source_invalid", clean(&bad.to_string(), 600)),
+        BadSource::Missing { text, .. } | BadSource::Shorthand { text, .. } => {
+            Failure::no_such_path(text)
+        }
+    };
+    failure.hint_if(bad.hint())
 }
 
 /// The settings of a fetcher; `guarded` for callers who are not at the command line.

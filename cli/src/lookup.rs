@@ -44,10 +44,7 @@ pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
         return Ok(Target::Path(path));
     }
     if word.contains(['/', '.']) {
-        return Err(Failure::failed(
-            "source_unreadable",
-            format!("{} does not exist", clean(word, 400)),
-        ));
+        return Err(Failure::no_such_path(word));
     }
     Err(not_installed(vault, word))
 }

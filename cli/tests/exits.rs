@@ -74,7 +74,9 @@ fn every_code_of_the_table_means_what_it_says() {
     for (arguments, code, word) in [
         (&["version"][..], 0, None),
         (&["skill", "which", "god"], 1, Some("skill_not_found")),
-        (&["show", "./nowhere"], 1, Some("source_unreadable")),
+        (&["show", "./nowhere"], 2, Some("source_unreadable")),
+        (&["add", "nowhere"], 2, Some("source_unreadable")),
+        (&["lint", "nowhere"], 2, Some("source_unreadable")),
         (&["shwo"], 2, Some("usage")),
         (&["skill", "search", "x", "--top-k", "0"], 2, Some("usage")),
         (

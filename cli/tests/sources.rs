@@ -183,7 +183,6 @@ fn a_policy_keeps_places_out_before_they_are_asked() {
         &format!("{}/pdf/SKILL.md", site.base),
         "clawhub:pdf",
         "registry:pdf",
-        "pdf",
     ] {
         let refused = machine.run(&["add", source]);
         assert_eq!(
@@ -204,6 +203,60 @@ fn a_policy_keeps_places_out_before_they_are_asked() {
     assert!(site.asked().is_empty(), "{:?}", site.asked());
     machine.policy("[sources]\nsigned_only = true\n");
     assert_eq!(machine.run(&["add", &site.base, "--all"]).code, 0);
+}
+
+#[test]
+fn a_word_that_is_no_file_asks_no_registry() {
+    let site = SiteServer::new();
+    let machine = Machine::with_registry(&site);
+    for (source, hint) in [
+        ("greet", "clawhub:greet"),
+        ("greet@1.0.0", "clawhub:greet@1.0.0"),
+        ("@acme/greet", "clawhub:@acme/greet"),
+        ("two words", ""),
+        ("./greet", ""),
+        ("greet.zip", ""),
+    ] {
+        for arguments in [&["--yes", "add", source][..], &["add", "--dry-run", source]] {
+            let refused = machine.run(arguments);
+            assert_eq!(
+                (refused.code, refused.json["error"]["code"].as_str()),
+                (2, Some("source_unreadable")),
+                "{source}: {}",
+                refused.out
+            );
+            let error = &refused.json["error"];
+            assert_eq!(
+                error["message"],
+                format!("no such file or folder: {source}")
+            );
+            let said = error["hint"].as_str().unwrap_or_default();
+            assert!(
+                said.contains(hint) && said.is_empty() == hint.is_empty(),
+                "{source}: {said}"
+            );
+        }
+    }
+    let shorthand = machine.run(&["add", "acme/skills/pdf#v1"]);
+    assert_eq!(
+        (shorthand.code, shorthand.json["error"]["code"].as_str()),
+        (2, Some("no_tty")),
+        "{}",
+        shorthand.out
+    );
+    let hint = shorthand.json["error"]["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("github:acme/skills/pdf#v1") && hint.contains("--yes"),
+        "{hint}"
+    );
+    let accepted = machine.run(&["--offline", "--yes", "add", "acme/skills/pdf#v1"]);
+    assert_eq!(
+        accepted.json["error"]["code"], "offline",
+        "{}",
+        accepted.out
+    );
+    assert!(site.asked().is_empty(), "{:?}", site.asked());
+    assert!(!machine.home.path().join(".vault").exists());
 }
 
 #[test]

@@ -52,17 +52,18 @@ fn an_address_that_is_a_command_never_runs_wherever_it_is_written() {
     let others = home.path().join("skills-lock.json");
     for trick in tricks(&canary) {
         let before = tree::snapshot(home.path(), &[]);
-        // Without the network: what may be the name of a folder in a repository is asked for as such, and no more.
+        // Without the network and a terminal: what may name a folder in a repository is asked about, and no more.
         let ran = home.run(&["--json", "--offline", "add", "--", &trick]);
         assert!([2, 7].contains(&ran.code), "{trick}: {}", ran.stdout);
         assert!(
-            ["source_invalid", "offline"].contains(&word(&ran).as_str()),
+            ["source_invalid", "source_unreadable", "no_tty", "offline"]
+                .contains(&word(&ran).as_str()),
             "{trick}: {}",
             ran.stdout
         );
         for option in ["--ref", "--path"] {
             let given = format!("{option}={trick}");
-            let ran = home.run(&["--json", "--offline", "add", "acme/skills", &given]);
+            let ran = home.run(&["--json", "--offline", "add", "github:acme/skills", &given]);
             assert!([2, 7].contains(&ran.code), "{given}: {}", ran.stdout);
         }
         assert_eq!(tree::snapshot(home.path(), &[]), before, "{trick}");

@@ -127,6 +127,15 @@ impl Failure {
         Self::new(Exit::Usage, code, message)
     }
 
+    /// A path that does not exist: exit 2.
+    pub fn no_such_path(path: impl fmt::Display) -> Self {
+        let path = clean(&path.to_string(), 400);
+        Self::usage(
+            "source_unreadable",
+            format!("no such file or folder: {path}"),
+        )
+    }
+
     /// A failure without an exit code of its own: exit 1.
     pub fn failed(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, code, message)

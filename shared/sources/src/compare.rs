@@ -98,7 +98,7 @@ impl Fetcher {
         let unchecked = |why: &str| Ok(DriftState::Unchecked(why.to_owned()));
         let source = match source_of(self, upstream) {
             Ok(source) => source,
-            Err(bad) => return unchecked(&bad.reason),
+            Err(bad) => return unchecked(&bad.to_string()),
         };
         let Some(recorded) = &upstream.revision else {
             return unchecked("nothing is recorded of what it was");

@@ -69,7 +69,7 @@ fn source(
     folder: &std::path::Path,
     options: &ParseOptions,
 ) -> Result<Source, BadSource> {
-    let bad = |reason: String| BadSource {
+    let bad = |reason: String| BadSource::Invalid {
         text: name.chars().take(200).collect(),
         reason,
         hint: None,

@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn source(text: &str) -> Source {
-        Source::parse(text, &ParseOptions::default(), &|_| false).unwrap()
+        Source::parse(text, &ParseOptions::default(), &|path| path == "./folder").unwrap()
     }
 
     #[test]
@@ -213,34 +213,33 @@ mod tests {
             "[sources]\nallow = [\"github.com/acme/*\", \"wellknown:https://docs.example\", \"*.example.com/tools\", \"github.com/solo/skills/pdf\", \"clawhub:openclaw/*\"]\n",
         );
         for good in [
-            "acme/skills",
-            "ACME/skills/pdf#v1",
+            "github:acme/skills",
+            "github:ACME/skills/pdf#v1",
             "github:acme/skills/pdf",
             "git@github.com:acme/skills.git",
             "https://github.com/acme/skills/tree/main/pdf",
             "https://docs.example",
             "wellknown:https://docs.example/pdf",
             "https://git.example.com/tools/x.git",
-            "solo/skills",
-            "solo/skills/pdf",
+            "github:solo/skills",
+            "github:solo/skills/pdf",
             "clawhub:@openclaw/gif",
             "./folder",
         ] {
             assert!(policy.check(&source(good)).is_ok(), "{good}");
         }
         for bad in [
-            "acmes/skills",
-            "evil/acme",
+            "github:acmes/skills",
+            "github:evil/acme",
             "https://evil.example/github.com/acme/skills",
             "https://github.com.evil.example/acme/skills.git",
             "https://docs.example.evil",
             "https://docs.example:8443",
             "wellknown:https://other.example/docs.example",
             "https://evil.net/a.example.com/tools",
-            "solo/skills/other",
-            "solo/other",
+            "github:solo/skills/other",
+            "github:solo/other",
             "clawhub:gif",
-            "gif",
             "registry:gif",
         ] {
             let refused = policy.check(&source(bad));
@@ -254,21 +253,29 @@ mod tests {
     #[test]
     fn an_empty_list_allows_nothing_and_no_list_allows_anything() {
         let none = policy("[sources]\nallow = []\n");
-        assert!(none.check(&source("acme/skills")).is_err());
+        assert!(none.check(&source("github:acme/skills")).is_err());
         assert!(none.check(&source("./folder")).is_ok());
-        assert!(policy("[sources]\n").check(&source("acme/skills")).is_ok());
-        assert!(SourcePolicy::new(None).check(&source("gif")).is_ok());
+        assert!(
+            policy("[sources]\n")
+                .check(&source("github:acme/skills"))
+                .is_ok()
+        );
+        assert!(
+            SourcePolicy::new(None)
+                .check(&source("clawhub:gif"))
+                .is_ok()
+        );
     }
 
     #[test]
     fn signed_only_and_ages_keep_out_what_cannot_have_them() {
         let signed = policy("[sources]\nsigned_only = true\n");
-        assert!(signed.check(&source("acme/skills")).is_err());
+        assert!(signed.check(&source("github:acme/skills")).is_err());
         assert!(signed.check(&source("https://docs.example")).is_ok());
         assert!(signed.wants_digests());
         let aged = policy("[sources]\nminimum_age_days = 3\n");
         assert!(aged.check(&source("https://docs.example")).is_err());
-        assert!(aged.check(&source("acme/skills")).is_ok());
+        assert!(aged.check(&source("github:acme/skills")).is_ok());
         let now: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
         assert!(aged.check_age("x", now.unix() - 3 * 86_400, now).is_ok());
         for young in [3 * 86_400 - 1, 0, -5] {

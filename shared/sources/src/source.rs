@@ -94,30 +94,76 @@ impl Default for ParseOptions {
     }
 }
 
-/// Why a text is no source.
+/// Why a text is not read as a source.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{} is no source: {reason}", printable(.text))]
-pub struct BadSource {
-    /// What was given, cut.
-    pub text: String,
-    /// What is wrong with it.
-    pub reason: String,
-    /// The way out, where there is one.
-    pub hint: Option<String>,
+pub enum BadSource {
+    /// It has none of the forms, or holds what is refused in all of them.
+    #[error("{} is no source: {reason}", printable(.text))]
+    Invalid {
+        /// What was given, without a password and cut.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// It reads as a path, and nothing is there.
+    #[error("no such file or folder: {}", printable(.text))]
+    Missing {
+        /// What was given.
+        text: String,
+        /// The same as a skill of the registry, where it can be one.
+        registry: Option<String>,
+    },
+    /// `owner/repository[/path]` without a prefix, and no such path exists: only the user knows whether it is a typing mistake.
+    #[error("no such file or folder: {}", printable(.text))]
+    Shorthand {
+        /// What was given.
+        text: String,
+        /// The same with its prefix.
+        written: String,
+        /// The repository that it may mean.
+        repository: Box<GitSource>,
+    },
 }
 
 impl BadSource {
     fn new(text: &str, reason: impl Into<String>) -> Self {
-        Self {
+        Self::Invalid {
             text: without_credentials(text).chars().take(200).collect(),
             reason: reason.into(),
             hint: None,
         }
     }
 
-    fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
+    fn with_hint(self, with: impl Into<String>) -> Self {
+        match self {
+            Self::Invalid { text, reason, .. } => Self::Invalid {
+                text,
+                reason,
+                hint: Some(with.into()),
+            },
+            other => other,
+        }
+    }
+
+    /// What to do about it, where one step helps.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Invalid { hint, .. } => hint.clone(),
+            Self::Missing { registry, .. } => registry
+                .as_ref()
+                .map(|skill| format!("for the registry's skill write {skill}")),
+            Self::Shorthand { written, .. } => Some(format!("for the repository write {written}")),
+        }
+    }
+
+    /// The repository of a shorthand, where no path can be meant; every other error stays.
+    pub fn accept_shorthand(self) -> Result<Source, Self> {
+        match self {
+            Self::Shorthand { repository, .. } => Ok(Source::Git(*repository)),
+            other => Err(other),
+        }
     }
 }
 
@@ -133,12 +179,12 @@ fn without_credentials(text: &str) -> String {
     }
 }
 
-const FORMS: &str = "a folder, SKILL.md or archive; owner/repository[/path][#ref]; a git or web address; https://…/SKILL.md; a site with a \
+const FORMS: &str = "a folder, SKILL.md or archive; github:owner/repository[/path][#ref]; a git or web address; https://…/SKILL.md; a site with a \
                      well-known index; clawhub:<name>; registry:<name>";
 
 impl Source {
-    /// Reads what a user typed. `exists` says whether a path is there on this machine. Fails on what is refused whatever it means, and on
-    /// what has none of the forms.
+    /// Reads what a user typed. `exists` tells whether a path exists on this machine. A word without a prefix is a path and nothing else:
+    /// a mistyped folder must never become a skill of somebody else. Fails for what has none of the forms.
     pub fn parse(
         text: &str,
         options: &ParseOptions,
@@ -154,11 +200,33 @@ impl Source {
         if text.starts_with('-') {
             return bad("it begins with `-`, which programs take for an option");
         }
-        let is_path = text.starts_with(['.', '/', '~']);
-        if is_path || exists(text) {
+        if exists(text) {
             return Ok(Self::Local(PathBuf::from(text)));
         }
-        Parser { text, options }.remote()
+        if text.starts_with(['.', '/', '~']) {
+            return Err(BadSource::Missing {
+                text: text.to_owned(),
+                registry: None,
+            });
+        }
+        match (Parser { text, options }).remote()? {
+            Self::Git(repository) if !text.contains(':') => {
+                let reference = repository.reference.as_deref();
+                let written = if repository.identifier.starts_with("github:") {
+                    format!("github:{text}")
+                } else {
+                    let folder =
+                        repository.identifier_of(repository.path.as_deref().unwrap_or_default());
+                    reference.map_or(folder.clone(), |name| format!("{folder}#{name}"))
+                };
+                Err(BadSource::Shorthand {
+                    text: text.to_owned(),
+                    written,
+                    repository: Box::new(repository),
+                })
+            }
+            source => Ok(source),
+        }
     }
 
     /// Reads the identifier that a manifest records. Fails for folders, inline text and linked vaults, which cannot be fetched again.
@@ -407,13 +475,14 @@ impl Parser<'_> {
             }
             return self.prefixed(before, &text[before.len() + 1..]);
         }
-        if text.starts_with('@') {
-            return self.clawhub(text);
+        if text.contains('/') && !text.starts_with('@') {
+            return self.project_and_path(&self.options.default_host, text);
         }
-        if text.contains('/') {
-            return self.shorthand(text);
-        }
-        self.clawhub(text)
+        let is_registry_skill = !is_archive(text) && self.clawhub(text).is_ok();
+        Err(BadSource::Missing {
+            text: self.text.to_owned(),
+            registry: is_registry_skill.then(|| format!("clawhub:{}", self.text)),
+        })
     }
 
     fn address(&self, scheme: &str, text: &str) -> Result<Source, BadSource> {
@@ -422,21 +491,21 @@ impl Parser<'_> {
             "http" if self.options.loopback => self.web(&self.url(text)?),
             "http" | "git" => Err(self
                 .bad(format!("`{scheme}://` is not encrypted"))
-                .hint("use the https address")),
+                .with_hint("use the https address")),
             "ssh" => self.git_address(text).map(Source::Git),
             "git+https" | "git+ssh" => self.git_address(&text[4..]).map(Source::Git),
             "file" if self.options.loopback => self.git_address(text).map(Source::Git),
             "file" => Err(self
                 .bad("`file:` addresses are not used")
-                .hint("give the folder's path")),
+                .with_hint("give the folder's path")),
             "mcp+https" => Err(self
                 .bad("skills of an MCP server cannot be added yet")
-                .hint(
+                .with_hint(
                     "link the vault behind it (vault link), or add the skill from its repository",
                 )),
             _ => Err(self
                 .bad(format!("`{scheme}://` is no transport that is used"))
-                .hint("use an https or ssh address")),
+                .with_hint("use an https or ssh address")),
         }
     }
 
@@ -445,7 +514,7 @@ impl Parser<'_> {
             .parse()
             .map_err(|error| self.bad(format!("it is no address: {error}")))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(self.bad("an address carries no user and no password").hint(
+            return Err(self.bad("an address carries no user and no password").with_hint(
                 "git's credential helpers are used for private repositories: leave the credentials out",
             ));
         }
@@ -617,7 +686,7 @@ impl Parser<'_> {
             return Err(self.bad(format!("`{}:` is no transport that is used", url.scheme())));
         }
         if url.scheme() != "ssh" && !url.username().is_empty() || url.password().is_some() {
-            return Err(self.bad("an address carries no user and no password").hint(
+            return Err(self.bad("an address carries no user and no password").with_hint(
                 "git's credential helpers are used for private repositories: leave the credentials out",
             ));
         }
@@ -731,18 +800,14 @@ impl Parser<'_> {
             }
             "local" => Err(self
                 .bad("`local:` is what is recorded of a folder")
-                .hint("give the folder's path")),
+                .with_hint("give the folder's path")),
             "file" => Err(self
                 .bad("`file:` addresses are not used")
-                .hint("give the folder's path")),
+                .with_hint("give the folder's path")),
             _ => Err(self
                 .bad(format!("`{}:` is no known prefix", printable(prefix)))
-                .hint(format!("a source is {FORMS}"))),
+                .with_hint(format!("a source is {FORMS}"))),
         }
-    }
-
-    fn shorthand(&self, text: &str) -> Result<Source, BadSource> {
-        self.project_and_path(&self.options.default_host, text)
     }
 
     fn project_and_path(&self, host: &str, text: &str) -> Result<Source, BadSource> {
@@ -756,7 +821,7 @@ impl Parser<'_> {
                 .bad(
                     "nothing of that name is on this machine, and it has no other form of a source",
                 )
-                .hint(format!("a source is {FORMS}")));
+                .with_hint(format!("a source is {FORMS}")));
         };
         check_segments(self.text, path.iter().copied())?;
         let mut source = self.hosted(host, &[owner, repository], &[])?;
@@ -804,7 +869,7 @@ impl Parser<'_> {
                 .bad(
                     "nothing of that name is on this machine, and it has no other form of a source",
                 )
-                .hint(format!("a source is {FORMS}")));
+                .with_hint(format!("a source is {FORMS}")));
         }
         Ok((slug.to_owned(), version.map(str::to_owned)))
     }
@@ -882,7 +947,7 @@ fn check_repository_part(text: &str, part: &str) -> Result<(), BadSource> {
             text,
             format!("{} is no name of an owner or repository", printable(part)),
         )
-        .hint(format!("a source is {FORMS}")))
+        .with_hint(format!("a source is {FORMS}")))
     }
 }
 

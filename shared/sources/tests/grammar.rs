@@ -1,12 +1,12 @@
 //! What may stand after `vault add`, and what is refused before anything is asked of anybody.
 
-use vault_sources::{GitSource, ParseOptions, Source};
+use vault_sources::{BadSource, GitSource, ParseOptions, Source};
 
-fn parse(text: &str) -> Result<Source, String> {
+fn parse(text: &str) -> Result<Source, BadSource> {
     Source::parse(text, &ParseOptions::default(), &|path| {
-        path == "here" || path == "odd/one"
+        ["here", "odd/one", "./x", "../x", "~/x"].contains(&path)
     })
-    .map_err(|bad| bad.reason)
+    .or_else(BadSource::accept_shorthand)
 }
 
 fn git(text: &str) -> GitSource {
@@ -227,9 +227,7 @@ fn other_forms_are_told_apart() {
             "gifgrep",
             None,
         ),
-        ("@openclaw/gifgrep", Some("openclaw"), "gifgrep", None),
-        ("gifgrep", None, "gifgrep", None),
-        ("gifgrep@2.0.0", None, "gifgrep", Some("2.0.0")),
+        ("clawhub:gifgrep@2.0.0", None, "gifgrep", Some("2.0.0")),
         ("clawhub:gifgrep#1.0.0", None, "gifgrep", Some("1.0.0")),
     ] {
         let wanted = Source::ClawHub {
@@ -250,6 +248,61 @@ fn other_forms_are_told_apart() {
         (Some("pdf"), None),
         "a skill, not a tag"
     );
+}
+
+#[test]
+fn what_has_no_prefix_is_a_path_or_an_error() {
+    for (text, registry) in [
+        ("nope", Some("clawhub:nope")),
+        ("gifgrep@2.0.0", Some("clawhub:gifgrep@2.0.0")),
+        ("@openclaw/gifgrep", Some("clawhub:@openclaw/gifgrep")),
+        ("nope.zip", None),
+        ("two words", None),
+        ("./nope", None),
+        ("/nope", None),
+        ("~/nope", None),
+    ] {
+        let missing = BadSource::Missing {
+            text: text.to_owned(),
+            registry: registry.map(str::to_owned),
+        };
+        assert_eq!(parse(text), Err(missing), "{text}");
+    }
+    let elsewhere = ParseOptions {
+        default_host: "git.example.com".to_owned(),
+        ..ParseOptions::default()
+    };
+    for (text, options, wanted) in [
+        ("acme/skills", ParseOptions::default(), "github:acme/skills"),
+        (
+            "acme/skills/a/pdf#v1",
+            ParseOptions::default(),
+            "github:acme/skills/a/pdf#v1",
+        ),
+        (
+            "acme/skills@pdf",
+            ParseOptions::default(),
+            "github:acme/skills@pdf",
+        ),
+        (
+            "acme/skills/pdf#v1",
+            elsewhere,
+            "git:https://git.example.com/acme/skills.git//pdf#v1",
+        ),
+    ] {
+        match Source::parse(text, &options, &|_| false) {
+            Err(BadSource::Shorthand {
+                written,
+                repository,
+                ..
+            }) => {
+                assert_eq!(written, wanted, "{text}");
+                let prefixed = Source::parse(&written, &options, &|_| false);
+                assert_eq!(prefixed, Ok(Source::Git(*repository)), "{text}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
 }
 
 #[test]

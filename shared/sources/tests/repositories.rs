@@ -277,7 +277,9 @@ async fn without_git_the_way_out_is_said() {
         settings,
         std::sync::Arc::new(vault_store::clock::TestClock::default()),
     );
-    let refused = open(&fetcher, &parse("acme/skills")).await.unwrap_err();
+    let refused = open(&fetcher, &parse("github:acme/skills"))
+        .await
+        .unwrap_err();
     assert!(
         matches!(refused, FetchError::Unsupported { .. })
             && refused.hint().unwrap().contains("install git")
@@ -383,7 +385,7 @@ async fn the_policy_is_asked_before_git_and_again_for_the_folder() {
     );
     let refused = never
         .open(
-            &parse("acme/skills"),
+            &parse("github:acme/skills"),
             None,
             &policy("[sources]\nallow = [\"github.com/other/*\"]\n"),
         )

@@ -493,7 +493,9 @@ async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {
         fetcher.drift(&skill.upstream, &policy).await,
         DriftState::UpToDate
     );
-    let old = fetch(&fetcher, &parse("gif@1.0.0"), None).await.unwrap();
+    let old = fetch(&fetcher, &parse("clawhub:gif@1.0.0"), None)
+        .await
+        .unwrap();
     assert_eq!(
         fetcher.drift(&old.upstream, &policy).await,
         DriftState::UpToDate,
@@ -588,7 +590,7 @@ async fn lock_files_of_another_tool_name_their_sources() {
         .map(|entry| {
             let what = match &entry.source {
                 Ok(source) => source.shown(),
-                Err(bad) => format!("no: {}", bad.reason),
+                Err(bad) => format!("no: {bad}"),
             };
             (entry.name.clone(), what)
         })
@@ -604,7 +606,7 @@ async fn lock_files_of_another_tool_name_their_sources() {
     assert_eq!(find("pdf"), "github.com/acme/skills/skills/pdf");
     assert_eq!(find("here"), "/project/./skills/here");
     assert_eq!(find("site"), "https://docs.example.com");
-    assert!(find("npm").starts_with("no: sources of the type npm"));
+    assert!(find("npm").contains("sources of the type npm"));
     assert!(find("evil").starts_with("no: "));
     let csv = entries.iter().find(|entry| entry.name == "csv").unwrap();
     assert!(matches!(&csv.source, Ok(Source::Git(git)) if git.skill.as_deref() == Some("csv")));

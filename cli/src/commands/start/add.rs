@@ -39,16 +39,17 @@ use crate::{
 #[command(after_help = "\
 The gate reads every file; what passes is signed with this vault's key and kept byte for byte. What it refuses changes
 nothing (exit 5). The first skill makes the vault and its keys. A source is a folder, a SKILL.md or an archive of this
-machine; owner/repository[/path][#ref]; any git or web address of a repository; an https address of a SKILL.md or
-archive; a site with a well-known index; clawhub:<name>; registry:<name>. docs/sources.md describes them all.
+machine; github:owner/repository[/path][#ref]; any git or web address of a repository; an https address of a SKILL.md or
+archive; a site with a well-known index; clawhub:<name>; registry:<name>. A word without a prefix is a path.
+docs/sources.md describes them all.
 
 Examples:
   vault add ./code-review
   vault add ./skills/* --agent claude-code
-  vault add acme/skills/pdf#v1.2
+  vault add github:acme/skills/pdf#v1.2
   vault add git@git.example.com:acme/skills.git --skill pdf --skill csv
   vault add https://docs.example.com --all
-  vault add acme/plugins --plugin review-tools --all
+  vault add github:acme/plugins --plugin review-tools --all
   vault add --from-lock skills-lock.json
   vault add ./draft --dry-run
   vault add ./copy --provenance github:acme/skills/code-review

@@ -8,7 +8,7 @@ use vault_library::{
     known::Known,
 };
 use vault_skill::hash::Digest;
-use vault_sources::{Source, git_commit};
+use vault_sources::{BadSource, Source, git_commit};
 use vault_store::{
     clock::{Clock as _, SystemClock},
     fetch::{FetchedSkill, Upstream},
@@ -278,7 +278,9 @@ impl Install<'_> {
 
 /// What is only wished for, as its source has it now.
 async fn wished(fetching: &Fetching, locked: &Locked) -> Result<FetchedSkill, Failure> {
+    // A folder of the project begins with `./` here, so `owner/repository` can only be a repository.
     let mut source = Source::parse(&locked.source, &fetching.options, &|_| false)
+        .or_else(BadSource::accept_shorthand)
         .map_err(|bad| fetch::bad_source(&bad))?;
     if let Some(path) = &locked.path {
         source = source

@@ -133,10 +133,7 @@ pub(super) fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failur
         return Ok(vec![shown(path)]);
     }
     if !path.is_dir() {
-        return Err(Failure::failed(
-            "source_unreadable",
-            format!("{} does not exist", path.display()),
-        ));
+        return Err(Failure::no_such_path(path.display()));
     }
     let mut open: VecDeque<(PathBuf, usize)> = VecDeque::from([(path.to_owned(), 0)]);
     let (mut found, mut looked) = (Vec::new(), 0);

@@ -122,7 +122,8 @@ impl Gatherer<'_> {
         let several = self.arguments.sources.len() > 1;
         let mut given = Vec::new();
         for text in &self.arguments.sources {
-            let parsed = fetch::parse(text, &options).and_then(|source| self.refined(source));
+            let parsed =
+                fetch::parse(self.context, text, &options).and_then(|source| self.refined(source));
             match parsed {
                 Ok(source) => given.push(Ok(Given {
                     text: text.clone(),
