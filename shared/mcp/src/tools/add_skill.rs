@@ -22,8 +22,9 @@ pub struct AddSkill;
 pub struct Input {
     /// The kind of source.
     source: SourceKind,
-    /// Where the skill is: `github:owner/repository/path`, `git:https://…`, `registry:…`, `https://…`, `wellknown:…`; with `local` what its
-    /// recorded source must be, as `vault add` records it (`local:folder-name`).
+    /// Where the skill is. With `git`: `owner/repository/path` on GitHub, `gitlab:…` or `git:https://…`; with `registry`: the skill's name
+    /// there; with `url`: `https://…`; with `wellknown`: `wellknown:https://site/name`; with `local` what its recorded source must be, as
+    /// `vault add` records it (`local:folder-name`).
     identifier: String,
     /// Which skill, where the source has several.
     #[serde(default)]
@@ -109,9 +110,16 @@ impl Spec for AddSkill {
 
 /// The identifier in its canonical text. Fails when it is none, or one of another kind of source.
 fn identifier(source: SourceKind, text: &str) -> Result<ProvenanceId, Fault> {
-    // An address stands for itself; what is recorded of it has a word before it.
-    let recorded = match source {
-        SourceKind::Url if text.starts_with("https://") => format!("https:{text}"),
+    // `source` names the kind already, so the text needs no prefix of its own. What is recorded has one.
+    let recorded = match (source, text.split_once(':')) {
+        (SourceKind::Url, Some(("https", rest))) if rest.starts_with("//") => {
+            format!("https:{text}")
+        }
+        (SourceKind::Git, None) => format!("github:{text}"),
+        (SourceKind::Registry, None | Some(("clawhub", _))) => {
+            let skill = text.strip_prefix("clawhub:").unwrap_or(text);
+            format!("registry:clawhub/{}", skill.trim_start_matches('@'))
+        }
         _ => text.to_owned(),
     };
     let id: ProvenanceId = recorded

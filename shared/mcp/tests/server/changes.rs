@@ -180,6 +180,39 @@ async fn a_folder_is_taken_in_on_its_own_machine_only() {
 }
 
 #[tokio::test]
+async fn source_and_identifier_are_complete_without_a_prefix() {
+    let world = stocked(Writes::Signed);
+    let cases = [
+        ("git", "acme/skills/pdf", "github:acme/skills/pdf"),
+        ("git", "gitlab:acme/skills", "gitlab:acme/skills"),
+        ("registry", "pdf", "registry:clawhub/pdf"),
+        ("registry", "@acme/pdf", "registry:clawhub/acme/pdf"),
+        ("registry", "clawhub:pdf", "registry:clawhub/pdf"),
+        (
+            "registry",
+            "registry:skills.example/pdf",
+            "registry:skills.example/pdf",
+        ),
+        (
+            "url",
+            "https://a.example/SKILL.md",
+            "https:https://a.example/SKILL.md",
+        ),
+    ];
+    for (source, identifier, _) in cases {
+        let arguments = json!({ "source": source, "identifier": identifier });
+        let reply = world.call(&owner(), "add_skill", arguments).await;
+        assert_eq!(reply.code(), "source_unsupported", "{identifier}");
+    }
+    let submitted = world.shelf.submitted();
+    let recorded = submitted.iter().map(|(_, change)| match change {
+        Change::Fetch { source, .. } => source.identifier.as_str(),
+        other => panic!("{other:?}"),
+    });
+    assert!(recorded.eq(cases.iter().map(|(.., wanted)| *wanted)));
+}
+
+#[tokio::test]
 async fn a_member_cannot_take_the_name_of_what_it_does_not_see() {
     let world = stocked(Writes::Signed);
     world.shelf.set_policy(Some(policy()));
