@@ -11,15 +11,14 @@
 //! | [`doctor`] | everything that can be wrong with a vault, and what mends it |
 //! | [`history`], [`upstream`] | stored versions and going back; where skills were fetched from |
 //! | [`integrity`] | verifying everything from its bytes |
-//! | [`release`], [`cloud`] | planning and signing a release, what is remembered of each namespace |
+//! | [`publish`] | planning and signing a release, what is remembered of each namespace |
 //! | [`audit`] | looking at skills where they lie, without admitting them |
 //! | [`adopt`] | taking in what the same key signed elsewhere; rolling back |
 //! | [`rotate`] | replacing the release key and the recovery key |
-//! | [`agents`], [`profiles`] | the agents of a machine, and the links through which each sees its skills |
+//! | [`agents`] | the agents of a machine, the links through which each sees its skills, taking in skills of their own folders |
 //! | [`export`] | skills as archives and as a well-known site, and verifying those anywhere |
 //! | [`transforms`] | changes of skills for one agent, and the variants that come of them |
-//! | [`setup`] | taking skills of the agents' own folders into the vault |
-//! | [`links`] | linked vaults: pins, catalogs, their skills |
+//! | [`subscribe`] | linked vaults: pins, catalogs, their skills |
 //!
 //! What other programs call, each with one input, one report and an example: [`add_skill`], [`propose_skill`],
 //! [`update_skill`], [`resolve_capabilities`], [`sync_profiles`]. Fetching from elsewhere is the crate `vault-sources`.
@@ -31,28 +30,27 @@ pub mod admit;
 pub mod agents;
 pub mod audit;
 pub mod capabilities;
-pub mod cloud;
 mod disk;
 pub mod doctor;
 pub mod export;
 mod index;
 pub mod installed;
-pub mod links;
 mod names;
 mod parallel;
-pub mod profiles;
 pub mod publish;
-pub mod release;
 pub mod run;
-pub mod setup;
 pub mod shelf;
 mod store;
+pub mod subscribe;
 pub mod vault;
 
 pub use add::{AddReport, AddSkill, add_skill};
 pub use admit::{
     add, check as known, history, propose, remove, update as refresh, variants as transforms,
 };
+pub use agents as profiles;
+pub use agents::setup;
+pub use agents::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
 pub use capabilities::{
     POLICY_FILE, ResolveError, ResolveInput, read_policy, read_policy_at, resolve_capabilities,
 };
@@ -61,11 +59,13 @@ pub use disk::lock::LockError;
 pub use disk::source::SourceError;
 pub use index::Texts;
 pub use installed::place::Origin;
-pub use profiles::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
 pub use propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
+pub use publish as release;
+pub use publish::state as cloud;
 pub use publish::{adopt, rotate};
 pub use refresh::{UpdateReport, UpdateSkill, Updated, update_skill};
 pub use store::{Damage, Examined};
+pub use subscribe as links;
 pub use vault::{Vault, VaultError, VaultPaths};
 // The old paths, until everything has moved.
 pub(crate) use disk as files;

@@ -16,7 +16,7 @@ use vault_skill::name::SkillName;
 
 use crate::add::AddError;
 use crate::index::{Index, Sketched};
-use crate::links;
+use crate::installed::linked;
 use crate::names::{self, Book};
 use crate::parallel::joined;
 use crate::scan::Place;
@@ -248,7 +248,7 @@ fn installed_as(vault: &Vault, name: &SkillName, bundle: &Digest) -> Option<(Pla
 
 /// The first skill of a linked vault that is wanted. A linked vault that cannot be read is none here; others say so.
 fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
-    let links = links::all(vault).unwrap_or_default();
+    let links = linked::all(vault).unwrap_or_default();
     let groups = links
         .iter()
         .filter_map(|link| link.groups(&mut Vec::new()).ok());

@@ -13,7 +13,7 @@ use vault_skill::time::Timestamp;
 
 use crate::files;
 use crate::index::Index;
-use crate::profiles;
+use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::scan;
 use crate::store;
 use crate::transforms;
@@ -115,7 +115,7 @@ pub(crate) fn remove_under(
         .filter_map(|typed| typed.parse().ok())
         .filter(|name| !linked.contains(name) || places.iter().any(|place| place.name == *name))
         .collect();
-    report.unlinked = profiles::withdraw(vault, change, &names, &request.roots)?;
+    report.unlinked = withdraw_from_agents(vault, change, &names, &request.roots)?;
     for typed in &request.names {
         if !done.insert(typed) {
             continue;

@@ -1,5 +1,8 @@
 //! What is installed: own skills and those of linked vaults, listed, searched and verified.
 
+pub(crate) mod agent_links;
+pub(crate) mod link_id;
+pub(crate) mod linked;
 pub mod list;
 pub mod place;
 pub mod search;

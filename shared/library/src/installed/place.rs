@@ -5,9 +5,10 @@ use std::path::Path;
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 
+use super::link_id::LinkId;
+use super::linked;
 use crate::disk::tree::Looker;
 use crate::disk::{self, Kind};
-use crate::links::{self, LinkId};
 use crate::parallel::in_parallel;
 use crate::store::{self, Trusted};
 use crate::vault::{Vault, VaultError};
@@ -55,7 +56,7 @@ pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
         places: read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?,
     };
     let mut groups = vec![local];
-    for link in links::all(vault)? {
+    for link in linked::all(vault)? {
         groups.extend(link.groups(&mut strange)?);
     }
     Ok(Places { groups, strange })
@@ -110,7 +111,7 @@ pub(crate) fn places_of(vault: &Vault, names: &[SkillName]) -> Result<Vec<Group>
         trusted: vault.trusted()?,
         places: read_named_links(&vault.skills(), &Origin::Local, names),
     }];
-    for link in links::all(vault)? {
+    for link in linked::all(vault)? {
         groups.extend(link.groups_of(names)?);
     }
     Ok(groups)
@@ -183,7 +184,7 @@ impl Evidence {
         for folder in ["skills", "links"] {
             evidence.look(&vault.paths().root, folder);
         }
-        for link in links::all(vault).ok()? {
+        for link in linked::all(vault).ok()? {
             link.evidence(&mut evidence);
         }
         Some(evidence)

@@ -6,9 +6,9 @@ use vault_skill::keys::PublicKey;
 use vault_skill::name::{SkillName, VaultId};
 use vault_skill::time::Timestamp;
 
+use super::linked;
 use super::place::{self, Group, Origin, Place, Places};
 use crate::disk::tree::Looker;
-use crate::links;
 use crate::parallel::{in_parallel, joined};
 use crate::store::{self, Damage, Want};
 use crate::transforms;
@@ -85,7 +85,7 @@ pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
     };
     let own = vault.trusted()?;
     note(Origin::Local, own.vault_id, &own.keys);
-    for link in links::all(vault)? {
+    for link in linked::all(vault)? {
         let pin = link.pin();
         if let Some(vault_id) = pin.vault_id {
             let good: Vec<PublicKey> = pin

@@ -100,7 +100,7 @@ pub struct AgentRoot {
 pub fn all() -> &'static [Agent] {
     static AGENTS: OnceLock<Vec<Agent>> = OnceLock::new();
     AGENTS.get_or_init(|| {
-        let list: List = serde_json::from_str(include_str!("../data/agents.json"))
+        let list: List = serde_json::from_str(include_str!("../../data/agents.json"))
             .expect("the list is part of the program and read by a test");
         let mut agents = list.agents;
         agents.sort_by(|a, b| a.id.cmp(&b.id));

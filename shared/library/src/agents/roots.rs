@@ -5,15 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use vault_skill::name::{AgentId, SkillName};
 
-use super::copies;
-use super::record::{CopyRecord, RootMode, RootRecord, RootScope, trees};
-use super::tree::{Entry, entries};
+use super::copies::{self, Ready};
 use super::wanted::{Shown, Wanted};
 use crate::files::{self, FileError};
+use crate::installed::agent_links::copies::{ASIDE, content, remove};
+use crate::installed::agent_links::entries::{Entry, entries, homes, is_ours};
+use crate::installed::agent_links::record::{CopyRecord, RootMode, RootRecord, RootScope, trees};
 use crate::vault::Vault;
 
 /// What is to be done to one folder, and what stays.
@@ -88,28 +89,6 @@ impl RootChange {
                 .collect(),
         )
     }
-}
-
-/// Whether a link's target lies in the vault's trees; then it is ours.
-pub(super) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
-    homes.iter().any(|home| {
-        target
-            .strip_prefix(home.as_os_str().as_encoded_bytes())
-            .is_some_and(|rest| rest.first() == Some(&b'/'))
-    })
-}
-
-/// The vault's trees as links of ours name them: as the vault is opened, and with every link resolved.
-pub(super) fn homes(vault: &Vault) -> Vec<PathBuf> {
-    let named = trees(vault);
-    let mut homes = vec![named.clone()];
-    if let Ok(root) = files::resolve(&vault.paths().root) {
-        let real = root.join("profiles");
-        if real != named {
-            homes.push(real);
-        }
-    }
-    homes
 }
 
 /// Compares a folder with what the profiles of its agents show. `create`: it may be made.
@@ -205,11 +184,7 @@ impl RootChange {
                 (Entry::Folder, skill) if self.is_copy(&name) => {
                     self.look_at_copy(&name, skill.map(|(_, (_, shown))| shown));
                 }
-                (_, None)
-                    if name
-                        .as_encoded_bytes()
-                        .starts_with(copies::ASIDE.as_bytes()) =>
-                {
+                (_, None) if name.as_encoded_bytes().starts_with(ASIDE.as_bytes()) => {
                     self.litter.push(name);
                 }
                 (_, Some((name, _))) => self.foreign.push(name),
@@ -243,7 +218,7 @@ impl RootChange {
             return;
         };
         let name = name.clone();
-        let found = copies::content(&self.real.join(name.as_str()));
+        let found = content(&self.real.join(name.as_str()));
         let untouched = found.is_some_and(|found| record.contents.contains(&found));
         let newest = found.is_some() && found.as_ref() == record.contents.last();
         match skill {
@@ -282,7 +257,7 @@ impl RootChange {
             }
         }
         for name in &self.uncopy {
-            copies::remove(&self.real, name.as_str())?;
+            remove(&self.real, name.as_str())?;
         }
         if !self.drop.is_empty() {
             files::sync_dir(&self.real)?;
@@ -291,11 +266,7 @@ impl RootChange {
     }
 
     /// The copies that are about to be made: to be noted before [`RootChange::show`] makes them.
-    pub(super) fn prepare(
-        &mut self,
-        vault: &Vault,
-        done: &mut Done,
-    ) -> Vec<(SkillName, copies::Ready)> {
+    pub(super) fn prepare(&mut self, vault: &Vault, done: &mut Done) -> Vec<(SkillName, Ready)> {
         let mut ready = Vec::new();
         for name in &self.uncopy {
             self.copies.remove(name);
@@ -354,7 +325,7 @@ impl RootChange {
     }
 
     /// Last step: what is new, once the trees have it.
-    pub(super) fn show(&self, ready: &[(SkillName, copies::Ready)]) -> Result<(), FileError> {
+    pub(super) fn show(&self, ready: &[(SkillName, Ready)]) -> Result<(), FileError> {
         for (name, target) in &self.make {
             files::new_link(&self.real.join(name.as_str()), target)?;
         }
@@ -377,51 +348,4 @@ impl RootChange {
             .iter()
             .filter_map(|name| files::link_target(&self.real.join(name)).ok().flatten())
     }
-}
-
-/// Removes links and untouched copies of these skills from a folder; says which were there. `copies` loses them too.
-pub(super) fn unlink(
-    root: &Path,
-    names: &[SkillName],
-    homes: &[PathBuf],
-    copies_there: &mut BTreeMap<SkillName, CopyRecord>,
-) -> Result<Vec<SkillName>, FileError> {
-    let mut gone = Vec::new();
-    if !files::is_folder(root) {
-        return Ok(gone);
-    }
-    let real = files::resolve(root)?;
-    for (entry_name, entry) in entries(&real)? {
-        let Entry::Link(target) = &entry else {
-            continue;
-        };
-        // Also under another name, and what a killed switch left: nothing may point to what goes.
-        let aimed = names.iter().find(|name| {
-            is_ours(target, homes)
-                && target
-                    .rsplit(|byte| *byte == b'/')
-                    .next()
-                    .is_some_and(|last| last == name.as_str().as_bytes())
-        });
-        if let Some(name) = aimed {
-            files::remove_file(&real.join(&entry_name))?;
-            if !gone.contains(name) {
-                gone.push(name.clone());
-            }
-        }
-    }
-    if !gone.is_empty() {
-        files::sync_dir(&real)?;
-    }
-    for name in names {
-        let Some(record) = copies_there.remove(name) else {
-            continue;
-        };
-        let found = copies::content(&real.join(name.as_str()));
-        if found.is_some_and(|found| record.contents.contains(&found)) {
-            copies::remove(&real, name.as_str())?;
-            gone.push(name.clone());
-        }
-    }
-    Ok(gone)
 }

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use serde::Serialize;
 use vault_skill::name::{AgentId, SkillName};
 
-use super::record::{RootScope, Switches};
-use super::{Plan, ProfileSyncError, ProfileWarning, SyncProfilesInput, missing_warning};
-use crate::agents::{self, Machine};
+use super::found::{self, Machine};
+use super::plan::{Plan, SyncProfilesInput};
+use super::report::{ProfileSyncError, ProfileWarning, missing_warning};
+use super::switches::Switches;
 use crate::files;
+use crate::installed::agent_links::record::RootScope;
 use crate::scan::Places;
 use crate::vault::Vault;
 
@@ -72,7 +74,7 @@ pub(crate) fn view(
         project: None,
         ..machine.clone()
     };
-    let mut ids: BTreeSet<AgentId> = agents::found(&user)
+    let mut ids: BTreeSet<AgentId> = found::found(&user)
         .iter()
         .map(|agent| agent.id.clone())
         .collect();

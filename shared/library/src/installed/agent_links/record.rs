@@ -1,4 +1,4 @@
-//! What the vault remembers of the folders that it links into, and which skills are switched off where.
+//! What the vault remembers of the folders that it links into, which are the folders that agents read.
 //!
 //! Links need no record: one that points into the vault's `profiles/` is ours, any other is not. Copies do: each is
 //! noted before it is made, with what it holds, so that one that somebody edited is never taken for ours.
@@ -65,30 +65,30 @@ pub enum RootMode {
 
 /// A folder that is linked into.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(super) struct RootRecord {
-    pub(super) path: PathBuf,
-    pub(super) agents: BTreeSet<AgentId>,
-    pub(super) scope: RootScope,
+pub(crate) struct RootRecord {
+    pub(crate) path: PathBuf,
+    pub(crate) agents: BTreeSet<AgentId>,
+    pub(crate) scope: RootScope,
     #[serde(default)]
-    pub(super) mode: RootMode,
+    pub(crate) mode: RootMode,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) copies: BTreeMap<SkillName, CopyRecord>,
+    pub(crate) copies: BTreeMap<SkillName, CopyRecord>,
 }
 
 /// A copy of a skill in a folder of an agent.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(super) struct CopyRecord {
+pub(crate) struct CopyRecord {
     /// The bundle that it shows.
-    pub(super) bundle: Digest,
+    pub(crate) bundle: Digest,
     /// What the copy may hold, the newest last: two while one takes the place of another.
-    pub(super) contents: Vec<Digest>,
+    pub(crate) contents: Vec<Digest>,
 }
 
 /// All folders that are linked into.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(super) struct Record {
+pub(crate) struct Record {
     schema: String,
-    pub(super) roots: Vec<RootRecord>,
+    pub(crate) roots: Vec<RootRecord>,
 }
 
 impl Default for Record {
@@ -101,7 +101,7 @@ impl Default for Record {
 }
 
 /// The folder of the vault that holds the link trees.
-pub(super) fn trees(vault: &Vault) -> PathBuf {
+pub(crate) fn trees(vault: &Vault) -> PathBuf {
     vault.paths().root.join("profiles")
 }
 
@@ -111,7 +111,7 @@ fn path(vault: &Vault) -> PathBuf {
 
 impl Record {
     /// Reads the record; an empty one where nothing was linked yet.
-    pub(super) fn read(vault: &Vault) -> Result<Self, VaultError> {
+    pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let path = path(vault);
         let Some(record) = read_record::<Self>(&path)? else {
             return Ok(Self::default());
@@ -126,12 +126,12 @@ impl Record {
         }
     }
 
-    pub(super) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
+    pub(crate) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
         change.write_record(&path(vault), self, 0o600)
     }
 
     /// Notes a folder, or that one more agent reads it.
-    pub(super) fn note(&mut self, path: &Path, agent: &AgentId, scope: RootScope, mode: RootMode) {
+    pub(crate) fn note(&mut self, path: &Path, agent: &AgentId, scope: RootScope, mode: RootMode) {
         let same = |root: &&mut RootRecord| {
             root.path == path
                 && (root.scope == scope
@@ -157,69 +157,12 @@ impl Record {
     }
 }
 
-/// Skills that are switched off, for one agent or for all.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Switches {
-    disabled: BTreeSet<Disabled>,
-}
-
-/// One skill that is switched off.
-#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub struct Disabled {
-    /// The skill.
-    pub name: SkillName,
-    /// The agent that does not see it; `None`: no agent does.
-    pub agent: Option<AgentId>,
-}
-
-impl Switches {
-    /// Reads them; damaged ones are an error, so that nothing is switched on by accident.
-    pub fn read(vault: &Vault) -> Result<Self, VaultError> {
-        Ok(read_record(&switches_path(vault))?.unwrap_or_default())
-    }
-
-    /// Whether an agent sees a skill.
-    pub fn shows(&self, name: &SkillName, agent: &AgentId) -> bool {
-        // Looked up for every skill and agent: most vaults have none.
-        self.disabled.is_empty()
-            || !self.disabled.iter().any(|off| {
-                off.name == *name && off.agent.as_ref().is_none_or(|other| other == agent)
-            })
-    }
-
-    /// What is switched off, in order.
-    pub fn disabled(&self) -> impl Iterator<Item = &Disabled> {
-        self.disabled.iter()
-    }
-
-    /// Whether nothing is switched off.
-    pub fn is_empty(&self) -> bool {
-        self.disabled.is_empty()
-    }
-
-    /// Switches a skill off or on for an agent or for all; true when that changed anything. Switching on for all also
-    /// undoes what was switched off for single agents.
-    pub(super) fn set(&mut self, name: &SkillName, agent: Option<&AgentId>, on: bool) -> bool {
-        let before = self.disabled.clone();
-        if !on {
-            self.disabled.insert(Disabled {
-                name: name.clone(),
-                agent: agent.cloned(),
-            });
-        } else if agent.is_some() {
-            self.disabled
-                .retain(|off| off.name != *name || off.agent.as_ref() != agent);
-        } else {
-            self.disabled.retain(|off| off.name != *name);
-        }
-        self.disabled != before
-    }
-
-    pub(super) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
-        change.write_record(&switches_path(vault), self, 0o600)
-    }
-}
-
-fn switches_path(vault: &Vault) -> PathBuf {
-    vault.paths().root.join("disabled.json")
+/// The names in a folder under which copies of the vault stand.
+pub(crate) fn copies_in(vault: &Vault, root: &Path) -> Result<Vec<SkillName>, VaultError> {
+    Ok(Record::read(vault)?
+        .roots
+        .into_iter()
+        .filter(|known| known.path == root)
+        .flat_map(|known| known.copies.into_keys())
+        .collect())
 }

@@ -9,54 +9,11 @@ use std::path::{Path, PathBuf};
 
 use vault_skill::name::SkillName;
 
-use super::record::trees;
 use super::wanted::Wanted;
-use crate::files::tree::Looker;
 use crate::files::{self, FileError, Kind};
-use crate::parallel::in_parallel;
+use crate::installed::agent_links::entries::{Entry, entries};
+use crate::installed::agent_links::record::trees;
 use crate::vault::{Vault, VaultError};
-
-/// An entry of a folder, as far as linking goes.
-#[derive(Debug, Eq, PartialEq)]
-pub(super) enum Entry {
-    /// A symbolic link and the bytes of its target.
-    Link(Vec<u8>),
-    /// A folder.
-    Folder,
-    /// Anything else.
-    Other,
-}
-
-/// The entries of a folder in the order of their names; empty when it is absent.
-pub(super) fn entries(folder: &Path) -> Result<Vec<(OsString, Entry)>, FileError> {
-    let names = files::list(folder)?;
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    let parts = in_parallel(&names, |names| {
-        let looker = Looker::new(folder).ok();
-        names
-            .iter()
-            .map(|(name, kind)| match kind {
-                Kind::Link => {
-                    let mut target = Vec::new();
-                    let known = name.to_str().zip(looker.as_ref());
-                    let found =
-                        known.is_some_and(|(name, looker)| looker.link_target(name, &mut target));
-                    if found {
-                        Entry::Link(target)
-                    } else {
-                        Entry::Other
-                    }
-                }
-                Kind::Dir => Entry::Folder,
-                _ => Entry::Other,
-            })
-            .collect::<Vec<_>>()
-    });
-    let found = parts.into_iter().flatten();
-    Ok(names.into_iter().map(|(name, _)| name).zip(found).collect())
-}
 
 /// What is to be done to one tree.
 #[derive(Debug, Default)]
@@ -176,28 +133,4 @@ pub(super) fn apply(
         }
     }
     Ok(())
-}
-
-/// Removes the links of these skills from every tree; true when there was one.
-pub(super) fn unlink(vault: &Vault, names: &[SkillName]) -> Result<bool, FileError> {
-    let root = trees(vault);
-    let mut any = false;
-    for (folder, kind) in files::list(&root)? {
-        if kind != Kind::Dir {
-            continue;
-        }
-        let folder = root.join(folder);
-        let mut changed = false;
-        for name in names {
-            let path = folder.join(name.as_str());
-            if files::kind(&path)? == Some(Kind::Link) {
-                changed |= files::remove_file(&path)?;
-            }
-        }
-        if changed {
-            files::sync_dir(&folder)?;
-        }
-        any |= changed;
-    }
-    Ok(any)
 }

@@ -16,9 +16,9 @@ use vault_skill::name::{AgentId, SkillName};
 use vault_skill::provenance::ProvenanceId;
 
 use crate::add::{self, AddError, AddReport, AddSkill};
-use crate::agents::{self, Machine};
+use crate::agents::found::{self, Machine};
 use crate::files::{self, FileError, Kind};
-use crate::profiles;
+use crate::installed::agent_links::{copies, record};
 use crate::vault::{Vault, VaultError};
 
 /// The most folders that a scan looks into.
@@ -144,7 +144,7 @@ pub fn scan(
     strict: bool,
 ) -> Result<Scan, VaultError> {
     let mut readers: BTreeMap<PathBuf, Vec<AgentId>> = BTreeMap::new();
-    for agent in agents::found(machine) {
+    for agent in found::found(machine) {
         for root in agent.folders_to_scan(machine) {
             readers.entry(root).or_default().push(agent.id.clone());
         }
@@ -166,7 +166,7 @@ pub fn scan(
         }
         scan.roots.push(root.clone());
         let copies =
-            vault.map_or_else(|| Ok(Vec::new()), |vault| profiles::copies_in(vault, &root))?;
+            vault.map_or_else(|| Ok(Vec::new()), |vault| record::copies_in(vault, &root))?;
         for (entry, kind) in files::list(&real)? {
             let path = real.join(&entry);
             let Some(name) = entry.to_str().filter(|name| !name.starts_with('.')) else {
@@ -222,7 +222,7 @@ fn look(
         state: NativeState::New,
         files: 0,
         bytes: 0,
-        content: profiles::content_of_folder(path),
+        content: copies::content(path),
     };
     match add::check_folder(&request) {
         Ok(verdict) => match verdict.package {
@@ -283,17 +283,17 @@ pub fn adopt(
         _ => add::add_skill(vault, &request)?,
     };
     // Signed and flushed: from here on the bytes are in the vault. What was written to meanwhile is not.
-    let unchanged =
-        skill.content.is_some() && profiles::content_of_folder(&skill.path) == skill.content;
+    let unchanged = skill.content.is_some() && copies::content(&skill.path) == skill.content;
     if !unchanged {
         return Err(AdoptNativeError::Changed(skill.path.clone()));
     }
     let root = skill.path.parent().unwrap_or(&skill.root);
+    let folder_name = skill.path.file_name().unwrap_or_default().to_string_lossy();
     let backup = match mode {
         AdoptionMode::Augment => None,
         AdoptionMode::Backup => Some(move_aside(root, &skill.path)?),
         AdoptionMode::InPlace => {
-            profiles::remove_native(root, &skill.path)?;
+            copies::remove(root, &folder_name)?;
             None
         }
     };

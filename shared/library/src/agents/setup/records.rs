@@ -7,7 +7,7 @@ use serde::Deserialize;
 use vault_skill::document::frontmatter_json;
 use vault_skill::provenance::ProvenanceId;
 
-use crate::agents::Machine;
+use crate::agents::found::Machine;
 use crate::files;
 
 const MAX_LOCK: u64 = 4 << 20;

@@ -9,8 +9,9 @@ use vault_skill::hash::Digest;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::profile::ProfileRule;
 
-use super::record::Switches;
-use super::{PROFILES_FILE, ProfileSyncError};
+use super::report::ProfileSyncError;
+use super::switches::Switches;
+use super::sync::PROFILES_FILE;
 use crate::files;
 use crate::index::Index;
 use crate::scan::{self, Origin, Places};

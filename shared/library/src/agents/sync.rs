@@ -1,0 +1,121 @@
+//! What each agent on this machine sees: link trees in the vault, and links to them in the agents' own folders.
+//!
+//! ```text
+//! ~/.claude/skills/pdf -> <vault>/profiles/claude-code/pdf -> ../../skills/pdf -> ../store/<bundle>/files
+//! ```
+//! One link for each skill, never a link in place of a whole folder. What is in an agent's folder and is not ours is
+//! never touched. A link never dangles, whenever the process dies: a skill leaves the agents' folders first, then the
+//! trees, then the vault; it comes the other way round.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use vault_skill::name::AgentId;
+
+use super::found::Machine;
+use super::plan::{Plan, SyncProfilesInput};
+use super::report::{ProfileSyncError, ProfileSyncReport};
+use super::view::view;
+use crate::files;
+use crate::installed::agent_links::entries::{homes, is_ours};
+use crate::installed::agent_links::record::Record;
+use crate::vault::{Vault, VaultError};
+
+/// The owner's text about profiles, in the vault's folder.
+pub const PROFILES_FILE: &str = "profiles.toml";
+
+/// Regenerates the link trees and the links in the agents' folders from what is installed. With nothing to do it takes
+/// no lock and writes nothing. A folder that can't be changed is reported and keeps nothing else back.
+///
+/// ```
+/// use std::sync::Arc;
+/// use vault_library::agents::Machine;
+/// use vault_library::{AddSkill, SyncProfilesInput, Vault, VaultPaths, add_skill, sync_profiles};
+/// use vault_store::{clock::TestClock, random::SeededRandom};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let home = tempfile::tempdir()?;
+/// std::fs::create_dir(home.path().join(".cursor"))?; // an agent is here
+/// let skill = home.path().join("greet");
+/// std::fs::create_dir(&skill)?;
+/// std::fs::write(skill.join("SKILL.md"), "---\nname: greet\ndescription: Greets whoever asks for it.\n---\nSay hello.\n")?;
+/// let paths = VaultPaths::new(home.path().join(".vault"), home.path().join("config"));
+/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+/// add_skill(&vault, &AddSkill::from_path(skill.display().to_string()))?;
+///
+/// let input = SyncProfilesInput { machine: Machine::at(home.path()), discover: true, ..SyncProfilesInput::default() };
+/// let report = sync_profiles(&vault, &input)?;
+/// assert!(report.restart_required);
+/// assert!(home.path().join(".cursor/skills/greet/SKILL.md").exists());
+/// assert!(!sync_profiles(&vault, &input)?.restart_required);
+/// # Ok(())
+/// # }
+/// ```
+pub fn sync_profiles(
+    vault: &Vault,
+    input: &SyncProfilesInput,
+) -> Result<ProfileSyncReport, ProfileSyncError> {
+    let plan = Plan::make(vault, input, None)?;
+    if plan.is_empty() {
+        return Ok(plan.report(vault, &BTreeMap::new()));
+    }
+    let mut change = vault.change()?;
+    // Somebody else may have changed the vault while the lock was waited for.
+    let mut plan = Plan::make(vault, input, None)?;
+    if !plan.unrendered.is_empty() {
+        plan.render(vault, &mut change)?;
+        plan = Plan::make(vault, input, None)?;
+    }
+    plan.apply(vault, &mut change)
+}
+
+/// [`sync_profiles`] for what is linked already; `None` when nothing ever was, so that adding a skill to a vault that
+/// no agent was told about touches no agent's folder.
+pub fn refresh(
+    vault: &Vault,
+    machine: &Machine,
+) -> Result<Option<ProfileSyncReport>, ProfileSyncError> {
+    if Record::read(vault)?.roots.is_empty() {
+        return Ok(None);
+    }
+    let input = SyncProfilesInput {
+        machine: machine.clone(),
+        ..SyncProfilesInput::default()
+    };
+    sync_profiles(vault, &input).map(Some)
+}
+
+/// The folders that the vault links into, with the agents that read them.
+pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, VaultError> {
+    Ok(Record::read(vault)?
+        .roots
+        .into_iter()
+        .map(|root| (root.path, root.agents.into_iter().collect()))
+        .collect())
+}
+
+/// Forgets the folders that are not there any more, and removes links of the vault that lead nowhere.
+pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, ProfileSyncError> {
+    let seen = view(vault, machine, None)?;
+    let mut change = vault.change()?;
+    let mut record = Record::read(vault)?;
+    let before = record.roots.len();
+    record
+        .roots
+        .retain(|root| files::is_folder(&root.path) || !seen.missing.contains(&root.path));
+    if record.roots.len() != before {
+        record.write(vault, &mut change)?;
+    }
+    let homes = homes(vault);
+    let mut cleaned = seen.missing;
+    for (path, _) in seen.dangling.into_iter().filter(|(_, ours)| *ours) {
+        // It may lead somewhere by now, or be another.
+        let target = files::link_target(&path)?;
+        let ours =
+            target.is_some_and(|target| is_ours(target.as_os_str().as_encoded_bytes(), &homes));
+        if ours && !files::is_there(&path) && files::remove_file(&path)? {
+            cleaned.push(path);
+        }
+    }
+    Ok(cleaned)
+}

@@ -1,0 +1,74 @@
+//! The entries of a folder that holds links of the vault, and which of them are the vault's.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::record::trees;
+use crate::files::tree::Looker;
+use crate::files::{self, FileError, Kind};
+use crate::parallel::in_parallel;
+use crate::vault::Vault;
+
+/// An entry of a folder, as far as linking goes.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Entry {
+    /// A symbolic link and the bytes of its target.
+    Link(Vec<u8>),
+    /// A folder.
+    Folder,
+    /// Anything else.
+    Other,
+}
+
+/// The entries of a folder in the order of their names; empty when it is absent.
+pub(crate) fn entries(folder: &Path) -> Result<Vec<(OsString, Entry)>, FileError> {
+    let names = files::list(folder)?;
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let parts = in_parallel(&names, |names| {
+        let looker = Looker::new(folder).ok();
+        names
+            .iter()
+            .map(|(name, kind)| match kind {
+                Kind::Link => {
+                    let mut target = Vec::new();
+                    let known = name.to_str().zip(looker.as_ref());
+                    let found =
+                        known.is_some_and(|(name, looker)| looker.link_target(name, &mut target));
+                    if found {
+                        Entry::Link(target)
+                    } else {
+                        Entry::Other
+                    }
+                }
+                Kind::Dir => Entry::Folder,
+                _ => Entry::Other,
+            })
+            .collect::<Vec<_>>()
+    });
+    let found = parts.into_iter().flatten();
+    Ok(names.into_iter().map(|(name, _)| name).zip(found).collect())
+}
+
+/// Whether a link's target lies in the vault's trees; then it is ours.
+pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
+    homes.iter().any(|home| {
+        target
+            .strip_prefix(home.as_os_str().as_encoded_bytes())
+            .is_some_and(|rest| rest.first() == Some(&b'/'))
+    })
+}
+
+/// The vault's trees as links of ours name them: as the vault is opened, and with every link resolved.
+pub(crate) fn homes(vault: &Vault) -> Vec<PathBuf> {
+    let named = trees(vault);
+    let mut homes = vec![named.clone()];
+    if let Ok(root) = files::resolve(&vault.paths().root) {
+        let real = root.join("profiles");
+        if real != named {
+            homes.push(real);
+        }
+    }
+    homes
+}

@@ -1,0 +1,112 @@
+//! Taking skills out of the agents' folders, before they leave the vault.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use vault_skill::name::SkillName;
+
+use super::copies;
+use super::entries::{Entry, entries, homes, is_ours};
+use super::record::{CopyRecord, Record, trees};
+use crate::files::{self, FileError, Kind};
+use crate::vault::{Change, Vault, VaultError};
+
+/// Takes skills out of the agents' folders and the trees, before they leave the vault. `further` are folders that
+/// nothing is noted about. Fails, with the skills still whole, where a folder of an agent can't be changed.
+pub(crate) fn withdraw(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    names: &[SkillName],
+    further: &[PathBuf],
+) -> Result<Vec<(PathBuf, Vec<SkillName>)>, VaultError> {
+    let mut record = Record::read(vault)?;
+    let homes = homes(vault);
+    let mut gone = Vec::new();
+    for root in &mut record.roots {
+        let names = unlink(&root.path, names, &homes, &mut root.copies)?;
+        gone.push((root.path.clone(), names));
+    }
+    for path in further {
+        if record.roots.iter().all(|root| root.path != *path) {
+            let names = unlink(path, names, &homes, &mut BTreeMap::new())?;
+            gone.push((path.clone(), names));
+        }
+    }
+    gone.retain(|(_, names)| !names.is_empty());
+    if record != Record::read(vault)? {
+        record.write(vault, change)?;
+    }
+    unlink_trees(vault, names)?;
+    Ok(gone)
+}
+
+/// Removes links and untouched copies of these skills from a folder; says which were there. `copies` loses them too.
+pub(crate) fn unlink(
+    root: &Path,
+    names: &[SkillName],
+    homes: &[PathBuf],
+    copies_there: &mut BTreeMap<SkillName, CopyRecord>,
+) -> Result<Vec<SkillName>, FileError> {
+    let mut gone = Vec::new();
+    if !files::is_folder(root) {
+        return Ok(gone);
+    }
+    let real = files::resolve(root)?;
+    for (entry_name, entry) in entries(&real)? {
+        let Entry::Link(target) = &entry else {
+            continue;
+        };
+        // Also under another name, and what a killed switch left: nothing may point to what goes.
+        let aimed = names.iter().find(|name| {
+            is_ours(target, homes)
+                && target
+                    .rsplit(|byte| *byte == b'/')
+                    .next()
+                    .is_some_and(|last| last == name.as_str().as_bytes())
+        });
+        if let Some(name) = aimed {
+            files::remove_file(&real.join(&entry_name))?;
+            if !gone.contains(name) {
+                gone.push(name.clone());
+            }
+        }
+    }
+    if !gone.is_empty() {
+        files::sync_dir(&real)?;
+    }
+    for name in names {
+        let Some(record) = copies_there.remove(name) else {
+            continue;
+        };
+        let found = copies::content(&real.join(name.as_str()));
+        if found.is_some_and(|found| record.contents.contains(&found)) {
+            copies::remove(&real, name.as_str())?;
+            gone.push(name.clone());
+        }
+    }
+    Ok(gone)
+}
+
+/// Removes the links of these skills from every tree; true when there was one.
+pub(crate) fn unlink_trees(vault: &Vault, names: &[SkillName]) -> Result<bool, FileError> {
+    let root = trees(vault);
+    let mut any = false;
+    for (folder, kind) in files::list(&root)? {
+        if kind != Kind::Dir {
+            continue;
+        }
+        let folder = root.join(folder);
+        let mut changed = false;
+        for name in names {
+            let path = folder.join(name.as_str());
+            if files::kind(&path)? == Some(Kind::Link) {
+                changed |= files::remove_file(&path)?;
+            }
+        }
+        if changed {
+            files::sync_dir(&folder)?;
+        }
+        any |= changed;
+    }
+    Ok(any)
+}

@@ -1,0 +1,48 @@
+//! The names that linked vaults have on this machine.
+
+use std::fmt;
+use std::str::FromStr;
+
+use vault_skill::hash::Digest;
+use vault_skill::name::Slug;
+
+/// Names a linked vault on this machine: its slug and a piece of a hash over its address.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LinkId(String);
+
+impl LinkId {
+    /// The id of the vault `slug` at a base address; the same for the same address, always.
+    pub fn of(base: &str, slug: &Slug) -> Self {
+        let hash = Digest::of(format!("{base}\n{slug}").as_bytes()).to_string();
+        Self(format!("{slug}-{}", &hash[..10]))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Not the name of a link: lower-case letters, digits and hyphens, at most 80.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("not the name of a link")]
+pub struct BadLinkId;
+
+impl FromStr for LinkId {
+    type Err = BadLinkId;
+
+    fn from_str(text: &str) -> Result<Self, BadLinkId> {
+        let good = !text.is_empty()
+            && text.len() <= 80
+            && text
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        good.then(|| Self(text.to_owned())).ok_or(BadLinkId)
+    }
+}

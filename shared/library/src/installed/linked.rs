@@ -1,0 +1,253 @@
+//! What is pinned and installed of linked vaults, as readers see it. [`crate::subscribe`] changes it.
+//!
+//! ```text
+//! links/<id>/current        -> states/<n>: the one atomic switch
+//! links/<id>/states/<n>/    pin.json (0600), catalog.json (exact bytes), set -> ../../sets/<m>
+//! links/<id>/sets/<m>/      set.json, skills/<name> -> the store
+//! links/<id>/{pin.json, catalog.json, skills}   constant links through `current`
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::catalog::{self, SignedCatalog};
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::{AgentId, SkillName, Slug, VaultId};
+use vault_skill::time::Timestamp;
+
+use super::link_id::LinkId;
+use crate::files;
+use crate::scan::{self, Group, Origin, Place};
+use crate::store::Trusted;
+use crate::vault::{Vault, VaultError};
+
+/// What this machine believes of a linked vault.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Pin {
+    /// The base address, without a slash at its end.
+    pub base: String,
+    /// The vault's name there.
+    pub slug: Slug,
+    /// From the first accepted catalog on; with it the four below.
+    pub vault_id: Option<VaultId>,
+    /// The key that signs its releases.
+    pub public_key: Option<PublicKey>,
+    /// Keys that it rotated away from.
+    pub former_keys: Vec<PublicKey>,
+    /// Further keys that may have signed manifests of the current catalog.
+    pub signers: Vec<PublicKey>,
+    /// Those that were stolen or lost: a manifest by one of them counts only where the current catalog names its bundle.
+    pub voided_keys: Vec<PublicKey>,
+    /// The last rotation that was followed.
+    pub rotation_sequence: u64,
+    /// Hash of the key that can replace a lost or stolen release key.
+    pub recovery_key_sha256: Option<Digest>,
+    /// The last release that was accepted.
+    pub release: Option<u64>,
+    /// Hash of its signed payload.
+    pub payload_sha256: Option<Digest>,
+    /// The fingerprint that the first key must have, as it was given to [`expect`]; gone once a key is pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_key: Option<String>,
+    /// Hash of this machine's device key for the link.
+    pub device_key_id: Digest,
+    /// When the link was made.
+    pub linked_at: Timestamp,
+    /// The latest time seen: a clock that was set back does not make an expired catalog good again.
+    pub latest_seen_at: Timestamp,
+}
+/// Which skills of a linked vault to install. Conditions are joined by "and"; none means all.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Selection {
+    /// What the vault publishes for this agent; without such a profile, skills that name the agent or none.
+    pub agent: Option<AgentId>,
+    /// Skills with this tag.
+    pub tag: Option<String>,
+    /// These skills.
+    pub skills: Vec<SkillName>,
+    /// Another name for the one skill that is named.
+    pub install_as: Option<SkillName>,
+}
+/// The content of `set.json`.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct SetRecord {
+    pub(crate) selection: Selection,
+    pub(crate) aliases: Vec<Alias>,
+}
+
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Alias {
+    pub(crate) installed_as: SkillName,
+    pub(crate) name: SkillName,
+}
+/// A linked vault as one state of it was read.
+#[derive(Clone, Debug)]
+pub struct Link {
+    pub(crate) id: LinkId,
+    pub(crate) folder: PathBuf,
+    pub(crate) state: PathBuf,
+    pub(crate) pin: Pin,
+}
+
+/// All linked vaults in the order of their ids.
+pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
+    let mut links = Vec::new();
+    for (name, _) in files::list(&links_folder(vault))? {
+        let Ok(id) = name.to_string_lossy().parse::<LinkId>() else {
+            continue;
+        };
+        links.extend(find(vault, &id)?);
+    }
+    Ok(links)
+}
+
+/// A linked vault by its id; `None` when it is not linked.
+pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
+    let folder = links_folder(vault).join(id.as_str());
+    // A writer may replace the state between the two reads, and removes only the one before the last.
+    for _ in 0..3 {
+        let Some(target) = files::link_target(&folder.join("current"))? else {
+            return Ok(None); // a link whose making was cut short
+        };
+        let state = folder.join(target);
+        if let Some(pin) = crate::vault::read_record(&state.join("pin.json"))? {
+            return Ok(Some(Link {
+                id: id.clone(),
+                folder,
+                state,
+                pin,
+            }));
+        }
+    }
+    Err(VaultError::Damaged {
+        path: folder,
+        reason: "its pin is missing".to_owned(),
+    })
+}
+
+pub(crate) fn links_folder(vault: &Vault) -> PathBuf {
+    vault.paths().root.join("links")
+}
+impl Link {
+    /// Its id.
+    pub fn id(&self) -> &LinkId {
+        &self.id
+    }
+
+    /// What is pinned.
+    pub fn pin(&self) -> &Pin {
+        &self.pin
+    }
+    /// The exact bytes of the current catalog; `None` before the first.
+    pub fn catalog_bytes(&self) -> Result<Option<Vec<u8>>, VaultError> {
+        let path = self.state.join("catalog.json");
+        Ok(files::read(&path, catalog::MAX_OBJECT_BYTES as u64)?)
+    }
+
+    /// What was selected at the last pull.
+    pub fn selection(&self) -> Result<Selection, VaultError> {
+        Ok(self.record()?.selection)
+    }
+
+    pub(crate) fn record(&self) -> Result<SetRecord, VaultError> {
+        let record = crate::vault::read_record(&self.state.join("set/set.json"))?;
+        Ok(record.unwrap_or_default())
+    }
+
+    /// The installed skills with whom to believe about them; none before the first catalog. After a key was stolen
+    /// there are two groups: what the current catalog names, and what it does not, where the stolen key counts nothing.
+    pub(crate) fn groups(&self, strange: &mut Vec<String>) -> Result<Vec<Group>, VaultError> {
+        let origin = Origin::Linked(self.id.clone());
+        let shown = format!("links/{}/skills", self.id);
+        let skills = self.state.join("set/skills");
+        self.grouped(|| scan::read_links(&skills, &origin, &shown, strange))
+    }
+
+    /// Of these skills those that it installs, and whom to believe about them.
+    pub(crate) fn groups_of(&self, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
+        let origin = Origin::Linked(self.id.clone());
+        let skills = self.state.join("set/skills");
+        self.grouped(|| Ok(scan::read_named_links(&skills, &origin, names)))
+    }
+
+    /// What tells whether this link installs the same skills as before and believes the same keys, without reading its skills.
+    pub(crate) fn evidence(&self, out: &mut scan::Evidence) {
+        out.say(self.id.as_str());
+        out.say(&self.state.to_string_lossy());
+        out.say(&format!("{:?}", self.pin.vault_id));
+        for key in self.pin.signers.iter().chain(&self.pin.voided_keys) {
+            out.say(&key.to_string());
+        }
+        let set = self.state.join("set");
+        let target = files::link_target(&set).ok().flatten().unwrap_or_default();
+        out.say(&target.to_string_lossy());
+        for path in ["set/skills", "set/set.json", "catalog.json"] {
+            out.look(&self.state, path);
+        }
+    }
+
+    fn grouped(
+        &self,
+        read: impl FnOnce() -> Result<Vec<Place>, VaultError>,
+    ) -> Result<Vec<Group>, VaultError> {
+        let Some(vault_id) = self.pin.vault_id else {
+            return Ok(Vec::new());
+        };
+        let mut places = read()?;
+        if let Some(bytes) = files::read(&self.state.join("set/set.json"), 4 << 20)? {
+            let record: SetRecord =
+                vault_skill::json::parse(&bytes).map_err(|reason| VaultError::Damaged {
+                    path: self.state.join("set/set.json"),
+                    reason: reason.to_string(),
+                })?;
+            for alias in record.aliases {
+                for place in &mut places {
+                    if place.name == alias.installed_as {
+                        place.signed_name = alias.name.clone();
+                    }
+                }
+            }
+        }
+        let keys = self.pin.signers.clone();
+        if self.pin.voided_keys.is_empty() {
+            let trusted = Trusted { vault_id, keys };
+            return Ok(vec![Group { trusted, places }]);
+        }
+        let named: BTreeSet<_> = self
+            .catalog_bytes()?
+            .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
+            .map(|catalog| {
+                catalog
+                    .skills
+                    .iter()
+                    .map(|entry| entry.bundle_hash)
+                    .collect()
+            })
+            .unwrap_or_default();
+        let (named, others): (Vec<_>, Vec<_>) = places
+            .into_iter()
+            .partition(|place| named.contains(&place.bundle));
+        let good = keys
+            .iter()
+            .filter(|key| !self.pin.voided_keys.contains(key))
+            .copied()
+            .collect();
+        let group = |keys, places| Group {
+            trusted: Trusted { vault_id, keys },
+            places,
+        };
+        Ok(vec![group(keys, named), group(good, others)])
+    }
+}
+
+pub(crate) fn installed(link: &Link) -> Result<BTreeMap<SkillName, Digest>, VaultError> {
+    let mut strange = Vec::new();
+    let origin = Origin::Linked(link.id.clone());
+    let places = scan::read_links(&link.state.join("set/skills"), &origin, "", &mut strange)?;
+    Ok(places
+        .into_iter()
+        .map(|place| (place.name, place.bundle))
+        .collect())
+}

@@ -1,0 +1,477 @@
+//! What a release is made of: its catalog and objects.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+
+use vault_skill::catalog::{
+    Catalog, CatalogError, MAX_WITHDRAWN, ObjectEntry, PolicyEntry, ProfileEntry, Schema,
+    SignedCatalog, SkillEntry, Stored, Withdrawn,
+};
+use vault_skill::hash::Digest;
+use vault_skill::index::{self, IndexEntry};
+use vault_skill::json;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::AgentId;
+use vault_skill::policy::Policy;
+use vault_skill::profile::{Profile, ProfileRule, ProfileSkill};
+use vault_skill::time::Timestamp;
+use vault_store::objects::Class;
+
+use super::current::{Current, Skill, difference};
+use super::error::PlanError;
+use super::release::{PlannedObject, ReleasePlan, Source};
+use super::request::PlanRequest;
+use super::state::{CloudState, Kept};
+use crate::index::{Index, Texts};
+use crate::remove;
+use crate::rotate::Chain;
+use crate::scan;
+use crate::store::Trusted;
+use crate::transforms::{Lookup, Transforms, Variant};
+use crate::vault::Vault;
+
+/// Changes when the same content would be built into other objects.
+const BUILD: u32 = 1;
+/// With fewer days left a release is renewed though nothing changed.
+pub const RENEW_DAYS: i64 = 30;
+/// Days that withdrawn bytes stay named.
+const WITHDRAWN_DAYS: i64 = 400;
+
+/// All that a release is made of.
+pub(super) struct Build<'a> {
+    pub(super) vault: &'a Vault,
+    pub(super) request: &'a PlanRequest<'a>,
+    pub(super) current: Option<&'a Current>,
+    pub(super) skills: &'a [Skill],
+    pub(super) chain: Chain,
+    pub(super) key: PublicKey,
+    pub(super) policy: Option<String>,
+    pub(super) profiles: Option<String>,
+    pub(super) rules: Vec<ProfileRule>,
+    pub(super) transforms: Transforms,
+    pub(super) withdrawn: Vec<remove::WithdrawnBundle>,
+    pub(super) now: Timestamp,
+}
+
+impl Build<'_> {
+    /// Whether a release is asked for though nothing changed.
+    pub(super) fn due(&self, current: &Current) -> bool {
+        self.request.renew
+            || current.catalog.expires_at < self.now.plus_days(RENEW_DAYS)
+            || current.key != self.key
+    }
+
+    pub(super) fn audience(&self) -> Vec<String> {
+        let mut audience: Vec<String> = Vec::new();
+        let bases = std::iter::once(self.request.base)
+            .chain(self.request.also_served_from.iter().map(String::as_str));
+        for base in bases {
+            let address = format!("{base}/v/{}/", self.request.slug);
+            if !audience.contains(&address) {
+                audience.push(address);
+            }
+        }
+        audience
+    }
+
+    pub(super) fn variant(&self, skill: &Skill, agent: &AgentId) -> Option<&Variant> {
+        match self
+            .transforms
+            .lookup(&skill.place.name, &skill.place.bundle, agent)
+        {
+            Lookup::Rendered(variant) => Some(variant),
+            _ => None,
+        }
+    }
+
+    /// The variants that profiles may name, with the skills that they are of.
+    pub(super) fn variants(&self) -> impl Iterator<Item = (&Skill, &Variant)> {
+        let agents: BTreeSet<_> = self.rules.iter().map(|rule| &rule.agent).collect();
+        let none = self.transforms.is_empty();
+        self.skills
+            .iter()
+            .filter(move |_| !none)
+            .flat_map(move |skill| {
+                agents
+                    .clone()
+                    .into_iter()
+                    .filter_map(move |agent| Some((skill, self.variant(skill, agent)?)))
+            })
+    }
+
+    /// Hash over everything that decides about the content of the objects and the catalog.
+    pub(super) fn inputs(&self) -> Result<Digest, PlanError> {
+        let mut bytes = Vec::with_capacity(self.skills.len() * 64);
+        for skill in self.skills {
+            bytes.extend_from_slice(skill.place.name.as_str().as_bytes());
+            bytes.push(0);
+            bytes.extend_from_slice(&skill.row.version.to_le_bytes());
+            bytes.extend_from_slice(skill.place.bundle.as_bytes());
+        }
+        let rest = serde_json::json!({
+            "build": BUILD,
+            "audience": self.audience(),
+            "key": self.key,
+            "recovery": self.vault.keys().recovery_sha256()?,
+            "rotations": self.chain.envelopes(),
+            "policy": self.policy,
+            "profiles": self.profiles,
+            "variants": self.variants().filter_map(|(_, variant)| variant.bundle).collect::<Vec<_>>(),
+            "withdrawn": self.withdrawn,
+        });
+        bytes.extend_from_slice(&json::to_bytes(&rest));
+        Ok(Digest::of(&bytes))
+    }
+
+    pub(super) fn resumable(
+        &self,
+        state: &CloudState,
+        inputs: Digest,
+        follows: Option<Digest>,
+    ) -> Result<Option<Vec<u8>>, PlanError> {
+        let Some(pending) = &state.pending else {
+            return Ok(None);
+        };
+        let fits = pending.inputs == Some(inputs)
+            && pending.follows == follows
+            && pending.expires_at > self.now.plus_days(RENEW_DAYS)
+            && !self.request.renew;
+        if !fits {
+            return Ok(None);
+        }
+        let bytes = state.bytes(self.vault, Kept::Pending)?;
+        Ok(bytes.filter(|bytes| Digest::of(bytes) == pending.file_sha256))
+    }
+
+    /// The release's number, and the release that it follows.
+    pub(super) fn number(&self, state: &CloudState) -> (u64, Option<Stored>) {
+        let floor = self.chain.last().map_or(1, |last| last.effective_release);
+        let above_signed = state.highest_signed + 1;
+        match self.current {
+            // After a stolen or lost key: what it signed is void, and the count goes on from before.
+            Some(current) if current.key != self.key && self.was_voided(&current.key) => {
+                let before = self
+                    .voided_from(&current.key)
+                    .unwrap_or(1)
+                    .saturating_sub(1);
+                let previous = state.payload_of(before).map(|payload_sha256| Stored {
+                    release: before,
+                    payload_sha256,
+                });
+                let previous = previous
+                    .or_else(|| (current.stored.release == before).then_some(current.stored));
+                (floor.max(above_signed), previous)
+            }
+            Some(current) => (
+                floor.max(above_signed).max(current.stored.release + 1),
+                Some(current.stored),
+            ),
+            None => {
+                let last = state.pending.as_ref().or(state.published.as_ref());
+                let previous = last.map(|known| Stored {
+                    release: known.release,
+                    payload_sha256: known.payload_sha256,
+                });
+                (floor.max(above_signed), previous)
+            }
+        }
+    }
+
+    pub(super) fn was_voided(&self, key: &PublicKey) -> bool {
+        self.voided_from(key).is_some()
+    }
+
+    pub(super) fn voided_from(&self, key: &PublicKey) -> Option<u64> {
+        self.chain
+            .statements
+            .iter()
+            .map(|(_, statement)| statement)
+            .find(|statement| statement.reason.voids_old_key() && statement.from == *key)
+            .map(|statement| statement.effective_release)
+    }
+
+    pub(super) fn build(&self) -> Result<Made, PlanError> {
+        let texts = self.texts()?;
+        let mut made = Made {
+            catalog: Catalog {
+                schema: Schema,
+                vault_id: *self.vault.id(),
+                slug: self.request.slug.clone(),
+                audience: self.audience(),
+                release: 1,
+                issued_at: self.now,
+                expires_at: self.now.plus_days(self.request.days),
+                public_key: self.key,
+                recovery_key_sha256: self.vault.keys().recovery_sha256()?,
+                previous: None,
+                skills: self.skills.iter().map(skill_entry).collect(),
+                index: Vec::new(),
+                policy: None,
+                profiles: Vec::new(),
+                withdrawn: Vec::new(),
+            },
+            objects: Vec::new(),
+        };
+        let entries = self.skills.iter().map(|skill| {
+            let texts = texts.get(&skill.place.bundle).cloned().unwrap_or_default();
+            IndexEntry {
+                name: skill.place.name.clone(),
+                bundle_hash: skill.place.bundle,
+                description: texts.description,
+                tags: texts.tags,
+                categories: texts.categories,
+                when_to_use: texts.when_to_use,
+                agents: texts.agents,
+                actions: texts.actions,
+            }
+        });
+        for object in index::build(self.vault.id(), entries) {
+            let (bundle_hash, size) = made.add(Class::Bundles, object);
+            made.catalog.index.push(ObjectEntry { bundle_hash, size });
+        }
+        if let Some(text) = &self.policy {
+            let policy = Policy::from_toml(text)?;
+            let (sha256, size) = made.add(Class::Policies, policy.to_object());
+            made.catalog.policy = Some(PolicyEntry { sha256, size });
+        }
+        for profile in self.profiles(&texts) {
+            let (bundle_hash, size) = made.add(Class::Bundles, profile.to_object());
+            made.catalog.profiles.push(ProfileEntry {
+                name: profile.name,
+                agent: profile.agent,
+                bundle_hash,
+                size,
+            });
+        }
+        for object in &made.objects {
+            if object.1.len() > vault_skill::catalog::MAX_OBJECT_BYTES {
+                return Err(PlanError::Object(
+                    "an index, profile or policy object is over 4 MiB".to_owned(),
+                ));
+            }
+        }
+        self.fill_withdrawn(&mut made.catalog)?;
+        Ok(made)
+    }
+
+    /// Texts of every skill; what the index does not know is read and verified again.
+    pub(super) fn texts(&self) -> Result<HashMap<Digest, Texts>, PlanError> {
+        let mut known = Index::open(&self.vault.paths().index()).texts();
+        let mut buffer = Vec::new();
+        for skill in self.skills {
+            if let Some(texts) = &skill.texts {
+                known.insert(skill.place.bundle, texts.clone());
+            } else if let Entry::Vacant(unknown) = known.entry(skill.place.bundle) {
+                let texts =
+                    scan::read_texts(self.vault, &skill.place, &mut buffer).map_err(|damage| {
+                        PlanError::Damaged(vec![(skill.place.name.clone(), damage)])
+                    })?;
+                unknown.insert(texts);
+            }
+        }
+        Ok(known)
+    }
+
+    pub(super) fn profiles(&self, texts: &HashMap<Digest, Texts>) -> Vec<Profile> {
+        self.rules
+            .iter()
+            .map(|rule| Profile {
+                skills: self
+                    .skills
+                    .iter()
+                    .filter(|skill| {
+                        let tags = texts
+                            .get(&skill.place.bundle)
+                            .map_or(&[][..], |texts| &texts.tags);
+                        rule.selects(&skill.row.agents, tags)
+                    })
+                    .map(|skill| {
+                        let (bundle_hash, size) = self
+                            .variant(skill, &rule.agent)
+                            .and_then(|variant| Some((variant.bundle?, variant.size)))
+                            .unwrap_or((skill.place.bundle, skill.row.size));
+                        ProfileSkill {
+                            name: skill.place.name.clone(),
+                            bundle_hash,
+                            size,
+                        }
+                    })
+                    .collect(),
+                name: rule.name.clone(),
+                agent: rule.agent.clone(),
+            })
+            .collect()
+    }
+
+    /// What this vault withdrew in the last 400 days, with the release that said so first; what the current catalog
+    /// withdraws besides (another library with this key) stays.
+    pub(super) fn fill_withdrawn(&self, catalog: &mut Catalog) -> Result<(), PlanError> {
+        let before = self
+            .current
+            .map_or(&[][..], |current| &current.catalog.withdrawn);
+        let mut list: Vec<Withdrawn> = Vec::new();
+        for entry in &self.withdrawn {
+            if entry.withdrawn_at.plus_days(WITHDRAWN_DAYS) < self.now {
+                continue;
+            }
+            let known = before
+                .iter()
+                .find(|known| known.bundle_hash == entry.bundle_hash);
+            list.push(Withdrawn {
+                name: entry.name.clone(),
+                bundle_hash: entry.bundle_hash,
+                reason: entry.reason.clone(),
+                since_release: known.map_or(catalog.release, |known| known.since_release),
+            });
+        }
+        for entry in before {
+            let ours = self
+                .withdrawn
+                .iter()
+                .any(|own| own.bundle_hash == entry.bundle_hash);
+            if !ours {
+                list.push(entry.clone());
+            }
+        }
+        list.sort_by_key(|entry| (entry.since_release, entry.name.clone()));
+        if list.len() > MAX_WITHDRAWN {
+            return Err(CatalogError::Withdrawn.into());
+        }
+        catalog.withdrawn = list;
+        Ok(())
+    }
+
+    pub(super) fn ready(
+        &self,
+        made: Made,
+        catalog: &Catalog,
+        file: &SignedCatalog,
+        bytes: Vec<u8>,
+        resumed: bool,
+    ) -> ReleasePlan {
+        let difference = self
+            .current
+            .map(|current| difference(self.skills, &current.catalog));
+        let (added, changed, removed) = match difference {
+            Some(difference) => (difference.ours, difference.differing, difference.theirs),
+            None => (
+                self.skills
+                    .iter()
+                    .map(|skill| skill.place.name.clone())
+                    .collect(),
+                Vec::new(),
+                Vec::new(),
+            ),
+        };
+        let (objects, contents) = self.objects(made);
+        ReleasePlan {
+            release: catalog.release,
+            file_sha256: Digest::of(&bytes),
+            payload_sha256: file.payload_sha256(),
+            follows: self.current.map(|current| current.file_sha256),
+            expires_at: catalog.expires_at,
+            objects,
+            added,
+            changed,
+            removed,
+            skills: catalog.skills.len(),
+            resumed,
+            base: self.request.base.to_owned(),
+            slug: self.request.slug.clone(),
+            made: contents,
+            trusted: Trusted {
+                vault_id: *self.vault.id(),
+                keys: self.chain.all_keys(self.key),
+            },
+            catalog: bytes,
+        }
+    }
+
+    pub(super) fn objects(&self, made: Made) -> (Vec<PlannedObject>, Vec<Vec<u8>>) {
+        let mut named = BTreeSet::new();
+        if let Some(current) = self.current {
+            let old = &current.catalog;
+            named.extend(old.skills.iter().map(|entry| entry.bundle_hash));
+            named.extend(old.index.iter().map(|entry| entry.bundle_hash));
+            named.extend(old.profiles.iter().map(|entry| entry.bundle_hash));
+            named.extend(old.policy.iter().map(|entry| entry.sha256));
+        }
+        let mut objects = Vec::new();
+        let mut seen = BTreeSet::new();
+        for skill in self.skills {
+            let bundle = skill.place.bundle;
+            let known = named.contains(&bundle);
+            let parts = skill.row.parts.iter().copied();
+            for (sha256, size) in std::iter::once((bundle, skill.row.size)).chain(parts) {
+                if seen.insert(sha256) {
+                    objects.push(PlannedObject {
+                        class: Class::Bundles,
+                        sha256,
+                        size,
+                        known,
+                        source: Source::Skill(skill.place.name.clone(), bundle),
+                    });
+                }
+            }
+        }
+        for (skill, variant) in self.variants() {
+            let Some(bundle) = variant.bundle else {
+                continue;
+            };
+            let parts = variant.parts.iter().map(|part| (part.sha256, part.size));
+            for (sha256, size) in std::iter::once((bundle, variant.size)).chain(parts) {
+                if seen.insert(sha256) {
+                    objects.push(PlannedObject {
+                        class: Class::Bundles,
+                        sha256,
+                        size,
+                        known: false,
+                        source: Source::Skill(skill.place.name.clone(), bundle),
+                    });
+                }
+            }
+        }
+        let mut contents = Vec::new();
+        for (class, bytes) in made.objects {
+            let sha256 = Digest::of(&bytes);
+            objects.push(PlannedObject {
+                class,
+                sha256,
+                size: bytes.len() as u64,
+                known: named.contains(&sha256),
+                source: Source::Made(contents.len()),
+            });
+            contents.push(bytes);
+        }
+        (objects, contents)
+    }
+}
+
+fn skill_entry(skill: &Skill) -> SkillEntry {
+    SkillEntry {
+        name: skill.place.name.clone(),
+        version: skill.row.version,
+        bundle_hash: skill.place.bundle,
+        size: skill.row.size,
+    }
+}
+
+/// A catalog that is not signed yet, and the objects that were made for it.
+pub(super) struct Made {
+    pub(super) catalog: Catalog,
+    pub(super) objects: Vec<(Class, Vec<u8>)>,
+}
+
+impl Made {
+    pub(super) fn add(&mut self, class: Class, bytes: Vec<u8>) -> (Digest, u64) {
+        let named = (Digest::of(&bytes), bytes.len() as u64);
+        let there = self
+            .objects
+            .iter()
+            .any(|(other, object)| *other == class && *object == bytes);
+        if !there {
+            self.objects.push((class, bytes));
+        }
+        named
+    }
+}

@@ -1,0 +1,161 @@
+//! The service's current catalog, compared with the own skills.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use vault_skill::catalog::{Catalog, SignedCatalog, SkillEntry, Stored};
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::time::Timestamp;
+
+use super::error::{Difference, PlanError};
+use super::request::PlanRequest;
+use super::state::Known;
+use crate::index::{Row, Texts};
+use crate::rotate::Chain;
+use crate::scan::{self, Origin, Place};
+use crate::vault::Vault;
+
+/// The service's current catalog, believed as far as this vault's own keys say so.
+pub(super) struct Current {
+    pub(super) catalog: Catalog,
+    pub(super) stored: Stored,
+    pub(super) file_sha256: Digest,
+    pub(super) key: PublicKey,
+}
+
+impl Current {
+    pub(super) fn read(
+        vault: &Vault,
+        request: &PlanRequest<'_>,
+        bytes: &[u8],
+    ) -> Result<Self, PlanError> {
+        let file = SignedCatalog::parse(bytes)?;
+        let catalog = file.verify()?;
+        let keys = Chain::read(vault)?.all_keys(vault.keys().public()?);
+        if catalog.vault_id != *vault.id() {
+            return Err(PlanError::NotOurs("it has another vault id"));
+        }
+        if !keys.contains(file.public_key()) {
+            return Err(PlanError::NotOurs("it is signed by a key that is not ours"));
+        }
+        if catalog.slug != *request.slug {
+            return Err(PlanError::NotOurs("it is for another namespace"));
+        }
+        Ok(Self {
+            stored: Stored {
+                release: catalog.release,
+                payload_sha256: file.payload_sha256(),
+            },
+            file_sha256: Digest::of(bytes),
+            key: *file.public_key(),
+            catalog,
+        })
+    }
+
+    pub(super) fn known(&self, at: Timestamp) -> Known {
+        Known {
+            release: self.stored.release,
+            payload_sha256: self.stored.payload_sha256,
+            file_sha256: self.file_sha256,
+            expires_at: self.catalog.expires_at,
+            skills: self.catalog.skills.len() as u64,
+            at,
+            inputs: None,
+            follows: None,
+        }
+    }
+}
+
+/// An own skill as the release names it.
+pub(super) struct Skill {
+    pub(super) place: Place,
+    pub(super) row: Row,
+    pub(super) texts: Option<Texts>,
+}
+
+pub(super) fn own_skills(vault: &Vault) -> Result<Vec<Skill>, PlanError> {
+    let mut skills = Vec::new();
+    let mut damaged = Vec::new();
+    for seen in scan::scan(vault)? {
+        if seen.place.origin != Origin::Local {
+            continue;
+        }
+        match seen.state {
+            Ok(row) => skills.push(Skill {
+                place: seen.place,
+                row,
+                texts: seen.texts,
+            }),
+            Err(damage) => damaged.push((seen.place.name, damage)),
+        }
+    }
+    if !damaged.is_empty() {
+        return Err(PlanError::Damaged(damaged));
+    }
+    skills.sort_by(|a, b| a.place.name.cmp(&b.place.name));
+    Ok(skills)
+}
+
+pub(super) fn difference(skills: &[Skill], catalog: &Catalog) -> Difference {
+    let ours: BTreeMap<_, _> = skills
+        .iter()
+        .map(|skill| (&skill.place.name, skill.place.bundle))
+        .collect();
+    let mut difference = Difference {
+        release: catalog.release,
+        ..Difference::default()
+    };
+    for entry in &catalog.skills {
+        match ours.get(&entry.name) {
+            None => difference.theirs.push(entry.name.clone()),
+            Some(bundle) if *bundle != entry.bundle_hash => {
+                difference.differing.push(entry.name.clone());
+            }
+            Some(_) => {}
+        }
+    }
+    difference.ours = ours
+        .into_keys()
+        .filter(|name| catalog.skill(name).is_none())
+        .cloned()
+        .collect();
+    difference
+}
+
+/// Theirs where we have none, or none as high.
+pub(super) fn to_adopt(skills: &[Skill], catalog: &Catalog) -> Vec<SkillEntry> {
+    let ours: HashMap<_, _> = skills
+        .iter()
+        .map(|skill| (&skill.place.name, skill))
+        .collect();
+    catalog
+        .skills
+        .iter()
+        .filter(|entry| {
+            ours.get(&entry.name).is_none_or(|skill| {
+                skill.place.bundle != entry.bundle_hash && skill.row.version <= entry.version
+            })
+        })
+        .cloned()
+        .collect()
+}
+
+/// Whether two releases offer the same, whatever their numbers and times.
+pub(super) fn same_content(new: &Catalog, current: &Current) -> bool {
+    let old = &current.catalog;
+    let withdrawn = |catalog: &Catalog| {
+        catalog
+            .withdrawn
+            .iter()
+            .map(|entry| entry.bundle_hash)
+            .collect::<BTreeSet<_>>()
+    };
+    new.skills == old.skills
+        && new.index == old.index
+        && new.policy == old.policy
+        && new.profiles == old.profiles
+        && new.audience == old.audience
+        && new.public_key == old.public_key
+        && new.recovery_key_sha256 == old.recovery_key_sha256
+        && withdrawn(new) == withdrawn(old)
+}

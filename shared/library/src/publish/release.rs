@@ -1,0 +1,125 @@
+//! A signed release that is ready to be uploaded.
+
+use vault_skill::hash::Digest;
+use vault_skill::name::{SkillName, Slug};
+use vault_skill::time::Timestamp;
+use vault_store::objects::Class;
+
+use super::error::PlanError;
+use super::state::{self, CloudState, Kept, Known};
+use crate::store::{self, Trusted, Want};
+use crate::vault::Vault;
+
+/// An object that the namespace must have before the catalog is put.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PlannedObject {
+    /// Where it belongs: bundles or policies.
+    pub class: Class,
+    /// Its hash.
+    pub sha256: Digest,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Whether the current catalog names it, or the skill it is a part of: then the namespace had it.
+    pub known: bool,
+    pub(super) source: Source,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Source {
+    Skill(SkillName, Digest),
+    Made(usize),
+}
+
+/// A signed release, ready to be uploaded.
+#[derive(Clone, Debug)]
+pub struct ReleasePlan {
+    /// Its number.
+    pub release: u64,
+    /// The catalog's exact bytes.
+    pub catalog: Vec<u8>,
+    /// SHA-256 of those bytes.
+    pub file_sha256: Digest,
+    /// SHA-256 of the signed payload.
+    pub payload_sha256: Digest,
+    /// File hash of the catalog that it replaces, for `If-Match`; `None` for `If-None-Match: *`.
+    pub follows: Option<Digest>,
+    /// When it expires.
+    pub expires_at: Timestamp,
+    /// Every object that it names, each once.
+    pub objects: Vec<PlannedObject>,
+    /// Skills that the current release lacks.
+    pub added: Vec<SkillName>,
+    /// Skills with other content than in the current release.
+    pub changed: Vec<SkillName>,
+    /// Skills that only the current release has.
+    pub removed: Vec<SkillName>,
+    /// How many skills it names.
+    pub skills: usize,
+    /// Whether these bytes had been signed at an earlier try.
+    pub resumed: bool,
+    pub(super) base: String,
+    pub(super) slug: Slug,
+    pub(super) made: Vec<Vec<u8>>,
+    pub(super) trusted: Trusted,
+}
+
+impl ReleasePlan {
+    /// The exact bytes of an object. Fails when the skill it is made of changed meanwhile.
+    pub fn read(&self, vault: &Vault, object: &PlannedObject) -> Result<Vec<u8>, PlanError> {
+        match &object.source {
+            Source::Made(at) => Ok(self.made[*at].clone()),
+            Source::Skill(name, bundle) => {
+                let encoded = store::examine(
+                    &vault.store(),
+                    bundle,
+                    Some(name),
+                    &self.trusted,
+                    Want::Bytes,
+                    &mut Vec::new(),
+                )
+                .and_then(|examined| store::encode(bundle, &examined))
+                .map_err(|_| PlanError::Moved(name.clone()))?;
+                if object.sha256 == *bundle {
+                    return Ok(encoded.bytes);
+                }
+                encoded
+                    .parts
+                    .into_iter()
+                    .find(|part| part.hash == object.sha256)
+                    .map(|part| part.bytes)
+                    .ok_or_else(|| PlanError::Moved(name.clone()))
+            }
+        }
+    }
+}
+
+/// Notes that the service took a planned release.
+pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<Known, PlanError> {
+    let mut change = vault.change()?;
+    let mut state = state::state(vault, &plan.base, &plan.slug)?
+        .unwrap_or_else(|| CloudState::new(&plan.base, &plan.slug));
+    let pending = state
+        .pending
+        .clone()
+        .filter(|pending| pending.payload_sha256 == plan.payload_sha256);
+    let known = Known {
+        release: plan.release,
+        payload_sha256: plan.payload_sha256,
+        file_sha256: plan.file_sha256,
+        expires_at: plan.expires_at,
+        skills: plan.skills as u64,
+        at: vault.clock().now(),
+        inputs: pending.as_ref().and_then(|pending| pending.inputs),
+        follows: plan.follows,
+    };
+    state.write_bytes(vault, &mut change, Kept::Published, &plan.catalog)?;
+    state.acknowledge(known.clone());
+    if pending.is_some() {
+        state.pending = None;
+    }
+    state.write(vault, &mut change)?;
+    if state.pending.is_none() {
+        state.drop_pending(vault)?;
+    }
+    Ok(known)
+}

@@ -1,0 +1,324 @@
+//! Accepting the catalog of a linked vault, and choosing skills from it. Nothing here changes anything on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vault_skill::catalog::{self, Accepted, Expectation, ObjectEntry, Side, SkillEntry, Trust};
+use vault_skill::hash::Digest;
+use vault_skill::name::{AgentId, SkillName};
+use vault_skill::{index, profile};
+
+use super::error::LinkError;
+use crate::files;
+use crate::index::{Buffers, Index};
+use crate::installed::link_id::LinkId;
+use crate::installed::linked::{Link, Pin, Selection};
+use crate::store::{self, Trusted, Want};
+use crate::vault::Vault;
+
+impl Selection {
+    fn is_all(&self) -> bool {
+        self.agent.is_none() && self.tag.is_none() && self.skills.is_empty()
+    }
+}
+impl Link {
+    /// Decides about a catalog's exact bytes: signature, rotations, vault, slug, audience, release, expiry. Writes
+    /// nothing. `expect_key` is a fingerprint as [`PublicKey::fingerprint`] prints it, in place of the one that
+    /// [`expect`] noted; with `repin` the pin, and what was noted, is forgotten first.
+    pub fn accept(
+        &self,
+        vault: &Vault,
+        bytes: &[u8],
+        expect_key: Option<&str>,
+        repin: bool,
+    ) -> Result<Offer, LinkError> {
+        let now = vault.clock().now();
+        let before = if repin {
+            Trust::default()
+        } else {
+            self.pin.trust()
+        };
+        let expectation = Expectation {
+            side: Side::Client,
+            base: &self.pin.base,
+            slug: &self.pin.slug,
+            now,
+            latest_seen_at: Some(self.pin.latest_seen_at),
+            history: &|_| None,
+        };
+        let accepted = catalog::accept(bytes, &before, &expectation)?;
+        let noted = self
+            .pin
+            .expected_key
+            .as_deref()
+            .filter(|_| !repin && before.public_key.is_none());
+        if let Some(expected) = expect_key.or(noted) {
+            let found = accepted.catalog.public_key.fingerprint();
+            if !expected.trim().eq_ignore_ascii_case(&found) {
+                return Err(LinkError::Fingerprint {
+                    expected: expected.to_owned(),
+                    found,
+                });
+            }
+        }
+        Ok(Offer {
+            link: self.id.clone(),
+            bytes: bytes.to_vec(),
+            first: before.public_key.is_none(),
+            pin: self.pin.after(&accepted, now),
+            accepted,
+            expect_key: expect_key.map(str::to_owned),
+            repin,
+        })
+    }
+}
+
+/// A catalog that was found good, not yet acted on.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    pub(super) link: LinkId,
+    pub(super) bytes: Vec<u8>,
+    first: bool,
+    pub(super) pin: Pin,
+    pub(super) accepted: Accepted,
+    pub(super) expect_key: Option<String>,
+    pub(super) repin: bool,
+}
+
+/// A skill that a selection takes from the catalog.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Chosen {
+    /// Its name in the linked vault.
+    pub name: SkillName,
+    /// Its version there.
+    pub version: u64,
+    /// The bundle; that of a rendered variant where a profile says so.
+    pub bundle_hash: Digest,
+    /// Exact size of the bundle, in bytes.
+    pub size: u64,
+    /// What it is installed as.
+    pub installed_as: SkillName,
+}
+
+impl Offer {
+    /// The accepted catalog with its warnings.
+    pub fn accepted(&self) -> &Accepted {
+        &self.accepted
+    }
+
+    /// Whether this catalog's key is pinned by it, with nothing pinned before.
+    pub fn is_first(&self) -> bool {
+        self.first
+    }
+
+    /// The objects that [`Self::choose`] has to read for this selection; only active devices get them.
+    pub fn objects_for(&self, selection: &Selection) -> Vec<ObjectEntry> {
+        let catalog = &self.accepted.catalog;
+        let mut objects = Vec::new();
+        let profiles: Vec<_> = self.profiles_of(selection).collect();
+        if selection.tag.is_some() || (selection.agent.is_some() && profiles.is_empty()) {
+            objects.extend(catalog.index.iter().copied());
+        }
+        objects.extend(profiles);
+        objects
+    }
+
+    fn profiles_of<'a>(
+        &'a self,
+        selection: &'a Selection,
+    ) -> impl Iterator<Item = ObjectEntry> + 'a {
+        self.accepted
+            .catalog
+            .profiles
+            .iter()
+            .filter(|entry| Some(&entry.agent) == selection.agent.as_ref())
+            .map(|entry| ObjectEntry {
+                bundle_hash: entry.bundle_hash,
+                size: entry.size,
+            })
+    }
+
+    /// What a selection takes; `object` gives the bytes of those that [`Self::objects_for`] named.
+    pub fn choose(
+        &self,
+        selection: &Selection,
+        object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
+    ) -> Result<Vec<Chosen>, LinkError> {
+        if selection.install_as.is_some() && selection.skills.len() != 1 {
+            return Err(LinkError::OneNameOnly);
+        }
+        let catalog = &self.accepted.catalog;
+        let mut chosen: BTreeMap<SkillName, Chosen> = catalog
+            .skills
+            .iter()
+            .map(|entry| (entry.name.clone(), choose_entry(entry)))
+            .collect();
+        for name in &selection.skills {
+            if !chosen.contains_key(name) {
+                return Err(LinkError::NotInCatalog(name.clone()));
+            }
+        }
+        if !selection.skills.is_empty() {
+            chosen.retain(|name, _| selection.skills.contains(name));
+        }
+        let entries = if selection.is_all() {
+            Vec::new()
+        } else {
+            self.read_index(selection, object)?
+        };
+        if let Some(tag) = &selection.tag {
+            let tagged: BTreeSet<_> = entries
+                .iter()
+                .filter(|entry| entry.tags.contains(tag))
+                .map(|entry| &entry.name)
+                .collect();
+            chosen.retain(|name, _| tagged.contains(name));
+        }
+        if let Some(agent) = &selection.agent {
+            self.choose_for(agent, selection, &entries, object, &mut chosen)?;
+        }
+        let mut chosen: Vec<_> = chosen.into_values().collect();
+        if let (Some(name), [only]) = (&selection.install_as, chosen.as_mut_slice()) {
+            only.installed_as = name.clone();
+        }
+        Ok(chosen)
+    }
+
+    fn choose_for(
+        &self,
+        agent: &AgentId,
+        selection: &Selection,
+        entries: &[index::IndexEntry],
+        object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
+        chosen: &mut BTreeMap<SkillName, Chosen>,
+    ) -> Result<(), LinkError> {
+        let mut published = BTreeMap::new();
+        let mut any = false;
+        for entry in self.profiles_of(selection) {
+            any = true;
+            let bytes = fetched(&entry, object)?;
+            let profile = profile::Profile::parse(&bytes)
+                .map_err(|reason| unusable(&entry, reason.to_string()))?;
+            if profile.agent != *agent {
+                return Err(unusable(&entry, "it is for another agent".to_owned()));
+            }
+            for skill in profile.skills {
+                published.insert(skill.name.clone(), skill);
+            }
+        }
+        if any {
+            chosen.retain(|name, chosen| {
+                let Some(skill) = published.get(name) else {
+                    return false;
+                };
+                chosen.bundle_hash = skill.bundle_hash;
+                chosen.size = skill.size;
+                true
+            });
+        } else {
+            let wanted: BTreeSet<_> = entries
+                .iter()
+                .filter(|entry| entry.agents.is_empty() || entry.agents.contains(agent))
+                .map(|entry| &entry.name)
+                .collect();
+            chosen.retain(|name, _| wanted.contains(name));
+        }
+        Ok(())
+    }
+
+    fn read_index(
+        &self,
+        selection: &Selection,
+        object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
+    ) -> Result<Vec<index::IndexEntry>, LinkError> {
+        let wanted = self.objects_for(selection);
+        let mut entries = Vec::new();
+        for entry in &self.accepted.catalog.index {
+            if wanted
+                .iter()
+                .any(|object| object.bundle_hash == entry.bundle_hash)
+            {
+                let bytes = fetched(entry, object)?;
+                let part = index::parse(&bytes, &self.accepted.catalog.vault_id)
+                    .map_err(|reason| unusable(entry, reason.to_string()))?;
+                entries.extend(part);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Of the chosen skills those whose bundle is not installed yet in good shape.
+    pub fn missing(&self, vault: &Vault, chosen: &[Chosen]) -> Result<Vec<Chosen>, LinkError> {
+        let store = vault.store();
+        let trusted = self.trusted();
+        let rows = Index::open(&vault.paths().index()).rows();
+        let looker = files::tree::Looker::new(&store)?;
+        let signers: Vec<String> = trusted.keys.iter().map(ToString::to_string).collect();
+        let mut buffers = Buffers::default();
+        let mut bytes = Vec::new();
+        let mut missing = Vec::new();
+        for skill in chosen {
+            let hash = skill.bundle_hash;
+            let noted = rows.get(&hash).is_some_and(|row| {
+                row.name() == skill.name.as_str()
+                    && signers.iter().any(|key| key == row.signer())
+                    && row.holds(&looker, &hash.to_string(), &mut buffers)
+            });
+            if noted {
+                continue;
+            }
+            let good = store::examine(
+                &store,
+                &hash,
+                Some(&skill.name),
+                &trusted,
+                Want::Bytes,
+                &mut bytes,
+            )
+            .and_then(|examined| store::encode(&hash, &examined))
+            .is_ok();
+            if !good {
+                missing.push(skill.clone());
+            }
+        }
+        Ok(missing)
+    }
+
+    pub(super) fn trusted(&self) -> Trusted {
+        Trusted {
+            vault_id: self.accepted.catalog.vault_id,
+            keys: self.accepted.keys.clone(),
+        }
+    }
+}
+
+fn choose_entry(entry: &SkillEntry) -> Chosen {
+    Chosen {
+        name: entry.name.clone(),
+        version: entry.version,
+        bundle_hash: entry.bundle_hash,
+        size: entry.size,
+        installed_as: entry.name.clone(),
+    }
+}
+
+fn fetched(
+    entry: &ObjectEntry,
+    object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, LinkError> {
+    let bytes = object(&entry.bundle_hash)
+        .ok_or_else(|| unusable(entry, "it was not fetched".to_owned()))?;
+    if bytes.len() as u64 != entry.size || Digest::of(&bytes) != entry.bundle_hash {
+        return Err(unusable(
+            entry,
+            "its bytes are not those that were signed for".to_owned(),
+        ));
+    }
+    Ok(bytes)
+}
+
+fn unusable(entry: &ObjectEntry, reason: String) -> LinkError {
+    LinkError::Object {
+        hash: entry.bundle_hash,
+        reason,
+    }
+}
