@@ -73,7 +73,7 @@ impl Format {
         }
         let changed = match self {
             Self::Json => json::put(text, path, name, value)?,
-            Self::Toml => toml::put(text, path, name, value),
+            Self::Toml => toml::put(text, path, name, value)?,
         };
         let mut wanted = self.read(text)?;
         set(&mut wanted, path, name, value);
@@ -87,7 +87,7 @@ impl Format {
         }
         let changed = match self {
             Self::Json => json::take(text, path, name)?,
-            Self::Toml => toml::take(text, path, name),
+            Self::Toml => toml::take(text, path, name)?,
         };
         let mut wanted = self.read(text)?;
         unset(&mut wanted, path, name);
@@ -195,7 +195,7 @@ mod tests {
             ),
             (
                 "{\r\n  \"mcpServers\": {\r\n    \"x\": {},\r\n  },\r\n}\r\n",
-                "{\r\n  \"mcpServers\": {\r\n    \"x\": {},\r\n    \"vault\": {\r\n      \"command\": \"/bin/vault\",\r\n      \"args\": [\"mcp\"]\r\n    },\r\n  },\r\n}\r\n",
+                "{\r\n  \"mcpServers\": {\r\n    \"x\": {},\r\n    \"vault\": {\r\n      \"command\": \"/bin/vault\",\r\n      \"args\": [\"mcp\"],\r\n    },\r\n  },\r\n}\r\n",
             ),
             (
                 "{\"b\":[1,2],\"mcpServers\":{\"x\":{}}}",
@@ -230,7 +230,7 @@ mod tests {
         let taken = Format::Json.take(text, path, "vault").unwrap();
         assert_eq!(
             taken,
-            "{\n  \"mcpServers\": {\n    // first\n    \"a\": 1, // ours\n    // second\n    \"b\": 2\n  }\n}\n"
+            "{\n  \"mcpServers\": {\n    // first\n    \"a\": 1,\n    // second\n    \"b\": 2\n  }\n}\n"
         );
         let first = Format::Json
             .take("{\"mcpServers\":{\"vault\":1,\"b\":2}}", path, "vault")

@@ -1,10 +1,13 @@
-//! TOML: a table of its own at the end of the file, and away again by its lines.
+//! TOML: an entry is a table of its own at the end of the file.
+
+use std::ops::Range;
 
 use serde_json::{Map, Value};
+use toml_edit::{Document, DocumentMut, Item, Table};
 
-use super::{EditError, line_of};
+use super::{EditError, in_order, line_of};
 
-/// The members of the file, as JSON values; times become texts.
+/// Returns the members of the file as JSON values; dates become objects.
 pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
     let table: toml::Table =
         text.trim_start_matches('\u{feff}')
@@ -19,120 +22,100 @@ pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
     }
 }
 
-/// Adds the table at the end of the file. One of the name that is there is taken out first.
-pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> String {
-    let mut text = take(text, path, name);
-    let line_end = if text.contains("\r\n") && !text.replace("\r\n", "").contains('\n') {
-        "\r\n"
-    } else {
-        "\n"
-    };
+/// Adds the entry as the last table of the file, after removing the one of this name.
+pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<String, EditError> {
+    let mut item = Item::Table(table(value)?);
+    for part in [name].into_iter().chain(path.iter().rev().copied()) {
+        let mut outer = Table::new();
+        outer.set_implicit(true);
+        outer.insert(part, item);
+        item = Item::Table(outer);
+    }
+    let mut entry = DocumentMut::new();
+    *entry.as_item_mut() = item;
+    let mut text = take(text, path, name)?;
     if !text.is_empty() {
-        if !text.ends_with('\n') {
-            text.push_str(line_end);
-        }
-        text.push_str(line_end);
+        let missing = if text.ends_with('\n') { "\n" } else { "\n\n" };
+        text.push_str(&with_line_ends_of(&text, missing));
     }
-    let header: Vec<&str> = path.iter().copied().chain([name]).collect();
-    text.push_str(&table(&header, value).replace('\n', line_end));
-    text
+    text.push_str(&with_line_ends_of(&text, entry.to_string().trim_start()));
+    Ok(text)
 }
 
-fn table(header: &[&str], value: &Value) -> String {
-    let mut text = format!(
-        "[{}]\n",
-        header
-            .iter()
-            .map(|part| key(part))
-            .collect::<Vec<_>>()
-            .join(".")
-    );
-    let mut inner = Vec::new();
-    for (name, value) in value.as_object().map(super::in_order).into_iter().flatten() {
-        match value {
-            Value::Object(_) => inner.push((name, value)),
-            Value::Array(items) => {
-                let items: Vec<String> = items.iter().map(Value::to_string).collect();
-                text.push_str(&format!("{} = [{}]\n", key(name), items.join(", ")));
-            }
-            other => text.push_str(&format!("{} = {other}\n", key(name))),
-        }
-    }
-    for (name, value) in inner {
-        let header: Vec<&str> = header.iter().copied().chain([name.as_str()]).collect();
-        text.push('\n');
-        text.push_str(&table(&header, value));
-    }
-    text
-}
-
-/// A bare key, or one in quotes. JSON's escapes are TOML's.
-fn key(name: &str) -> String {
-    let bare = !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-    if bare {
-        name.to_owned()
+fn with_line_ends_of(text: &str, lines: &str) -> String {
+    if text.contains("\r\n") && !text.replace("\r\n", "").contains('\n') {
+        lines.replace('\n', "\r\n")
     } else {
-        Value::from(name).to_string()
+        lines.to_owned()
     }
 }
 
-/// Takes out the lines of the table and of the tables in it. The caller reads the result and compares: text that only looks like a
-/// header is found out there.
-pub fn take(text: &str, path: &[&str], name: &str) -> String {
-    let wanted: Vec<&str> = path.iter().copied().chain([name]).collect();
-    let mut out = String::with_capacity(text.len());
-    let mut inside = false;
-    // Comments and empty lines go with the table when more of it follows, and stay for what comes next when not.
-    let mut waiting = String::new();
-    for line in text.split_inclusive('\n') {
-        if let Some(header) = header(line) {
-            inside = header.starts_with(
-                &wanted
-                    .iter()
-                    .map(|part| (*part).to_owned())
-                    .collect::<Vec<_>>(),
-            );
-            if !inside {
-                out.push_str(&waiting);
-            }
-            waiting.clear();
-        }
-        let trimmed = line.trim();
-        if !inside {
-            out.push_str(line);
-        } else if trimmed.is_empty() || trimmed.starts_with('#') {
-            waiting.push_str(line);
+fn table(value: &Value) -> Result<Table, EditError> {
+    let mut table = Table::new();
+    for (name, value) in value.as_object().map(in_order).into_iter().flatten() {
+        let item = if value.is_object() {
+            Item::Table(self::table(value)?)
         } else {
-            waiting.clear();
-        }
+            // JSON's texts, numbers and lists are TOML's as well.
+            let mut value: toml_edit::Value = value
+                .to_string()
+                .parse()
+                .map_err(|_| EditError::Entangled)?;
+            if let Some(list) = value.as_array_mut() {
+                list.fmt();
+            }
+            Item::Value(value)
+        };
+        table.insert(name, item);
     }
-    out.push_str(&waiting);
-    // The empty line that was put before it.
-    if out.len() < text.len() && text.starts_with(&*out) && out.ends_with("\n\n") {
-        out.pop();
-    } else if out.len() < text.len() && text.starts_with(&*out) && out.ends_with("\r\n\r\n") {
-        out.truncate(out.len() - 2);
-    }
-    out
+    Ok(table)
 }
 
-/// The parts of a line `[a.b."c"]`; nothing for any other line.
-fn header(line: &str) -> Option<Vec<String>> {
-    let line = line.trim_start_matches('\u{feff}').trim();
-    if !line.starts_with('[') || line.starts_with("[[") {
-        return None;
+/// Removes the lines of the entry's table and of the tables in it. Comments after its last value
+/// stay: they belong to what follows.
+pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
+    let document = Document::parse(text).map_err(|_| EditError::Entangled)?;
+    let mut item = document.as_item();
+    for part in path.iter().chain([&name]) {
+        let Some(inner) = item.get(part) else {
+            return Ok(text.to_owned());
+        };
+        item = inner;
     }
-    // Whatever stands in the brackets is read as TOML reads it.
-    let end = line.rfind(']')?;
-    let table: toml::Table = line[..=end].parse().ok()?;
-    let mut parts = Vec::new();
-    let mut table = &table;
-    while let Some((key, value)) = table.iter().next() {
-        parts.push(key.clone());
-        table = value.as_table()?;
+    let mut ranges = Vec::new();
+    spans(item.as_table().ok_or(EditError::Entangled)?, &mut ranges);
+    ranges.sort_by_key(|range| range.start);
+    let mut out = text.to_owned();
+    for range in ranges.into_iter().rev() {
+        let end = out[range.end..]
+            .find('\n')
+            .map_or(out.len(), |at| range.end + at + 1);
+        out.replace_range(range.start..end, "");
     }
-    Some(parts)
+    // The empty line that `put` adds before the table goes with it.
+    if out.len() < text.len() && text.starts_with(&out) {
+        for blank in ["\r\n\r\n", "\n\n"] {
+            if out.ends_with(blank) {
+                out.truncate(out.len() - blank.len() / 2);
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Collects the span of the table's header and values, and those of the tables in it.
+fn spans(table: &Table, ranges: &mut Vec<Range<usize>>) {
+    let values = table.get_values().into_iter();
+    let end = values
+        .filter_map(|(_, value)| Some(value.span()?.end))
+        .max();
+    ranges.extend(
+        table
+            .span()
+            .map(|header| header.start..end.unwrap_or(header.end)),
+    );
+    let inner = table.iter().filter_map(|(_, item)| item.as_table());
+    for table in inner.filter(|table| !table.is_dotted()) {
+        spans(table, ranges);
+    }
 }
