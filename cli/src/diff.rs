@@ -1,7 +1,8 @@
-//! What changed between two versions of a skill, line by line, for people.
+//! Shows people what changed between two versions of a skill, line by line.
 
 use std::collections::BTreeMap;
 
+use similar::{ChangeTag, TextDiff};
 use vault_skill::manifest::Mode;
 
 use crate::output::{
@@ -9,9 +10,9 @@ use crate::output::{
     text::{clean, size},
 };
 
-/// Lines around a change.
-const AROUND: usize = 3;
-/// Most lines of a file that are compared one by one.
+/// Unchanged lines shown around a change.
+const CONTEXT_LINES: usize = 3;
+/// A file with more lines is not compared line by line.
 const MOST_LINES: usize = 4_000;
 
 /// A file of a version.
@@ -23,8 +24,8 @@ pub struct Version<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The difference between two sets of files by path, as lines of text; empty where there is none.
-pub fn of(
+/// Compares two sets of files by path. Returns lines of text, none if nothing differs.
+pub fn diff_files(
     before: &BTreeMap<&str, Version<'_>>,
     after: &BTreeMap<&str, Version<'_>>,
 ) -> Vec<String> {
@@ -38,7 +39,7 @@ pub fn of(
             (Some(old), Some(new)) => {
                 if old.bytes != new.bytes {
                     lines.push(paint(BOLD, format!("changed {shown}")));
-                    lines.extend(text(old.bytes, new.bytes));
+                    lines.extend(diff_texts(old.bytes, new.bytes));
                 }
                 if old.mode != new.mode {
                     let (old, new) = (old.mode.bits(), new.mode.bits());
@@ -55,7 +56,7 @@ pub fn of(
                     ""
                 };
                 lines.push(paint(BOLD, format!("new {shown}{runs}")));
-                lines.extend(text(b"", new.bytes));
+                lines.extend(diff_texts(b"", new.bytes));
             }
             (Some(_), None) => lines.push(paint(BOLD, format!("gone {shown}"))),
             (None, None) => {}
@@ -64,117 +65,34 @@ pub fn of(
     lines
 }
 
-fn text(old: &[u8], new: &[u8]) -> Vec<String> {
+/// The changed lines of one file with the lines around them; one line in place of them where the
+/// bytes are not text, or too many lines to compare.
+pub fn diff_texts(old: &[u8], new: &[u8]) -> Vec<String> {
     let (Ok(old_text), Ok(new_text)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else {
-        return vec![paint(
-            DIM,
-            format!(
-                "  no text: {} → {}",
-                size(old.len() as u64),
-                size(new.len() as u64)
-            ),
-        )];
+        let (old, new) = (size(old.len() as u64), size(new.len() as u64));
+        return vec![paint(DIM, format!("  not text: {old} → {new}"))];
     };
-    let (a, b): (Vec<&str>, Vec<&str>) = (old_text.lines().collect(), new_text.lines().collect());
-    if a.len().max(b.len()) > MOST_LINES {
-        return vec![paint(
-            DIM,
-            format!("  {} lines → {} lines", a.len(), b.len()),
-        )];
+    let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
+    if old.len().max(new.len()) > MOST_LINES {
+        let (old, new) = (old.len(), new.len());
+        return vec![paint(DIM, format!("  {old} lines → {new} lines"))];
     }
-    let edits = edits(&a, &b);
-    let near = |at: usize| {
-        edits[at.saturating_sub(AROUND)..edits.len().min(at + AROUND + 1)]
-            .iter()
-            .any(|edit| !matches!(edit, Edit::Keep(_)))
-    };
+    let diff = TextDiff::from_slices(&old, &new);
     let mut out = Vec::new();
-    let mut gap = false;
-    for (at, edit) in edits.iter().enumerate() {
-        match edit {
-            Edit::Keep(line) if near(at) => {
-                if gap {
-                    out.push(paint(DIM, "  …"));
-                }
-                gap = false;
-                out.push(format!("    {}", clean(line, 300)).trim_end().to_owned());
-            }
-            Edit::Keep(_) => gap = !out.is_empty(),
-            Edit::Drop(line) => out.push(paint(BAD, format!("  - {}", clean(line, 300)))),
-            Edit::Add(line) => {
-                if gap {
-                    out.push(paint(DIM, "  …"));
-                    gap = false;
-                }
-                out.push(paint(GOOD, format!("  + {}", clean(line, 300))));
-            }
+    for group in diff.grouped_ops(CONTEXT_LINES) {
+        if !out.is_empty() {
+            out.push(paint(DIM, "  …"));
+        }
+        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+            let line = clean(change.value(), 300);
+            out.push(match change.tag() {
+                ChangeTag::Equal => format!("    {line}").trim_end().to_owned(),
+                ChangeTag::Delete => paint(BAD, format!("  - {line}")),
+                ChangeTag::Insert => paint(GOOD, format!("  + {line}")),
+            });
         }
     }
     out
-}
-
-enum Edit<'a> {
-    Keep(&'a str),
-    Drop(&'a str),
-    Add(&'a str),
-}
-
-/// The shortest way from one list of lines to the other: by common beginning, common end, and the longest common part between.
-fn edits<'a>(a: &[&'a str], b: &[&'a str]) -> Vec<Edit<'a>> {
-    let head = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    let (rest_a, rest_b) = (&a[head..], &b[head..]);
-    let tail = rest_a
-        .iter()
-        .rev()
-        .zip(rest_b.iter().rev())
-        .take_while(|(a, b)| a == b)
-        .count();
-    let (middle_a, middle_b) = (
-        &rest_a[..rest_a.len() - tail],
-        &rest_b[..rest_b.len() - tail],
-    );
-    let mut edits: Vec<Edit<'a>> = a[..head].iter().map(|line| Edit::Keep(line)).collect();
-    let (rows, columns) = (middle_a.len(), middle_b.len());
-    if rows * columns > 4_000_000 {
-        edits.extend(middle_a.iter().map(|line| Edit::Drop(line)));
-        edits.extend(middle_b.iter().map(|line| Edit::Add(line)));
-    } else {
-        // Length of the longest common part of what is left, by where one stands in both.
-        let width = columns + 1;
-        let mut common = vec![0_u16; (rows + 1) * width];
-        for row in (0..rows).rev() {
-            for column in (0..columns).rev() {
-                common[row * width + column] = if middle_a[row] == middle_b[column] {
-                    common[(row + 1) * width + column + 1] + 1
-                } else {
-                    common[(row + 1) * width + column].max(common[row * width + column + 1])
-                };
-            }
-        }
-        let (mut row, mut column) = (0, 0);
-        while row < rows || column < columns {
-            if row < rows && column < columns && middle_a[row] == middle_b[column] {
-                edits.push(Edit::Keep(middle_a[row]));
-                row += 1;
-                column += 1;
-            } else if row < rows
-                && (column == columns
-                    || common[(row + 1) * width + column] >= common[row * width + column + 1])
-            {
-                edits.push(Edit::Drop(middle_a[row]));
-                row += 1;
-            } else {
-                edits.push(Edit::Add(middle_b[column]));
-                column += 1;
-            }
-        }
-    }
-    edits.extend(
-        rest_a[rest_a.len() - tail..]
-            .iter()
-            .map(|line| Edit::Keep(line)),
-    );
-    edits
 }
 
 #[cfg(test)]
@@ -182,7 +100,7 @@ mod tests {
     use super::*;
 
     fn plain(old: &str, new: &str) -> Vec<String> {
-        text(old.as_bytes(), new.as_bytes())
+        diff_texts(old.as_bytes(), new.as_bytes())
             .iter()
             .map(|line| anstream::adapter::strip_str(line).to_string())
             .collect()

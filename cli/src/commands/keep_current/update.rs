@@ -305,7 +305,7 @@ impl Update<'_> {
                 )
             })
             .collect();
-        let lines = diff::of(&old, &new);
+        let lines = diff::diff_files(&old, &new);
         if self.lines > 0 {
             self.context.ui.line("");
         }

@@ -19,6 +19,7 @@ use vault_skill::name::AgentId;
 
 use crate::{
     context::Context,
+    diff::diff_texts,
     errors::{Exit, Failure},
     output::{
         report::{Report, Warning},
@@ -403,19 +404,10 @@ fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     }
 }
 
-/// The lines that only one of two texts has, at most forty, in the order of the texts.
+/// The difference between two texts, at most forty lines of it.
 fn differing(old: &str, new: &str) -> Vec<String> {
     const MOST: usize = 40;
-    let (before, after): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    let gone = before
-        .iter()
-        .filter(|line| !after.contains(line))
-        .map(|line| paint(BAD, format_args!("- {}", clean(line, 120))));
-    let come = after
-        .iter()
-        .filter(|line| !before.contains(line))
-        .map(|line| paint(GOOD, format_args!("+ {}", clean(line, 120))));
-    let mut lines: Vec<_> = gone.chain(come).collect();
+    let mut lines = diff_texts(old.as_bytes(), new.as_bytes());
     let more = lines.len().saturating_sub(MOST);
     lines.truncate(MOST);
     if more > 0 {
@@ -688,7 +680,7 @@ mod tests {
             .iter()
             .map(|line| anstream::adapter::strip_str(line).to_string())
             .collect();
-        assert_eq!(shown, ["- b", "+ d"]);
+        assert_eq!(shown, ["    a", "  - b", "    c", "  + d"]);
         let many: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
         let many = many.join("\n");
         assert_eq!(differing("", &many).len(), 41);
