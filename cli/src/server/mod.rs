@@ -2,7 +2,6 @@
 //!
 //! One process, two threads for requests. It logs JSON lines to standard error and writes nothing to standard output.
 
-mod log;
 mod publisher;
 mod shelf;
 
@@ -13,6 +12,7 @@ use std::{
 
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{net::TcpListener, sync::watch};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt::MakeWriter;
 use vault_library::VaultPaths;
 use vault_service::{
@@ -193,13 +193,21 @@ fn port(settings: &Settings) -> Result<(u16, String), Failure> {
     Ok((8080, Origin::Default.to_string()))
 }
 
-/// Sends the log of this process to standard error, one JSON object a line. What was said is there when the returned
-/// value is dropped.
-pub fn log_to_stderr(level: &str) -> Result<log::Written<std::io::Stderr>, Failure> {
-    let (log, written) = log::start(std::io::stderr())
-        .map_err(|error| Failure::failed("io", format!("no log can be kept: {error}")))?;
+/// Log lines that may wait for the reader of standard error; then requests wait too, and none is dropped.
+const LOG_LINES: usize = 4096;
+
+/// Sends the log of this process to standard error, one JSON object a line, from a thread of its own.
+/// Dropping the returned guard writes what is left.
+pub fn log_to_stderr(level: &str) -> WorkerGuard {
+    // The thread flushes whenever nothing waits, so a buffer saves system calls and delays no line.
+    let stderr = std::io::BufWriter::new(std::io::stderr());
+    let (log, guard) = NonBlockingBuilder::default()
+        .lossy(false)
+        .buffered_lines_limit(LOG_LINES)
+        .thread_name("log")
+        .finish(stderr);
     log_to(log, level);
-    Ok(written)
+    guard
 }
 
 /// Sends the log of this process somewhere. A second call changes nothing.

@@ -86,7 +86,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 fn serve(context: &Context) -> Result<Report, Failure> {
     let settings = context.settings()?;
-    let _written = log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("warn"))?;
+    let _flush_log = log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("warn"));
     let names = tool_names(settings);
     let vault = context.vault_or_new()?;
     context.block_on(async {
