@@ -320,6 +320,11 @@ impl Server {
         })
     }
 
+    /// What the handlers hold; a copy shares the stores.
+    pub fn app(&self) -> App {
+        self.app.clone()
+    }
+
     /// Serves until `stop` becomes true.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let publishing = tokio::spawn(self.publisher.watch(stop.clone()));

@@ -121,11 +121,6 @@ impl Http {
         })
     }
 
-    /// The client itself, for pages that a person would look at.
-    pub fn plain(&self) -> reqwest::Client {
-        self.client.clone()
-    }
-
     /// Starts a request to a full address.
     pub fn request(&self, method: reqwest::Method, address: &str) -> RequestBuilder {
         self.client

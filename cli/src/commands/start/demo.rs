@@ -1,13 +1,13 @@
-//! `vault demo`: the whole way in a temporary folder, with the commands that anybody would type.
+//! `vault demo`: a self-contained tour of vault in a temporary folder.
 //!
-//! The service runs in this process; every other step is this very binary in a home of its own, so that what is shown is what
-//! happens. Sign-in walks the same pages as a person, with a browser reduced to forms and cookies.
-
-mod browser;
+//! The service runs in this process. Every step runs this binary as its own process in one of two
+//! homes, so the commands shown are the commands that ran. Where a step waits for a sign-in, the
+//! demo issues the authorization code itself, as the service does after sign-in and consent.
 
 use std::{
-    io::{BufRead, BufReader, Read},
-    net::{Ipv4Addr, SocketAddr},
+    io::{BufRead, BufReader, Read, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc,
@@ -17,8 +17,23 @@ use clap::Args;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::watch;
+use url::Url;
 use vault_library::VaultPaths;
-use vault_service::config::Config;
+use vault_service::{
+    App,
+    config::Config,
+    model::{
+        account::{Account, account_key},
+        client::{Client, client_key},
+        session::Session,
+        user::Scopes,
+    },
+    oauth::{
+        authorize::{AuthorizeRequest, client_name},
+        form::Form,
+        users_of_account,
+    },
+};
 use vault_store::{
     clock::{Clock, SystemClock},
     random::{Random, SystemRandom},
@@ -85,22 +100,255 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::new(steps, ""))
 }
 
-/// The service, the two homes, and how to show what they do.
+/// The running service, and where the tour is printed.
 struct Demo<'c> {
     context: &'c Context,
     folder: PathBuf,
     url: String,
     password: String,
+    app: App,
     runtime: tokio::runtime::Runtime,
     stop: watch::Sender<bool>,
     serving: tokio::task::JoinHandle<()>,
 }
 
-/// One of the two machines of the story.
+/// One of the two machines: a home folder that commands run in.
 struct Home<'d> {
     demo: &'d Demo<'d>,
     folder: PathBuf,
-    name: &'static str,
+    host_name: &'static str,
+}
+
+/// What the steps share, and what later steps need from earlier ones.
+struct Tour<'d> {
+    owner: Home<'d>,
+    laptop: Home<'d>,
+    /// The starter skills, unpacked.
+    skills: PathBuf,
+    /// The published address of the vault.
+    address: String,
+    /// Of the vault's key.
+    fingerprint: String,
+    /// The device request of the laptop: its id and fingerprint.
+    device: String,
+    device_fingerprint: String,
+    /// The `data` of every command, for `--json`.
+    results: Vec<Value>,
+}
+
+struct Step {
+    title: &'static str,
+    /// The command as a person would type it; empty where the demo itself does the work.
+    command: fn(&Tour<'_>) -> String,
+    /// Runs the step and returns what to print about its outcome.
+    run: fn(&mut Tour<'_>) -> Result<String, Failure>,
+}
+
+const QUESTION: &str = "a test that fails sometimes";
+
+const STEPS: [Step; 10] = [
+    Step {
+        title: "Check and sign five starter skills",
+        command: |_| "vault add starter/*".to_owned(),
+        run: |tour| tour.add(),
+    },
+    Step {
+        title: "Make a namespace on the service",
+        command: |_| format!("vault operator namespace create {SLUG} --owner {OWNER}"),
+        run: |tour| tour.create_namespace(),
+    },
+    Step {
+        title: "Connect to it",
+        command: |tour| format!("vault cloud connect {}", tour.address),
+        run: |tour| tour.connect(),
+    },
+    Step {
+        title: "Publish",
+        command: |_| "vault sync --cloud".to_owned(),
+        run: |tour| tour.publish(),
+    },
+    Step {
+        title: "Link a second machine",
+        command: |tour| {
+            let (address, fingerprint) = (&tour.address, &tour.fingerprint);
+            format!("vault link {address} --expect-key {fingerprint}")
+        },
+        run: |tour| tour.link(),
+    },
+    Step {
+        title: "Admit it",
+        command: |tour| format!("vault devices admit {}", tour.device),
+        run: |tour| tour.admit(),
+    },
+    Step {
+        title: "Pull",
+        command: |_| "vault cloud pull".to_owned(),
+        run: |tour| tour.pull(),
+    },
+    Step {
+        title: "Compare both machines",
+        command: |_| String::new(),
+        run: |tour| tour.compare(),
+    },
+    Step {
+        title: "Find a skill there",
+        command: |_| format!("vault skill search \"{QUESTION}\""),
+        run: |tour| tour.search(),
+    },
+    Step {
+        title: "Change nothing and publish again",
+        command: |_| "vault sync --cloud".to_owned(),
+        run: |tour| tour.publish_again(),
+    },
+];
+
+impl<'d> Tour<'d> {
+    fn new(demo: &'d Demo<'_>) -> Result<Self, Failure> {
+        let skills = demo.folder.join("starter");
+        starter::unpack(&skills).map_err(|error| Failure::io("writing", &skills, &error))?;
+        Ok(Self {
+            owner: demo.home("owner", "your machine")?,
+            laptop: demo.home("laptop", "the other machine")?,
+            skills,
+            address: format!("{}/v/{SLUG}", demo.url),
+            fingerprint: String::new(),
+            device: String::new(),
+            device_fingerprint: String::new(),
+            results: Vec::new(),
+        })
+    }
+
+    fn add(&mut self) -> Result<String, Failure> {
+        let mut arguments = vec!["add".to_owned()];
+        let folders = starter::names().into_iter();
+        arguments.extend(folders.map(|name| self.skills.join(name).display().to_string()));
+        let data = self.owner.json(&arguments)?;
+        let added = members(&data["added"]);
+        let total = |what: &str| added.iter().map(|skill| number(&skill[what])).sum::<u64>();
+        let outcome = format!(
+            "{} admitted by the gate: {}, {}",
+            count(added.len() as u64, "skill"),
+            count(total("files"), "file"),
+            size(total("bytes"))
+        );
+        self.results.push(data);
+        Ok(outcome)
+    }
+
+    fn create_namespace(&mut self) -> Result<String, Failure> {
+        let url = self.owner.demo.url.clone();
+        let operator = ["operator", "--url", &url, "--no-browser"];
+        let create = ["namespace", "create", SLUG, "--owner", OWNER];
+        let data = self.owner.signing_in(&[&operator[..], &create].concat())?;
+        self.results.push(data);
+        Ok("signed in: OAuth 2.1 with PKCE".to_owned())
+    }
+
+    fn connect(&mut self) -> Result<String, Failure> {
+        let arguments = ["cloud", "connect", &self.address, "--no-browser"];
+        let data = self.owner.signing_in(&arguments)?;
+        self.results.push(data);
+        Ok("a token for this one vault, kept with mode 0600".to_owned())
+    }
+
+    fn publish(&mut self) -> Result<String, Failure> {
+        let data = self.owner.json(&["sync", "--cloud"])?;
+        self.fingerprint = text(&self.owner.json(&["key", "show"])?["fingerprint"]).to_owned();
+        let outcome = format!(
+            "release {} with {}, signed here; {} uploaded, {}",
+            data["release"],
+            count(number(&data["skills"]), "skill"),
+            count(number(&data["uploaded"]), "object"),
+            size(number(&data["bytes"]))
+        );
+        self.results.push(data);
+        Ok(outcome)
+    }
+
+    fn link(&mut self) -> Result<String, Failure> {
+        let pinned = ["link", &self.address, "--expect-key", &self.fingerprint];
+        let named = ["--hostname", "demo laptop"];
+        let data = self.laptop.json(&[&pinned[..], &named].concat())?;
+        text(&data["device_id"]).clone_into(&mut self.device);
+        text(&data["device_fingerprint"]).clone_into(&mut self.device_fingerprint);
+        self.results.push(data);
+        Ok(format!(
+            "pinned the vault's key; this machine's own is {}",
+            paint(HINT, &self.device_fingerprint)
+        ))
+    }
+
+    fn admit(&mut self) -> Result<String, Failure> {
+        let data = self.owner.json(&["devices", "admit", &self.device])?;
+        if data["fingerprint"] != *self.device_fingerprint {
+            return Err(Failure::new(
+                Exit::Integrity,
+                "fingerprint_mismatch",
+                "the service shows another fingerprint than the machine",
+            ));
+        }
+        self.results.push(data);
+        Ok("the owner saw the same fingerprint as the machine".to_owned())
+    }
+
+    fn pull(&mut self) -> Result<String, Failure> {
+        let data = self.laptop.json(&["cloud", "pull"])?;
+        let outcome = format!(
+            "{} installed: {} fetched, {}, every hash and signature checked",
+            count(members(&data["installed"]).len() as u64, "skill"),
+            count(number(&data["fetched"]), "bundle"),
+            size(number(&data["bytes"]))
+        );
+        self.results.push(data);
+        Ok(outcome)
+    }
+
+    /// Compares every file of the starter skills with what the laptop installed.
+    fn compare(&mut self) -> Result<String, Failure> {
+        let mut total = 0;
+        for file in starter::FILES {
+            let (name, inner) = file.path.split_once('/').unwrap_or_default();
+            let found = self.laptop.json(&["skill", "which", name])?;
+            let path = Path::new(text(&found["files"])).join(inner);
+            let bytes =
+                std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
+            let original = self.skills.join(file.path);
+            if bytes != file.bytes || is_executable(&path)? != is_executable(&original)? {
+                return Err(Failure::new(
+                    Exit::Integrity,
+                    "skill_damaged",
+                    format!("{} differs on the other machine", file.path),
+                ));
+            }
+            total += bytes.len() as u64;
+        }
+        Ok(format!(
+            "{} equal, byte for byte and mode for mode, {}",
+            count(starter::FILES.len() as u64, "file"),
+            size(total)
+        ))
+    }
+
+    fn search(&mut self) -> Result<String, Failure> {
+        let arguments = ["skill", "search", QUESTION, "--top-k", "1"];
+        let data = self.laptop.json(&arguments)?;
+        let outcome = format!("best match: {}", paint(BOLD, text(&data[0]["name"])));
+        self.results.push(data);
+        Ok(outcome)
+    }
+
+    fn publish_again(&mut self) -> Result<String, Failure> {
+        let data = self.owner.json(&["sync", "--cloud"])?;
+        let outcome = format!("still release {}, nothing uploaded", data["release"]);
+        self.results.push(data);
+        Ok(outcome)
+    }
+}
+
+fn is_executable(path: &Path) -> Result<bool, Failure> {
+    path.metadata()
+        .map(|metadata| metadata.permissions().mode() & 0o111 != 0)
+        .map_err(|error| Failure::io("reading", path, &error))
 }
 
 impl<'c> Demo<'c> {
@@ -142,12 +390,14 @@ impl<'c> Demo<'c> {
         let runtime = server::runtime()?;
         let (stop, stopping) = watch::channel(false);
         let server = runtime.block_on(Server::start(options))?;
+        let app = server.app();
         let serving = runtime.spawn(server.serve(stopping));
         let demo = Self {
             context,
             folder,
             url,
             password,
+            app,
             runtime,
             stop,
             serving,
@@ -157,181 +407,25 @@ impl<'c> Demo<'c> {
         Ok(demo)
     }
 
+    /// Runs every step and returns what its command reported.
     fn walk(&self) -> Result<Vec<Value>, Failure> {
-        let mut steps = Vec::new();
-        let owner = self.home("owner", "your machine")?;
-        let other = self.home("laptop", "the other machine")?;
-        let skills = self.folder.join("starter");
-        starter::unpack(&skills).map_err(|error| Failure::io("writing", &skills, &error))?;
-
-        self.step("Check and sign five starter skills", "vault add starter/*");
-        let began = SystemClock.now_millis();
-        let mut arguments = vec!["add".to_owned()];
-        arguments.extend(
-            starter::names()
-                .iter()
-                .map(|name| skills.join(name).display().to_string()),
-        );
-        let added = owner.json(&arguments)?;
-        let list = members(&added["added"]);
-        let files: u64 = list
-            .iter()
-            .map(|one| one["files"].as_u64().unwrap_or(0))
-            .sum();
-        let bytes: u64 = list
-            .iter()
-            .map(|one| one["bytes"].as_u64().unwrap_or(0))
-            .sum();
-        self.outcome(
-            began,
-            &format!(
-                "{} admitted by the gate: {}, {}",
-                count(list.len() as u64, "skill"),
-                count(files, "file"),
-                size(bytes)
-            ),
-        );
-        steps.push(added);
-
-        self.step(
-            "Make a namespace on the service",
-            &format!("vault operator namespace create {SLUG} --owner {OWNER}"),
-        );
-        let began = SystemClock.now_millis();
-        let created = owner.signing_in(&[
-            "operator",
-            "--url",
-            &self.url,
-            "--no-browser",
-            "namespace",
-            "create",
-            SLUG,
-            "--owner",
-            OWNER,
-        ])?;
-        self.outcome(
-            began,
-            "signed in through the pages: OAuth 2.1, PKCE, consent",
-        );
-        steps.push(created);
-
-        let address = format!("{}/v/{SLUG}", self.url);
-        self.step("Connect to it", &format!("vault cloud connect {address}"));
-        let began = SystemClock.now_millis();
-        let connected = owner.signing_in(&["cloud", "connect", &address, "--no-browser"])?;
-        self.outcome(began, "a token for this one vault, kept with mode 0600");
-        steps.push(connected);
-
-        self.step("Publish", "vault sync --cloud");
-        let began = SystemClock.now_millis();
-        let synced = owner.json(&["sync", "--cloud"])?;
-        self.outcome(
-            began,
-            &format!(
-                "release {} with {}, signed here; {} uploaded, {}",
-                synced["release"],
-                count(synced["skills"].as_u64().unwrap_or(0), "skill"),
-                count(synced["uploaded"].as_u64().unwrap_or(0), "object"),
-                size(synced["bytes"].as_u64().unwrap_or(0))
-            ),
-        );
-        steps.push(synced);
-
-        let key = owner.json(&["key", "show"])?;
-        let expected = text(&key["fingerprint"]).to_owned();
-        self.step(
-            "Link a second machine",
-            &format!("vault link {address} --expect-key {expected}"),
-        );
-        let began = SystemClock.now_millis();
-        let linked = other.json(&[
-            "link",
-            &address,
-            "--expect-key",
-            &expected,
-            "--hostname",
-            "demo laptop",
-        ])?;
-        self.outcome(
-            began,
-            &format!(
-                "pinned the vault's key; this machine's own is {}",
-                paint(HINT, text(&linked["device_fingerprint"]))
-            ),
-        );
-
-        let device = text(&linked["device_id"]).to_owned();
-        self.step("Admit it", &format!("vault devices admit {device}"));
-        let began = SystemClock.now_millis();
-        let admitted = owner.json(&["devices", "admit", &device])?;
-        if admitted["fingerprint"] != linked["device_fingerprint"] {
-            return Err(Failure::new(
-                Exit::Integrity,
-                "fingerprint_mismatch",
-                "the service shows another fingerprint than the machine",
-            ));
+        let mut tour = Tour::new(self)?;
+        for step in &STEPS {
+            self.step(step.title, &(step.command)(&tour));
+            let began = SystemClock.now_millis();
+            let outcome = (step.run)(&mut tour)?;
+            self.outcome(began, &outcome);
         }
-        self.outcome(began, "the owner saw the same fingerprint as the machine");
-        steps.push(linked);
-        steps.push(admitted);
-
-        self.step("Pull", "vault cloud pull");
-        let began = SystemClock.now_millis();
-        let pulled = other.json(&["cloud", "pull"])?;
-        self.outcome(
-            began,
-            &format!(
-                "{} installed: {} fetched, {}, every hash and signature checked",
-                count(members(&pulled["installed"]).len() as u64, "skill"),
-                count(pulled["fetched"].as_u64().unwrap_or(0), "bundle"),
-                size(pulled["bytes"].as_u64().unwrap_or(0))
-            ),
-        );
-        steps.push(pulled);
-
-        self.step("Compare both machines", "");
-        let began = SystemClock.now_millis();
-        let (files, bytes) = Self::compare(&skills, &other)?;
-        self.outcome(
-            began,
-            &format!(
-                "{} equal, byte for byte and mode for mode, {}",
-                count(files, "file"),
-                size(bytes)
-            ),
-        );
-
-        let question = "a test that fails sometimes";
-        self.step(
-            "Find a skill there",
-            &format!("vault skill search \"{question}\""),
-        );
-        let began = SystemClock.now_millis();
-        let found = other.json(&["skill", "search", question, "--top-k", "1"])?;
-        self.outcome(
-            began,
-            &format!("best match: {}", paint(BOLD, text(&found[0]["name"]))),
-        );
-        steps.push(found);
-
-        self.step("Change nothing and publish again", "vault sync --cloud");
-        let began = SystemClock.now_millis();
-        let again = owner.json(&["sync", "--cloud"])?;
-        self.outcome(
-            began,
-            &format!("still release {}, nothing uploaded", again["release"]),
-        );
-        steps.push(again);
-        Ok(steps)
+        Ok(tour.results)
     }
 
-    fn home(&self, folder: &str, name: &'static str) -> Result<Home<'_>, Failure> {
+    fn home(&self, folder: &str, host_name: &'static str) -> Result<Home<'_>, Failure> {
         let folder = self.folder.join(folder);
         std::fs::create_dir_all(&folder).map_err(|error| Failure::io("making", &folder, &error))?;
         Ok(Home {
             demo: self,
             folder,
-            name,
+            host_name,
         })
     }
 
@@ -353,35 +447,6 @@ impl<'c> Demo<'c> {
             paint(GOOD, "✓"),
             paint(DIM, format_args!("{took} ms"))
         ));
-    }
-
-    /// Compares every file of the starter skills with what the other machine installed.
-    fn compare(skills: &Path, other: &Home<'_>) -> Result<(u64, u64), Failure> {
-        use std::os::unix::fs::PermissionsExt;
-        let mut compared = (0, 0);
-        for file in starter::FILES {
-            let name = file.path.split('/').next().unwrap_or_default();
-            let found = other.json(&["skill", "which", name])?;
-            let inner = file.path.split_once('/').map_or("", |(_, inner)| inner);
-            let path = Path::new(text(&found["files"])).join(inner);
-            let bytes =
-                std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
-            let executable = |path: &Path| {
-                path.metadata()
-                    .map(|meta| meta.permissions().mode() & 0o111 != 0)
-                    .map_err(|error| Failure::io("reading", path, &error))
-            };
-            if bytes != file.bytes || executable(&path)? != executable(&skills.join(file.path))? {
-                return Err(Failure::new(
-                    Exit::Integrity,
-                    "skill_damaged",
-                    format!("{} differs on the other machine", file.path),
-                ));
-            }
-            compared.0 += 1;
-            compared.1 += bytes.len() as u64;
-        }
-        Ok(compared)
     }
 
     /// What a person can try now.
@@ -448,7 +513,7 @@ impl Home<'_> {
                     .variable("PATH")
                     .unwrap_or("/usr/bin:/bin"),
             )
-            .env("HOSTNAME", self.name)
+            .env("HOSTNAME", self.host_name)
             .arg("--json")
             .arg("--yes")
             .args(arguments)
@@ -468,7 +533,7 @@ impl Home<'_> {
         data(&output.stdout, output.status.code())
     }
 
-    /// Runs a command that asks for a sign-in, and signs in on the pages that it names.
+    /// Runs a command that prints a sign-in address, and lets it have the code for that address.
     fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
         let mut child: Child = self
             .command(arguments)?
@@ -488,13 +553,11 @@ impl Home<'_> {
         });
         // The sender goes away with the child: then it failed, and says why itself.
         if let Ok(address) = address.recv() {
-            let signed_in = self.demo.runtime.block_on(browser::sign_in(
-                self.demo.context,
-                &self.demo.url,
-                &address,
-                OWNER,
-                &self.demo.password,
-            ));
+            let demo = self.demo;
+            let signed_in = demo
+                .runtime
+                .block_on(issue_code(&demo.app, &address))
+                .and_then(|callback| call_back(&callback));
             if let Err(failure) = signed_in {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -532,8 +595,64 @@ fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
     Err(failure)
 }
 
+/// Issues the authorization code for the owner's consent to this sign-in address, and returns the
+/// address that the browser would be sent to.
+async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
+    let url = Url::parse(address).map_err(not_signed_in)?;
+    let form = Form::parse(url.query().unwrap_or_default());
+    let client_id = client_name(&form).map_err(not_signed_in)?.id();
+    let email = OWNER.parse().map_err(not_signed_in)?;
+    let keys = [client_key(&client_id), account_key(&email)];
+    let found = app.records.get_many(&keys).await.map_err(not_signed_in)?;
+    let [Some(client), Some(account)] = found.as_slice() else {
+        return Err(not_signed_in("the client or the owner is not registered"));
+    };
+    let client: Client = client.read().map_err(not_signed_in)?;
+    let account: Account = account.read().map_err(not_signed_in)?;
+    let public = &app.config.public_url;
+    let request = AuthorizeRequest::read(&form, client, public.base(), public.as_str())
+        .map_err(|refused| not_signed_in(format!("{refused:?}")))?;
+    let users = users_of_account(app, &account, request.namespace.as_deref()).await;
+    let users = request.fitting(users.map_err(not_signed_in)?);
+    let now = app.clock.now();
+    let session = Session::begun(&account, now);
+    let slug = users.first().map(|user| &user.namespace.slug);
+    let slug = slug.ok_or_else(|| not_signed_in("the owner has no namespace"))?;
+    let issued = request.code(&session, &users, slug, Scopes::ALL, now, &*app.random);
+    let (location, write) = issued
+        .map_err(not_signed_in)?
+        .ok_or_else(|| not_signed_in("the owner may grant nothing"))?;
+    let commit = app.records.commit(vec![write]).await;
+    if !commit.map_err(not_signed_in)?.is_done() {
+        return Err(not_signed_in("the code was not kept"));
+    }
+    Url::parse(&location).map_err(not_signed_in)
+}
+
+/// Opens the loopback address that the command listens on, as the browser would.
+fn call_back(address: &Url) -> Result<(), Failure> {
+    let port = address.port_or_known_default().unwrap_or_default();
+    let target = &address[url::Position::BeforePath..];
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(not_signed_in)?;
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").map_err(not_signed_in)?;
+    stream.read_to_end(&mut Vec::new()).map_err(not_signed_in)?;
+    Ok(())
+}
+
+fn not_signed_in(reason: impl std::fmt::Display) -> Failure {
+    Failure::new(
+        Exit::Network,
+        "sign_in_failed",
+        format!("the demo could not sign in: {reason}"),
+    )
+}
+
 fn members(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
 }
 
 fn text(value: &Value) -> &str {

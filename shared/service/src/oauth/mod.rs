@@ -29,6 +29,8 @@ pub mod throttle;
 pub mod token;
 mod walk;
 
+pub use walk::users as users_of_account;
+
 use axum::routing::{MethodRouter, get, post};
 
 use crate::App;

@@ -234,7 +234,11 @@ impl Waiting<'_> {
 }
 
 /// The account's users in namespaces that still exist; all of them, or the one in `fixed`.
-async fn users(app: &App, account: &Account, fixed: Option<&str>) -> Result<Vec<User>, StoreError> {
+pub async fn users(
+    app: &App,
+    account: &Account,
+    fixed: Option<&str>,
+) -> Result<Vec<User>, StoreError> {
     let memberships = match fixed.map(str::parse::<Slug>) {
         None => {
             app.records

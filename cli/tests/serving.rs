@@ -1,0 +1,113 @@
+//! The programs that hold a service: `vault serve` and its log, and `vault demo`.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn vault(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vault"));
+    command
+        .env_clear()
+        .env("HOME", home)
+        .env("TMPDIR", home)
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir(home)
+        .stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn the_demo_runs_every_step_and_leaves_nothing_behind() {
+    let home = TempDir::new().unwrap();
+    let output = vault(home.path())
+        .args(["demo", "--exit", "--json"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let steps = said["data"].as_array().unwrap();
+    assert_eq!(steps.len(), 9, "{said}");
+    assert_eq!(steps[0]["added"].as_array().unwrap().len(), 5);
+    assert_eq!(steps[6]["installed"].as_array().unwrap().len(), 5);
+    assert_eq!(steps[3]["release"], steps[8]["release"]);
+    assert_eq!(home.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn every_log_line_is_one_json_object_and_the_last_one_is_written_at_a_stop() {
+    let home = TempDir::new().unwrap();
+    let mut server = vault(home.path())
+        .args([
+            "serve",
+            "--port",
+            "0",
+            "--public-url",
+            "http://127.0.0.1:1",
+            "--log-level",
+            "debug",
+        ])
+        .env("VAULT_ADMIN_EMAIL", "owner@example.com")
+        .env("VAULT_ADMIN_PASSWORD", "a password of many words")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut log: Vec<Value> = Vec::new();
+    let address = loop {
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let listening = line["message"] == "listening";
+        let address = line["address"].as_str().map(str::to_owned);
+        log.push(line);
+        if listening {
+            break address.unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    let mut stream = TcpStream::connect(&address).unwrap();
+                    let request =
+                        "GET /nothing-here HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+                    stream.write_all(request.as_bytes()).unwrap();
+                    stream.read_to_end(&mut Vec::new()).unwrap();
+                }
+            });
+        }
+    });
+    let id = server.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    log.extend(lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()));
+    let output = server.wait_with_output().unwrap();
+    assert!(
+        output.status.success() && output.stdout.is_empty(),
+        "{output:?}"
+    );
+    let requests = log.iter().filter(|line| line["status"].is_number()).count();
+    assert!(requests >= 100, "{requests} of 100 requests are logged");
+    assert!(
+        log.iter()
+            .all(|line| line["timestamp"].is_string() && line["level"].is_string())
+    );
+    let last: Vec<_> = log
+        .iter()
+        .rev()
+        .take(2)
+        .map(|line| &line["message"])
+        .collect();
+    assert_eq!(last, ["stopped", "stopping"]);
+}
