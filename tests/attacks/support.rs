@@ -110,12 +110,7 @@ pub fn refused(machine: &Home, name: &str, command: &[&str], exit: i32, code: &s
 
 /// What a command that takes the writer's lock and looks at every file may touch: who holds the lock, and the index,
 /// which can be deleted at any time.
-pub const WRITERS: &[&str] = &[
-    ".vault/index.db",
-    ".vault/index.db.names",
-    ".vault/index.db.words",
-    ".vault/lock",
-];
+pub const WRITERS: &[&str] = &[".vault/index.db", ".vault/lock"];
 
 /// [`refused`], with places that may change.
 #[track_caller]

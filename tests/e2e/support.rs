@@ -146,27 +146,19 @@ fn is_read_only(skill: &Path) {
 /// Everything in a home's vault but what is rebuilt or held open, and the time that a pin was last looked at.
 pub fn vault_of(home: &Home) -> BTreeMap<String, String> {
     let root = home.vault();
-    tree::snapshot(
-        &root,
-        &[
-            "index.db",
-            "index.db.names",
-            "index.db.words",
-            "lock",
-            "tmp",
-        ],
-    )
-    .into_iter()
-    .map(|(path, entry)| {
-        let is_pin = path.ends_with("/pin.json") && matches!(entry, tree::Entry::File(..));
-        if !is_pin {
-            return (path, format!("{entry:?}"));
-        }
-        let mut pin: Value = serde_json::from_slice(&fs::read(root.join(&path)).unwrap()).unwrap();
-        pin.as_object_mut().unwrap().remove("latest_seen_at");
-        (path, pin.to_string())
-    })
-    .collect()
+    tree::snapshot(&root, &["index.db", "lock", "tmp"])
+        .into_iter()
+        .map(|(path, entry)| {
+            let is_pin = path.ends_with("/pin.json") && matches!(entry, tree::Entry::File(..));
+            if !is_pin {
+                return (path, format!("{entry:?}"));
+            }
+            let mut pin: Value =
+                serde_json::from_slice(&fs::read(root.join(&path)).unwrap()).unwrap();
+            pin.as_object_mut().unwrap().remove("latest_seen_at");
+            (path, pin.to_string())
+        })
+        .collect()
 }
 
 /// The catalogs of all releases, the exact bytes verified, as an owner may read them.

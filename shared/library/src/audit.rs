@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use vault_skill::document::Document;
 use vault_skill::finding::{Finding, Level, printable, structure_rules};
 use vault_skill::gate::similar::Sketch;
@@ -18,11 +19,10 @@ use vault_skill::report::{
     Audit, Audited, Bound, Excerpt, Located, Skipped, Verdict, decode, percent_encoded,
 };
 
-use crate::add::LIMITS;
 use crate::files::source::{self, SourceError};
 use crate::files::{self, FileError, Kind};
-use crate::parallel::one_by_one;
 use crate::scan;
+use crate::store::LIMITS;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::Vault;
 
@@ -128,12 +128,17 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
         root: root.to_string_lossy().into_owned(),
         base: String::new(),
         strict: auditor.strict,
-        skills: one_by_one(&walked.skills, |place| {
-            let manifest = own.as_ref().and_then(|own| own.manifest(&place.folder));
-            let audited = judge(place, manifest, auditor);
-            (auditor.progress)();
-            audited
-        }),
+        skills: walked
+            .skills
+            .par_iter()
+            .with_max_len(1)
+            .map(|place| {
+                let manifest = own.as_ref().and_then(|own| own.manifest(&place.folder));
+                let audited = judge(place, manifest, auditor);
+                (auditor.progress)();
+                audited
+            })
+            .collect(),
         skipped: walked.skipped,
         bounds: walked.bounds,
         folders: walked.folders,

@@ -35,8 +35,6 @@ pub mod doctor;
 pub mod export;
 mod index;
 pub mod installed;
-mod names;
-mod parallel;
 pub mod publish;
 pub mod run;
 pub mod shelf;

@@ -1,16 +1,16 @@
 //! The library as a shelf: its skills as tools read them, and changes gated and signed at once.
 //!
-//! What is installed is looked at again only when the generation number says that something changed; a skill's bytes are verified when they
-//! are asked for, and kept for a while under the hash that they were verified against. All work with files is done beside the event loop.
+//! The snapshot of what is installed is kept until the generation number changes. A skill's bytes are verified when they
+//! are asked for, and cached under their bundle's hash. All work with files runs on threads for blocking work.
 
 mod changes;
 
-pub use crate::installed::list::{Listed, Listing, list};
+pub use crate::installed::list::{InstalledSkill as Listed, Listing, list};
 pub use crate::installed::search::{Hit, search};
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,7 +20,6 @@ use vault_skill::finding::printable;
 use vault_skill::gate::RawFile;
 use vault_skill::hash::Digest;
 use vault_skill::index::IndexEntry;
-use vault_skill::manifest::Manifest;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::policy::{MAX_BYTES, Policy};
 use vault_skill::provenance::{Kind, ProvenanceId};
@@ -32,16 +31,14 @@ use vault_store::shelf::{
 
 use crate::capabilities;
 use crate::disk::{self, lock::LockError};
-use crate::links;
-use crate::scan::{self, Origin};
-use crate::store::{self, Damage, Trusted, Want};
+use crate::installed::list::{InstalledSkill, read_place};
+use crate::installed::place::{Origin, places_of};
+use crate::store::{self, Damage, Reader, Trusted, Want};
 use crate::vault::{Vault, VaultError};
 
-/// Bytes of verified skills that are kept.
-const ROOM: usize = 4 << 20;
-/// How many looks at one skill are remembered.
-const SINGLES: usize = 4;
-/// How often what is installed is looked at anew while writers keep changing it.
+/// Bytes of verified skills that are cached.
+const CACHED_BYTES: usize = 4 << 20;
+/// How often what is installed is listed again while writers keep changing it.
 const TRIES: u32 = 5;
 /// How long all sources together may take that are asked for drift; those that were not asked by then stay unchecked.
 const DRIFT_TIME: Duration = Duration::from_secs(15);
@@ -60,14 +57,11 @@ pub struct LibraryShelf {
 struct Held {
     vault: Vault,
     owner: String,
-    /// The number of the last look; who waits for a look that began after it came need not look itself.
-    looks: AtomicU64,
+    /// The number of listings that have begun: a caller that waited for one that began after it came uses that one.
+    listings: AtomicU64,
     last: tokio::sync::Mutex<Option<(u64, Arc<View>)>>,
-    /// The view of the last look once more, for those who must not wait for the next one.
-    newest: Mutex<Option<Arc<View>>>,
-    /// The last looks at one skill each, made while there was no view.
-    single: Mutex<VecDeque<Arc<View>>>,
-    /// Who fetches; without anybody sources elsewhere are refused.
+    verified: Recent<Digest, Arc<Loaded>>,
+    /// Fetches skills from elsewhere; without one such sources are rejected.
     fetch: Option<Arc<dyn Fetch>>,
 }
 
@@ -86,28 +80,25 @@ enum Ready {
     },
 }
 
-/// What is installed at one moment, and whom to believe about it.
+/// What is installed at one moment.
 #[derive(Debug)]
 struct View {
-    /// `None`: a writer was at work, so that nothing is known about the next moment.
+    /// `None`: a change was under way, so that the view may be stale at once.
     generation: Option<u64>,
     snapshot: Arc<Snapshot>,
     policy: PolicyText,
-    trusted: Arc<Trusted>,
-    /// Linked skills: what their manifest calls them, and who may have signed it.
-    linked: Arc<HashMap<SkillName, Linked>>,
     sources: Arc<HashMap<SkillName, String>>,
-    /// Skills that were verified under this view's keys.
-    loaded: Arc<Recent<Digest, Arc<Loaded>>>,
 }
 
-#[derive(Debug)]
-struct Linked {
+/// What the manifest of a listed skill must carry.
+struct Expected {
     signed_name: SkillName,
-    trusted: Arc<Trusted>,
+    trusted: Trusted,
+    /// Whether the listed bundle is still the installed one.
+    installed: bool,
 }
 
-/// The exact bytes of the policy's file, or why they are not to be had.
+/// The exact bytes of the policy's file, or why it could not be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum PolicyText {
     None,
@@ -119,32 +110,19 @@ impl LibraryShelf {
     /// The shelf of a library whose skills are called `<owner>/<name>`: `local`, or the slug that it is published under.
     pub fn new(vault: Vault, owner: impl Into<String>) -> Self {
         Self {
-            held: Arc::new(Held {
-                vault,
-                owner: owner.into(),
-                looks: AtomicU64::new(0),
-                last: tokio::sync::Mutex::default(),
-                newest: Mutex::default(),
-                single: Mutex::default(),
-                fetch: None,
-            }),
+            held: Arc::new(Held::new(vault, owner.into())),
         }
     }
 
-    /// The same shelf with somebody who fetches skills from elsewhere.
+    /// The same shelf with a fetcher for skills from elsewhere.
     #[must_use]
     pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
-        let vault = self.held.vault.clone();
-        let shelf = Self::new(vault, self.held.owner.clone());
-        match Arc::try_unwrap(shelf.held) {
-            Ok(held) => Self {
-                held: Arc::new(Held {
-                    fetch: Some(fetch),
-                    ..held
-                }),
-            },
-            // Nobody else can hold what was made a line above.
-            Err(held) => Self { held },
+        let held = Held {
+            fetch: Some(fetch),
+            ..Held::new(self.held.vault.clone(), self.held.owner.clone())
+        };
+        Self {
+            held: Arc::new(held),
         }
     }
 
@@ -246,57 +224,20 @@ impl LibraryShelf {
 
     /// What is installed now.
     async fn view(&self) -> Result<Arc<View>, ShelfError> {
-        let arrived = self.held.looks.load(Ordering::SeqCst);
+        let arrived = self.held.listings.load(Ordering::SeqCst);
         let mut last = self.held.last.lock().await;
-        if let Some((look, view)) = &*last
-            && *look > arrived
+        if let Some((listing, view)) = &*last
+            && *listing > arrived
         {
             return Ok(Arc::clone(view));
         }
-        let look = self.held.looks.fetch_add(1, Ordering::SeqCst) + 1;
+        let listing = self.held.listings.fetch_add(1, Ordering::SeqCst) + 1;
         let before = last.as_ref().map(|(_, view)| Arc::clone(view));
-        let view = self.beside(move |held| held.look(before.as_ref())).await?;
-        *last = Some((look, Arc::clone(&view)));
-        *self.held.newest() = Some(Arc::clone(&view));
-        self.held.single().clear();
+        let view = self
+            .beside(move |held| held.refresh(before.as_ref()))
+            .await?;
+        *last = Some((listing, Arc::clone(&view)));
         Ok(view)
-    }
-
-    /// What is installed under one name. As long as nobody asked for more, nothing else is looked at.
-    async fn view_of(&self, name: &SkillName) -> Result<Arc<View>, ShelfError> {
-        if self.held.newest().is_some() {
-            return self.view().await;
-        }
-        let name = name.clone();
-        let single = self.beside(move |held| held.look_at(&name)).await?;
-        match single {
-            Some(view) => Ok(view),
-            None => self.view().await,
-        }
-    }
-
-    /// The view that this entry was taken from, as far as can be told: the last look, made where there was none.
-    async fn view_with(&self, entry: &Entry) -> Result<Arc<View>, ShelfError> {
-        if self.held.newest().is_none() {
-            let found = {
-                let single = self.held.single();
-                let mut newest_first = single.iter().rev();
-                newest_first.find(|view| view.lists(entry)).cloned()
-            };
-            if let Some(view) = found {
-                return Ok(view);
-            }
-        }
-        self.known_view().await
-    }
-
-    /// The view of the last look, made where there was none.
-    async fn known_view(&self) -> Result<Arc<View>, ShelfError> {
-        let newest = self.held.newest().clone();
-        match newest {
-            Some(view) => Ok(view),
-            None => self.view().await,
-        }
     }
 }
 
@@ -315,18 +256,16 @@ impl Shelf for LibraryShelf {
     }
 
     async fn about(&self, name: &SkillName) -> Result<Arc<Snapshot>, ShelfError> {
-        Ok(Arc::clone(&self.view_of(name).await?.snapshot))
+        let asked = name.clone();
+        match self.beside(move |held| held.look_up(&asked)).await? {
+            Some(snapshot) => Ok(Arc::new(snapshot)),
+            None => self.snapshot().await,
+        }
     }
 
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
-        let view = self.view_with(entry).await?;
-        if let Some(loaded) = view.loaded.find(&entry.texts.bundle_hash)
-            && is_as_listed(&loaded.bundle.manifest, entry, &view)
-        {
-            return Ok(loaded);
-        }
         let entry = entry.clone();
-        self.beside(move |held| held.load(&view, &entry)).await
+        self.beside(move |held| held.load(&entry)).await
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
@@ -335,7 +274,7 @@ impl Shelf for LibraryShelf {
     }
 
     async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
-        let view = self.known_view().await?;
+        let view = self.view().await?;
         let mut drifts: Vec<Drift> = entries.iter().map(|entry| view.drift(entry)).collect();
         let Some(fetch) = self.held.fetch.clone() else {
             return Ok(drifts);
@@ -376,23 +315,7 @@ impl Shelf for LibraryShelf {
     }
 }
 
-fn is_as_listed(manifest: &Manifest, entry: &Entry, view: &View) -> bool {
-    let name = match view.linked.get(entry.name()) {
-        Some(linked) if entry.linked => &linked.signed_name,
-        _ => entry.name(),
-    };
-    manifest.name == *name && manifest.version == entry.version
-}
-
 impl View {
-    fn lists(&self, entry: &Entry) -> bool {
-        let known = self.snapshot.find(entry.name());
-        known.is_some_and(|known| {
-            (known.texts.bundle_hash, known.version, known.linked)
-                == (entry.texts.bundle_hash, entry.version, entry.linked)
-        })
-    }
-
     fn drift(&self, entry: &Entry) -> Drift {
         let source = self.sources.get(entry.name()).cloned();
         let kind = source
@@ -418,95 +341,47 @@ impl View {
 }
 
 impl Held {
-    fn newest(&self) -> std::sync::MutexGuard<'_, Option<Arc<View>>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(vault: Vault, owner: String) -> Self {
+        Self {
+            vault,
+            owner,
+            listings: AtomicU64::new(0),
+            last: tokio::sync::Mutex::default(),
+            verified: Recent::new(CACHED_BYTES),
+            fetch: None,
+        }
     }
 
-    fn single(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<View>>> {
-        self.single.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is installed now under one name; `None` where a writer is at work.
-    fn look_at(&self, name: &SkillName) -> Result<Option<Arc<View>>, ShelfError> {
+    /// A snapshot of the one skill of this name, from its bytes, or an empty one. `None` during a change and where the
+    /// skill is damaged: another of the same name may be behind it, which only a full listing finds.
+    fn look_up(&self, name: &SkillName) -> Result<Option<Snapshot>, ShelfError> {
+        let vault = &self.vault;
         let policy = self.read_policy();
         let generation = self.settled_generation()?;
-        let held = {
-            let single = self.single();
-            let mut newest_first = single.iter().rev();
-            newest_first
-                .find(|view| {
-                    view.generation == Some(generation) && view.snapshot.find(name).is_some()
-                })
-                .cloned()
-        };
-        if let Some(held) = held {
-            return Ok(Some(held.under(policy)));
-        }
-        let vault = &self.vault;
-        let groups = scan::places_of(vault, std::slice::from_ref(name)).map_err(failed)?;
-        let found = groups.into_iter().find_map(|group| {
-            let place = group.places.into_iter().next()?;
-            Some((place, Arc::new(group.trusted)))
-        });
-        let mut linked = HashMap::new();
-        let mut sources = HashMap::new();
+        let groups = places_of(vault, std::slice::from_ref(name)).map_err(failed)?;
+        let mut groups = groups.iter();
+        let found = groups.find_map(|group| Some((group.places.first()?, &group.trusted)));
         let mut entries = Vec::new();
         if let Some((place, trusted)) = found {
-            match scan::read_place(vault, &place, &trusted, &mut Vec::new()) {
+            match read_place(vault, place, trusted) {
                 Ok(read) => {
-                    sources.insert(place.name.clone(), read.texts.provenance.clone());
-                    let is_linked = place.origin != Origin::Local;
-                    entries.push(entry(Listed {
-                        name: place.name.clone(),
-                        origin: place.origin,
-                        version: read.row.version,
-                        bundle: place.bundle,
-                        size: read.row.size,
-                        texts: read.texts,
-                        shadowed: false,
-                    }));
-                    if is_linked {
-                        let signed_name = place.signed_name;
-                        linked.insert(
-                            place.name,
-                            Linked {
-                                signed_name,
-                                trusted,
-                            },
-                        );
-                    }
+                    let skill = InstalledSkill::new(place.clone(), &read.row, read.texts);
+                    entries.push(entry(skill));
                 }
                 Err(damage) => {
                     tracing::warn!(skill = %name, origin = ?place.origin, %damage, "a damaged skill is left out");
-                    // Another of the same name may stand behind it: that takes a look at everything.
                     return Ok(None);
                 }
             }
         }
-        let view = Arc::new(View {
-            generation: Some(generation),
-            snapshot: Arc::new(Snapshot::new(entries).with_policy(policy.parse())),
-            policy,
-            trusted: Arc::new(vault.trusted().map_err(failed)?),
-            linked: Arc::new(linked),
-            sources: Arc::new(sources),
-            loaded: Arc::new(Recent::new(ROOM)),
-        });
         if !generation.is_multiple_of(2) || vault.generation().map_err(failed)? != generation {
             return Ok(None);
         }
-        if view.snapshot.find(name).is_some() {
-            let mut single = self.single();
-            if single.len() >= SINGLES {
-                single.pop_front();
-            }
-            single.push_back(Arc::clone(&view));
-        }
-        Ok(Some(view))
+        Ok(Some(Snapshot::new(entries).with_policy(policy.parse())))
     }
 
-    /// What is installed now, given what was seen before.
-    fn look(&self, before: Option<&Arc<View>>) -> Result<Arc<View>, ShelfError> {
+    /// What is installed now; the view from before, where it still holds.
+    fn refresh(&self, before: Option<&Arc<View>>) -> Result<Arc<View>, ShelfError> {
         let policy = self.read_policy();
         for _ in 1..TRIES {
             let generation = self.settled_generation()?;
@@ -538,20 +413,15 @@ impl Held {
 
     fn scan(&self, policy: &PolicyText, generation: u64) -> Result<Arc<View>, ShelfError> {
         let vault = &self.vault;
-        let trusted = Arc::new(vault.trusted().map_err(failed)?);
         let listing = list(vault).map_err(failed)?;
         for (name, origin, damage) in &listing.damaged {
             tracing::warn!(skill = %name, ?origin, %damage, "a damaged skill is left out");
         }
         let mut sources = HashMap::new();
-        let mut origins = HashMap::new();
         let mut entries = Vec::with_capacity(listing.skills.len());
         for skill in listing.skills {
             if skill.shadowed {
                 continue;
-            }
-            if skill.origin != Origin::Local {
-                origins.insert(skill.name.clone(), (skill.origin.clone(), skill.bundle));
             }
             sources.insert(skill.name.clone(), skill.texts.provenance.clone());
             entries.push(entry(skill));
@@ -560,37 +430,9 @@ impl Held {
             generation: generation.is_multiple_of(2).then_some(generation),
             snapshot: Arc::new(Snapshot::new(entries).with_policy(policy.parse())),
             policy: policy.clone(),
-            trusted,
-            linked: Arc::new(self.linked(&origins)?),
             sources: Arc::new(sources),
-            loaded: Arc::new(Recent::new(ROOM)),
         };
         Ok(Arc::new(view))
-    }
-
-    fn linked(
-        &self,
-        origins: &HashMap<SkillName, (Origin, Digest)>,
-    ) -> Result<HashMap<SkillName, Linked>, ShelfError> {
-        let mut linked = HashMap::new();
-        if origins.is_empty() {
-            return Ok(linked);
-        }
-        for link in links::all(&self.vault).map_err(failed)? {
-            for group in link.groups(&mut Vec::new()).map_err(failed)? {
-                let trusted = Arc::new(group.trusted);
-                for place in group.places {
-                    if origins.get(&place.name) == Some(&(place.origin, place.bundle)) {
-                        let found = Linked {
-                            signed_name: place.signed_name,
-                            trusted: Arc::clone(&trusted),
-                        };
-                        linked.insert(place.name, found);
-                    }
-                }
-            }
-        }
-        Ok(linked)
     }
 
     fn read_policy(&self) -> PolicyText {
@@ -601,33 +443,35 @@ impl Held {
         }
     }
 
-    fn load(&self, view: &View, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+    fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         let name = entry.name();
         let hash = &entry.texts.bundle_hash;
-        let (signed_name, trusted) = if entry.linked {
-            let linked = view.linked.get(name);
-            let linked = linked.ok_or_else(|| ShelfError::NotFound(name.clone()))?;
-            (&linked.signed_name, &linked.trusted)
-        } else {
-            (name, &view.trusted)
-        };
-        let examined = store::examine(
-            &self.vault.store(),
-            hash,
-            Some(signed_name),
+        let Expected {
+            signed_name,
             trusted,
-            Want::Bytes,
-            &mut Vec::new(),
-        )
-        .and_then(|examined| store::encode(hash, &examined).map(|_| examined))
-        .map_err(|damage| self.damaged(entry, damage))?;
+            installed,
+        } = self.expected(entry)?;
         let damaged = |text: &str| ShelfError::Damaged(name.clone(), text.to_owned());
+        if installed
+            && let Some(loaded) = self.verified.find(hash)
+            && trusted.keys.contains(&loaded.public_key)
+            && loaded.bundle.manifest.vault_id == trusted.vault_id
+            && loaded.bundle.manifest.name == signed_name
+            && loaded.bundle.manifest.version == entry.version
+        {
+            return Ok(loaded);
+        }
+        let store = self.vault.store();
+        let examined = Reader::new(&store)
+            .examine(hash, Some(&signed_name), &trusted, Want::Bytes)
+            .and_then(|examined| store::encode(hash, &examined).map(|_| examined))
+            .map_err(|damage| self.damaged(entry, damage))?;
         if examined.manifest.version != entry.version {
-            return Err(damaged("another version stands in its place"));
+            return Err(damaged("another version is in its place"));
         }
         let signer = examined.signed.signer(&trusted.keys).copied();
         let loaded = Arc::new(Loaded {
-            public_key: signer.ok_or_else(|| damaged("nobody signed it"))?,
+            public_key: signer.ok_or_else(|| damaged("it is not signed"))?,
             bundle_hash: *hash,
             bundle: OpenedBundle {
                 manifest: examined.manifest,
@@ -636,8 +480,34 @@ impl Held {
             },
         });
         let size = loaded.size();
-        view.loaded.insert(*hash, Arc::clone(&loaded), size);
+        self.verified.insert(*hash, Arc::clone(&loaded), size);
         Ok(loaded)
+    }
+
+    fn expected(&self, entry: &Entry) -> Result<Expected, ShelfError> {
+        let name = entry.name();
+        let hash = entry.texts.bundle_hash;
+        let mut groups = places_of(&self.vault, std::slice::from_ref(name)).map_err(failed)?;
+        if !entry.linked {
+            let own = groups.swap_remove(0);
+            return Ok(Expected {
+                signed_name: name.clone(),
+                trusted: own.trusted,
+                installed: own.places.iter().any(|place| place.bundle == hash),
+            });
+        }
+        let linked = groups.into_iter().skip(1).filter_map(|mut group| {
+            let place = group.places.pop()?;
+            Some(Expected {
+                installed: place.bundle == hash,
+                signed_name: place.signed_name,
+                trusted: group.trusted,
+            })
+        });
+        // Two linked vaults may have a skill of this name: the one whose bundle is asked for comes first.
+        linked
+            .min_by_key(|expected| !expected.installed)
+            .ok_or_else(|| ShelfError::NotFound(name.clone()))
     }
 
     /// What a failed reading means: a skill that was taken out since it was listed is not there any more.
@@ -659,7 +529,7 @@ impl Held {
 }
 
 impl View {
-    /// Whether this is still what is installed. While the next writer is at work, what was there before it is: it has told nobody yet.
+    /// Whether this is still what is installed. It is during the next change too, which nothing has announced yet.
     fn still_holds(&self, generation: u64) -> bool {
         self.generation
             .is_some_and(|held| held == generation || held + 1 == generation)
@@ -675,10 +545,7 @@ impl View {
             generation: self.generation,
             snapshot: Arc::new(snapshot),
             policy,
-            trusted: Arc::clone(&self.trusted),
-            linked: Arc::clone(&self.linked),
             sources: Arc::clone(&self.sources),
-            loaded: Arc::clone(&self.loaded),
         })
     }
 }
@@ -703,7 +570,7 @@ impl PolicyText {
     }
 }
 
-fn entry(skill: Listed) -> Entry {
+fn entry(skill: InstalledSkill) -> Entry {
     let texts = skill.texts;
     Entry {
         version: skill.version,

@@ -13,7 +13,6 @@ use vault_library::add::{self, AddError, AddFetched, AddReport, AddSkill, Candid
 use vault_library::known::Known;
 use vault_library::links::{self, Selection};
 use vault_library::remove::{RemoveSkills, remove_skills};
-use vault_library::shelf;
 use vault_skill::finding::{Finding, Level};
 use vault_skill::gate::{Outcome, RawFile};
 use vault_skill::manifest::Mode;
@@ -205,10 +204,8 @@ fn copies_under_other_names_are_told_while_their_originals_are_installed() {
         "the next version is no copy"
     );
 
-    // Without an index nothing is known to be alike, until the skills are listed.
+    // Deleting the index changes no answer: what the skills are like is read from them again.
     std::fs::remove_file(home.path("vault/index.db")).unwrap();
-    assert!(alike("second", &base).is_empty());
-    shelf::list(&home.vault).unwrap();
     assert_eq!(alike("second", &base).len(), 1);
 
     // What is not installed any more is like nothing.
@@ -294,21 +291,19 @@ fn skills_and_names_of_linked_vaults_count() {
     let found = blocked(gated("scanner", &format!("{QUOTED}{LURE}")));
     assert_eq!(rules(&found), ["download-pipe-shell"]);
 
-    // Its text under another name, once the skills were listed.
-    shelf::list(&device.vault).unwrap();
+    // Its text under another name.
     let findings = gated("another", &base).unwrap().package.findings;
     assert_eq!(rules(&findings), ["duplicate"]);
 }
 
 #[test]
-fn names_that_are_kept_are_those_that_a_listing_would_give() {
+fn a_new_name_is_compared_with_every_name_in_the_folders() {
     let home = Home::new(1);
-    let kept = home.path("vault/index.db.names");
     let add = |skill: &str| {
         let folder = home.source(skill, &text(0, 10), &[]);
         add::add_skill(&home.vault, &AddSkill::from_path(folder.to_str().unwrap())).unwrap()
     };
-    let taken_for = |report: &AddReport| {
+    let confusable_with = |report: &AddReport| {
         let found = report.findings.iter();
         let found = found.filter(|finding| finding.rule == "name-look-alike");
         let names = found.map(|finding| finding.message.split('`').nth(3).unwrap().to_owned());
@@ -316,32 +311,27 @@ fn names_that_are_kept_are_those_that_a_listing_would_give() {
     };
     let none: [&str; 0] = [];
 
-    assert_eq!(taken_for(&add("code-review")), none);
-    let first = std::fs::read_to_string(&kept).unwrap();
-    assert_eq!(taken_for(&add("invoices")), none);
-    let second = std::fs::read_to_string(&kept).unwrap();
-    assert!(second.starts_with(&first) && second.len() > first.len());
-    // Of the file as it was begun, and of what was written at its end.
+    assert_eq!(confusable_with(&add("code-review")), none);
+    assert_eq!(confusable_with(&add("invoices")), none);
     let report = add("code-reviews");
-    assert_eq!(taken_for(&report), ["code-review"]);
+    assert_eq!(confusable_with(&report), ["code-review"]);
     assert_eq!(report.outcome, Outcome::AcceptedWithWarnings);
-    assert_eq!(taken_for(&add("invoice")), ["invoices"]);
+    assert_eq!(confusable_with(&add("invoice")), ["invoices"]);
 
     // A link that somebody puts, and one that is taken away, by whoever.
     let skills = home.path("vault/skills");
     std::os::unix::fs::symlink("../store/nothing/files", skills.join("release-notes")).unwrap();
-    assert_eq!(taken_for(&add("release-note")), ["release-notes"]);
+    assert_eq!(confusable_with(&add("release-note")), ["release-notes"]);
     std::fs::remove_file(skills.join("release-notes")).unwrap();
-    assert_eq!(taken_for(&add("release-notez")), ["release-note"]);
+    assert_eq!(confusable_with(&add("release-notez")), ["release-note"]);
     let invoices = RemoveSkills {
         names: vec!["invoice".to_owned(), "invoices".to_owned()],
         withdraw: None,
         roots: Vec::new(),
     };
     remove_skills(&home.vault, &invoices).unwrap();
-    assert_eq!(taken_for(&add("invoicez")), none);
+    assert_eq!(confusable_with(&add("invoicez")), none);
 
-    // Many at once are not kept, and not missed.
     let requests = ["reporting", "budgeting"].map(|skill| {
         let folder = home.source(skill, &text(0, 10), &[]);
         AddSkill::from_path(folder.to_str().unwrap())
@@ -349,14 +339,9 @@ fn names_that_are_kept_are_those_that_a_listing_would_give() {
     for report in add::add_skills(&home.vault, &requests) {
         report.unwrap();
     }
-    assert_eq!(taken_for(&add("reportings")), ["reporting"]);
+    assert_eq!(confusable_with(&add("reportings")), ["reporting"]);
 
-    // Without the file, with another one, and with one that cannot be read.
-    std::fs::remove_file(&kept).unwrap();
-    assert_eq!(taken_for(&add("budgetings")), ["budgeting"]);
-    std::fs::write(&kept, &first).unwrap();
-    assert_eq!(taken_for(&add("budgetingz")), ["budgeting"]);
-    std::fs::remove_file(&kept).unwrap();
-    std::fs::create_dir(&kept).unwrap();
-    assert_eq!(taken_for(&add("budgetingx")), ["budgeting"]);
+    // The index plays no part in it.
+    std::fs::remove_file(home.path("vault/index.db")).unwrap();
+    assert_eq!(confusable_with(&add("budgetings")), ["budgeting"]);
 }

@@ -1,4 +1,5 @@
-//! A search by the index on disk and one that looks at every skill give the same answer, whatever happens to the vault in between.
+//! A search by the ranking in the index and one that lists every skill give the same answer, whatever happens to the vault
+//! in between.
 
 #![expect(
     clippy::unwrap_used,
@@ -58,29 +59,39 @@ fn answer(home: &Home, query: &str, top_k: usize) -> Answer {
         .collect()
 }
 
-fn words(home: &Home) -> PathBuf {
-    home.path("vault/index.db.words")
+fn index(home: &Home) -> PathBuf {
+    home.path("vault/index.db")
+}
+
+/// The ranking in the index: fingerprint, bundles, packed ranking.
+fn ranking(home: &Home) -> Option<[Vec<u8>; 3]> {
+    let connection = rusqlite::Connection::open(index(home)).unwrap();
+    let columns = "SELECT fingerprint, bundles, packed FROM ranking";
+    let found = connection.query_row(columns, [], |row| {
+        Ok([row.get(0)?, row.get(1)?, row.get(2)?])
+    });
+    found.ok()
 }
 
 /// Searches until the index is written: not before the file system's clock has moved on since the last change.
 fn settle(home: &Home) {
     for _ in 0..200 {
         answer(home, "deploy", 1);
-        if words(home).exists() {
+        if ranking(home).is_some() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    panic!("no index was written");
+    panic!("no ranking was kept");
 }
 
-/// The answer of a search that looks at every skill; leaves the index as it was.
+/// The answer of a search without an index; leaves the index as it was.
 fn by_scan(home: &Home, query: &str, top_k: usize) -> Answer {
-    let aside = home.path("words-aside");
-    let kept = std::fs::rename(words(home), &aside).is_ok();
+    let aside = home.path("index-aside");
+    let kept = std::fs::rename(index(home), &aside).is_ok();
     let answer = answer(home, query, top_k);
     if kept {
-        std::fs::rename(&aside, words(home)).unwrap();
+        std::fs::rename(&aside, index(home)).unwrap();
     }
     answer
 }
@@ -223,7 +234,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_index_answers_as_a_look_at_everything_does(steps in proptest::collection::vec(step(), 1..14)) {
+    fn a_search_answers_the_same_with_and_without_the_index(steps in proptest::collection::vec(step(), 1..14)) {
         let mut world = World::new();
         for step in &steps {
             world.take(step);
@@ -255,7 +266,7 @@ fn a_hit_that_was_tampered_with_is_left_out_and_back_when_it_is_mended() {
     let path = file_of(&home, "deploy").unwrap();
     let before = tamper(&path);
     assert_eq!(names(&answer(&home, "deploy", 5)), ["deploying"]);
-    // The same answer as that of a look at everything, statistics included.
+    // The same answer as without an index, statistics included.
     assert_eq!(answer(&home, "deploy", 5), by_scan(&home, "deploy", 5));
     assert_eq!(names(&answer(&home, "review", 5)), ["review"]);
     set_mode(&path, 0o644);
@@ -267,7 +278,7 @@ fn a_hit_that_was_tampered_with_is_left_out_and_back_when_it_is_mended() {
 #[test]
 fn an_index_that_lies_brings_nothing_in_that_is_not_installed() {
     let home = three();
-    let old = std::fs::read(words(&home)).unwrap();
+    let [before, bundles, packed] = ranking(&home).unwrap();
     let request = RemoveSkills {
         roots: Vec::new(),
         names: vec!["deploy".to_owned()],
@@ -275,60 +286,50 @@ fn an_index_that_lies_brings_nothing_in_that_is_not_installed() {
     };
     remove_skills(&home.vault, &request).unwrap();
     settle(&home);
-    // An older index, sealed and given the evidence of now, as somebody with access to the file could do.
-    let now = std::fs::read(words(&home)).unwrap();
-    let mut forged = old.clone();
-    forged[40..72].copy_from_slice(&now[40..72]);
-    let seal = vault_skill::hash::Digest::of(&forged[40..]);
-    forged[8..40].copy_from_slice(seal.as_bytes());
-    for lie in [old, forged] {
-        std::fs::write(words(&home), lie).unwrap();
-        assert_eq!(names(&answer(&home, "deploy", 5)), ["deploying"]);
-    }
+    let now = loop {
+        let [now, ..] = ranking(&home).unwrap();
+        if now != before {
+            break now;
+        }
+        answer(&home, "deploy", 1);
+    };
+    // The older ranking, with the fingerprint of now and a good checksum, as somebody with access to the file could
+    // write it.
+    let checksum = vault_skill::hash::Digest::of(&[&now[..], &bundles, &packed].concat());
+    let connection = rusqlite::Connection::open(index(&home)).unwrap();
+    connection
+        .execute(
+            "UPDATE ranking SET bundles = ?1, packed = ?2, checksum = ?3",
+            rusqlite::params![bundles, packed, checksum.as_bytes()],
+        )
+        .unwrap();
+    assert_eq!(names(&answer(&home, "deploy", 5)), ["deploying"]);
 }
 
 #[test]
 fn a_missing_broken_or_foreign_index_changes_no_answer() {
     let home = three();
     let expected = answer(&home, "deploy", 5);
-    let good = std::fs::read(words(&home)).unwrap();
-    let mut flipped = good.clone();
-    let last = flipped.len() - 1;
-    flipped[last] ^= 1;
+    let good = std::fs::read(index(&home)).unwrap();
     let lies = [
         Vec::new(),
         b"SQLite format 3\0".to_vec(),
         good[..good.len() / 2].to_vec(),
         good[..50].to_vec(),
-        flipped,
         vec![0xFF; 500],
     ];
     for lie in lies {
-        std::fs::write(words(&home), &lie).unwrap();
+        std::fs::write(index(&home), &lie).unwrap();
         assert_eq!(answer(&home, "deploy", 5), expected);
         assert_ne!(
-            std::fs::read(words(&home)).unwrap(),
+            std::fs::read(index(&home)).unwrap(),
             lie,
             "it is written anew"
         );
     }
-    // Nobody follows a link, waits for a FIFO or fails on a folder in its place.
-    for place in ["dir", "link", "fifo"] {
-        std::fs::remove_file(words(&home)).ok();
-        match place {
-            "dir" => std::fs::create_dir(words(&home)).unwrap(),
-            "link" => std::os::unix::fs::symlink("/dev/zero", words(&home)).unwrap(),
-            _ => assert!(
-                std::process::Command::new("mkfifo")
-                    .arg(words(&home))
-                    .status()
-                    .unwrap()
-                    .success()
-            ),
-        }
-        assert_eq!(answer(&home, "deploy", 5), expected, "{place}");
-        std::fs::remove_dir(words(&home)).ok();
-    }
+    std::fs::remove_file(index(&home)).unwrap();
+    std::fs::create_dir(index(&home)).unwrap();
+    assert_eq!(answer(&home, "deploy", 5), expected, "a folder");
 }
 
 #[test]
@@ -336,18 +337,18 @@ fn nothing_is_kept_while_a_skill_is_damaged_or_a_writer_at_work() {
     let home = three();
     let path = file_of(&home, "review").unwrap();
     tamper(&path);
-    std::fs::remove_file(words(&home)).unwrap();
+    std::fs::remove_file(index(&home)).unwrap();
     assert_eq!(names(&answer(&home, "deploy", 5)), ["deploy", "deploying"]);
     assert!(
-        !words(&home).exists(),
+        ranking(&home).is_none(),
         "a damaged skill would stay away once it is mended"
     );
     let home = three();
     std::fs::write(home.path("vault/generation"), "7").unwrap();
-    std::fs::remove_file(words(&home)).unwrap();
+    std::fs::remove_file(index(&home)).unwrap();
     assert_eq!(names(&answer(&home, "deploy", 5)), ["deploy", "deploying"]);
     assert!(
-        !words(&home).exists(),
+        ranking(&home).is_none(),
         "what is seen during a change may be half of it"
     );
 }

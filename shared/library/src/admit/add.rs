@@ -4,7 +4,6 @@
 //! earlier release). Both end in the same place, the only one where manifests are signed.
 
 use std::path::Path;
-use std::thread;
 
 use vault_skill::bundle::{self, File};
 use vault_skill::finding::Finding;
@@ -12,25 +11,21 @@ use vault_skill::gate::similar::Sketch;
 use vault_skill::gate::{self, GateOptions, Outcome, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
-use vault_skill::manifest::{
-    FileEntry, Gate, MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError,
-    SignedManifest,
-};
+use vault_skill::manifest::{FileEntry, Gate, Manifest, ManifestError, SignedManifest};
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::package::Package;
 use vault_skill::provenance::{BadProvenance, Provenance, ProvenanceId};
 use vault_skill::time::Timestamp;
 use vault_store::fetch::{FetchedSkill, PinError, Upstream};
 
-use crate::files::source::{self, SourceError, SourceLimits};
+use crate::files::source::{self, SourceError};
 use crate::files::{self, Batch, FileError};
-use crate::index::{Index, Sketched};
+use crate::index::{Index, SketchedSkill};
+use crate::installed::place::installed;
 use crate::keys::KeyError;
 use crate::known::Known;
-use crate::names;
-use crate::parallel::joined;
 use crate::remove;
-use crate::store::{self, Trusted, Want};
+use crate::store::{self, LIMITS, Trusted};
 use crate::upstream;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -113,11 +108,6 @@ impl AddReport {
     pub fn is_change(&self) -> bool {
         self.admission != Admission::Unchanged
     }
-
-    fn warn(&mut self, warning: Finding) {
-        self.findings.push(warning);
-        self.outcome = self.outcome.warned();
-    }
 }
 
 /// Why a skill was not admitted. Nothing has changed then.
@@ -198,13 +188,6 @@ fn first(findings: &[Finding]) -> String {
         .map_or_else(String::new, |finding| finding.message.clone())
 }
 
-pub(crate) const LIMITS: SourceLimits = SourceLimits {
-    files: MAX_FILES,
-    file_bytes: MAX_FILE_BYTES,
-    total_bytes: MAX_SKILL_BYTES,
-    depth: 16,
-};
-
 /// Admits one skill from a local folder. Content that is installed already under this name is "unchanged".
 ///
 /// ```
@@ -229,23 +212,12 @@ pub(crate) const LIMITS: SourceLimits = SourceLimits {
 /// ```
 pub fn add_skill(vault: &Vault, request: &AddSkill) -> Result<AddReport, AddError> {
     let mut known = Known::of(vault);
-    let (candidate, name) = read_but_for_its_name(request, &mut known, vault.clock().now())?;
+    let candidate = read_folder_skill(request, &mut known, vault.clock().now())?;
     let mut change = vault.change()?;
-    let (earlier, later) = change.generations();
-    let before = name.as_ref().and_then(|_| names::evidence(vault, earlier));
     let mut reports = admit_under(vault, &mut change, std::slice::from_ref(&candidate))?;
-    let mut report = reports
+    reports
         .pop()
-        .ok_or_else(|| AddError::Unsignable("no report".to_owned()))?;
-    // All names may take long to read, and only warn: they are waited for when everything else is done.
-    if let Some(name) = name {
-        let after = names::evidence(vault, later);
-        if let Some(warning) = known.taken_for(&name) {
-            report.warn(warning);
-        }
-        known.keep_name(&name, before, after);
-    }
-    Ok(report)
+        .ok_or_else(|| AddError::Unsignable("no report".to_owned()))
 }
 
 /// Admits many skills from local folders, with one flush for every few hundred. Each has an answer of its own: one that
@@ -493,19 +465,6 @@ pub fn read_folder_skill(
     folder_candidate(request, folder.name.as_deref(), verdict, now)
 }
 
-/// Likewise, and gives the name where it is new: what it may be taken for is asked later.
-fn read_but_for_its_name(
-    request: &AddSkill,
-    known: &mut Known<'_>,
-    now: Timestamp,
-) -> Result<(Candidate, Option<SkillName>), AddError> {
-    let folder = read_folder(&request.source)?;
-    let options = options(folder.name.as_deref(), request);
-    let (verdict, name) = known.gate_but_for_its_name(folder.files, options)?;
-    let candidate = folder_candidate(request, folder.name.as_deref(), verdict, now)?;
-    Ok((candidate, name))
-}
-
 fn folder_candidate(
     request: &AddSkill,
     folder: Option<&str>,
@@ -642,43 +601,6 @@ fn prepare<'c>(
     })))
 }
 
-/// What is installed under a name.
-#[derive(Debug)]
-pub(crate) struct Installed {
-    pub(crate) bundle: Digest,
-    /// The manifest, where its signature is good.
-    pub(crate) manifest: Option<Manifest>,
-    /// Whether the files are exactly as signed.
-    pub(crate) intact: bool,
-}
-
-/// Reads and verifies what is installed under a name.
-pub(crate) fn installed(
-    vault: &Vault,
-    name: &SkillName,
-    trusted: &Trusted,
-    buffer: &mut Vec<u8>,
-) -> Result<Option<Installed>, VaultError> {
-    let Some(bundle) = store::bundle_at(&vault.skills().join(name.as_str()))? else {
-        return Ok(None);
-    };
-    let store = vault.store();
-    let examined = store::examine(&store, &bundle, Some(name), trusted, Want::Verdict, buffer);
-    Ok(Some(match examined {
-        Ok(examined) => Installed {
-            bundle,
-            manifest: Some(examined.manifest),
-            intact: true,
-        },
-        Err(_) => Installed {
-            bundle,
-            manifest: store::manifest(&store, &bundle, trusted)
-                .filter(|manifest| manifest.name == *name),
-            intact: false,
-        },
-    }))
-}
-
 /// What is signed of a candidate, as version 1.
 pub(crate) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> Manifest {
     let package = &candidate.package;
@@ -797,40 +719,29 @@ fn install(
             &skill.candidate.package.files,
         )?;
     }
-    let note = || {
-        let sketches: Vec<_> = signed.iter().map(|skill| sketched(skill)).collect();
-        Index::open(&vault.paths().index()).note_sketches(&sketches);
-    };
-    thread::scope(|scope| {
-        // While the disk is waited for. A note of a skill that does not come after all is of no effect.
-        let noting = thread::Builder::new().spawn_scoped(scope, note);
-        batch.flush(aside.path())?;
-        let hashes: Vec<_> = signed.iter().map(|skill| skill.encoded_hash).collect();
-        store::admit(&vault.store(), aside.path(), &hashes, trusted)?;
-        change.switching()?;
-        let skills = vault.skills();
-        for skill in &signed {
-            let link = skills.join(skill.manifest.name.as_str());
-            files::switch_link(
-                &link,
-                &store::link_target(&skill.encoded_hash, 1),
-                aside.path(),
-            )?;
-        }
-        files::sync_dir(&skills)?;
-        match noting {
-            Ok(noting) => joined(noting.join()),
-            // The system has no thread to spare now.
-            Err(_) => note(),
-        }
-        Ok(())
-    })
+    batch.flush(aside.path())?;
+    let hashes: Vec<_> = signed.iter().map(|skill| skill.encoded_hash).collect();
+    store::admit(&vault.store(), aside.path(), &hashes, trusted)?;
+    change.switching()?;
+    let skills = vault.skills();
+    for skill in &signed {
+        let link = skills.join(skill.manifest.name.as_str());
+        files::switch_link(
+            &link,
+            &store::link_target(&skill.encoded_hash, 1),
+            aside.path(),
+        )?;
+    }
+    files::sync_dir(&skills)?;
+    let sketches: Vec<_> = signed.iter().map(|skill| sketched(skill)).collect();
+    Index::open(&vault.paths().index()).note_sketches(&sketches);
+    Ok(())
 }
 
 /// What the next skills are compared with.
-fn sketched(skill: &Signed<'_>) -> Sketched {
+fn sketched(skill: &Signed<'_>) -> SketchedSkill {
     let files = &skill.candidate.package.files;
-    Sketched {
+    SketchedSkill {
         hash: skill.encoded_hash,
         name: skill.manifest.name.to_string(),
         sketch: Sketch::of(files.iter().map(|file| file.bytes.as_slice())),

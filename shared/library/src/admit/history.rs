@@ -3,13 +3,14 @@
 //! Going back is going forward: the earlier bytes pass the gate again and are signed as the next version, so that nobody who follows the
 //! vault ever sees a version fall.
 
+use rayon::prelude::*;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
 use vault_store::fetch::Upstream;
 
 use crate::add::{self, AddError, AddReport, Candidate};
-use crate::parallel::in_parallel;
+use crate::installed::place;
 use crate::rotate::Chain;
 use crate::store::{self, Damage, Examined, Trusted, Want};
 use crate::upstream;
@@ -67,22 +68,21 @@ pub enum RollbackError {
 /// The stored versions of an own skill, newest first; empty where there is none. Signatures are verified, files are not read.
 pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
     let trusted = trusted(vault)?;
-    let current = add::installed(vault, name, &vault.trusted()?, &mut Vec::new())?
+    let current = place::installed(vault, name, &vault.trusted()?, &mut Vec::new())?
         .map(|installed| installed.bundle);
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
-    let found = in_parallel(&bundles, |bundles| {
-        bundles
-            .iter()
-            .filter_map(|bundle| {
-                let manifest = store::manifest(&store, bundle, &trusted)?;
-                (manifest.name == *name && manifest.rendered_from.is_none())
-                    .then_some((*bundle, manifest))
-            })
-            .collect::<Vec<_>>()
-    });
+    let found: Vec<_> = bundles
+        .par_iter()
+        .with_min_len(place::CHUNK)
+        .filter_map(|bundle| {
+            let manifest = store::manifest(&store, bundle, &trusted)?;
+            (manifest.name == *name && manifest.rendered_from.is_none())
+                .then_some((*bundle, manifest))
+        })
+        .collect();
     let mut versions = Vec::new();
-    for (bundle, manifest) in found.into_iter().flatten() {
+    for (bundle, manifest) in found {
         versions.push(PastVersion {
             // A record that cannot be read tells nothing; the version itself is whole.
             upstream: upstream::of_bundle(vault, &bundle).unwrap_or_default(),
@@ -98,7 +98,7 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
 /// The verified files and manifest of what is installed under a name; `None` where there is no own skill of that name.
 pub fn installed(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, RollbackError> {
     let trusted = vault.trusted()?;
-    let found = add::installed(vault, name, &trusted, &mut Vec::new())?;
+    let found = place::installed(vault, name, &trusted, &mut Vec::new())?;
     let Some(found) = found else {
         return Ok(None);
     };

@@ -2,6 +2,7 @@
 
 pub mod add;
 pub mod check;
+mod compare;
 pub mod history;
 pub mod propose;
 pub mod remove;

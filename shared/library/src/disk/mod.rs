@@ -4,7 +4,6 @@
 //! nothing that was found on disk is followed through a symbolic link. The rest of the crate holds no `std::fs` call,
 //! so that another system needs this one module only.
 
-mod listing;
 pub(crate) mod lock;
 pub(crate) mod scratch;
 pub(crate) mod source;
@@ -21,8 +20,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FileType, OFlags};
-
-use self::listing::{Listing, Room};
 
 /// A system call on a path of the vault failed; says what was being done, to which path, and the system's reason.
 #[derive(Debug, thiserror::Error)]
@@ -193,25 +190,6 @@ pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
     Ok(found)
 }
 
-/// Hands over the names in a directory that are UTF-8, at most so many, in no order and without keeping any.
-pub(crate) fn each_name(
-    path: &Path,
-    most: usize,
-    mut take: impl FnMut(&str),
-) -> Result<(), FileError> {
-    let mut left = most;
-    each_entry(path, |name, _| {
-        if let Ok(name) = std::str::from_utf8(name.as_encoded_bytes()) {
-            if left == 0 {
-                return ControlFlow::Break(());
-            }
-            left -= 1;
-            take(name);
-        }
-        ControlFlow::Continue(())
-    })
-}
-
 /// Hands over the names in a directory with their kinds, in no order, until it is told to stop; none where it is absent.
 pub(crate) fn each_entry(
     path: &Path,
@@ -224,9 +202,8 @@ pub(crate) fn each_entry(
         Err(rustix::io::Errno::NOENT) => return Ok(()),
         Err(cause) => return Err(failed(cause)),
     };
-    let mut room = Room::new();
-    let mut listing = Listing::new(folder.as_fd(), &mut room).map_err(failed)?;
-    while let Some(entry) = listing.next() {
+    let mut listing = rustix::fs::Dir::read_from(&folder).map_err(failed)?;
+    while let Some(entry) = listing.read() {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
@@ -236,7 +213,7 @@ pub(crate) fn each_entry(
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Dir,
             FileType::Symlink => Kind::Link,
-            // Some file systems leave that to a look.
+            // Some file systems do not say in a listing.
             FileType::Unknown => tree::kind_of(folder.as_fd(), name).map_err(failed)?,
             _ => Kind::Other,
         };
@@ -337,19 +314,6 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32, aside: &Path) -> Res
     sync_parent(path)
 }
 
-/// Replaces a file that carries its own seal: written aside in `aside` (same file system) and renamed, so that no reader sees half of it.
-/// Not flushed: what a power cut leaves of it does not pass for it.
-pub(crate) fn replace_sealed(path: &Path, bytes: &[u8], aside: &Path) -> Result<(), FileError> {
-    let temporary = aside.join(format!(".new-{}", unique_name()));
-    let _absent = fs::remove_file(&temporary);
-    write_new(&temporary, bytes, 0o600)
-        .map_err(fails("write", &temporary))
-        .and_then(|_| fs::rename(&temporary, path).map_err(fails("replace", path)))
-        .inspect_err(|_| {
-            let _best_effort = fs::remove_file(&temporary);
-        })
-}
-
 /// Makes a file that must not exist yet: written aside in `aside`, flushed, then linked under its name in one step.
 /// Returns false, and changes nothing, when the name is taken.
 pub(crate) fn create(
@@ -414,15 +378,6 @@ pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> 
         std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), 0)
     };
     write().map_err(fails("write", path))
-}
-
-/// Adds a text to the end of a file that is there, in one call. Only for text whose loss is harmless: it is not flushed.
-pub(crate) fn append(path: &Path, text: &str) -> Result<(), FileError> {
-    OpenOptions::new()
-        .append(true)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(fails("write", path))
 }
 
 /// Writes a new text, or one in place of an earlier one, that only a killed process would be missed by: not flushed.

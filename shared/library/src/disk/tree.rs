@@ -1,16 +1,15 @@
-//! Reading a folder of the store: every entry once, by the handle that was looked at, links never followed.
+//! Reading a folder of the store: every entry once, through one open handle, links never followed.
 //!
-//! The same walk gives the facts (size, times, inode, mode) that a later look compares, so that an unchanged skill
-//! costs only that look.
+//! The walk also gives the metadata (size, times, inode, mode) of each entry. Equal metadata later means that the entry
+//! was not written to, so an unchanged skill need not be read again.
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, openat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat};
 
-use super::listing::{Listing, Room};
 use super::{FileError, Kind, fails};
 
 /// Entries of one folder tree beyond which the walk gives up: a skill has at most 1,024 files.
@@ -18,9 +17,9 @@ const MAX_ENTRIES: usize = 20_000;
 /// Levels of folders beyond which the walk gives up.
 const MAX_DEPTH: usize = 20;
 
-/// What a look at an entry says; equal facts mean that nobody wrote to it in between.
+/// Metadata of an entry. Equal metadata at two moments means that the entry was not written to in between.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Facts {
+pub(crate) struct FileStat {
     pub(crate) mode: u32,
     pub(crate) size: u64,
     modified: (i64, u64),
@@ -28,7 +27,7 @@ pub(crate) struct Facts {
     inode: u64,
 }
 
-impl Facts {
+impl FileStat {
     #[cfg_attr(
         target_os = "linux",
         expect(
@@ -82,7 +81,7 @@ pub(crate) enum Entry<'a> {
     File(&'a [u8]),
     /// A regular file above the limit; not read.
     TooLarge,
-    /// A file whose length was another when read than when looked at.
+    /// A file whose length changed between `stat` and read.
     Changing,
     /// A link, device, FIFO or socket; neither followed nor opened for reading.
     Foreign,
@@ -91,13 +90,13 @@ pub(crate) enum Entry<'a> {
 /// Visits everything under `root` with paths relative to it, joined by `/`. A folder is visited before its entries.
 /// Fails on the first system error, and on names that are not UTF-8.
 ///
-/// `beside`, where given, is a handle on the folder that holds `root`: opening from there spares the system the way down.
+/// `beside`, where given, is a handle on the folder that holds `root`; opening from there is cheaper than by path.
 pub(crate) fn walk(
-    beside: Option<&Looker>,
+    beside: Option<&DirHandle>,
     root: &Path,
     max_file: u64,
     buffer: &mut Vec<u8>,
-    visit: &mut dyn FnMut(&str, Facts, Entry<'_>),
+    visit: &mut dyn FnMut(&str, FileStat, Entry<'_>),
 ) -> Result<(), FileError> {
     let fd = match (beside, root.file_name()) {
         (Some(looker), Some(name)) => openat(&looker.folder, name, FOLDER, Mode::empty()),
@@ -111,8 +110,7 @@ pub(crate) fn walk(
         entries: 0,
         path: String::new(),
     };
-    let mut room = Room::new();
-    walker.folder(&fd.map_err(fails("open", root))?, 0, &mut room)
+    walker.folder(&fd.map_err(fails("open", root))?, 0)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY
@@ -129,19 +127,17 @@ struct Walker<'a> {
     root: &'a Path,
     max_file: u64,
     buffer: &'a mut Vec<u8>,
-    visit: &'a mut dyn FnMut(&str, Facts, Entry<'_>),
+    visit: &'a mut dyn FnMut(&str, FileStat, Entry<'_>),
     entries: usize,
     path: String,
 }
 
 impl Walker<'_> {
-    fn folder(&mut self, fd: &OwnedFd, depth: usize, room: &mut Room) -> Result<(), FileError> {
-        // One after another in one text: most folders hold few others.
-        let (mut folders, mut ends) = (String::new(), Vec::new());
+    fn folder(&mut self, fd: &OwnedFd, depth: usize) -> Result<(), FileError> {
+        let mut folders = Vec::new();
         let start = self.path.len();
-        let listing = Listing::new(fd.as_fd(), room);
-        let mut listing = listing.map_err(|cause| self.failed("list", cause))?;
-        while let Some(entry) = listing.next() {
+        let mut listing = Dir::read_from(fd).map_err(|cause| self.failed("list", cause))?;
+        while let Some(entry) = listing.read() {
             let entry = entry.map_err(|cause| self.failed("list", cause))?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
@@ -156,7 +152,7 @@ impl Walker<'_> {
             }
             let is_folder = match entry.file_type() {
                 FileType::Directory => true,
-                // Some file systems leave that to a look.
+                // Some file systems do not say in a listing.
                 FileType::Unknown => {
                     kind_of(fd.as_fd(), name).map_err(|cause| self.failed("look at", cause))?
                         == Kind::Dir
@@ -165,24 +161,20 @@ impl Walker<'_> {
             };
             if is_folder {
                 // After this listing is done, so that the files of a folder come before those below it.
-                folders.push_str(text);
-                ends.push(folders.len());
+                folders.push(text.to_owned());
             } else {
                 self.enter(text);
                 self.file(fd.as_fd(), name)?;
                 self.path.truncate(start);
             }
         }
-        let mut begin = 0;
-        for end in ends {
-            let name = &folders[begin..end];
-            begin = end;
-            self.enter(name);
-            let inner = openat(fd, name, FOLDER, Mode::empty())
+        for name in folders {
+            self.enter(&name);
+            let inner = openat(fd, &name, FOLDER, Mode::empty())
                 .map_err(|cause| self.failed("open", cause))?;
-            let facts = Facts::of(&fstat(&inner).map_err(|cause| self.failed("look at", cause))?);
-            (self.visit)(&self.path, facts, Entry::Dir);
-            self.folder(&inner, depth + 1, room)?;
+            let stat = FileStat::of(&fstat(&inner).map_err(|cause| self.failed("look at", cause))?);
+            (self.visit)(&self.path, stat, Entry::Dir);
+            self.folder(&inner, depth + 1)?;
             self.path.truncate(start);
         }
         Ok(())
@@ -199,30 +191,30 @@ impl Walker<'_> {
     fn file(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> Result<(), FileError> {
         let fd = match openat(parent, name, ENTRY, Mode::empty()) {
             Ok(fd) => fd,
-            // A link (ELOOP), a socket (ENXIO): what it is says a look that does not open.
+            // A link (ELOOP) or a socket (ENXIO) cannot be opened; `stat` says what it is.
             Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO | rustix::io::Errno::MLINK) => {
                 let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
                     .map_err(|cause| self.failed("look at", cause))?;
-                let facts = Facts::of(&stat);
-                (self.visit)(&self.path, facts, Entry::Foreign);
+                let stat = FileStat::of(&stat);
+                (self.visit)(&self.path, stat, Entry::Foreign);
                 return Ok(());
             }
             Err(cause) => return Err(self.failed("open", cause)),
         };
         let stat = fstat(&fd).map_err(|cause| self.failed("look at", cause))?;
-        let facts = Facts::of(&stat);
-        let entry = if facts.kind() != Kind::File {
+        let stat = FileStat::of(&stat);
+        let entry = if stat.kind() != Kind::File {
             Entry::Foreign
-        } else if facts.size > self.max_file {
+        } else if stat.size > self.max_file {
             Entry::TooLarge
-        } else if read_exactly(fd.as_fd(), facts.size, self.buffer)
+        } else if read_exactly(fd.as_fd(), stat.size, self.buffer)
             .map_err(|cause| self.failed("read", cause))?
         {
             Entry::File(self.buffer)
         } else {
             Entry::Changing
         };
-        (self.visit)(&self.path, facts, entry);
+        (self.visit)(&self.path, stat, entry);
         Ok(())
     }
 
@@ -238,7 +230,8 @@ impl Walker<'_> {
 
 /// What an entry of an open folder is, links not followed.
 pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Kind> {
-    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Facts::of(&stat).kind())
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        .map(|stat| FileStat::of(&stat).kind())
 }
 
 /// Fills the buffer with a file of `size` bytes; false when it turns out longer or shorter.
@@ -268,35 +261,31 @@ pub(super) fn read_exactly(
     Ok(filled == size)
 }
 
-/// A handle on a folder under which many entries are looked at by relative path.
+/// An open folder, for many look-ups by relative path.
 #[derive(Debug)]
-pub(crate) struct Looker {
+pub(crate) struct DirHandle {
     folder: OwnedFd,
 }
 
-impl Looker {
+impl DirHandle {
     pub(crate) fn new(folder: &Path) -> Result<Self, FileError> {
         open(folder, FOLDER, Mode::empty())
             .map(|folder| Self { folder })
             .map_err(fails("open", folder))
     }
 
-    /// The facts of one entry, links not followed; `None` when it can't be looked at.
-    pub(crate) fn look(&self, path: &[u8]) -> Option<Facts> {
+    /// The metadata of one entry, links not followed; `None` when it can't be read.
+    pub(crate) fn stat(&self, path: &[u8]) -> Option<FileStat> {
         rustix::fs::statat(&self.folder, path, AtFlags::SYMLINK_NOFOLLOW)
             .ok()
-            .map(|stat| Facts::of(&stat))
+            .map(|stat| FileStat::of(&stat))
     }
 
-    /// Where a link points, into `buffer`; false when it is no link or gone.
-    pub(crate) fn link_target(&self, name: &str, buffer: &mut Vec<u8>) -> bool {
-        match rustix::fs::readlinkat(&self.folder, name, std::mem::take(buffer)) {
-            Ok(target) => {
-                *buffer = CString::into_bytes(target);
-                true
-            }
-            Err(_) => false,
-        }
+    /// Where a link points; `None` when it is no link or gone.
+    pub(crate) fn link_target(&self, name: &str) -> Option<Vec<u8>> {
+        rustix::fs::readlinkat(&self.folder, name, Vec::new())
+            .ok()
+            .map(CString::into_bytes)
     }
 }
 
@@ -306,20 +295,20 @@ mod tests {
 
     use super::*;
 
-    fn visited(beside: Option<&Looker>, root: &Path) -> Vec<String> {
+    fn visited(beside: Option<&DirHandle>, root: &Path) -> Vec<String> {
         let mut seen = Vec::new();
         walk(
             beside,
             root,
             10,
             &mut Vec::new(),
-            &mut |path, facts, entry| {
+            &mut |path, stat, entry| {
                 let what = match entry {
                     Entry::Dir => "dir".to_owned(),
                     Entry::File(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                     other => format!("{other:?}"),
                 };
-                seen.push(format!("{path} {:o} {what}", facts.permissions()));
+                seen.push(format!("{path} {:o} {what}", stat.permissions()));
             },
         )
         .unwrap();
@@ -342,7 +331,7 @@ mod tests {
             std::fs::set_permissions(root.join(path), permissions).unwrap();
         }
         let seen = visited(None, root);
-        let beside = Looker::new(root.parent().unwrap()).unwrap();
+        let beside = DirHandle::new(root.parent().unwrap()).unwrap();
         assert_eq!(visited(Some(&beside), root), seen);
         let seen: Vec<_> = seen.iter().map(String::as_str).collect();
         assert_eq!(seen[0], "a 755 dir");
@@ -360,16 +349,16 @@ mod tests {
     }
 
     #[test]
-    fn a_look_notices_a_write_of_the_same_length() {
+    fn metadata_shows_a_write_of_the_same_length() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "one").unwrap();
-        let looker = Looker::new(folder.path()).unwrap();
-        let before = looker.look(b"file").unwrap();
-        assert_eq!(looker.look(b"file"), Some(before));
+        let handle = DirHandle::new(folder.path()).unwrap();
+        let before = handle.stat(b"file").unwrap();
+        assert_eq!(handle.stat(b"file"), Some(before));
         std::thread::sleep(std::time::Duration::from_millis(20));
         std::fs::write(&path, "two").unwrap();
-        assert_ne!(looker.look(b"file"), Some(before));
-        assert_eq!(looker.look(b"missing"), None);
+        assert_ne!(handle.stat(b"file"), Some(before));
+        assert_eq!(handle.stat(b"missing"), None);
     }
 }

@@ -21,7 +21,6 @@ pub use self::report::{
 use crate::agents::Machine;
 use crate::index::{Index, Texts};
 use crate::integrity;
-use crate::parallel::joined;
 use crate::scan;
 use crate::vault::{Vault, VaultError};
 
@@ -59,14 +58,11 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
         _ => None,
     };
     let looked = scan::places(vault).and_then(|places| {
-        std::thread::scope(|scope| {
-            let view = |machine| crate::agents::view(vault, machine, Some(&places));
-            let seen = beside.map(|machine| scope.spawn(move || view(machine)));
-            let checked = integrity::check_places(vault, &places)?;
-            let seen = seen.map(|seen| joined(seen.join()));
-            Ok((checked, seen))
-        })
-        .map(|(checked, seen)| (checked, seen, places))
+        let (checked, seen) = rayon::join(
+            || integrity::check_places(vault, &places),
+            || beside.map(|machine| crate::agents::view(vault, machine, Some(&places))),
+        );
+        Ok((checked?, seen, places))
     });
     let (seen, places) = match looked {
         Ok((checked, seen, places)) => {

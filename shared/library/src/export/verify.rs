@@ -15,10 +15,10 @@ use vault_skill::manifest::{
 
 use super::site::{self, Entry, Index};
 use super::{INDEX, SCHEMA, manifest_path, pack};
-use crate::add::LIMITS;
 use crate::files::source::{self, SourceError};
 use crate::files::{self, FileError, Kind};
 use crate::integrity::Signer;
+use crate::store::LIMITS;
 
 /// The largest signed manifest that is read.
 const MAX_MANIFEST: u64 = 4 << 20;

@@ -17,6 +17,7 @@ use vault_skill::keys::PublicKey;
 use vault_skill::name::{AgentId, SkillName, Slug, VaultId};
 use vault_skill::time::Timestamp;
 
+use super::fingerprint::Fingerprint;
 use super::link_id::LinkId;
 use crate::files;
 use crate::scan::{self, Group, Origin, Place};
@@ -173,18 +174,18 @@ impl Link {
     }
 
     /// What tells whether this link installs the same skills as before and believes the same keys, without reading its skills.
-    pub(crate) fn evidence(&self, out: &mut scan::Evidence) {
-        out.say(self.id.as_str());
-        out.say(&self.state.to_string_lossy());
-        out.say(&format!("{:?}", self.pin.vault_id));
+    pub(crate) fn add_to_fingerprint(&self, out: &mut Fingerprint) {
+        out.add_text(self.id.as_str());
+        out.add_text(&self.state.to_string_lossy());
+        out.add_text(&format!("{:?}", self.pin.vault_id));
         for key in self.pin.signers.iter().chain(&self.pin.voided_keys) {
-            out.say(&key.to_string());
+            out.add_text(&key.to_string());
         }
         let set = self.state.join("set");
         let target = files::link_target(&set).ok().flatten().unwrap_or_default();
-        out.say(&target.to_string_lossy());
+        out.add_text(&target.to_string_lossy());
         for path in ["set/skills", "set/set.json", "catalog.json"] {
-            out.look(&self.state, path);
+            out.add_path(&self.state, path);
         }
     }
 

@@ -1,27 +1,31 @@
-//! What is installed, own skills and linked ones, with the cheapest look that still notices every write.
+//! Listing what is installed, own skills and linked ones, cheaply but noticing every write.
 //!
-//! A skill whose seal in the index holds costs one look for each of its files; any other is read, verified and noted
-//! again. The work is spread over the machine's cores.
+//! A skill whose checksum in the index still holds costs one `stat` for each of its files; any other is read, verified
+//! and noted again. The work is spread over the machine's cores.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use vault_skill::document::Document;
+use rayon::prelude::*;
+use vault_skill::document::{Document, SKILL_MD};
 use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
 use vault_skill::name::SkillName;
 
-use super::place::{Group, Origin, Place, places, still_linked};
+use super::place::{CHUNK, Group, Origin, Place, places, still_linked};
 use crate::disk;
-use crate::disk::tree::Looker;
-use crate::index::{Buffers, Index, NewRow, Row, StoredRow, Texts};
-use crate::parallel::in_parallel;
-use crate::store::{self, Damage, Examined, Trusted, Want};
+use crate::index::{Index, NewRow, Row, StoredRow, Texts};
+use crate::store::{self, Damage, Examined, Reader, Trusted, Want};
 use crate::vault::{Vault, VaultError};
+
+/// How often a reader starts anew. Each time a writer made a whole switch meanwhile, so this ends by itself; the bound is
+/// for safety.
+const TRIES: u32 = 100;
 
 /// An installed skill.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct InstalledSkill {
     /// What it is installed as.
     pub name: SkillName,
     /// Own or linked.
@@ -34,15 +38,29 @@ pub struct Listed {
     pub size: u64,
     /// What its frontmatter and manifest say.
     pub texts: Texts,
-    /// An own skill of the same name stands before it.
+    /// An own skill of the same name takes precedence over this one.
     pub shadowed: bool,
 }
 
-/// What is installed, and what is installed but not as it was signed: that is never listed among the skills.
+impl InstalledSkill {
+    pub(crate) fn new(place: Place, row: &Row, texts: Texts) -> Self {
+        Self {
+            name: place.name,
+            origin: place.origin,
+            version: row.version,
+            bundle: place.bundle,
+            size: row.size,
+            texts,
+            shadowed: false,
+        }
+    }
+}
+
+/// What is installed. A skill that is not as it was signed is never among the skills.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Good skills: own ones first, in name order within each origin.
-    pub skills: Vec<Listed>,
+    pub skills: Vec<InstalledSkill>,
     /// Damaged ones with the reason.
     pub damaged: Vec<(SkillName, Origin, Damage)>,
     /// Those among the damaged that the scan found good and whose text could not be read afterwards.
@@ -62,24 +80,27 @@ pub fn list(vault: &Vault) -> Result<Listing, VaultError> {
 }
 
 fn list_once(vault: &Vault) -> Result<Listing, VaultError> {
-    let seen = scan(vault)?;
-    let known = Index::open(&vault.paths().index()).texts();
+    let scanned = scan(vault)?;
+    let mut noted = Index::open(&vault.paths().index()).texts();
     let mut listing = Listing::default();
     let mut taken = HashSet::new();
-    let mut buffer = Vec::new();
-    for seen in seen {
-        let place = seen.place;
-        let row = match seen.state {
+    for ScannedSkill {
+        place,
+        state,
+        texts,
+    } in scanned
+    {
+        let row = match state {
             Ok(row) => row,
             Err(damage) => {
                 listing.damaged.push((place.name, place.origin, damage));
                 continue;
             }
         };
-        let texts = match seen.texts.or_else(|| known.get(&place.bundle).cloned()) {
+        let texts = match texts.or_else(|| noted.remove(&place.bundle)) {
             Some(texts) => texts,
-            // Its text is damaged in the index: read it again.
-            None => match read_texts(vault, &place, &mut buffer) {
+            // Its text is missing or damaged in the index: read it again.
+            None => match read_texts(vault, &place) {
                 Ok(texts) => texts,
                 Err(damage) => {
                     listing.unread.push(place.clone());
@@ -88,64 +109,112 @@ fn list_once(vault: &Vault) -> Result<Listing, VaultError> {
                 }
             },
         };
-        listing.skills.push(Listed {
+        listing.skills.push(InstalledSkill {
             shadowed: !taken.insert(place.name.clone()),
-            name: place.name,
-            origin: place.origin,
-            version: row.version,
-            bundle: place.bundle,
-            size: row.size,
-            texts,
+            ..InstalledSkill::new(place, &row, texts)
         });
     }
     Ok(listing)
 }
 
-/// What a look at one installed skill found.
+/// What a scan found of one installed skill.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ScannedSkill {
     pub(crate) place: Place,
     pub(crate) state: Result<Row, Damage>,
     /// Where it was read just now.
     pub(crate) texts: Option<Texts>,
 }
 
-/// How often a reader starts anew. Each time a writer made a whole switch meanwhile, so this ends by itself; the bound is
-/// for safety.
-pub(crate) const TRIES: u32 = 100;
-
-/// Looks at everything installed. Damaged skills are in the result; only a vault that can't be listed is an error.
-pub(crate) fn scan(vault: &Vault) -> Result<Vec<Seen>, VaultError> {
+/// Scans everything installed. Damaged skills are in the result; only a vault that can't be listed is an error.
+pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
     let mut index = Index::open(&vault.paths().index());
     let rows = index.rows();
     let mut tries = TRIES;
     loop {
-        let (seen, fresh) = scan_once(vault, &rows)?;
+        let store = vault.store();
+        let (mut scanned, mut fresh) = (Vec::new(), Vec::new());
+        for group in places(vault)?.groups {
+            let (skills, new) = scan_group(&store, &group, &rows);
+            scanned.extend(skills);
+            fresh.extend(new);
+        }
         note(vault, &mut index, &fresh);
-        let damaged: Vec<_> = seen
+        let damaged: Vec<_> = scanned
             .iter()
-            .filter(|seen| seen.state.is_err())
-            .map(|seen| seen.place.clone())
+            .filter(|skill| skill.state.is_err())
+            .map(|skill| skill.place.clone())
             .collect();
         tries -= 1;
         // A writer may have switched between our reading of a link and of the store: then the link is another now.
         if tries == 0 || still_linked(vault, &damaged)? {
-            return Ok(seen);
+            return Ok(scanned);
         }
     }
 }
 
-fn scan_once(vault: &Vault, rows: &Rows) -> Result<(Vec<Seen>, Vec<NewRow>), VaultError> {
-    let places = places(vault)?;
-    let store = vault.store();
-    let mut seen = Vec::new();
-    let mut fresh = Vec::new();
-    for group in places.groups {
-        let (found, new) = look_at(&store, &group, rows);
-        seen.extend(found);
-        fresh.extend(new);
+fn scan_group(
+    store: &Path,
+    group: &Group,
+    rows: &HashMap<Digest, StoredRow>,
+) -> (Vec<ScannedSkill>, Vec<NewRow>) {
+    let parts: Vec<_> = group
+        .places
+        .par_chunks(CHUNK)
+        .map(|places| {
+            let mut reader = Reader::new(store);
+            let mut fresh = Vec::new();
+            let scanned: Vec<_> = places
+                .iter()
+                .map(|place| scan_place(&mut reader, place, &group.trusted, rows, &mut fresh))
+                .collect();
+            (scanned, fresh)
+        })
+        .collect();
+    let (scanned, fresh): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    (
+        scanned.into_iter().flatten().collect(),
+        fresh.into_iter().flatten().collect(),
+    )
+}
+
+fn scan_place(
+    reader: &mut Reader<'_>,
+    place: &Place,
+    trusted: &Trusted,
+    rows: &HashMap<Digest, StoredRow>,
+    fresh: &mut Vec<NewRow>,
+) -> ScannedSkill {
+    let noted = rows.get(&place.bundle).zip(reader.handle());
+    let current = noted.and_then(|(row, store)| {
+        row.current(store, &place.bundle, &place.signed_name, &trusted.keys)
+    });
+    let (state, texts) = match current {
+        Some(row) => (Ok(row.clone()), None),
+        None => match read_with(reader, place, trusted) {
+            Ok(new) => {
+                let read = (Ok(new.row.clone()), Some(new.texts.clone()));
+                fresh.push(new);
+                read
+            }
+            Err(damage) => (Err(damage), None),
+        },
+    };
+    ScannedSkill {
+        place: place.clone(),
+        state,
+        texts,
     }
-    Ok((seen, fresh))
+}
+
+fn read_with(reader: &mut Reader<'_>, place: &Place, trusted: &Trusted) -> Result<NewRow, Damage> {
+    let examined = reader.examine(
+        &place.bundle,
+        Some(&place.signed_name),
+        trusted,
+        Want::Bytes,
+    )?;
+    new_row(&place.bundle, examined, trusted)
 }
 
 /// Reads and verifies one installed skill from its bytes, whatever the index says.
@@ -153,41 +222,20 @@ pub(crate) fn read_place(
     vault: &Vault,
     place: &Place,
     trusted: &Trusted,
-    buffer: &mut Vec<u8>,
 ) -> Result<NewRow, Damage> {
-    let name = Some(&place.signed_name);
-    let store = vault.store();
-    let examined = store::examine(&store, &place.bundle, name, trusted, Want::Bytes, buffer)?;
-    new_row(&place.bundle, examined, trusted)
+    read_with(&mut Reader::new(&vault.store()), place, trusted)
 }
 
 /// The texts of one skill, read and verified afresh.
-pub(crate) fn read_texts(
-    vault: &Vault,
-    place: &Place,
-    buffer: &mut Vec<u8>,
-) -> Result<Texts, Damage> {
-    let group = places(vault)
-        .ok()
-        .and_then(|places| {
-            places
-                .groups
-                .into_iter()
-                .find(|group| group.places.contains(place))
-        })
-        .ok_or_else(|| Damage::Missing(place.name.to_string()))?;
-    let examined = store::examine(
-        &vault.store(),
-        &place.bundle,
-        Some(&place.signed_name),
-        &group.trusted,
-        Want::Bytes,
-        buffer,
-    )?;
-    Ok(texts(&examined))
+pub(crate) fn read_texts(vault: &Vault, place: &Place) -> Result<Texts, Damage> {
+    let groups = places(vault).map(|places| places.groups);
+    let groups = groups.unwrap_or_default();
+    let group = groups.iter().find(|group| group.places.contains(place));
+    let group = group.ok_or_else(|| Damage::Missing(place.name.to_string()))?;
+    read_place(vault, place, &group.trusted).map(|new| new.texts)
 }
 
-/// Notes what was verified just now; failing to costs the next scan some work and nothing else.
+/// Notes what was verified just now. A failure costs the next scan some work and nothing else.
 pub(crate) fn note(vault: &Vault, index: &mut Index, fresh: &[NewRow]) {
     if fresh.is_empty() {
         return;
@@ -200,84 +248,26 @@ pub(crate) fn note(vault: &Vault, index: &mut Index, fresh: &[NewRow]) {
     }
 }
 
-type Rows = std::collections::HashMap<Digest, StoredRow>;
-
-fn look_at(store: &Path, group: &Group, rows: &Rows) -> (Vec<Seen>, Vec<NewRow>) {
-    let parts = in_parallel(&group.places, |places| {
-        let looker = Looker::new(store).ok();
-        let signers: Vec<String> = group.trusted.keys.iter().map(ToString::to_string).collect();
-        let mut eye = Eye {
-            store,
-            trusted: &group.trusted,
-            looker,
-            signers,
-            buffers: Buffers::default(),
-            bytes: Vec::new(),
-            fresh: Vec::new(),
-        };
-        let seen: Vec<_> = places.iter().map(|place| eye.look(place, rows)).collect();
-        (seen, eye.fresh)
-    });
-    let mut all = (Vec::with_capacity(group.places.len()), Vec::new());
-    for (seen, fresh) in parts {
-        all.0.extend(seen);
-        all.1.extend(fresh);
-    }
-    all
-}
-
-struct Eye<'a> {
-    store: &'a Path,
-    trusted: &'a Trusted,
-    looker: Option<Looker>,
-    signers: Vec<String>,
-    buffers: Buffers,
-    bytes: Vec<u8>,
-    fresh: Vec<NewRow>,
-}
-
-impl Eye<'_> {
-    fn look(&mut self, place: &Place, rows: &Rows) -> Seen {
-        let (state, texts) = match self.known(place, rows) {
-            Some(row) => (Ok(row), None),
-            None => match self.read(place) {
-                Ok((row, texts)) => (Ok(row), Some(texts)),
-                Err(damage) => (Err(damage), None),
-            },
-        };
-        Seen {
-            place: place.clone(),
-            state,
-            texts,
-        }
-    }
-
-    fn known(&mut self, place: &Place, rows: &Rows) -> Option<Row> {
-        let stored = rows.get(&place.bundle)?;
-        let looker = self.looker.as_ref()?;
-        let believed = stored.name() == place.signed_name.as_str()
-            && self.signers.iter().any(|key| key == stored.signer());
-        if believed && stored.holds(looker, &place.bundle.to_string(), &mut self.buffers) {
-            stored.parse()
-        } else {
-            None
-        }
-    }
-
-    fn read(&mut self, place: &Place) -> Result<(Row, Texts), Damage> {
-        let examined = store::examine_many(
-            self.looker.as_ref(),
-            self.store,
-            &place.bundle,
-            Some(&place.signed_name),
-            self.trusted,
-            Want::Bytes,
-            &mut self.bytes,
-        )?;
-        let new = new_row(&place.bundle, examined, self.trusted)?;
-        let read = (new.row.clone(), new.texts.clone());
-        self.fresh.push(new);
-        Ok(read)
+/// Notes in the index what every installed skill is like that has no sketch there: after the index was deleted, and of
+/// skills that came with a linked vault. Damaged skills are left out.
+pub(crate) fn complete_sketches(vault: &Vault, index: &mut Index, groups: &[Group]) {
+    let noted = index.sketched();
+    for group in groups {
+        let missing: Vec<&Place> = group
+            .places
+            .iter()
+            .filter(|place| !noted.contains(&place.bundle))
+            .collect();
+        let read: Vec<_> = missing
+            .par_chunks(CHUNK)
+            .flat_map_iter(|places| {
+                let store = vault.store();
+                let mut reader = Reader::new(&store);
+                let read = |place: &&Place| read_with(&mut reader, place, &group.trusted).ok();
+                places.iter().filter_map(read).collect::<Vec<_>>()
+            })
+            .collect();
+        note(vault, index, &read);
     }
 }
 
@@ -288,7 +278,7 @@ pub(crate) fn new_row(
     trusted: &Trusted,
 ) -> Result<NewRow, Damage> {
     let encoded = store::encode(hash, &examined)?;
-    let signer = examined
+    let signer: PublicKey = examined
         .signed
         .signer(&trusted.keys)
         .copied()
@@ -303,16 +293,17 @@ pub(crate) fn new_row(
         .collect();
     Ok(NewRow {
         hash: *hash,
-        row: Row::new(
-            manifest.name,
-            manifest.version,
+        row: Row {
+            name: manifest.name,
+            version: manifest.version,
             signer,
-            (encoded.bytes.len() as u64, parts),
-            manifest.agents,
-            examined.looks.paths,
-        ),
+            size: encoded.bytes.len() as u64,
+            parts,
+            agents: manifest.agents,
+            paths: examined.paths,
+        },
         texts,
-        facts: examined.looks.facts,
+        stats: examined.stats,
         sketch,
     })
 }
@@ -323,7 +314,7 @@ fn texts(examined: &Examined) -> Texts {
     let document = examined
         .files
         .iter()
-        .find(|file| file.path.as_str() == "SKILL.md")
+        .find(|file| file.path.as_str() == SKILL_MD)
         .and_then(|file| Document::parse_known(&file.bytes, &manifest.name).ok());
     let mut texts = Texts {
         agents: manifest.agents.clone(),

@@ -1,6 +1,7 @@
 //! What is installed: own skills and those of linked vaults, listed, searched and verified.
 
 pub(crate) mod agent_links;
+pub(crate) mod fingerprint;
 pub(crate) mod link_id;
 pub(crate) mod linked;
 pub mod list;
@@ -8,4 +9,3 @@ pub mod place;
 pub mod search;
 pub mod upstream;
 pub mod verify;
-mod words;

@@ -1,48 +1,80 @@
-//! Searching what is installed.
+//! Searching what is installed. Every hit is verified from its bytes.
+//!
+//! The ranking of all skills is kept in the index with the fingerprint of the vault that it was made from, so that a
+//! search of an unchanged vault reads its hits only. A skill that was tampered with and is no hit still counts among the
+//! ranked texts; whoever can write the index can hide a skill from a search, as by removing its link, and shows nothing
+//! that was not signed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
+use rayon::prelude::*;
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 use vault_skill::search::{Ranking, Text};
 
-use super::list::{Listed, list, read_place};
-use super::place::{Evidence, Place, places_of};
-use super::words;
-use crate::parallel::in_parallel;
+use super::fingerprint::Fingerprint;
+use super::list::{InstalledSkill, list, read_place};
+use super::place::{Place, places_of};
+use crate::disk;
+use crate::index::{Index, StoredRanking};
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
+
+/// The largest ranking that is kept, in bytes: some 200,000 skills.
+const MAX_RANKING: usize = 64 << 20;
+/// How often everything is listed again because a hit could not be verified: a writer may have switched meanwhile.
+const RESCANS: u32 = 2;
 
 /// A search result.
 #[derive(Clone, Debug)]
 pub struct Hit {
     /// The skill.
-    pub skill: Listed,
+    pub skill: InstalledSkill,
     /// BM25 score, above zero; best first.
     pub score: f64,
 }
 
-/// Ranks what is installed by how well its texts match; skills that match nothing are left out, as are shadowed ones. What is given was
-/// verified from its bytes for this answer; which skills those are, an index on disk says where nothing changed since it was written.
+/// A ranked skill before its bytes are verified: name, bundle, score.
+type Ranked = (SkillName, Digest, f64);
+
+/// Ranks what is installed by how well its texts match. Skills that match nothing are left out, as are shadowed ones.
 pub fn search(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, VaultError> {
-    if let Some(found) = words::search(vault, query, top_k)
-        && let Ok(hits) = verified(vault, &found)?
+    if let Some(ranked) = rank_from_index(vault, query, top_k)
+        && let Ok(hits) = verify(vault, &ranked)?
     {
         return Ok(hits);
     }
     search_all(vault, query, top_k)
 }
 
-/// The same by a look at every skill; leaves an index for the next search behind.
+/// The best skills by the ranking in the index; `None` where there is none of the vault as it is now.
+fn rank_from_index(vault: &Vault, query: &str, top_k: usize) -> Option<Vec<Ranked>> {
+    let fingerprint = Fingerprint::of(vault)?.digest();
+    let stored = Index::open(&vault.paths().index()).ranking(&fingerprint)?;
+    let ranking = Ranking::of_query(&stored.packed, query)?;
+    if stored.bundles.len() != ranking.len() * 32 {
+        return None;
+    }
+    ranking
+        .search(query, top_k)
+        .into_iter()
+        .map(|hit| {
+            let bundle = stored.bundles.get(hit.position * 32..)?.get(..32)?;
+            let bundle = Digest::from_bytes(bundle.try_into().ok()?);
+            Some((hit.name.parse().ok()?, bundle, hit.score))
+        })
+        .collect()
+}
+
+/// Lists and ranks every skill, and keeps the ranking for the next search.
 fn search_all(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, VaultError> {
-    let mut rescans = 2;
+    let mut rescans = RESCANS;
     'scan: loop {
-        let before = Evidence::of(vault);
+        let before = Fingerprint::of(vault);
         let listing = list(vault)?;
         let mut skills = listing.skills;
         skills.retain(|skill| !skill.shadowed);
-        let mut writable = before.filter(|_| listing.damaged.is_empty());
+        let mut fingerprint = before.filter(|_| listing.damaged.is_empty());
         loop {
             let ranking = Ranking::new(skills.iter().map(|skill| Text {
                 name: skill.name.as_str(),
@@ -51,76 +83,91 @@ fn search_all(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, Vaul
                 categories: &skill.texts.categories,
                 when_to_use: &skill.texts.when_to_use,
             }));
-            let found: Vec<_> = ranking
+            let ranked: Vec<Ranked> = ranking
                 .search(query, top_k)
                 .into_iter()
-                .filter_map(|hit| skills.get(hit.position).map(|skill| (skill, hit.score)))
+                .filter_map(|hit| Some((skills.get(hit.position)?, hit.score)))
                 .map(|(skill, score)| (skill.name.clone(), skill.bundle, score))
                 .collect();
-            let bad = match verified(vault, &found)? {
+            let bad = match verify(vault, &ranked)? {
                 Ok(hits) => {
-                    if let Some(evidence) = writable.take() {
-                        words::write(vault, &evidence, &skills, &ranking);
+                    if let Some(fingerprint) = fingerprint {
+                        keep(vault, &fingerprint, &skills, &ranking);
                     }
                     return Ok(hits);
                 }
                 Err(bad) => bad,
             };
             if rescans > 0 {
-                // A writer may have switched meanwhile.
                 rescans -= 1;
                 continue 'scan;
             }
             skills.retain(|skill| !bad.contains(&skill.name));
-            writable = None;
+            fingerprint = None;
         }
     }
 }
 
-/// The found skills as their bytes say; the names of those that are not installed as this bundle, or not as they were signed.
-fn verified(
+/// Keeps a ranking, if the vault still has the fingerprint from before it was listed and any later change will show.
+fn keep(vault: &Vault, before: &Fingerprint, skills: &[InstalledSkill], ranking: &Ranking) {
+    let settled = vault
+        .scratch()
+        .and_then(|scratch| disk::settled_before(scratch.path()));
+    let digest = before.digest();
+    let unchanged = Fingerprint::of(vault).is_some_and(|now| now.digest() == digest);
+    let packed = ranking.to_bytes();
+    if !unchanged
+        || !settled.is_ok_and(|settled| before.is_settled(settled))
+        || packed.is_empty()
+        || packed.len() > MAX_RANKING
+    {
+        return;
+    }
+    let bundles = skills.iter().flat_map(|skill| *skill.bundle.as_bytes());
+    let ranking = StoredRanking {
+        bundles: bundles.collect(),
+        packed,
+    };
+    Index::open(&vault.paths().index()).note_ranking(&digest, &ranking);
+}
+
+/// The ranked skills with their texts from verified bytes, or the names of those that are not installed as this bundle
+/// or not as they were signed.
+fn verify(
     vault: &Vault,
-    found: &[(SkillName, Digest, f64)],
+    ranked: &[Ranked],
 ) -> Result<Result<Vec<Hit>, HashSet<SkillName>>, VaultError> {
-    let names: Vec<_> = found.iter().map(|(name, ..)| name.clone()).collect();
-    let mut first: HashMap<SkillName, (Place, Arc<Trusted>)> = HashMap::new();
-    for group in places_of(vault, &names)? {
-        let trusted = Arc::new(group.trusted);
-        for place in group.places {
-            let with = Arc::clone(&trusted);
-            first.entry(place.name.clone()).or_insert((place, with));
+    let names: Vec<_> = ranked.iter().map(|(name, ..)| name.clone()).collect();
+    let groups = places_of(vault, &names)?;
+    let mut installed: HashMap<&SkillName, (&Place, &Trusted)> = HashMap::new();
+    for group in &groups {
+        for place in &group.places {
+            installed
+                .entry(&place.name)
+                .or_insert((place, &group.trusted));
         }
     }
-    let read = in_parallel(found, |found| {
-        let mut buffer = Vec::new();
-        let read = |(name, bundle, score): &(SkillName, Digest, f64)| {
-            let known = first.get(name).filter(|(place, _)| place.bundle == *bundle);
-            let (place, trusted) = known.ok_or_else(|| name.clone())?;
-            let row = read_place(vault, place, trusted, &mut buffer);
-            let row = row.map_err(|_| name.clone())?;
+    let verified: Vec<Result<Hit, &SkillName>> = ranked
+        .par_iter()
+        .map(|(name, bundle, score)| {
+            let (place, trusted) = installed.get(name).ok_or(name)?;
+            if place.bundle != *bundle {
+                return Err(name);
+            }
+            let read = read_place(vault, place, trusted).map_err(|_| name)?;
             Ok(Hit {
-                skill: Listed {
-                    name: name.clone(),
-                    origin: place.origin.clone(),
-                    version: row.row.version,
-                    bundle: *bundle,
-                    size: row.row.size,
-                    texts: row.texts,
-                    shadowed: false,
-                },
+                skill: InstalledSkill::new((*place).clone(), &read.row, read.texts),
                 score: *score,
             })
-        };
-        found.iter().map(read).collect::<Vec<_>>()
-    });
-    let (mut hits, mut bad) = (Vec::with_capacity(found.len()), HashSet::new());
-    for one in read.into_iter().flatten() {
-        match one {
-            Ok(hit) => hits.push(hit),
-            Err(name) => {
-                bad.insert(name);
-            }
-        }
-    }
-    Ok(if bad.is_empty() { Ok(hits) } else { Err(bad) })
+        })
+        .collect();
+    let bad: HashSet<SkillName> = verified
+        .iter()
+        .filter_map(|hit| hit.as_ref().err().map(|name| (*name).clone()))
+        .collect();
+    Ok(if bad.is_empty() {
+        Ok(verified.into_iter().flatten().collect())
+    } else {
+        Err(bad)
+    })
 }

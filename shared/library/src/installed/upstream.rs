@@ -12,7 +12,7 @@ use vault_skill::name::SkillName;
 use vault_skill::provenance::Kind;
 use vault_store::fetch::Upstream;
 
-use crate::add::installed;
+use super::place::installed;
 use crate::disk;
 use crate::vault::{Change, Vault, VaultError, read_record};
 

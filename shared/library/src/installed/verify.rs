@@ -1,5 +1,9 @@
 //! Reading and verifying every installed skill from its bytes, whatever the index says.
 
+use std::collections::HashSet;
+use std::path::Path;
+
+use rayon::prelude::*;
 use vault_skill::document::Secret;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
@@ -7,10 +11,8 @@ use vault_skill::name::{SkillName, VaultId};
 use vault_skill::time::Timestamp;
 
 use super::linked;
-use super::place::{self, Group, Origin, Place, Places};
-use crate::disk::tree::Looker;
-use crate::parallel::{in_parallel, joined};
-use crate::store::{self, Damage, Want};
+use super::place::{self, CHUNK, Group, Origin, Place, Places};
+use crate::store::{self, Damage, Reader, Trusted, Want};
 use crate::transforms;
 use crate::vault::{Vault, VaultError};
 
@@ -58,7 +60,7 @@ pub struct Checked {
     pub declared: Vec<Secret>,
 }
 
-/// Somebody whose signatures this vault believes.
+/// A key that this vault trusts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Signer {
     /// The vault itself, or the link that pinned the key.
@@ -69,7 +71,7 @@ pub struct Signer {
     pub key: PublicKey,
 }
 
-/// The keys whose signatures this vault believes: its own, earlier ones included, then those that its links pinned.
+/// The keys that this vault trusts: its own, earlier ones included, then those that its links pinned.
 pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
     let mut signers: Vec<Signer> = Vec::new();
     let mut note = |origin: Origin, vault_id: VaultId, keys: &[PublicKey]| {
@@ -106,83 +108,65 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     check_places(vault, &place::places(vault)?)
 }
 
-/// [`check`] for who listed the places already.
+/// [`check`] of places that were listed already.
 pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, VaultError> {
     let store = vault.store();
     let rendered = Group {
         trusted: vault.trusted()?,
         places: transforms::places(vault)?,
     };
-    // The store is listed beside the work, and what nothing in it names is found there.
-    std::thread::scope(|scope| {
-        let listed = scope.spawn(|| -> Result<_, VaultError> {
-            let (mut bundles, strange) = store::list(&store)?;
-            let named = places.groups.iter().flat_map(|group| &group.places);
-            let named = named.chain(&rendered.places).map(|place| place.bundle);
-            let named: std::collections::HashSet<_> = named.collect();
-            bundles.retain(|bundle| !named.contains(bundle));
-            Ok((bundles, strange))
-        });
-        let mut skills = Vec::new();
+    let list_unreferenced = || -> Result<_, VaultError> {
+        let (mut bundles, strange) = store::list(&store)?;
+        let groups = places.groups.iter().chain([&rendered]);
+        let named: HashSet<_> = groups
+            .flat_map(|group| &group.places)
+            .map(|place| place.bundle)
+            .collect();
+        bundles.retain(|bundle| !named.contains(bundle));
+        Ok((bundles, strange))
+    };
+    let check_all = || {
+        let (mut skills, mut variants) = (Vec::new(), Vec::new());
         for group in &places.groups {
             check_group(&store, group, &mut skills);
         }
-        let mut variants = Vec::new();
         check_group(&store, &rendered, &mut variants);
-        let (unreferenced, mut strange) = joined(listed.join())?;
-        for entry in &mut strange {
-            entry.insert_str(0, "store/");
-        }
-        strange.extend_from_slice(&places.strange);
-        Ok(Report {
-            skills,
-            strange,
-            variants,
-            unreferenced,
-        })
+        (skills, variants)
+    };
+    let ((skills, variants), listed) = rayon::join(check_all, list_unreferenced);
+    let (unreferenced, mut strange) = listed?;
+    for entry in &mut strange {
+        entry.insert_str(0, "store/");
+    }
+    strange.extend_from_slice(&places.strange);
+    Ok(Report {
+        skills,
+        strange,
+        variants,
+        unreferenced,
     })
 }
 
-/// Appends what is found of each place of a group.
-fn check_group(store: &std::path::Path, group: &Group, checked: &mut Vec<Checked>) {
-    let parts = in_parallel(&group.places, |places| {
-        let opened = Looker::new(store).ok();
-        let mut buffer = Vec::new();
-        places
-            .iter()
-            .map(|place| check_one(opened.as_ref(), store, group, place, &mut buffer))
-            .collect::<Vec<_>>()
-    });
-    checked.reserve_exact(group.places.len());
-    for part in parts {
-        checked.extend(part);
-    }
+/// Appends the verdict on each place of a group.
+fn check_group(store: &Path, group: &Group, checked: &mut Vec<Checked>) {
+    checked.par_extend(group.places.par_chunks(CHUNK).flat_map_iter(|places| {
+        let mut reader = Reader::new(store);
+        let check = |place| check_place(&mut reader, place, &group.trusted);
+        places.iter().map(check).collect::<Vec<_>>()
+    }));
 }
 
-fn check_one(
-    opened: Option<&Looker>,
-    store: &std::path::Path,
-    group: &Group,
-    place: &Place,
-    buffer: &mut Vec<u8>,
-) -> Checked {
+fn check_place(reader: &mut Reader<'_>, place: &Place, trusted: &Trusted) -> Checked {
     let linked = place.origin != Origin::Local;
     let want = if linked { Want::Bytes } else { Want::Verdict };
-    let examined = store::examine_many(
-        opened,
-        store,
-        &place.bundle,
-        Some(&place.signed_name),
-        &group.trusted,
-        want,
-        buffer,
-    )
-    .and_then(|examined| {
-        if linked {
-            store::encode(&place.bundle, &examined)?;
-        }
-        Ok(examined)
-    });
+    let examined = reader
+        .examine(&place.bundle, Some(&place.signed_name), trusted, want)
+        .and_then(|examined| {
+            if linked {
+                store::encode(&place.bundle, &examined)?;
+            }
+            Ok(examined)
+        });
     let mut checked = Checked {
         name: place.name.clone(),
         origin: place.origin.clone(),

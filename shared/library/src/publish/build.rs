@@ -257,15 +257,13 @@ impl Build<'_> {
     /// Texts of every skill; what the index does not know is read and verified again.
     pub(super) fn texts(&self) -> Result<HashMap<Digest, Texts>, PlanError> {
         let mut known = Index::open(&self.vault.paths().index()).texts();
-        let mut buffer = Vec::new();
         for skill in self.skills {
             if let Some(texts) = &skill.texts {
                 known.insert(skill.place.bundle, texts.clone());
             } else if let Entry::Vacant(unknown) = known.entry(skill.place.bundle) {
-                let texts =
-                    scan::read_texts(self.vault, &skill.place, &mut buffer).map_err(|damage| {
-                        PlanError::Damaged(vec![(skill.place.name.clone(), damage)])
-                    })?;
+                let texts = scan::read_texts(self.vault, &skill.place).map_err(|damage| {
+                    PlanError::Damaged(vec![(skill.place.name.clone(), damage)])
+                })?;
                 unknown.insert(texts);
             }
         }

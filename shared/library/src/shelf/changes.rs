@@ -13,6 +13,7 @@ use vault_store::shelf::{Change, ShelfError, Submitted};
 use super::{Held, failed};
 use crate::add::{self, AddError, AddFetched, AddReport, AddSkill, Admission, Candidate};
 use crate::disk::source::SourceError;
+use crate::installed::place;
 use crate::known::Known;
 use crate::links;
 use crate::remove::{RemoveSkills, remove_under};
@@ -89,7 +90,7 @@ impl Held {
         let name = &package.name;
         let trusted = self.vault.trusted().map_err(failed)?;
         let installed =
-            add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+            place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
         let Some(installed) = installed else {
             return if self.is_linked(name)? {
                 Err(came_with_a_link(name))
@@ -160,7 +161,7 @@ impl Held {
         let mut change = self.vault.change().map_err(failed)?;
         let name = &candidate.package.name;
         let trusted = self.vault.trusted().map_err(failed)?;
-        let own = add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+        let own = place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
         if own.is_none() && self.is_linked(name)? {
             return Err(came_with_a_link(name));
         }
@@ -172,7 +173,7 @@ impl Held {
     pub(super) fn upstream_of(&self, name: &SkillName) -> Result<Upstream, ShelfError> {
         let trusted = self.vault.trusted().map_err(failed)?;
         let installed =
-            add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+            place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
         let Some(installed) = installed else {
             return Err(self.not_here(name)?);
         };
@@ -224,7 +225,7 @@ impl Held {
             // It may have been removed, or replaced, while its source was asked.
             let trusted = self.vault.trusted().map_err(failed)?;
             let installed =
-                add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+                place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
             let manifest = installed.and_then(|installed| installed.manifest);
             let manifest = manifest.ok_or_else(|| ShelfError::NotFound(name.clone()))?;
             request.agents = manifest.agents;
@@ -237,7 +238,7 @@ impl Held {
         };
         let name = &candidate.package.name;
         let trusted = self.vault.trusted().map_err(failed)?;
-        let own = add::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
+        let own = place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
         if own.is_none() && self.is_linked(name)? {
             return Err(came_with_a_link(name));
         }

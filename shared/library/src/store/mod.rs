@@ -16,14 +16,25 @@ use vault_skill::document::{Document, SKILL_MD, Secret};
 use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
-use vault_skill::manifest::{Manifest, ManifestError, ManifestExpectation, Mode, SignedManifest};
+use vault_skill::manifest::{
+    MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError, ManifestExpectation, Mode,
+    SignedManifest,
+};
 use vault_skill::name::{SkillName, VaultId};
 
-use crate::disk::tree::{self, Entry, Facts, Looker};
+use crate::disk::source::SourceLimits;
+use crate::disk::tree::{self, DirHandle, Entry, FileStat};
 use crate::disk::{self, FileError, Kind};
 
 /// The largest signed manifest that is read: 1,024 files with the longest paths stay far below.
 const MAX_MANIFEST: u64 = 4 * 1024 * 1024;
+/// What a folder of one skill may hold before it is signed.
+pub(crate) const LIMITS: SourceLimits = SourceLimits {
+    files: MAX_FILES,
+    file_bytes: MAX_FILE_BYTES,
+    total_bytes: MAX_SKILL_BYTES,
+    depth: 16,
+};
 const MANIFEST: &str = "manifest.json";
 const FILES: &str = "files";
 
@@ -93,14 +104,10 @@ pub struct Examined {
     pub(crate) ignored: Vec<String>,
     /// Variables that the skill says it needs.
     pub(crate) declared: Vec<Secret>,
-    pub(crate) looks: Looks,
-}
-
-/// Paths below the bundle's folder with the facts seen when they were read; empty where only the verdict was wanted.
-#[derive(Debug, Default)]
-pub(crate) struct Looks {
+    /// Paths below the bundle's folder; empty unless the bytes were asked for.
     pub(crate) paths: Vec<String>,
-    pub(crate) facts: Vec<Facts>,
+    /// The metadata of each path, as seen when it was read.
+    pub(crate) stats: Vec<FileStat>,
 }
 
 /// Whether the bytes are wanted or only the verdict.
@@ -152,52 +159,81 @@ pub(crate) fn examine(
     want: Want,
     buffer: &mut Vec<u8>,
 ) -> Result<Examined, Damage> {
-    examine_many(None, store, hash, name, trusted, want, buffer)
+    let mut reader = Reader {
+        store,
+        handle: None,
+        buffer: std::mem::take(buffer),
+    };
+    let examined = reader.examine(hash, name, trusted, want);
+    *buffer = reader.buffer;
+    examined
 }
 
-/// [`examine`] for who does it over and over, with an open handle on the store.
-pub(crate) fn examine_many(
-    opened: Option<&Looker>,
-    store: &Path,
-    hash: &Digest,
-    name: Option<&SkillName>,
-    trusted: &Trusted,
-    want: Want,
-    buffer: &mut Vec<u8>,
-) -> Result<Examined, Damage> {
-    let root = folder(store, hash);
-    let mut examination = Examination {
-        name,
-        trusted,
-        want,
-        manifest: None,
-        seen: Vec::new(),
-        folders: BTreeSet::new(),
-        files: Vec::new(),
-        ignored: Vec::new(),
-        declared: Vec::new(),
-        looks: Looks::default(),
-        damage: None,
-    };
-    let walked = tree::walk(
-        opened,
-        &root,
-        MAX_MANIFEST,
-        buffer,
-        &mut |path, facts, entry| {
-            if examination.damage.is_none() {
-                examination.damage = examination.entry(path, facts, &entry).err();
-            }
-        },
-    );
-    match walked {
-        Ok(()) => {}
-        Err(failed) if failed.cause.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Damage::Missing(hash.to_string()));
+/// Reads many bundles of one store with one open handle and one buffer.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    store: &'a Path,
+    handle: Option<DirHandle>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(store: &'a Path) -> Self {
+        Self {
+            store,
+            handle: DirHandle::new(store).ok(),
+            buffer: Vec::new(),
         }
-        Err(failed) => return Err(Damage::Unreadable(failed)),
     }
-    examination.finish()
+
+    /// The open folder of bundles; `None` where it could not be opened.
+    pub(crate) fn handle(&self) -> Option<&DirHandle> {
+        self.handle.as_ref()
+    }
+
+    /// Like [`examine`].
+    pub(crate) fn examine(
+        &mut self,
+        hash: &Digest,
+        name: Option<&SkillName>,
+        trusted: &Trusted,
+        want: Want,
+    ) -> Result<Examined, Damage> {
+        let root = folder(self.store, hash);
+        let mut examination = Examination {
+            name,
+            trusted,
+            want,
+            manifest: None,
+            seen: Vec::new(),
+            folders: BTreeSet::new(),
+            files: Vec::new(),
+            ignored: Vec::new(),
+            declared: Vec::new(),
+            paths: Vec::new(),
+            stats: Vec::new(),
+            damage: None,
+        };
+        let walked = tree::walk(
+            self.handle.as_ref(),
+            &root,
+            MAX_MANIFEST,
+            &mut self.buffer,
+            &mut |path, stat, entry| {
+                if examination.damage.is_none() {
+                    examination.damage = examination.entry(path, stat, &entry).err();
+                }
+            },
+        );
+        match walked {
+            Ok(()) => {}
+            Err(failed) if failed.cause.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Damage::Missing(hash.to_string()));
+            }
+            Err(failed) => return Err(Damage::Unreadable(failed)),
+        }
+        examination.finish()
+    }
 }
 
 /// The manifest of a stored bundle where its signature is good, whatever became of the files.
@@ -219,39 +255,40 @@ struct Examination<'a> {
     files: Vec<Option<File>>,
     ignored: Vec<String>,
     declared: Vec<Secret>,
-    looks: Looks,
+    paths: Vec<String>,
+    stats: Vec<FileStat>,
     damage: Option<Damage>,
 }
 
 impl Examination<'_> {
     /// The walk shows the entries of a folder before those of its sub-folders, so the manifest comes first.
-    fn entry(&mut self, path: &str, facts: Facts, entry: &Entry<'_>) -> Result<(), Damage> {
+    fn entry(&mut self, path: &str, stat: FileStat, entry: &Entry<'_>) -> Result<(), Damage> {
         if path == MANIFEST {
-            self.manifest(facts, entry)?;
+            self.manifest(stat, entry)?;
         } else if path == FILES {
-            self.folder(path, facts, entry)?;
+            self.folder(path, stat, entry)?;
         } else if let Some(inside) = path.strip_prefix("files/") {
             if gate::is_ignored(inside) {
                 self.ignored.push(inside.to_owned());
                 return Ok(());
             }
             match entry {
-                Entry::Dir => self.folder(inside, facts, entry)?,
-                _ => self.file(inside, facts, entry)?,
+                Entry::Dir => self.folder(inside, stat, entry)?,
+                _ => self.file(inside, stat, entry)?,
             }
         } else {
             return Err(Damage::Extra(path.to_owned()));
         }
         if self.want == Want::Bytes {
-            self.looks.paths.push(path.to_owned());
-            self.looks.facts.push(facts);
+            self.paths.push(path.to_owned());
+            self.stats.push(stat);
         }
         Ok(())
     }
 
-    fn manifest(&mut self, facts: Facts, entry: &Entry<'_>) -> Result<(), Damage> {
+    fn manifest(&mut self, stat: FileStat, entry: &Entry<'_>) -> Result<(), Damage> {
         let bytes = content(MANIFEST, entry)?;
-        mode(MANIFEST, facts, 0o444)?;
+        mode(MANIFEST, stat, 0o444)?;
         let signed = SignedManifest::parse(bytes)?;
         let manifest = match self.name {
             Some(name) => {
@@ -285,17 +322,17 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn folder(&mut self, path: &str, facts: Facts, entry: &Entry<'_>) -> Result<(), Damage> {
+    fn folder(&mut self, path: &str, stat: FileStat, entry: &Entry<'_>) -> Result<(), Damage> {
         if !matches!(entry, Entry::Dir) {
             return Err(Damage::Foreign(path.to_owned()));
         }
         if path != FILES && !self.folders.contains(path) {
             return Err(Damage::Extra(path.to_owned()));
         }
-        mode(path, facts, 0o555)
+        mode(path, stat, 0o555)
     }
 
-    fn file(&mut self, path: &str, facts: Facts, entry: &Entry<'_>) -> Result<(), Damage> {
+    fn file(&mut self, path: &str, stat: FileStat, entry: &Entry<'_>) -> Result<(), Damage> {
         let Some((_, manifest)) = &self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
         };
@@ -307,7 +344,7 @@ impl Examination<'_> {
         };
         let signed = &manifest.files[at];
         let bytes = content(path, entry)?;
-        mode(path, facts, disk_mode(signed.mode))?;
+        mode(path, stat, disk_mode(signed.mode))?;
         if bytes.len() as u64 != signed.size || Digest::of(bytes) != signed.sha256 {
             return Err(Damage::Changed(path.to_owned()));
         }
@@ -343,7 +380,8 @@ impl Examination<'_> {
             files: self.files.into_iter().flatten().collect(),
             ignored: self.ignored,
             declared: self.declared,
-            looks: self.looks,
+            paths: self.paths,
+            stats: self.stats,
         })
     }
 }
@@ -365,13 +403,13 @@ fn content<'a>(path: &str, entry: &'a Entry<'_>) -> Result<&'a [u8], Damage> {
     }
 }
 
-fn mode(path: &str, facts: Facts, expected: u32) -> Result<(), Damage> {
-    if facts.permissions() == expected {
+fn mode(path: &str, stat: FileStat, expected: u32) -> Result<(), Damage> {
+    if stat.permissions() == expected {
         return Ok(());
     }
     Err(Damage::Mode {
         path: path.to_owned(),
-        found: facts.permissions(),
+        found: stat.permissions(),
         expected,
     })
 }

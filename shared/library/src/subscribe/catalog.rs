@@ -8,11 +8,10 @@ use vault_skill::name::{AgentId, SkillName};
 use vault_skill::{index, profile};
 
 use super::error::LinkError;
-use crate::files;
-use crate::index::{Buffers, Index};
+use crate::index::Index;
 use crate::installed::link_id::LinkId;
 use crate::installed::linked::{Link, Pin, Selection};
-use crate::store::{self, Trusted, Want};
+use crate::store::{self, Reader, Trusted, Want};
 use crate::vault::Vault;
 
 impl Selection {
@@ -251,31 +250,21 @@ impl Offer {
         let store = vault.store();
         let trusted = self.trusted();
         let rows = Index::open(&vault.paths().index()).rows();
-        let looker = files::tree::Looker::new(&store)?;
-        let signers: Vec<String> = trusted.keys.iter().map(ToString::to_string).collect();
-        let mut buffers = Buffers::default();
-        let mut bytes = Vec::new();
+        let mut reader = Reader::new(&store);
         let mut missing = Vec::new();
         for skill in chosen {
             let hash = skill.bundle_hash;
-            let noted = rows.get(&hash).is_some_and(|row| {
-                row.name() == skill.name.as_str()
-                    && signers.iter().any(|key| key == row.signer())
-                    && row.holds(&looker, &hash.to_string(), &mut buffers)
-            });
-            if noted {
+            let noted = rows.get(&hash).zip(reader.handle());
+            if noted.is_some_and(|(row, store)| {
+                row.current(store, &hash, &skill.name, &trusted.keys)
+                    .is_some()
+            }) {
                 continue;
             }
-            let good = store::examine(
-                &store,
-                &hash,
-                Some(&skill.name),
-                &trusted,
-                Want::Bytes,
-                &mut bytes,
-            )
-            .and_then(|examined| store::encode(&hash, &examined))
-            .is_ok();
+            let good = reader
+                .examine(&hash, Some(&skill.name), &trusted, Want::Bytes)
+                .and_then(|examined| store::encode(&hash, &examined))
+                .is_ok();
             if !good {
                 missing.push(skill.clone());
             }

@@ -55,13 +55,6 @@ impl VaultPaths {
             .clone()
             .unwrap_or_else(|| self.root.join("index.db"))
     }
-
-    /// A file beside the index, wherever that is: its name with something more at the end.
-    pub(crate) fn index_with(&self, more: &str) -> PathBuf {
-        let mut path = self.index().into_os_string();
-        path.push(more);
-        path.into()
-    }
 }
 
 /// Why a vault was not opened, made or changed.
@@ -236,15 +229,6 @@ impl Vault {
         let tmp = self.tmp();
         disk::make_dirs(&tmp, 0o700)?;
         Scratch::new(&tmp)
-    }
-
-    /// Where a file that is kept beside the index is written before it is moved there. The index may have been put on another
-    /// file system, where nothing can be moved to from the vault's own.
-    pub(crate) fn beside_the_index(&self, scratch: &Scratch) -> PathBuf {
-        match self.paths.index().parent() {
-            Some(parent) if parent != self.paths.root => parent.to_owned(),
-            _ => scratch.path().to_owned(),
-        }
     }
 
     /// Takes the writer lock and clears away what a killed writer left.

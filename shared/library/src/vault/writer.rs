@@ -19,11 +19,6 @@ pub(crate) struct Change<'v> {
 }
 
 impl Change<'_> {
-    /// The generation that this change follows, and the one that begins when it is over and has switched anything.
-    pub(crate) fn generations(&self) -> (u64, u64) {
-        (self.next - 2, self.next)
-    }
-
     /// To be called before the first switch that readers can see.
     pub(crate) fn switching(&mut self) -> Result<(), VaultError> {
         if !self.switched {

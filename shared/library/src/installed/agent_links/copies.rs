@@ -6,9 +6,9 @@ use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
 
-use crate::add::LIMITS;
 use crate::files::source;
 use crate::files::{self, FileError};
+use crate::store::LIMITS;
 
 /// Names of ours in a folder of copies, while one is being made or removed.
 pub(crate) const ASIDE: &str = ".vault-aside-";

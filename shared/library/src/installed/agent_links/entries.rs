@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+
 use super::record::trees;
-use crate::files::tree::Looker;
+use crate::disk::tree::DirHandle;
 use crate::files::{self, FileError, Kind};
-use crate::parallel::in_parallel;
+use crate::installed::place::CHUNK;
 use crate::vault::Vault;
 
 /// An entry of a folder, as far as linking goes.
@@ -26,28 +28,20 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<(OsString, Entry)>, FileError
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let parts = in_parallel(&names, |names| {
-        let looker = Looker::new(folder).ok();
-        names
-            .iter()
-            .map(|(name, kind)| match kind {
-                Kind::Link => {
-                    let mut target = Vec::new();
-                    let known = name.to_str().zip(looker.as_ref());
-                    let found =
-                        known.is_some_and(|(name, looker)| looker.link_target(name, &mut target));
-                    if found {
-                        Entry::Link(target)
-                    } else {
-                        Entry::Other
-                    }
-                }
-                Kind::Dir => Entry::Folder,
-                _ => Entry::Other,
-            })
-            .collect::<Vec<_>>()
-    });
-    let found = parts.into_iter().flatten();
+    let handle = DirHandle::new(folder).ok();
+    let found: Vec<_> = names
+        .par_iter()
+        .with_min_len(CHUNK)
+        .map(|(name, kind)| match kind {
+            Kind::Link => name
+                .to_str()
+                .zip(handle.as_ref())
+                .and_then(|(name, handle)| handle.link_target(name))
+                .map_or(Entry::Other, Entry::Link),
+            Kind::Dir => Entry::Folder,
+            _ => Entry::Other,
+        })
+        .collect();
     Ok(names.into_iter().map(|(name, _)| name).zip(found).collect())
 }
 

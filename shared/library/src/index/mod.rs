@@ -1,0 +1,458 @@
+//! `index.db`: the one cache of a vault. Deleting it changes the speed of the next commands and no answer.
+//!
+//! | table | one row for each |
+//! |---|---|
+//! | `bundles` | verified bundle: columns for plans and listings, the paths below its folder, and a checksum |
+//! | `texts` | verified bundle: what search and a release's index read |
+//! | `sketches`, `bands` | bundle: what its text is like, and the numbers to look that up by |
+//! | `ranking` | at most one: the ranking of all skills as of the last full search |
+//!
+//! A checksum covers the columns of a bundle and the metadata (size, times, inode, mode) of each of its paths when the
+//! bundle was last verified. A listing takes a bundle whose checksum still holds as verified. Everything that is
+//! published, run or shown as verified is read and hashed anyway, so a forged row can hide a change from a listing but
+//! adds no trust.
+
+mod sketches;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, params};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use vault_skill::gate::similar::Sketch;
+use vault_skill::hash::Digest;
+use vault_skill::json;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::{ActionName, AgentId, SkillName};
+
+pub(crate) use self::sketches::SketchedSkill;
+use crate::disk;
+use crate::disk::tree::{DirHandle, FileStat};
+
+/// Marks the file as ours: "vlt1".
+const APPLICATION: i32 = 0x766c_7431;
+/// Changes with the tables, and with how texts are ranked.
+const VERSION: i32 = 4;
+const SCHEMA: &str = "
+    CREATE TABLE bundles (
+        hash BLOB PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL, signer TEXT NOT NULL,
+        size INTEGER NOT NULL, parts TEXT NOT NULL, agents TEXT NOT NULL, paths TEXT NOT NULL,
+        checksum BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE texts (hash BLOB PRIMARY KEY, texts BLOB NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE sketches (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, name TEXT NOT NULL, sketch BLOB NOT NULL);
+    CREATE TABLE bands (key INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (key, id)) WITHOUT ROWID;
+    CREATE TABLE ranking (
+        id INTEGER PRIMARY KEY CHECK (id = 1), fingerprint BLOB NOT NULL, bundles BLOB NOT NULL,
+        packed BLOB NOT NULL, checksum BLOB NOT NULL
+    );";
+
+/// What is known of a verified bundle.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) name: SkillName,
+    pub(crate) version: u64,
+    /// Who signed the manifest.
+    pub(crate) signer: PublicKey,
+    /// Bytes of the bundle object.
+    pub(crate) size: u64,
+    /// Objects for the parts of large files, with their sizes.
+    pub(crate) parts: Vec<(Digest, u64)>,
+    pub(crate) agents: Vec<AgentId>,
+    /// Relative to the bundle's folder.
+    pub(crate) paths: Vec<String>,
+}
+
+impl Row {
+    /// Covers every column and the metadata of each path.
+    fn checksum(&self, stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
+        let mut bytes = json::to_bytes(self);
+        for stat in stats {
+            stat?.append_to(&mut bytes);
+        }
+        Some(Digest::of(&bytes))
+    }
+}
+
+/// What search reads of a skill, and what a release's index says of it.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Texts {
+    /// From the frontmatter.
+    pub description: String,
+    /// From the frontmatter.
+    pub tags: Vec<String>,
+    /// From the frontmatter.
+    pub categories: Vec<String>,
+    /// From the frontmatter; empty when absent.
+    pub when_to_use: String,
+    /// Target agents, from the manifest.
+    pub agents: Vec<AgentId>,
+    /// Names of the declared actions.
+    pub actions: Vec<ActionName>,
+    /// The recorded source identifier; not part of a release's index.
+    pub provenance: String,
+}
+
+/// A bundle that was just verified, to be noted.
+#[derive(Clone, Debug)]
+pub(crate) struct NewRow {
+    pub(crate) hash: Digest,
+    pub(crate) row: Row,
+    pub(crate) texts: Texts,
+    /// The metadata of each of the row's paths, as seen when its bytes were read.
+    pub(crate) stats: Vec<FileStat>,
+    pub(crate) sketch: Sketch,
+}
+
+/// A row as stored: the row counts only while its checksum holds.
+#[derive(Debug)]
+pub(crate) struct StoredRow {
+    row: Row,
+    checksum: Digest,
+}
+
+impl StoredRow {
+    /// The row, if it is of a skill of this name, signed by one of these keys, and no file of the bundle was written to
+    /// since it was verified. `store` is the folder of bundles.
+    pub(crate) fn current(
+        &self,
+        store: &DirHandle,
+        hash: &Digest,
+        name: &SkillName,
+        signers: &[PublicKey],
+    ) -> Option<&Row> {
+        if self.row.name != *name || !signers.contains(&self.row.signer) {
+            return None;
+        }
+        let stats = self.row.paths.iter();
+        let stats = stats.map(|path| store.stat(format!("{hash}/{path}").as_bytes()));
+        (self.row.checksum(stats) == Some(self.checksum)).then_some(&self.row)
+    }
+}
+
+/// The ranking of all skills of one vault state.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredRanking {
+    /// The hashes of the bundles, 32 bytes each, in the order of the ranking.
+    pub(crate) bundles: Vec<u8>,
+    /// As [`vault_skill::search::Ranking::to_bytes`] writes it.
+    pub(crate) packed: Vec<u8>,
+}
+
+impl StoredRanking {
+    fn checksum(&self, fingerprint: &Digest) -> Digest {
+        Digest::of(&[fingerprint.as_bytes(), &self.bundles[..], &self.packed].concat())
+    }
+}
+
+/// The index. Without a usable file every table is empty, and nothing is noted.
+#[derive(Debug)]
+pub(crate) struct Index {
+    path: PathBuf,
+    connection: Option<Connection>,
+}
+
+impl Index {
+    /// Opens the index, making or rebuilding it where needed. Never fails: the index only saves work.
+    pub(crate) fn open(path: &Path) -> Self {
+        let connection = match connect(path) {
+            Ok(connection) => Some(connection),
+            Err(OpenError::Foreign) => {
+                tracing::warn!(path = %path.display(), "the index path names another program's database; continuing without an index");
+                None
+            }
+            Err(OpenError::Damaged) => {
+                tracing::warn!(path = %path.display(), "the index is damaged and is rebuilt");
+                set_aside(path).then(|| connect(path).ok()).flatten()
+            }
+            Err(OpenError::Unusable(cause)) => {
+                tracing::warn!(path = %path.display(), %cause, "continuing without an index");
+                None
+            }
+        };
+        Self {
+            path: path.to_owned(),
+            connection,
+        }
+    }
+
+    /// What is read from the index; nothing where there is none, or where it can't be read.
+    fn read<T: Default>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> T {
+        let Some(connection) = &self.connection else {
+            return T::default();
+        };
+        read(connection).unwrap_or_else(|cause| {
+            self.failed(cause, "the index can't be read");
+            T::default()
+        })
+    }
+
+    /// Writes in one transaction. A failure costs later commands some work and nothing else.
+    fn write(&mut self, write: impl FnOnce(&Connection) -> rusqlite::Result<()>) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        let written = connection.transaction().and_then(|transaction| {
+            write(&transaction)?;
+            transaction.commit()
+        });
+        if let Err(cause) = written {
+            self.failed(cause, "the index can't be written");
+        }
+    }
+
+    /// Reports a failure. A damaged file is put aside, so that the next command makes a new one.
+    fn failed(&self, cause: rusqlite::Error, what: &str) {
+        tracing::warn!(%cause, "{what}");
+        if matches!(OpenError::from(cause), OpenError::Damaged) {
+            set_aside(&self.path);
+        }
+    }
+
+    /// All rows by bundle.
+    pub(crate) fn rows(&self) -> HashMap<Digest, StoredRow> {
+        self.read(read_rows)
+    }
+
+    /// The target agents of each bundle.
+    pub(crate) fn agents(&self) -> HashMap<Digest, Vec<AgentId>> {
+        self.read(|connection| {
+            let mut statement = connection.prepare("SELECT hash, agents FROM bundles")?;
+            let rows = statement.query_map([], |row| Ok((digest(row, 0)?, from_json(row, 1)?)))?;
+            rows.collect()
+        })
+    }
+
+    /// The texts of all bundles. Texts are published, so those that a damaged page has changed are left out.
+    pub(crate) fn texts(&self) -> HashMap<Digest, Texts> {
+        self.read(|connection| {
+            let mut statement = connection.prepare("SELECT hash, texts, checksum FROM texts")?;
+            let mut found = statement.query([])?;
+            let mut all = HashMap::new();
+            while let Some(row) = found.next()? {
+                let bytes = row.get_ref(1)?.as_blob()?;
+                if Digest::of(bytes) == digest(row, 2)?
+                    && let Ok(texts) = json::parse(bytes)
+                {
+                    all.insert(digest(row, 0)?, texts);
+                }
+            }
+            Ok(all)
+        })
+    }
+
+    /// The version of a bundle as noted, without proof; 0 when it is not known.
+    pub(crate) fn version(&self, hash: &Digest) -> u64 {
+        self.read(|connection| {
+            connection
+                .prepare("SELECT version FROM bundles WHERE hash = ?1")?
+                .query_row([hash.as_bytes()], |row| row.get::<_, i64>(0))
+                .optional()
+        })
+        .map_or(0, i64::cast_unsigned)
+    }
+
+    /// Notes verified bundles. A file that changed at or after `settled_before` may be written to again within the same
+    /// tick of the file system's clock, which its metadata would not show: the row of such a bundle is left out.
+    pub(crate) fn note(&mut self, rows: &[NewRow], settled_before: (i64, u64)) {
+        self.write(|connection| {
+            for new in rows {
+                let bytes = json::to_bytes(&new.texts);
+                connection
+                    .prepare_cached("INSERT OR REPLACE INTO texts VALUES (?1, ?2, ?3)")?
+                    .execute(params![
+                        new.hash.as_bytes(),
+                        bytes,
+                        Digest::of(&bytes).as_bytes()
+                    ])?;
+                sketches::write(connection, &new.hash, new.row.name.as_str(), &new.sketch)?;
+                if new.stats.iter().all(|stat| stat.changed < settled_before) {
+                    write_row(connection, new)?;
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// The ranking of the vault state with this fingerprint.
+    pub(crate) fn ranking(&self, fingerprint: &Digest) -> Option<StoredRanking> {
+        let noted = self.read(|connection| {
+            connection
+                .prepare("SELECT bundles, packed, checksum FROM ranking WHERE fingerprint = ?1")?
+                .query_row([fingerprint.as_bytes()], |row| {
+                    let (bundles, packed) = (row.get(0)?, row.get(1)?);
+                    Ok((StoredRanking { bundles, packed }, digest(row, 2)?))
+                })
+                .optional()
+        });
+        let (ranking, checksum) = noted?;
+        (ranking.checksum(fingerprint) == checksum).then_some(ranking)
+    }
+
+    /// Notes the ranking of a vault state in place of the one before it.
+    pub(crate) fn note_ranking(&mut self, fingerprint: &Digest, ranking: &StoredRanking) {
+        self.write(|connection| {
+            connection
+                .prepare("INSERT OR REPLACE INTO ranking VALUES (1, ?1, ?2, ?3, ?4)")?
+                .execute(params![
+                    fingerprint.as_bytes(),
+                    ranking.bundles,
+                    ranking.packed,
+                    ranking.checksum(fingerprint).as_bytes()
+                ])?;
+            Ok(())
+        });
+    }
+
+    /// Forgets bundles that are gone.
+    pub(crate) fn forget(&mut self, hashes: &[Digest]) {
+        self.write(|connection| {
+            for hash in hashes {
+                for table in ["bundles", "texts"] {
+                    connection
+                        .prepare_cached(&format!("DELETE FROM {table} WHERE hash = ?1"))?
+                        .execute([hash.as_bytes()])?;
+                }
+                sketches::forget(connection, hash)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+enum OpenError {
+    Damaged,
+    Foreign,
+    Unusable(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for OpenError {
+    fn from(cause: rusqlite::Error) -> Self {
+        match cause.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged,
+            _ => Self::Unusable(cause),
+        }
+    }
+}
+
+fn connect(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(Duration::from_secs(2))?;
+    // A rollback journal, not WAL: a damaged file can then be put aside without a second file that belongs to it.
+    // Nothing is flushed: after a power cut the index is rebuilt.
+    connection.pragma_update(None, "journal_mode", "TRUNCATE")?;
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (application, version) = (number("application_id")?, number("user_version")?);
+    if application == APPLICATION && version == VERSION {
+        return Ok(connection);
+    }
+    let tables: Vec<String> = connection
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    if application != APPLICATION && !tables.is_empty() {
+        return Err(OpenError::Foreign);
+    }
+    // An index of another version holds nothing that can't be made again.
+    let dropped: Vec<String> = tables
+        .iter()
+        .map(|table| format!("DROP TABLE IF EXISTS \"{table}\";"))
+        .collect();
+    let dropped = dropped.concat();
+    connection.execute_batch(&format!(
+        "BEGIN IMMEDIATE; {dropped} {SCHEMA}
+         PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+    ))?;
+    Ok(connection)
+}
+
+/// Moves a damaged index out of the way; it is not deleted, since the path may have been given by mistake.
+fn set_aside(path: &Path) -> bool {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".damaged");
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    disk::rename(path, Path::new(&aside)).is_ok() && disk::remove_file(Path::new(&journal)).is_ok()
+}
+
+/// Rows that do not parse are left out: the bundle is verified and noted again.
+fn read_rows(connection: &Connection) -> rusqlite::Result<HashMap<Digest, StoredRow>> {
+    let mut statement = connection.prepare(
+        "SELECT hash, name, version, signer, size, parts, agents, paths, checksum FROM bundles",
+    )?;
+    let mut found = statement.query([])?;
+    // Parsing a key checks that it is a point on the curve: once for each key, not for each row.
+    let mut signers = HashMap::new();
+    let mut rows = HashMap::new();
+    while let Some(row) = found.next()? {
+        let text: String = row.get(3)?;
+        let signer: Option<PublicKey> = *signers
+            .entry(text)
+            .or_insert_with_key(|text: &String| text.parse().ok());
+        let name: Option<SkillName> = row.get_ref(1)?.as_str()?.parse().ok();
+        if let (Some(name), Some(signer)) = (name, signer) {
+            let stored = StoredRow {
+                row: Row {
+                    name,
+                    version: row.get::<_, i64>(2)?.cast_unsigned(),
+                    signer,
+                    size: row.get::<_, i64>(4)?.cast_unsigned(),
+                    parts: from_json(row, 5)?,
+                    agents: from_json(row, 6)?,
+                    paths: from_json(row, 7)?,
+                },
+                checksum: digest(row, 8)?,
+            };
+            rows.insert(digest(row, 0)?, stored);
+        }
+    }
+    Ok(rows)
+}
+
+fn write_row(connection: &Connection, new: &NewRow) -> rusqlite::Result<()> {
+    let row = &new.row;
+    let Some(checksum) = row.checksum(new.stats.iter().copied().map(Some)) else {
+        return Ok(());
+    };
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO bundles VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            new.hash.as_bytes(),
+            row.name.as_str(),
+            row.version.cast_signed(),
+            row.signer.to_string(),
+            row.size.cast_signed(),
+            to_json(&row.parts),
+            to_json(&row.agents),
+            to_json(&row.paths),
+            checksum.as_bytes()
+        ])?;
+    Ok(())
+}
+
+fn digest(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Digest> {
+    row.get(column).map(Digest::from_bytes)
+}
+
+/// A column that holds a list. One that does not parse reads as empty, and the row's checksum fails.
+fn from_json<T: DeserializeOwned + Default>(
+    row: &rusqlite::Row<'_>,
+    column: usize,
+) -> rusqlite::Result<T> {
+    let text = row.get_ref(column)?.as_str()?;
+    Ok(serde_json::from_str(text).unwrap_or_default())
+}
+
+fn to_json<T: Serialize>(list: &T) -> String {
+    String::from_utf8_lossy(&json::to_bytes(list)).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

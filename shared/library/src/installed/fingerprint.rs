@@ -1,0 +1,70 @@
+//! Identifies the state of a vault that a cache was built from.
+
+use std::path::Path;
+
+use vault_skill::hash::Digest;
+
+use super::linked;
+use crate::disk::tree::DirHandle;
+use crate::vault::Vault;
+
+/// Cheaply tells two states of a vault apart: the generation number, the trusted keys, and the metadata of the folders
+/// whose links install skills. The bytes of skills do not count.
+pub(crate) struct Fingerprint {
+    bytes: Vec<u8>,
+    /// When the folder that changed last was changed.
+    last_change: (i64, u64),
+}
+
+impl Fingerprint {
+    /// The fingerprint of the vault as it is now; `None` during a change, or where a part of it can't be read.
+    pub(crate) fn of(vault: &Vault) -> Option<Self> {
+        let generation = vault.generation().ok()?;
+        if !generation.is_multiple_of(2) {
+            return None;
+        }
+        let mut fingerprint = Self {
+            bytes: Vec::new(),
+            last_change: (0, 0),
+        };
+        fingerprint.add_text(&generation.to_string());
+        let trusted = vault.trusted().ok()?;
+        fingerprint.add_text(&trusted.vault_id.to_string());
+        for key in &trusted.keys {
+            fingerprint.add_text(&key.to_string());
+        }
+        for folder in ["skills", "links", "store"] {
+            fingerprint.add_path(&vault.paths().root, folder);
+        }
+        for link in linked::all(vault).ok()? {
+            link.add_to_fingerprint(&mut fingerprint);
+        }
+        Some(fingerprint)
+    }
+
+    pub(crate) fn add_text(&mut self, text: &str) {
+        self.bytes.extend((text.len() as u64).to_le_bytes());
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    /// Adds the metadata of a path below a folder, or its absence.
+    pub(crate) fn add_path(&mut self, folder: &Path, path: &str) {
+        let stat = DirHandle::new(folder)
+            .ok()
+            .and_then(|handle| handle.stat(path.as_bytes()));
+        self.add_text(if stat.is_some() { path } else { "" });
+        if let Some(stat) = stat {
+            stat.append_to(&mut self.bytes);
+            self.last_change = self.last_change.max(stat.changed);
+        }
+    }
+
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(&self.bytes)
+    }
+
+    /// Whether any later change will show: two changes within one tick of the file system's clock look like one.
+    pub(crate) fn is_settled(&self, settled_before: (i64, u64)) -> bool {
+        self.last_change < settled_before
+    }
+}
