@@ -1,8 +1,9 @@
 //! The port `Clock`: the only place from which time comes.
 //!
 //! Expiry, time stamps and windows are decided by this clock, never by a database's or a function's own, so that a test
-//! moves time by [`TestClock::advance`] and never sleeps.
+//! moves time by `TestClock::advance` and never sleeps.
 
+#[cfg(any(test, feature = "testing"))]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,9 +40,11 @@ impl Clock for SystemClock {
 }
 
 /// A clock that stands still until a test moves it.
+#[cfg(any(test, feature = "testing"))]
 #[derive(Debug)]
 pub struct TestClock(AtomicU64);
 
+#[cfg(any(test, feature = "testing"))]
 impl TestClock {
     /// A clock that shows `start`; a time before 1970 shows as 1970.
     pub fn new(start: Timestamp) -> Self {
@@ -69,6 +72,7 @@ impl TestClock {
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
 impl Default for TestClock {
     /// 2026-11-21T00:00:00Z.
     fn default() -> Self {
@@ -76,6 +80,7 @@ impl Default for TestClock {
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         seconds(self.now_millis())
@@ -91,6 +96,7 @@ fn seconds(millis: u64) -> Timestamp {
     Timestamp::from_unix((millis / 1000).cast_signed())
 }
 
+#[cfg(any(test, feature = "testing"))]
 fn millis(time: Timestamp) -> u64 {
     u64::try_from(time.unix()).unwrap_or(0).saturating_mul(1000)
 }

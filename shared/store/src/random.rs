@@ -1,8 +1,10 @@
 //! The port `Random`: the only place from which random bytes come.
 
+#[cfg(any(test, feature = "testing"))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ulid::Ulid;
+#[cfg(any(test, feature = "testing"))]
 use vault_skill::hash::Digest;
 
 use crate::clock::Clock;
@@ -29,13 +31,15 @@ impl Random for SystemRandom {
     }
 }
 
-/// The same bytes for the same seed, in the order of the calls. For tests: everybody can foretell them.
+/// The same bytes for the same seed, in the order of the calls. For tests only: anybody can predict them.
+#[cfg(any(test, feature = "testing"))]
 #[derive(Debug)]
 pub struct SeededRandom {
     seed: u64,
     block: AtomicU64,
 }
 
+#[cfg(any(test, feature = "testing"))]
 impl SeededRandom {
     /// A generator that starts at the beginning of the sequence named by `seed`.
     pub fn new(seed: u64) -> Self {
@@ -46,6 +50,7 @@ impl SeededRandom {
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
 impl Random for SeededRandom {
     fn fill(&self, buffer: &mut [u8]) {
         for part in buffer.chunks_mut(32) {
