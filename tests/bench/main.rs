@@ -22,10 +22,13 @@ use table::Table;
 const PARTS: [&str; 5] = ["catalog", "tools", "library", "command", "functions"];
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
     if bare::serve(&words).is_some() {
         return ExitCode::SUCCESS;
     }
+    let before = words.len();
+    words.retain(|word| word != "--many");
+    let skills = if words.len() < before { 10_000 } else { 1_000 };
     if let Some(unknown) = words.iter().find(|word| !PARTS.contains(&word.as_str())) {
         table::say(&format!(
             "unknown part {unknown}; there are: {}",
@@ -42,7 +45,7 @@ fn main() -> ExitCode {
         tools::measure(&mut table);
     }
     if wanted("library") {
-        library::measure(&mut table);
+        library::measure(&mut table, skills);
     }
     if wanted("command") {
         command::measure(&mut table);

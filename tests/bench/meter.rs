@@ -1,6 +1,6 @@
-//! Wall time, CPU time and memory, as Linux tells them.
+//! Wall time, CPU time and memory, as Linux counts them.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -80,27 +80,4 @@ pub fn resident(pid: u32) -> f64 {
         .and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok())
         .expect("VmRSS")
         * 1024.0
-}
-
-/// Looks at something every few milliseconds while a child runs, and gives the highest seen.
-pub fn highest_while(child: &mut Child, look: impl Fn() -> usize) -> usize {
-    let mut highest = 0;
-    while child.try_wait().expect("a child").is_none() {
-        highest = highest.max(look());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    highest
-}
-
-/// Connections to this local port that are open at this moment, seen from the client's side.
-pub fn connections_to(port: u16) -> usize {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    let remote = format!("0100007F:{port:04X}");
-    table
-        .lines()
-        .filter(|line| {
-            let mut cells = line.split_whitespace().skip(2);
-            cells.next() == Some(&remote) && cells.next() == Some("01")
-        })
-        .count()
 }

@@ -1,7 +1,5 @@
-//! The tools over `/mcp` with a bearer, 1,000 skills, against an empty tool, behind the same layers and bare; the first answer of `vault mcp`.
+//! The tools over `/mcp` with a bearer, 1,000 skills, against an empty tool, behind the same layers and bare.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,7 +7,7 @@ use vault_tests::home::Home;
 
 use crate::bare::Bare;
 use crate::load::{self, Load};
-use crate::meter::{median, now, resident};
+use crate::meter::{median, resident};
 use crate::skills;
 use crate::table::{Row, Table, Target, say};
 use crate::world::{self, Service};
@@ -20,7 +18,6 @@ const CLIENTS: [usize; 3] = [1, 8, 32];
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_secs(1);
 const CALLS: usize = 100_000;
-const STARTS: usize = 21;
 const MB: f64 = 1e6;
 const QUERY: &str = "review the latency budget before a rollback";
 
@@ -132,56 +129,5 @@ fn answers_about(service: &Service, asked: &[u8], text: &str) {
             && result["content"].to_string().contains(text),
         "{head}{}",
         String::from_utf8_lossy(&body)
-    );
-}
-
-/// How long after its start `vault mcp` has given its first answer and, asked at once, its first skill.
-pub fn first_answer(table: &mut Table, home: &Home) {
-    let hello = json!({
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": { "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "bench", "version": "1" } },
-    });
-    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    let name = skills::name(0);
-    let call = json!({
-        "jsonrpc": "2.0",
-        "id": 2,
-        "method": "tools/call",
-        "params": { "name": "get_skill", "arguments": { "name": name } },
-    });
-    let (mut first, mut skill) = (Vec::new(), Vec::new());
-    for _ in 0..STARTS {
-        let begun = now();
-        let mut child = home
-            .command(&["mcp"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the built binary");
-        let mut to = child.stdin.take().expect("a pipe");
-        let mut from = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        let mut answer = || from.next().expect("an answer").expect("a line");
-        writeln!(to, "{hello}").expect("a reader");
-        assert!(answer().contains("protocolVersion"));
-        first.push(begun.elapsed().as_secs_f64() * 1e3);
-        writeln!(to, "{ready}\n{call}").expect("a reader");
-        assert!(answer().contains(&name));
-        skill.push(begun.elapsed().as_secs_f64() * 1e3);
-        drop(to);
-        assert!(child.wait().expect("a child").success());
-    }
-    table.row(
-        Row::new(
-            "first answer of vault mcp at 10,000 skills",
-            median(first),
-            "ms",
-        )
-        .target(Target::Below(20.0)),
-    );
-    table.row(
-        Row::new("  the first skill, by name", median(skill), "ms").target(Target::Below(20.0)),
     );
 }

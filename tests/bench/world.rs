@@ -189,3 +189,12 @@ pub fn stat_walk(folder: &Path) -> usize {
     }
     seen
 }
+
+/// Reads the SKILL.md of every bundle in a store, which are two folders down; their size together.
+pub fn read_skills(store: &Path) -> usize {
+    let bundles = std::fs::read_dir(store).expect("a store");
+    bundles
+        .map(|bundle| bundle.expect("an entry").path().join("files/SKILL.md"))
+        .map(|file| std::fs::read(file).expect("a file").len())
+        .sum()
+}
