@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod map;
+mod notices;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -11,13 +11,33 @@ use crate::{context::Context, errors::Failure, output::report::Report};
 Examples:
   vault version
   vault version --json
+  vault version --licenses
 
 Since 0.5.0 (stable).")]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Print the licences of vault and of everything in it
+    #[arg(long)]
+    licenses: bool,
+}
+
+/// The licence of vault, its notice, and those of the packages in the program.
+const LICENCES: &str = concat!(
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../NOTICE")),
+    "\n",
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../LICENSE")),
+    "\n",
+    include_str!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../THIRD-PARTY-NOTICES.md"
+    )),
+);
 
 /// Prints the version, and for programs the numbers of the formats that this binary reads and writes.
 #[expect(clippy::unnecessary_wraps, reason = "commands share one signature")]
-pub fn run(_context: &Context, _arguments: &Arguments) -> Result<Report, Failure> {
+pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if arguments.licenses {
+        return Ok(Report::new(json!({ "licenses": LICENCES }), LICENCES));
+    }
     let version = env!("CARGO_PKG_VERSION");
     Ok(Report::new(
         json!({
