@@ -10,7 +10,7 @@ use clap::{
 use crate::{
     commands::Command,
     flags::Global,
-    output::style::{BOLD, paint},
+    output::{BOLD, paint},
 };
 
 const STYLES: Styles = Styles::styled()

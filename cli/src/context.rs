@@ -9,7 +9,11 @@ use crate::{
     errors::Failure,
     flags::Global,
     output::Ui,
-    settings::{self, Settings, process::Process},
+    settings::{
+        Settings,
+        layers::{self, expand, user_file},
+        process::Process,
+    },
 };
 
 /// What every command gets: the process, the flags, and where to print.
@@ -61,7 +65,7 @@ impl Context {
                 }
                 let project = std::env::current_dir()
                     .ok()
-                    .and_then(|folder| settings::project_file(&self.process, &folder));
+                    .and_then(|folder| layers::project_file(&self.process, &folder));
                 let user = user_file(&self.process);
                 Settings::layered(&self.process, user.as_deref(), project.as_deref())
             })
@@ -150,28 +154,5 @@ impl Context {
         // A thread may still wait for a line that nobody will type.
         runtime.shutdown_background();
         result
-    }
-}
-
-/// The user's own settings, when there are any: `config.toml` in the vault's folder where `VAULT_STORAGE_PATH` names one,
-/// else the one in the configuration folder.
-pub fn user_file(process: &Process) -> Option<PathBuf> {
-    let beside = process
-        .variable("VAULT_STORAGE_PATH")
-        .map(|folder| expand(process, folder).join("config.toml"))
-        .filter(|file| file.is_file());
-    beside.or_else(|| {
-        process
-            .config_folder()
-            .map(|folder| folder.join("config.toml"))
-            .filter(|file| file.exists())
-    })
-}
-
-/// A path out of a setting, where `~/` is the home folder: a file has no shell to expand it.
-fn expand(process: &Process, path: &str) -> PathBuf {
-    match (path.strip_prefix("~/"), process.home()) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => PathBuf::from(path),
     }
 }

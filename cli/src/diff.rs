@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use similar::{ChangeTag, TextDiff};
 use vault_skill::manifest::Mode;
 
-use crate::output::{
-    style::{BAD, BOLD, DIM, GOOD, paint},
-    text::{clean, size},
-};
+use crate::output::{BAD, BOLD, DIM, GOOD, clean, paint, size};
 
 /// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 3;

@@ -7,7 +7,7 @@ use vault_skill::{name::SkillName, provenance::ProvenanceId};
 use vault_sources::compare::Round;
 use vault_store::{fetch::Upstream, shelf::DriftState};
 
-use crate::{context::Context, errors::Failure, fetch::Fetching, lookup, output::text::clean};
+use crate::{context::Context, errors::Failure, fetch::Fetching, lookup, output::clean};
 
 /// How many sources are asked at a time.
 const AT_ONCE: usize = 4;

@@ -14,7 +14,7 @@ use vault_store::clock::SystemClock;
 use crate::{
     context::Context,
     errors::{Exit, Failure, Place, chain},
-    output::text::clean,
+    output::clean,
 };
 
 /// What a command fetches with.
@@ -247,11 +247,10 @@ pub fn choose<'f>(
     let chosen = context
         .ui
         .choose_many(&question, "--skill <name>` or `--all", options)
-        .map_err(|mut failure| {
-            failure.data = Some(serde_json::json!({
+        .map_err(|failure| {
+            failure.data(serde_json::json!({
                 "skills": found.iter().map(|found| &found.name).collect::<Vec<_>>(),
-            }));
-            failure
+            }))
         })?;
     let chosen: Vec<&Found> = chosen.into_iter().filter_map(|at| found.get(at)).collect();
     if chosen.is_empty() {

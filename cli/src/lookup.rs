@@ -11,10 +11,7 @@ use vault_skill::name::SkillName;
 
 use crate::{
     errors::Failure,
-    output::{
-        style::{HINT, paint},
-        text::{clean, nearest},
-    },
+    output::{HINT, clean, nearest, paint},
 };
 
 /// The folder of a skill that is given by its folder or by its SKILL.md.
@@ -125,4 +122,52 @@ pub fn not_own(vault: &Vault, name: &SkillName) -> Result<Failure, Failure> {
             .filter(|other| *other != name.as_str()),
         "vault skill list",
     ))
+}
+
+/// What the entries of a list are called.
+pub struct Kind {
+    /// In sentences.
+    pub noun: &'static str,
+    /// At the beginning of error codes.
+    pub code: &'static str,
+    /// The command that lists them.
+    pub list: &'static str,
+}
+
+/// The one entry that was asked for: by its id, else by a name that no other entry has. `line` shows one of several.
+pub fn pick<'t, T>(
+    kind: &Kind,
+    entries: &'t [T],
+    asked: &str,
+    id_and_name: impl Fn(&'t T) -> (&'t str, Option<&'t str>),
+    line: impl Fn(&T) -> String,
+) -> Result<&'t T, Failure> {
+    if let Some(entry) = entries.iter().find(|entry| id_and_name(entry).0 == asked) {
+        return Ok(entry);
+    }
+    let named: Vec<&T> = entries
+        .iter()
+        .filter(|entry| id_and_name(entry).1 == Some(asked))
+        .collect();
+    let (noun, shown) = (kind.noun, clean(asked, 64));
+    match named[..] {
+        [entry] => Ok(entry),
+        [] => {
+            let failure = Failure::failed(
+                format!("{}_not_found", kind.code),
+                format!("no {noun} is called `{shown}`"),
+            );
+            let names = entries.iter().flat_map(|entry| {
+                let (id, name) = id_and_name(entry);
+                name.into_iter().chain([id])
+            });
+            Err(not_listed(failure, asked, names, kind.list))
+        }
+        _ => Err(Failure::usage(
+            format!("{}_ambiguous", kind.code),
+            format!("{} {noun}s are called `{shown}`", named.len()),
+        )
+        .hint("name one by its id")
+        .details(named.into_iter().map(line))),
+    }
 }

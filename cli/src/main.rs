@@ -3,6 +3,7 @@
 //! This file knows the order in which a process starts and ends; what a command does stands in `commands/<group>/<command>.rs`.
 
 mod admission;
+mod audit_report;
 mod cli;
 mod commands;
 mod context;
@@ -14,12 +15,15 @@ mod flags;
 mod lookup;
 mod mcp_config;
 mod output;
+mod policy_file;
 mod profiles;
 mod project_lock;
+mod publishing;
 mod server;
 mod service;
 mod settings;
 mod starter;
+mod subscription;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -27,11 +31,11 @@ use clap::error::ErrorKind;
 
 use crate::{
     cli::Cli,
-    context::{Context, user_file},
+    context::Context,
     errors::{Exit, Failure},
     flags::{ColourChoice, Global},
-    output::{Ui, report::Report},
-    settings::{Settings, process::Process},
+    output::{Report, Ui},
+    settings::{Settings, layers::user_file, process::Process},
 };
 
 fn main() -> ExitCode {

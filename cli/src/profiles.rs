@@ -12,12 +12,7 @@ use vault_skill::name::AgentId;
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::{Report, Warning},
-        style::{BAD, BOLD, DIM, GOOD, HINT, paint},
-        table::Table,
-        text::{clean, count},
-    },
+    output::{BAD, BOLD, DIM, GOOD, HINT, Report, Table, Warning, clean, count, paint},
 };
 
 /// `agent=/path`, the path made absolute.

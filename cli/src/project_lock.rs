@@ -19,7 +19,7 @@ use vault_store::fetch::Upstream;
 use crate::{
     context::Context,
     errors::{Failure, Place},
-    output::text::clean,
+    output::clean,
 };
 
 /// The file's name.

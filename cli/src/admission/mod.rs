@@ -11,10 +11,7 @@ use vault_skill::finding::{Finding, Level};
 use self::texts::Texts;
 use crate::{
     errors::{Exit, Failure, chain},
-    output::{
-        style::{BOLD, DIM, GOOD, paint},
-        text::{clean, count, size},
-    },
+    output::{BOLD, DIM, GOOD, clean, count, paint, size},
 };
 
 /// An admitted skill in one line.

@@ -12,7 +12,7 @@ use vault_skill::{
 use crate::{
     context::Context,
     lookup::folder_of,
-    output::{finding, report::Warning, text::clean},
+    output::{Warning, clean, finding},
 };
 
 /// Largest file that is kept to be quoted, in bytes.

@@ -66,7 +66,7 @@ pub mod maintenance {
 
 use clap::Subcommand;
 
-use crate::{context::Context, errors::Failure, output::report::Report};
+use crate::{context::Context, errors::Failure, output::Report};
 
 /// Makes the enum [`Command`] of a list: under each heading of the help a line for each command, with its variant, the module
 /// that holds its `Arguments` and `run`, and what the list of commands says about it.

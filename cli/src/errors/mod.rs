@@ -2,14 +2,11 @@
 //!
 //! Every failure says what happened, where, and what to do about it. Text that came from a network or a file is cleaned by [`crate::output::text::clean`] before it is shown.
 
-use std::ops::{Deref, DerefMut};
+mod library;
+
 use std::{borrow::Cow, fmt, io::ErrorKind, path::PathBuf};
 
 use serde::Serialize;
-use vault_library::{
-    Damage, LockError, VaultError, keys::KeyError, links::LinkError, run::RunError,
-};
-use vault_skill::catalog::CatalogError;
 
 use crate::output::text::clean;
 
@@ -85,13 +82,9 @@ impl fmt::Display for Place {
     }
 }
 
-/// A command that did not do what it was asked. Small to return: its parts lie on the heap.
+/// A command that did not do what it was asked.
 #[derive(Clone, Debug)]
-pub struct Failure(Box<Parts>);
-
-/// What a [`Failure`] tells.
-#[derive(Clone, Debug)]
-pub struct Parts {
+pub struct Failure {
     /// What the process ends with.
     pub exit: Exit,
     /// The stable word, lower snake case; a remote refusal keeps the word of the service.
@@ -100,26 +93,28 @@ pub struct Parts {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// Where, when it is about a file.
-    pub place: Option<Place>,
-    /// More lines, shown below the message: findings, lists.
-    pub details: Vec<String>,
-    /// What a program may want to know besides the sentence.
-    pub data: Option<serde_json::Value>,
+    /// Apart, so that a result with a failure stays small to return.
+    more: Box<More>,
+}
+
+/// What few failures have.
+#[derive(Clone, Debug, Default)]
+struct More {
+    place: Option<Place>,
+    details: Vec<String>,
+    data: Option<serde_json::Value>,
 }
 
 impl Failure {
     /// A failure with its exit code, stable word and sentence.
     pub fn new(exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self(Box::new(Parts {
+        Self {
             exit,
             code: code.into(),
             message: message.into(),
             hint: None,
-            place: None,
-            details: Vec::new(),
-            data: None,
-        }))
+            more: Box::default(),
+        }
     }
 
     /// Wrong usage: exit 2.
@@ -175,36 +170,37 @@ impl Failure {
     /// The same failure with the place in a file that it is about.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
-        self.place = Some(place);
+        self.more.place = Some(place);
         self
     }
 
     /// The same failure with more lines below its sentence.
     #[must_use]
     pub fn details(mut self, lines: impl IntoIterator<Item = String>) -> Self {
-        self.details.extend(lines);
+        self.more.details.extend(lines);
         self
     }
 
     /// The same failure with something for programs.
     #[must_use]
     pub fn data(mut self, data: serde_json::Value) -> Self {
-        self.data = Some(data);
+        self.more.data = Some(data);
         self
     }
-}
 
-impl Deref for Failure {
-    type Target = Parts;
-
-    fn deref(&self) -> &Parts {
-        &self.0
+    /// The place in a file that it is about.
+    pub const fn place(&self) -> Option<&Place> {
+        self.more.place.as_ref()
     }
-}
 
-impl DerefMut for Failure {
-    fn deref_mut(&mut self) -> &mut Parts {
-        &mut self.0
+    /// The lines below its sentence: findings, lists.
+    pub fn lines(&self) -> &[String] {
+        &self.more.details
+    }
+
+    /// What a program may want to know besides the sentence.
+    pub const fn facts(&self) -> Option<&serde_json::Value> {
+        self.more.data.as_ref()
     }
 }
 
@@ -215,144 +211,6 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
-
-impl From<VaultError> for Failure {
-    fn from(error: VaultError) -> Self {
-        let message = chain(&error);
-        match error {
-            VaultError::Missing(_) => Self::failed("no_vault", message)
-                .hint("vault add <folder> makes one with its first skill"),
-            VaultError::Format { .. } => Self::failed("vault_format", message),
-            VaultError::Damaged { .. } => Self::new(Exit::Integrity, "vault_damaged", message),
-            VaultError::KeysInside(_) => Self::usage("keys_inside_vault", message)
-                .hint("set XDG_CONFIG_HOME, or --vault, to a folder outside the other"),
-            VaultError::Lock(LockError::Busy { .. }) => Self::failed("vault_busy", message)
-                .hint("another vault command is at work; try again"),
-            VaultError::Key(error) => error.into(),
-            VaultError::Lock(LockError::File(failed)) | VaultError::File(failed) => {
-                Self::of_disk(message, &failed.cause)
-            }
-        }
-    }
-}
-
-impl From<KeyError> for Failure {
-    fn from(error: KeyError) -> Self {
-        let message = chain(&error);
-        match error {
-            KeyError::Open { path, .. } => {
-                let mode = if path.is_dir() { "700" } else { "600" };
-                Self::new(Exit::NotAllowed, "key_open_to_others", message)
-                    .hint(format!("chmod {mode} {}", path.display()))
-            }
-            KeyError::Missing(_) => Self::new(Exit::NotAllowed, "key_missing", message).hint(
-                "a copied vault does not carry its keys: bring the key file, or work where it is",
-            ),
-            KeyError::Foreign(_) => Self::new(Exit::NotAllowed, "key_of_another_user", message),
-            KeyError::Malformed { .. } | KeyError::Mismatch(_) => {
-                Self::new(Exit::Integrity, "key_damaged", message)
-            }
-            KeyError::File(failed) => Self::of_disk(message, &failed.cause),
-        }
-    }
-}
-
-impl From<RunError> for Failure {
-    fn from(error: RunError) -> Self {
-        let message = chain(&error);
-        match error {
-            RunError::UnknownSkill(_) => Self::failed("skill_not_found", message),
-            RunError::UnknownAction {
-                skill, declared, ..
-            } => {
-                let failure = Self::failed("action_not_found", message);
-                if declared.is_empty() {
-                    failure.hint(format!("{skill} declares no actions at all"))
-                } else {
-                    let names: Vec<_> = declared.iter().map(ToString::to_string).collect();
-                    failure.hint(format!("it declares: {}", names.join(", ")))
-                }
-            }
-            RunError::Damaged { skill, damage } => Self::damaged(skill.as_str(), &damage),
-            RunError::Start { .. } => Self::failed("action_not_started", message),
-            RunError::Vault(error) => error.into(),
-        }
-    }
-}
-
-impl From<LinkError> for Failure {
-    fn from(error: LinkError) -> Self {
-        let message = chain(&error);
-        match error {
-            LinkError::Vault(error) => error.into(),
-            LinkError::Catalog(error) => error.into(),
-            LinkError::Unknown(_) => {
-                Self::failed("not_linked", message).hint("vault link <url>/v/<slug>")
-            }
-            LinkError::Fingerprint { .. } => {
-                Self::new(Exit::Integrity, "fingerprint_mismatch", message)
-                    .hint("nothing was pinned; ask the owner for the fingerprint (vault key show)")
-            }
-            LinkError::NotInCatalog(_) => Self::failed("skill_not_in_catalog", message)
-                .hint("vault cloud pull without --skill installs everything that is published"),
-            LinkError::OneNameOnly => {
-                Self::usage("as_needs_one_skill", message).hint("--skill <name> --as <other-name>")
-            }
-            LinkError::Object { .. }
-            | LinkError::Bundle { .. }
-            | LinkError::NotCanonical(_)
-            | LinkError::NotStaged(_) => Self::new(Exit::Integrity, "bundle_refused", message)
-                .hint(
-                    "nothing was changed; the service sent something that the owner did not sign",
-                ),
-        }
-    }
-}
-
-impl From<CatalogError> for Failure {
-    fn from(error: CatalogError) -> Self {
-        let failure = Self::new(
-            Exit::Integrity,
-            error.word(),
-            format!("the catalog is refused: {}", chain(&error)),
-        );
-        match error {
-            CatalogError::Key(_) => failure.hint(
-                "if the owner confirms a new key: vault link <url>/v/<slug> --repin --expect-key <fingerprint>",
-            ),
-            CatalogError::Older { .. } => {
-                failure.hint("the service shows an old state; installed skills stay as they are")
-            }
-            CatalogError::TwoCatalogs(_) => failure.hint(
-                "the service shows different catalogs to different machines; tell the owner",
-            ),
-            CatalogError::Clock(_) => failure.hint(
-                "check this machine's clock; an expired catalog is renewed by its owner: vault sync --cloud --renew",
-            ),
-            CatalogError::Audience | CatalogError::Slug => {
-                failure.hint("link the address that the owner publishes for")
-            }
-            _ => failure,
-        }
-    }
-}
-
-impl Failure {
-    /// An installed skill that is not what was signed: exit 6, or 1 where nobody tampered with it.
-    pub fn damaged(skill: &str, damage: &Damage) -> Self {
-        let exit = if damage.is_tampering() {
-            Exit::Integrity
-        } else {
-            Exit::Failed
-        };
-        Self::new(
-            exit,
-            "skill_damaged",
-            format!("{skill} is not what was signed: {}", chain(damage)),
-        )
-        .hint(format!("nothing of it was used; add or pull {skill} again"))
-    }
-}
 
 /// The chain of an error and its sources in one line, each part once. Errors quote what they were about, and that may
 /// come from a hostile host: nothing in the text can paint a terminal, and it ends somewhere.

@@ -5,6 +5,7 @@
 
 pub mod excerpt;
 pub mod finding;
+pub mod origin;
 mod prompt;
 pub mod report;
 pub mod style;
@@ -21,9 +22,12 @@ use anstream::{AutoStream, ColorChoice};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
-use self::{
-    report::{Data, Envelope, EnvelopeError, Report, Warning, escaped, pretty},
-    style::{BAD, DIM, HINT, WARN, paint},
+use self::report::{Data, Envelope, EnvelopeError, Form, escaped, pretty};
+pub use self::{
+    report::{Report, Warning},
+    style::{BAD, BOLD, DIM, GOOD, HINT, WARN, paint},
+    table::Table,
+    text::{changes, clean, count, nearest, size, thousands},
 };
 use crate::{
     errors::{Exit, Failure},
@@ -134,28 +138,32 @@ impl Ui {
 
     /// Prints what a command found and says what to end with.
     pub fn report(&self, report: &Report) -> Exit {
-        if report.raw {
-            let text = report.text.as_bytes();
-            finish(std::io::stdout().lock().write_all(text), report.exit);
-        } else if report.bare {
-            let text = escaped(pretty(&report.data, self.out != ColorChoice::Never));
-            print_json(text, report.exit);
-        } else if self.json {
-            let data = match &report.written {
-                Some(written) => Data::Written(written),
-                None => Data::Built(&report.data),
-            };
-            print_json(self.envelope(data, None), report.exit);
-        } else if !report.text.is_empty() {
-            self.print(report.text.trim_end_matches('\n'), report.exit);
+        let exit = report.exit;
+        match &report.form {
+            Form::BareText => finish(
+                std::io::stdout().lock().write_all(report.text.as_bytes()),
+                exit,
+            ),
+            Form::BareData => {
+                let terminal = self.out != ColorChoice::Never;
+                print_json(escaped(pretty(&report.data, terminal)), exit);
+            }
+            Form::Written(Some(written)) if self.json => {
+                print_json(self.envelope(Data::Written(written), None), exit);
+            }
+            Form::Result | Form::Written(_) if self.json => {
+                print_json(self.enveloped(&report.data), exit)
+            }
+            Form::Result | Form::Written(_) if report.text.is_empty() => {}
+            Form::Result | Form::Written(_) => self.print(report.text.trim_end_matches('\n'), exit),
         }
-        report.exit
+        exit
     }
 
     /// Prints why a command failed and says what to end with.
     pub fn fail(&self, failure: &Failure) -> Exit {
         if self.json {
-            let data = failure.data.as_ref().unwrap_or(&Value::Null);
+            let data = failure.facts().unwrap_or(&Value::Null);
             print_json(
                 self.envelope(Data::Built(data), Some(failure)),
                 failure.exit,
@@ -175,8 +183,7 @@ impl Ui {
 
     fn show(&self, failure: &Failure) {
         let place = failure
-            .place
-            .as_ref()
+            .place()
             .map(|place| format!("{place}: "))
             .unwrap_or_default();
         self.error_line(&format!(
@@ -184,7 +191,7 @@ impl Ui {
             paint(BAD, "error:"),
             failure.message
         ));
-        for line in failure.details.iter().flat_map(|text| text.lines()) {
+        for line in failure.lines().iter().flat_map(|text| text.lines()) {
             self.error_line(&format!("  {line}"));
         }
         if let Some(hint) = &failure.hint {
@@ -207,9 +214,9 @@ impl Ui {
                 code: &failure.code,
                 message: &failure.message,
                 hint: failure.hint.as_deref(),
-                at: failure.place.as_ref(),
+                at: failure.place(),
                 details: failure
-                    .details
+                    .lines()
                     .iter()
                     .map(|line| anstream::adapter::strip_str(line).to_string())
                     .collect(),

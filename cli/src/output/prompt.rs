@@ -9,13 +9,15 @@ impl Ui {
         if self.yes {
             return Ok(true);
         }
-        if !self.prompts {
-            return Err(cannot_ask(question, "--yes"));
+        self.confirm_default(question, false)
+    }
+
+    /// Asks whether to go on, and fails where the answer is no.
+    pub fn confirm_or_stop(&self, question: &str) -> Result<(), Failure> {
+        if self.confirm(question)? {
+            return Ok(());
         }
-        inquire::Confirm::new(question)
-            .with_default(false)
-            .prompt()
-            .map_err(|error| asking_failed(&error))
+        Err(Failure::failed("not_confirmed", "nothing was changed"))
     }
 
     /// Asks for one of several; without a terminal it fails and names the flag that answers.

@@ -4,23 +4,32 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
 use super::text::is_deceptive;
-use crate::errors::{Exit, Place};
+use crate::errors::{Exit, Failure, Place};
 
 /// What a command hands back: the same result for people and for programs.
 #[derive(Debug)]
 pub struct Report {
     /// For `--json`: the member `data`.
     pub data: Value,
-    /// In place of `data`, where that has so many parts that it is written at once.
-    pub written: Option<Box<RawValue>>,
     /// For people: standard output, without the last line end.
     pub text: String,
-    /// Standard output is exactly `data`, whatever the flags say.
-    pub bare: bool,
-    /// Standard output is exactly `text`, whatever the flags say: a form of its own.
-    pub raw: bool,
     /// What the process ends with.
     pub exit: Exit,
+    /// What of it is printed, and how.
+    pub form: Form,
+}
+
+/// What of a report standard output gets.
+#[derive(Debug)]
+pub enum Form {
+    /// The text for people; with `--json` the envelope with the data.
+    Result,
+    /// The same, where the data has so many parts that it was written at once; `None` where nobody asked for it.
+    Written(Option<Box<RawValue>>),
+    /// Exactly the data, whatever the flags say.
+    BareData,
+    /// Exactly the text, whatever the flags say: a format of its own.
+    BareText,
 }
 
 impl Report {
@@ -28,20 +37,15 @@ impl Report {
     pub fn new(data: impl Serialize, text: impl Into<String>) -> Self {
         Self {
             data: serde_json::to_value(data).unwrap_or(Value::Null),
-            written: None,
             text: text.into(),
-            bare: false,
-            raw: false,
             exit: Exit::Done,
+            form: Form::Result,
         }
     }
 
     /// A result whose data was written already, where programs asked for it.
     pub fn written(data: Option<Box<RawValue>>, text: impl Into<String>) -> Self {
-        Self {
-            written: data,
-            ..Self::new(Value::Null, text)
-        }
+        Self::new(Value::Null, text).form(Form::Written(data))
     }
 
     /// Text alone: what it prints is its data too.
@@ -52,32 +56,28 @@ impl Report {
 
     /// Nothing to print: the command spoke for itself.
     pub fn silent(exit: Exit) -> Self {
-        Self {
-            exit,
-            ..Self::new(Value::Null, "")
-        }
+        Self::new(Value::Null, "").exit(exit)
     }
 
-    /// A text in a form of its own, which is printed as it is.
+    /// A text in a format of its own, which is printed as it is.
     pub fn raw(text: impl Into<String>) -> Self {
-        Self {
-            raw: true,
-            ..Self::new(Value::Null, text)
-        }
+        Self::new(Value::Null, text).form(Form::BareText)
     }
 
-    /// Bare JSON without an envelope.
+    /// JSON without an envelope.
     pub fn bare(data: impl Serialize) -> Self {
-        Self {
-            bare: true,
-            ..Self::new(data, "")
-        }
+        Self::new(data, "").form(Form::BareData)
     }
 
     /// The same result with another exit code.
     #[must_use]
     pub fn exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
+        self
+    }
+
+    fn form(mut self, form: Form) -> Self {
+        self.form = form;
         self
     }
 }
@@ -112,6 +112,15 @@ impl Warning {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+impl From<&Failure> for Warning {
+    fn from(failure: &Failure) -> Self {
+        Self {
+            hint: failure.hint.clone(),
+            ..Self::new(failure.code.clone(), failure.message.clone())
+        }
     }
 }
 

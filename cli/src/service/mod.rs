@@ -10,6 +10,7 @@ mod device;
 mod owner;
 pub mod sign_in;
 pub mod tokens;
+pub mod users;
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -33,7 +34,7 @@ pub use self::{
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
-    output::text::clean,
+    output::clean,
 };
 
 /// Ceilings of what we read, in bytes.

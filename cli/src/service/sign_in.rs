@@ -23,11 +23,7 @@ use super::{
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        Ui,
-        style::{BOLD, HINT, paint},
-        text::clean,
-    },
+    output::{BOLD, HINT, Ui, clean, paint},
 };
 
 /// How long a person may take on the pages.

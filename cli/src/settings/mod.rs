@@ -3,105 +3,23 @@
 //! A name in the file is the variable's without `VAULT_` in lower case. What is misspelt is refused before anything starts:
 //! a setting that silently does nothing is worse than none.
 
+pub mod layers;
 pub mod process;
+mod table;
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde::Serialize;
 
-use self::process::Process;
+use self::{
+    process::Process,
+    table::{Kind, TABLE, is_true, masked, variable_named, variable_names},
+};
 use crate::{
     errors::{Failure, Place},
     output::text::clean,
     output::text::nearest,
 };
-
-/// What a value must look like.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
-    Text,
-    /// Text that is never shown.
-    Secret,
-    Number,
-    Boolean,
-    /// Text with commas, or an array of texts in a file.
-    List,
-    OneOf(&'static [&'static str]),
-}
-
-/// A variable that `vault` reads.
-struct Known {
-    name: &'static str,
-    kind: Kind,
-    /// What holds where nobody set it, as [`Settings::shown`] says it; empty: nothing.
-    default: &'static str,
-}
-
-const fn known(name: &'static str, kind: Kind, default: &'static str) -> Known {
-    Known {
-        name,
-        kind,
-        default,
-    }
-}
-
-/// Every variable that `vault` reads, but for `PORT`, which platforms set.
-const TABLE: &[Known] = &[
-    known("VAULT_ADMIN_EMAIL", Kind::Text, ""),
-    known("VAULT_ADMIN_PASSWORD", Kind::Secret, ""),
-    known("VAULT_ALLOWED_ORIGINS", Kind::List, ""),
-    known(
-        "VAULT_BIND",
-        Kind::Text,
-        "127.0.0.1, or 0.0.0.0 for a public URL elsewhere",
-    ),
-    known("VAULT_CLAWHUB_URL", Kind::Text, "https://clawhub.ai"),
-    known("VAULT_DATABASE_URL", Kind::Text, "./data/vault.db"),
-    known(
-        "VAULT_DB_PATH",
-        Kind::Text,
-        "index.db under the storage path",
-    ),
-    known("VAULT_HTTP_PORT", Kind::Number, ""),
-    known("VAULT_KEY_PASSPHRASE_FILE", Kind::Text, ""),
-    known("VAULT_LIMIT_BUNDLES", Kind::Number, "30000"),
-    known("VAULT_LIMIT_CATALOG", Kind::Number, "120"),
-    known("VAULT_LIMIT_ENROL_SLUG", Kind::Number, "120"),
-    known("VAULT_LIMIT_ENROL_SOURCE", Kind::Number, "600"),
-    known("VAULT_LIMIT_REGISTER", Kind::Number, "200"),
-    known("VAULT_LIMIT_SIGN_IN", Kind::Number, "5"),
-    known("VAULT_LIMIT_TOKEN", Kind::Number, "60"),
-    known(
-        "VAULT_LOG_LEVEL",
-        Kind::OneOf(&["debug", "info", "warn", "error"]),
-        "info",
-    ),
-    known("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
-    known(
-        "VAULT_NPM_REGISTRY_URL",
-        Kind::Text,
-        "https://registry.npmjs.org",
-    ),
-    known("VAULT_PORT", Kind::Number, "8080"),
-    known("VAULT_PUBLIC_URL", Kind::Text, ""),
-    known("VAULT_REGISTRY_URL", Kind::Text, ""),
-    known("VAULT_SEARCH_MODE", Kind::OneOf(&["text"]), "text"),
-    known("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
-    known("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
-    known("VAULT_SOURCE_TOKENS", Kind::Secret, ""),
-    known("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),
-    known("VAULT_TOKEN_TTL", Kind::Number, "900"),
-    known(
-        "VAULT_TOOL_NAMES",
-        Kind::OneOf(&["plain", "dotted"]),
-        "plain",
-    ),
-    known("VAULT_TRUSTED_PROXIES", Kind::List, ""),
-];
 
 /// Where a value came from, for messages and the start-up line of `serve`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -137,43 +55,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the file, when one is named, and lays the environment over it.
-    ///
-    /// Fails with exit 2 when the file cannot be read, has a name nobody knows, or a value has the wrong shape.
-    pub fn load(process: &Process, file: Option<&Path>) -> Result<Self, Failure> {
-        Self::layered(process, file, None)
-    }
-
-    /// The same with a project's file between the user's and the environment. What a project must not say is refused.
-    pub fn layered(
-        process: &Process,
-        file: Option<&Path>,
-        project: Option<&Path>,
-    ) -> Result<Self, Failure> {
-        let mut settings = Self::default();
-        if let Some(path) = file {
-            settings.read_file(path, false)?;
-        }
-        if let Some(path) = project {
-            settings.read_file(path, true)?;
-        }
-        for known in TABLE {
-            if let Some(value) = process.variable(known.name) {
-                let origin = Origin::Variable(known.name);
-                settings.set(known.name, known.kind, value.to_owned(), origin)?;
-            }
-        }
-        if let Some(port) = process.variable("PORT") {
-            settings.set(
-                "PORT",
-                Kind::Number,
-                port.to_owned(),
-                Origin::Variable("PORT"),
-            )?;
-        }
-        Ok(settings)
-    }
-
     /// Lays a flag's value over what is there.
     pub fn flag(
         &mut self,
@@ -181,9 +62,9 @@ impl Settings {
         name: &'static str,
         value: Option<String>,
     ) -> Result<(), Failure> {
-        match (value, TABLE.iter().find(|known| known.name == name)) {
-            (Some(value), Some(known)) => {
-                self.set(known.name, known.kind, value, Origin::Flag(flag))
+        match (value, variable_named(name)) {
+            (Some(value), Some(variable)) => {
+                self.set(variable.name, variable.kind, value, Origin::Flag(flag))
             }
             _ => Ok(()),
         }
@@ -236,8 +117,8 @@ impl Settings {
     pub fn likely_slips(process: &Process) -> Vec<(String, &'static str)> {
         process
             .vault_variables()
-            .filter(|name| !TABLE.iter().any(|known| known.name == *name))
-            .filter_map(|name| Some((name.to_owned(), nearest(name, known_names())?)))
+            .filter(|name| variable_named(name).is_none())
+            .filter_map(|name| Some((name.to_owned(), nearest(name, variable_names())?)))
             .collect()
     }
 
@@ -256,15 +137,15 @@ impl Settings {
     pub fn shown(&self) -> Vec<Shown> {
         let mut rows: Vec<Shown> = TABLE
             .iter()
-            .map(|known| match self.values.get(known.name) {
+            .map(|variable| match self.values.get(variable.name) {
                 Some((value, origin)) => Shown {
-                    name: known.name,
-                    value: Some(masked(known, value)),
+                    name: variable.name,
+                    value: Some(masked(variable, value)),
                     source: origin.to_string(),
                 },
                 None => Shown {
-                    name: known.name,
-                    value: (!known.default.is_empty()).then(|| known.default.to_owned()),
+                    name: variable.name,
+                    value: (!variable.default.is_empty()).then(|| variable.default.to_owned()),
                     source: Origin::Default.to_string(),
                 },
             })
@@ -322,104 +203,6 @@ impl Settings {
         self.values.insert(name, (value, origin));
         Ok(())
     }
-
-    fn read_file(&mut self, path: &Path, project: bool) -> Result<(), Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::usage(
-                "settings_unreadable",
-                format!("the settings in {} cannot be read: {error}", path.display()),
-            )
-        })?;
-        let at = |offset: usize| {
-            let before = &text[..offset.min(text.len())];
-            let line = before.matches('\n').count() + 1;
-            u32::try_from(line).unwrap_or(u32::MAX)
-        };
-        let place = |line| Place {
-            path: path.display().to_string(),
-            line: Some(line),
-            column: None,
-        };
-        let table = toml::de::DeTable::parse(&text).map_err(|error| {
-            Failure::usage("settings_invalid", error.message().to_owned())
-                .at(place(at(error.span().map_or(0, |span| span.start))))
-        })?;
-        for (key, value) in table.get_ref() {
-            let line = at(key.span().start);
-            let wanted = format!("VAULT_{}", key.get_ref().to_uppercase());
-            let Some(&Known { name, kind, .. }) = TABLE.iter().find(|known| known.name == wanted)
-            else {
-                let failure = Failure::usage(
-                    "setting_unknown",
-                    format!("there is no setting `{}`", clean(key.get_ref(), 60)),
-                )
-                .at(place(line));
-                return Err(match nearest(&wanted, known_names()) {
-                    Some(near) => failure.hint(format!("did you mean `{}`?", file_name(near))),
-                    None => failure,
-                });
-            };
-            let Some(value) = plain(value.get_ref()) else {
-                return Err(Failure::usage(
-                    "setting_invalid",
-                    format!("`{}` cannot be a table or a date", file_name(name)),
-                )
-                .at(place(line)));
-            };
-            if project && !FOR_PROJECTS.contains(&name) {
-                return Err(not_for_projects(name, "a project cannot set").at(place(line)));
-            }
-            let weakens = name == "VAULT_SECURITY_STRICT" && is_true(&value) == Some(false);
-            if project && weakens {
-                return Err(not_for_projects(name, "a project cannot turn off").at(place(line)));
-            }
-            let from = if project {
-                Origin::Project
-            } else {
-                Origin::File
-            };
-            self.set(name, kind, value, from(path.to_owned(), line))?;
-        }
-        Ok(())
-    }
-}
-
-/// What a project's `vault.toml` may say. Everything else decides about keys, addresses, places or policy, and a project may
-/// be a stranger's. The gate it may make strict, never lax.
-const FOR_PROJECTS: [&str; 4] = [
-    "VAULT_LOG_LEVEL",
-    "VAULT_SEARCH_MODE",
-    "VAULT_SECURITY_STRICT",
-    "VAULT_TOOL_NAMES",
-];
-
-fn not_for_projects(name: &'static str, what: &str) -> Failure {
-    Failure::usage(
-        "setting_not_for_projects",
-        format!("{what} `{}`", file_name(name)),
-    )
-    .hint(format!(
-        "set it in your own config.toml, or as {name}; `vault config list --origin` shows who set what"
-    ))
-}
-
-/// The file of the project that a folder belongs to: the nearest `vault.toml` at or above it, not above the root of the
-/// repository, and never that of the home folder or of what is above it.
-pub fn project_file(process: &Process, folder: &Path) -> Option<PathBuf> {
-    const LEVELS: usize = 64;
-    for folder in folder.ancestors().take(LEVELS) {
-        if process.home().is_some_and(|home| home.starts_with(folder)) {
-            return None;
-        }
-        let file = folder.join("vault.toml");
-        if file.is_file() {
-            return Some(file);
-        }
-        if folder.join(".git").exists() {
-            return None;
-        }
-    }
-    None
 }
 
 /// A setting as people may see it.
@@ -433,68 +216,15 @@ pub struct Shown {
     pub source: String,
 }
 
-/// What stands for a secret, whatever its length.
-const MASK: &str = "********";
-
-fn masked(known: &Known, value: &str) -> String {
-    match known.kind {
-        Kind::Secret => MASK.to_owned(),
-        // A database's address may carry a password; one that is no address is masked whole when it looks as if it held one.
-        Kind::Text if value.contains('@') && value.contains("://") => {
-            match url::Url::parse(value) {
-                Ok(mut url) => {
-                    if url.password().is_some() && url.set_password(Some(MASK)).is_err() {
-                        return MASK.to_owned();
-                    }
-                    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-                    if pairs.iter().any(|(name, _)| name == "password") {
-                        url.query_pairs_mut().clear().extend_pairs(pairs.iter().map(
-                            |(name, text)| (name, if name == "password" { MASK } else { text }),
-                        ));
-                    }
-                    url.to_string()
-                }
-                Err(_) => MASK.to_owned(),
-            }
-        }
-        _ => value.to_owned(),
-    }
-}
-
-fn plain(value: &toml::de::DeValue<'_>) -> Option<String> {
-    use toml::de::DeValue;
-    match value {
-        DeValue::String(text) => Some(text.to_string()),
-        DeValue::Integer(number) => Some(number.as_str().to_owned()),
-        DeValue::Boolean(yes) => Some(yes.to_string()),
-        DeValue::Array(members) => members
-            .iter()
-            .map(|member| plain(member.get_ref()))
-            .collect::<Option<Vec<_>>>()
-            .map(|members| members.join(",")),
-        _ => None,
-    }
-}
-
-fn is_true(value: &str) -> Option<bool> {
-    match value {
-        "true" | "1" => Some(true),
-        "false" | "0" => Some(false),
-        _ => None,
-    }
-}
-
-fn known_names() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().map(|known| known.name)
-}
-
-fn file_name(variable: &str) -> String {
-    variable.trim_start_matches("VAULT_").to_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
+
+    use super::{
+        layers::project_file,
+        table::{MASK, file_name},
+        *,
+    };
 
     fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
@@ -549,22 +279,26 @@ mod tests {
 
     #[test]
     fn a_project_cannot_set_keys_addresses_places_or_weaken_the_gate() {
-        for known in TABLE {
-            let value = match known.kind {
+        for variable in TABLE {
+            let value = match variable.kind {
                 Kind::Number => "1".to_owned(),
                 Kind::Boolean => "false".to_owned(),
                 Kind::OneOf(allowed) => format!("\"{}\"", allowed[0]),
                 Kind::Text | Kind::Secret | Kind::List => "\"x\"".to_owned(),
             };
-            let (_folder, path) = file(&format!("{} = {value}\n", file_name(known.name)));
+            let (_folder, path) = file(&format!("{} = {value}\n", file_name(variable.name)));
             let result = Settings::layered(&Process::default(), None, Some(&path));
             let harmless = ["VAULT_LOG_LEVEL", "VAULT_SEARCH_MODE", "VAULT_TOOL_NAMES"];
-            if harmless.contains(&known.name) {
-                assert!(result.is_ok(), "{}", known.name);
+            if harmless.contains(&variable.name) {
+                assert!(result.is_ok(), "{}", variable.name);
             } else {
                 let failure = result.unwrap_err();
-                assert_eq!(failure.code, "setting_not_for_projects", "{}", known.name);
-                assert_eq!(failure.place.as_ref().unwrap().line, Some(1));
+                assert_eq!(
+                    failure.code, "setting_not_for_projects",
+                    "{}",
+                    variable.name
+                );
+                assert_eq!(failure.place().unwrap().line, Some(1));
             }
         }
     }
@@ -609,7 +343,7 @@ mod tests {
             let failure = Settings::load(&Process::default(), Some(&path)).unwrap_err();
             assert_eq!(failure.code, code, "{text}");
             assert_eq!(failure.exit, crate::errors::Exit::Usage);
-            assert_eq!(failure.place.as_ref().unwrap().line, Some(line), "{text}");
+            assert_eq!(failure.place().unwrap().line, Some(line), "{text}");
             if let Some(hint) = hint {
                 assert!(failure.hint.as_ref().unwrap().contains(hint), "{text}");
             }
@@ -684,10 +418,12 @@ mod tests {
             ("VAULT_LIMIT_SIGN_IN", limits.sign_in_failures.into()),
             ("VAULT_LIMIT_TOKEN", limits.token_per_client.into()),
         ] {
-            let known = TABLE.iter().find(|known| known.name == name).unwrap();
-            assert_eq!(known.default, value.to_string(), "{name}");
+            let variable = TABLE.iter().find(|variable| variable.name == name).unwrap();
+            assert_eq!(variable.default, value.to_string(), "{name}");
         }
-        let numbers = TABLE.iter().filter(|known| known.kind == Kind::Number);
+        let numbers = TABLE
+            .iter()
+            .filter(|variable| variable.kind == Kind::Number);
         // The limits, the lifetime of tokens, and two ports.
         assert_eq!(numbers.count(), 8 + 2);
     }

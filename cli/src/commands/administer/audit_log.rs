@@ -7,16 +7,10 @@ use vault_skill::time::Timestamp;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
-    commands::administer::users,
     context::Context,
     errors::Failure,
-    output::{
-        report::Report,
-        style::{BAD, DIM, GOOD, paint},
-        table::Table,
-        text::clean,
-    },
-    service::{connection::Connection, form},
+    output::{BAD, DIM, GOOD, Report, Table, clean, paint},
+    service::{connection::Connection, form, users},
 };
 
 /// Since 0.5.0 (beta).

@@ -6,14 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
-    lookup::not_listed,
-    output::{
-        report::Report,
-        style::{BOLD, GOOD, HINT, paint},
-        table::Table,
-        text::{clean, count},
-    },
+    errors::Failure,
+    lookup::{Kind, pick},
+    output::{BOLD, GOOD, HINT, Report, Table, clean, count, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -83,7 +78,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let clients: Vec<Client> = owner.list(CLIENTS).await?;
         match &arguments.action {
             Action::List => Ok(show(&clients)),
-            Action::Revoke { client } => revoke(context, &owner, pick(&clients, client)?).await,
+            Action::Revoke { client } => revoke(context, &owner, find(&clients, client)?).await,
         }
     })
 }
@@ -116,9 +111,7 @@ async fn revoke(
         client.name(),
         count(client.users, "user")
     );
-    if !context.ui.confirm(&question)? {
-        return Err(Failure::failed("not_confirmed", "nothing was changed"));
-    }
+    context.ui.confirm_or_stop(&question)?;
     let path = format!("{CLIENTS}/{}", client.id);
     let revoked: Revoked = owner.send(Method::DELETE, &path, None).await?;
     let text = format!(
@@ -130,35 +123,19 @@ async fn revoke(
     Ok(Report::new(&revoked, text))
 }
 
-fn pick<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
-    if let Some(client) = clients.iter().find(|client| client.id == asked) {
-        return Ok(client);
-    }
-    let named: Vec<&Client> = clients
-        .iter()
-        .filter(|client| client.name.as_deref() == Some(asked))
-        .collect();
-    match named[..] {
-        [client] => Ok(client),
-        [] => {
-            let names = clients
-                .iter()
-                .flat_map(|client| client.name.iter().chain([&client.id]))
-                .map(String::as_str);
-            let failure = Failure::failed(
-                "client_not_found",
-                format!("no app is called `{}`", clean(asked, 64)),
-            );
-            Err(not_listed(failure, asked, names, "vault clients list"))
-        }
-        _ => Err(Failure::new(
-            Exit::Usage,
-            "client_ambiguous",
-            format!("{} apps are called `{}`", named.len(), clean(asked, 64)),
-        )
-        .hint("name one by its id")
-        .details(named.iter().map(|client| clean(&client.id, 40)))),
-    }
+fn find<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
+    let kind = Kind {
+        noun: "app",
+        code: "client",
+        list: "vault clients list",
+    };
+    pick(
+        &kind,
+        clients,
+        asked,
+        |client| (&client.id, client.name.as_deref()),
+        |client| clean(&client.id, 40),
+    )
 }
 
 #[cfg(test)]
@@ -184,11 +161,11 @@ mod tests {
             client("cli_b", "chat"),
             client("cli_c", "chat"),
         ];
-        assert_eq!(pick(&clients, "cli_b").unwrap().id, "cli_b");
-        assert_eq!(pick(&clients, "editor").unwrap().id, "cli_a");
-        let both = pick(&clients, "chat").unwrap_err();
+        assert_eq!(find(&clients, "cli_b").unwrap().id, "cli_b");
+        assert_eq!(find(&clients, "editor").unwrap().id, "cli_a");
+        let both = find(&clients, "chat").unwrap_err();
         assert_eq!(both.code, "client_ambiguous");
-        let missed = pick(&clients, "edtior").unwrap_err();
+        let missed = find(&clients, "edtior").unwrap_err();
         assert_eq!(missed.code, "client_not_found");
         assert!(missed.hint.as_ref().unwrap().contains("editor"));
     }

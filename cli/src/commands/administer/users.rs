@@ -2,23 +2,19 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     context::Context,
     errors::Failure,
-    lookup::not_listed,
-    output::{
-        report::Report,
-        style::{BOLD, GOOD, HINT, paint},
-        table::Table,
-        text::{clean, count},
+    output::{BOLD, GOOD, HINT, Report, Table, clean, paint},
+    service::{
+        OwnerClient,
+        connection::Connection,
+        users::{USERS, User, find},
     },
-    service::{OwnerClient, connection::Connection},
 };
-
-const USERS: &str = "/admin/users";
 
 /// Since 0.5.0 (beta).
 #[derive(Args, Debug)]
@@ -123,24 +119,6 @@ impl Role {
 enum Scope {
     Read,
     Write,
-}
-
-/// A user as the service lists it for an owner.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct User {
-    pub(super) id: String,
-    email: String,
-    role: String,
-    scopes: Vec<String>,
-    #[serde(default)]
-    profile: Option<String>,
-    #[serde(default)]
-    created_at: String,
-    #[serde(default)]
-    last_seen_at: Option<String>,
-    /// The link that sets the password, in the one answer that has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    invite_url: Option<String>,
 }
 
 impl User {
@@ -265,9 +243,7 @@ async fn change(
 async fn remove(context: &Context, client: &OwnerClient, user: &str) -> Result<Report, Failure> {
     let user = find(client, user).await?;
     let question = format!("Take the part of {} away?", clean(&user.email, 254));
-    if !context.ui.confirm(&question)? {
-        return Err(Failure::failed("not_confirmed", "nothing was changed"));
-    }
+    context.ui.confirm_or_stop(&question)?;
     let path = format!("{USERS}/{}", user.id);
     let user: User = client.send(Method::DELETE, &path, None).await?;
     Ok(done(
@@ -285,63 +261,5 @@ fn article(role: &str) -> String {
         "an owner".to_owned()
     } else {
         format!("a {role}")
-    }
-}
-
-/// The user with this id or address.
-pub(super) async fn find(client: &OwnerClient, user: &str) -> Result<User, Failure> {
-    pick(&client.list::<User>(USERS).await?, user)
-}
-
-fn pick(users: &[User], user: &str) -> Result<User, Failure> {
-    let is = |found: &&User| found.id == user || found.email.eq_ignore_ascii_case(user);
-    if let Some(found) = users.iter().find(is) {
-        return Ok(found.clone());
-    }
-    let failure = Failure::failed(
-        "user_not_found",
-        format!(
-            "`{}` is none of the {}",
-            clean(user, 64),
-            count(users.len() as u64, "user")
-        ),
-    );
-    let names = users.iter().map(|user| user.email.as_str());
-    Err(not_listed(failure, user, names, "vault users list"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn user(id: &str, email: &str) -> User {
-        User {
-            id: id.into(),
-            email: email.into(),
-            role: "role:member".into(),
-            scopes: vec!["read".into()],
-            profile: None,
-            created_at: String::new(),
-            last_seen_at: None,
-            invite_url: None,
-        }
-    }
-
-    #[test]
-    fn a_user_is_found_by_id_or_by_address() {
-        let users = vec![
-            user("usr_a", "ann@example.com"),
-            user("usr_b", "bob@example.com"),
-        ];
-        for (asked, id) in [
-            ("usr_b", "usr_b"),
-            ("ann@example.com", "usr_a"),
-            ("Ann@Example.com", "usr_a"),
-        ] {
-            assert_eq!(pick(&users, asked).unwrap().id, id, "{asked}");
-        }
-        let missed = pick(&users, "ann@example.org").unwrap_err();
-        assert_eq!(missed.code, "user_not_found");
-        assert!(missed.hint.as_ref().unwrap().contains("ann@example.com"));
     }
 }

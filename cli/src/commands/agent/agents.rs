@@ -13,12 +13,7 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::Failure,
-    output::{
-        report::Report,
-        style::{BOLD, DIM, GOOD, HINT, paint},
-        table::Table,
-        text::count,
-    },
+    output::{BOLD, DIM, GOOD, HINT, Report, Table, count, paint},
 };
 
 /// Since 0.5.0.

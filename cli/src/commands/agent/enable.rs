@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::switch::{Switch, switch};
-use crate::{context::Context, errors::Failure, output::report::Report};
+use crate::{context::Context, errors::Failure, output::Report};
 
 /// Since 0.5.0.
 #[derive(Args, Debug)]

@@ -9,11 +9,7 @@ use crate::{
     context::Context,
     errors::Failure,
     lookup,
-    output::{
-        report::Report,
-        style::{BOLD, DIM, GOOD, paint},
-        text::clean,
-    },
+    output::{BOLD, DIM, GOOD, Report, clean, paint},
     profiles::{self, agent_id},
 };
 

@@ -9,7 +9,7 @@ use vault_skill::name::AgentId;
 use crate::{
     context::Context,
     errors::Failure,
-    output::report::Report,
+    output::Report,
     profiles::{failure, machine, parse_link, report_of},
 };
 

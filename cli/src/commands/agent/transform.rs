@@ -14,12 +14,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure, Place},
     lookup,
-    output::{
-        report::Report,
-        style::{BAD, BOLD, DIM, GOOD, paint},
-        table::Table,
-        text::clean,
-    },
+    output::{BAD, BOLD, DIM, GOOD, Report, Table, clean, paint},
     profiles,
 };
 
@@ -157,14 +152,13 @@ fn refused(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) ->
     match error {
         AddTransformError::NotInstalled(_) => not_installed(vault, skill),
         AddTransformError::Transform(error) => {
-            let mut failure = Failure::new(Exit::Gate, "transform_invalid", error.message)
-                .hint("`vault transform --help` shows how one is written; nothing was changed");
-            failure.place = Some(Place {
-                path: file.display().to_string(),
-                line: error.at.map(|at| at.line),
-                column: error.at.map(|at| at.column),
-            });
-            failure
+            Failure::new(Exit::Gate, "transform_invalid", error.message)
+                .hint("`vault transform --help` shows how one is written; nothing was changed")
+                .at(Place {
+                    path: file.display().to_string(),
+                    line: error.at.map(|at| at.line),
+                    column: error.at.map(|at| at.column),
+                })
         }
         AddTransformError::Refused { .. } => {
             Failure::new(Exit::Gate, "gate_blocked", error.to_string())

@@ -1,12 +1,12 @@
 //! `vault resolve`: what a caller may use, as JSON.
 
 use clap::Args;
-use vault_library::{Capabilities, ResolveError, ResolveInput, Vault, resolve_capabilities};
-use vault_skill::policy::{self, Asker, CompiledPolicy, Input};
 
 use crate::{
-    commands::trust::policy::own_compiled, context::Context, errors::Failure,
-    output::report::Report,
+    context::Context,
+    errors::Failure,
+    output::Report,
+    policy_file::{Asked, capabilities, own_compiled},
 };
 
 /// Since 0.2.1 (stable).
@@ -51,19 +51,6 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::bare(answer))
 }
 
-/// A question in borrowed parts.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// The caller's id.
-    pub caller: &'a str,
-    /// The platform.
-    pub platform: &'a str,
-    /// The channel.
-    pub channel: Option<&'a str>,
-    /// The query.
-    pub query: &'a str,
-}
-
 impl<'a> From<&'a Question> for Asked<'a> {
     fn from(question: &'a Question) -> Self {
         Self {
@@ -73,41 +60,4 @@ impl<'a> From<&'a Question> for Asked<'a> {
             query: &question.query,
         }
     }
-}
-
-/// What is granted by this policy; over no skills where there is no vault.
-pub fn capabilities(
-    vault: Option<&Vault>,
-    policy: &CompiledPolicy,
-    asked: Asked<'_>,
-) -> Result<Capabilities, Failure> {
-    let callers = &[asked.caller][..];
-    let Some(vault) = vault else {
-        return Ok(policy::resolve_capabilities(&Input {
-            policy,
-            catalog: None,
-            asker: Asker {
-                callers,
-                bound_profile: None,
-                platform: asked.platform,
-                channel: asked.channel,
-            },
-            query: Some(asked.query),
-            skills: &[],
-        }));
-    };
-    let input = ResolveInput {
-        vault,
-        policy: Some(policy),
-        callers,
-        bound_profile: None,
-        platform: asked.platform,
-        channel: asked.channel,
-        query: Some(asked.query),
-    };
-    resolve_capabilities(&input).map_err(|error| match error {
-        ResolveError::Vault(error) => error.into(),
-        // The policy was read before.
-        other => Failure::failed("policy_schema", other.to_string()),
-    })
 }

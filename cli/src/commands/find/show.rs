@@ -3,14 +3,13 @@
 use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
-    Origin, Vault,
+    Vault,
     add::{self, AddSkill},
     run::{self, Inspected},
 };
 use vault_skill::{
     document::{Frontmatter, Secret},
     gate::Outcome,
-    keys::PublicKey,
     manifest::ActionSpec,
     name::{ActionName, SkillName},
 };
@@ -21,9 +20,9 @@ use crate::{
     errors::{Exit, Failure},
     lookup::{self, Target},
     output::{
-        report::Report,
-        style::{BAD, BOLD, DIM, GOOD, HINT, WARN, paint},
-        text::{clean, count, size},
+        BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count,
+        origin::{origin, signer, whose},
+        paint, size,
     },
 };
 
@@ -235,27 +234,6 @@ impl Cost {
             size(self.loaded as u64)
         )
     }
-}
-
-/// The origin as programs see it.
-pub fn origin(origin: &Origin) -> String {
-    match origin {
-        Origin::Local => "local".to_owned(),
-        Origin::Linked(link) => format!("link:{link}"),
-    }
-}
-
-/// The origin as people see it.
-pub fn whose(origin: &Origin) -> String {
-    match origin {
-        Origin::Local => "this vault".to_owned(),
-        Origin::Linked(link) => format!("linked vault {link}"),
-    }
-}
-
-/// A key for programs.
-pub fn signer(key: &PublicKey) -> Value {
-    json!({ "key": key, "fingerprint": key.fingerprint() })
 }
 
 fn waived(found: &Inspected) -> String {

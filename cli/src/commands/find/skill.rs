@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_library::{
-    Origin, Vault,
+    Vault,
     run::{self, Found, ResolvedAction},
     shelf::{self, Listed},
 };
@@ -16,11 +16,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     lookup::{named, suggest},
-    output::{
-        report::{Report, Warning},
-        style::{BOLD, DIM, paint},
-        text::{clean, nearest},
-    },
+    output::{BOLD, DIM, Report, Warning, clean, nearest, origin::origin, paint},
 };
 
 /// Since 0.2.0 (stable).
@@ -102,10 +98,7 @@ fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     let listing = shelf::list(vault)?;
     for (name, _, damage) in &listing.damaged {
         let failure = Failure::damaged(name.as_str(), damage);
-        context.ui.warn(Warning {
-            hint: failure.hint.clone(),
-            ..Warning::new("skill_damaged", failure.message.clone())
-        });
+        context.ui.warn(Warning::from(&failure));
     }
     let exit = if listing
         .damaged
@@ -135,13 +128,6 @@ fn as_json(skill: &Listed) -> Value {
         "origin": origin(&skill.origin),
         "shadowed": skill.shadowed,
     })
-}
-
-fn origin(origin: &Origin) -> String {
-    match origin {
-        Origin::Local => "local".to_owned(),
-        Origin::Linked(link) => format!("link:{link}"),
-    }
 }
 
 fn search(vault: Option<&Vault>, query: &str, top_k: usize) -> Result<Report, Failure> {

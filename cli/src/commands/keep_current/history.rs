@@ -10,11 +10,7 @@ use crate::{
     context::Context,
     errors::Failure,
     lookup,
-    output::{
-        report::Report,
-        style::{BOLD, DIM, GOOD, paint},
-        text::{clean, count, size},
-    },
+    output::{BOLD, DIM, GOOD, Report, clean, count, paint, size},
 };
 
 /// Since 0.5.0 (beta).

@@ -10,11 +10,7 @@ use crate::{
     drift::{compare, sort},
     errors::{Exit, Failure},
     fetch::Fetching,
-    output::{
-        report::{Report, Warning},
-        style::{BOLD, DIM, WARN, paint},
-        text::clean,
-    },
+    output::{BOLD, DIM, Report, WARN, Warning, clean, paint},
 };
 
 /// Since 0.5.0 (beta).

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
     lookup,
-    output::report::Report,
+    output::Report,
     profiles, project_lock,
 };
 

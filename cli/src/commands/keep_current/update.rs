@@ -25,11 +25,7 @@ use crate::{
     drift::{Asked, compare, sort},
     errors::{Exit, Failure, chain},
     fetch::{self, Fetching},
-    output::{
-        report::Report,
-        style::{BOLD, DIM, GOOD, paint},
-        text::{clean, count},
-    },
+    output::{BOLD, DIM, GOOD, Report, clean, count, paint},
     profiles, project_lock,
 };
 

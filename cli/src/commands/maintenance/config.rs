@@ -6,11 +6,7 @@ use serde_json::json;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{
-        report::Report,
-        style::{BOLD, DIM, paint},
-        text::clean,
-    },
+    output::{BOLD, DIM, Report, clean, paint},
 };
 
 /// Since 0.5.0 (stable).

@@ -11,11 +11,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     lookup,
-    output::{
-        report::Report,
-        style::{BAD, BOLD, DIM, GOOD, HINT, WARN, paint},
-        text::{clean, count, thousands},
-    },
+    output::{BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, paint, thousands},
     profiles,
 };
 

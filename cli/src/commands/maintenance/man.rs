@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{report::Report, text::count},
+    output::{Report, count},
 };
 
 /// Since 0.5.0 (stable).

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::{context::Context, errors::Failure, output::report::Report};
+use crate::{context::Context, errors::Failure, output::Report};
 
 /// Since 0.5.0 (stable).
 #[derive(Args, Debug)]

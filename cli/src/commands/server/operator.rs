@@ -8,12 +8,7 @@ use vault_skill::name::Slug;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{
-        report::Report,
-        style::{BOLD, GOOD, HINT, paint},
-        table::Table,
-        text::clean,
-    },
+    output::{BOLD, GOOD, HINT, Report, Table, clean, paint},
     service::{
         Address, Base, OwnerClient,
         connection::Connection,

@@ -7,12 +7,7 @@ use serde_json::json;
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::Report,
-        style::{DIM, paint},
-        table::Table,
-        text::clean,
-    },
+    output::{DIM, Report, Table, clean, paint},
     server::{self, Options},
     settings::Settings,
 };

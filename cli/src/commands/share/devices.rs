@@ -6,14 +6,9 @@ use serde_json::{Value, json};
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
-    lookup::not_listed,
-    output::{
-        report::Report,
-        style::{DIM, GOOD, HINT, WARN, paint},
-        table::Table,
-        text::{clean, count},
-    },
+    errors::Failure,
+    lookup::{Kind, pick},
+    output::{DIM, GOOD, HINT, Report, Table, WARN, clean, count, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -103,48 +98,91 @@ impl Device {
 /// Lists machines or changes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
-    let client = connection.owner(context)?;
-    let root = format!("/admin/vaults/{}/devices", connection.slug);
+    let owner = Owner {
+        context,
+        client: connection.owner(context)?,
+        root: format!("/admin/vaults/{}/devices", connection.slug),
+    };
     context.block_on(async {
         match &arguments.action {
-            Action::List => Ok(show(&all(&client, &root).await?)),
-            Action::Admit(which) => {
-                change(context, &client, &root, &which.machine, "admit", "admitted").await
-            }
-            Action::Deny(DenyWhich {
-                machine: Some(machine),
-                ..
-            }) => change(context, &client, &root, machine, "deny", "denied").await,
-            Action::Deny(_) => deny_all(context, &client, &root).await,
-            Action::Revoke(which) => {
-                change(context, &client, &root, &which.machine, "revoke", "revoked").await
-            }
-            Action::Forget(which) => {
-                change(
-                    context,
-                    &client,
-                    &root,
-                    &which.machine,
-                    "forget",
-                    "forgotten",
-                )
-                .await
-            }
+            Action::List => Ok(show(&owner.devices().await?)),
+            Action::Admit(which) => owner.change(&which.machine, "admit", "admitted").await,
+            Action::Deny(DenyWhich { machine, .. }) => match machine {
+                Some(machine) => owner.change(machine, "deny", "denied").await,
+                None => owner.deny_all().await,
+            },
+            Action::Revoke(which) => owner.change(&which.machine, "revoke", "revoked").await,
+            Action::Forget(which) => owner.change(&which.machine, "forget", "forgotten").await,
         }
     })
 }
 
-async fn all(client: &OwnerClient, root: &str) -> Result<Vec<Device>, Failure> {
-    let mut devices: Vec<Device> = client.list(root).await?;
-    devices.sort_by_key(|device| {
-        let rank = match device.status.as_str() {
-            "pending" => 0,
-            "active" => 1,
-            _ => 2,
-        };
-        (rank, device.enrolled_at.clone())
-    });
-    Ok(devices)
+/// The owner's side of the machines of one vault.
+struct Owner<'a> {
+    context: &'a Context,
+    client: OwnerClient,
+    /// The path of the machines under the service's address.
+    root: String,
+}
+
+impl Owner<'_> {
+    /// Every machine, those that wait first.
+    async fn devices(&self) -> Result<Vec<Device>, Failure> {
+        let mut devices: Vec<Device> = self.client.list(&self.root).await?;
+        devices.sort_by_key(|device| {
+            let rank = match device.status.as_str() {
+                "pending" => 0,
+                "active" => 1,
+                _ => 2,
+            };
+            (rank, device.enrolled_at.clone())
+        });
+        Ok(devices)
+    }
+
+    async fn change(&self, machine: &str, verb: &str, done: &str) -> Result<Report, Failure> {
+        let devices = self.devices().await?;
+        let device = find(&devices, machine)?;
+        let name = clean(&device.hostname, 64);
+        let fingerprint = device.fingerprint();
+        if verb == "admit" && device.status == "pending" && self.context.ui.may_ask() {
+            self.context.ui.confirm_or_stop(&format!(
+                "Admit \"{name}\" with the fingerprint {fingerprint}?"
+            ))?;
+        }
+        let path = format!("{}/{}/{verb}", self.root, device.device_id);
+        let _: Value = self.client.post(&path, json!({})).await?;
+        let mut data = device.as_json();
+        data["done"] = json!(done);
+        let text = format!(
+            "{} {done} \"{name}\"  {}",
+            paint(GOOD, "✓"),
+            paint(HINT, fingerprint)
+        );
+        Ok(Report::new(data, text))
+    }
+
+    async fn deny_all(&self) -> Result<Report, Failure> {
+        self.context
+            .ui
+            .confirm_or_stop("Deny every machine that waits?")?;
+        let devices = self.devices().await?;
+        let waiting = waiting(&devices);
+        let path = format!("{}/deny-pending", self.root);
+        let _: Value = self.client.post(&path, json!({})).await?;
+        let denied = count(waiting as u64, "machine");
+        Ok(Report::new(
+            json!({ "denied": waiting }),
+            format!("{} denied {denied}", paint(GOOD, "✓")),
+        ))
+    }
+}
+
+fn waiting(devices: &[Device]) -> usize {
+    devices
+        .iter()
+        .filter(|device| device.status == "pending")
+        .count()
 }
 
 fn show(devices: &[Device]) -> Report {
@@ -161,10 +199,7 @@ fn show(devices: &[Device]) -> Report {
             clean(&device.device_id, 40),
         ]);
     }
-    let waiting = devices
-        .iter()
-        .filter(|device| device.status == "pending")
-        .count();
+    let waiting = waiting(devices);
     let mut text = table.text();
     if waiting > 0 {
         text.push_str(&format!(
@@ -185,103 +220,26 @@ fn style(status: &str) -> clap::builder::styling::Style {
     }
 }
 
-async fn change(
-    context: &Context,
-    client: &OwnerClient,
-    root: &str,
-    machine: &str,
-    verb: &str,
-    done: &str,
-) -> Result<Report, Failure> {
-    let devices = all(client, root).await?;
-    let device = find(&devices, machine)?;
-    if verb == "admit" && device.status == "pending" && context.ui.may_ask() {
-        let question = format!(
-            "Admit \"{}\" with the fingerprint {}?",
-            clean(&device.hostname, 64),
-            device.fingerprint()
-        );
-        if !context.ui.confirm(&question)? {
-            return Err(Failure::failed("not_confirmed", "nothing was changed"));
-        }
-    }
-    let _: Value = client
-        .post(&format!("{root}/{}/{verb}", device.device_id), json!({}))
-        .await?;
-    let mut data = device.as_json();
-    data["done"] = json!(done);
-    Ok(Report::new(
-        data,
-        format!(
-            "{} {done} \"{}\"  {}",
-            paint(GOOD, "✓"),
-            clean(&device.hostname, 64),
-            paint(HINT, device.fingerprint())
-        ),
-    ))
-}
-
 fn find<'d>(devices: &'d [Device], machine: &str) -> Result<&'d Device, Failure> {
-    if let Some(device) = devices.iter().find(|device| device.device_id == machine) {
-        return Ok(device);
-    }
-    let named: Vec<&Device> = devices
-        .iter()
-        .filter(|device| device.hostname == machine)
-        .collect();
-    match named[..] {
-        [device] => Ok(device),
-        [] => {
-            let names = devices
-                .iter()
-                .flat_map(|device| [device.hostname.as_str(), device.device_id.as_str()]);
-            let failure = Failure::failed(
-                "device_not_found",
-                format!("no machine is called `{}`", clean(machine, 64)),
-            );
-            Err(not_listed(failure, machine, names, "vault devices list"))
-        }
-        _ => Err(Failure::new(
-            Exit::Usage,
-            "device_ambiguous",
-            format!(
-                "{} machines are called `{}`",
-                named.len(),
-                clean(machine, 64)
-            ),
-        )
-        .hint("name one by its id")
-        .details(named.iter().map(|device| {
+    let kind = Kind {
+        noun: "machine",
+        code: "device",
+        list: "vault devices list",
+    };
+    pick(
+        &kind,
+        devices,
+        machine,
+        |device| (&device.device_id, Some(&device.hostname)),
+        |device| {
             format!(
                 "{}  {}  {}",
                 device.device_id,
                 device.status,
                 device.fingerprint()
             )
-        }))),
-    }
-}
-
-async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result<Report, Failure> {
-    if !context.ui.confirm("Deny every machine that waits?")? {
-        return Err(Failure::failed("not_confirmed", "nothing was changed"));
-    }
-    let before = all(client, root).await?;
-    let waiting = before
-        .iter()
-        .filter(|device| device.status == "pending")
-        .count();
-    let _: Value = client
-        .post(&format!("{root}/deny-pending"), json!({}))
-        .await?;
-    Ok(Report::new(
-        json!({ "denied": waiting }),
-        format!(
-            "{} denied {}",
-            paint(GOOD, "✓"),
-            count(waiting as u64, "machine")
-        ),
-    ))
+        },
+    )
 }
 
 #[cfg(test)]

@@ -6,17 +6,13 @@ use vault_library::{
     Vault,
     links::{self, Link, LinkError, LinkId, Offer},
 };
-use vault_skill::catalog;
 
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::{Report, Warning},
-        style::{BOLD, DIM, GOOD, HINT, WARN, paint},
-        text::clean,
-    },
-    service::{Address, Base, DeviceClient, DeviceState, connection::Connection},
+    output::{BOLD, DIM, GOOD, HINT, Report, WARN, clean, paint},
+    service::{Address, DeviceState, connection::Connection},
+    subscription::{device_client, still_there, warn_of},
 };
 
 /// Since 0.5.0 (beta).
@@ -50,9 +46,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = target(context, arguments.address.as_ref())?;
     if arguments.repin && arguments.expect_key.is_none() {
         let question = "Pin whatever key the service shows now, without comparing a fingerprint?";
-        if !context.ui.confirm(question)? {
-            return Err(Failure::failed("not_confirmed", "nothing was changed"));
-        }
+        context.ui.confirm_or_stop(question)?;
     }
     let vault = context.vault_or_new()?;
     let id = LinkId::of(connection.base.as_str(), &connection.slug);
@@ -66,31 +60,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .hostname
         .clone()
         .or_else(|| context.process.host_name())
-        .unwrap_or_else(|| "unnamed machine".to_owned());
-    let hostname: String = hostname.chars().take(64).collect();
-    let enrolled = context.block_on(async {
-        let client = device_client(context, &vault, &link)?;
-        let state = client.enrol(&hostname).await?;
-        let catalog = match state.status.as_str() {
-            "revoked" => None,
-            _ => client.catalog().await?,
-        };
-        Ok((state, catalog))
-    });
-    let (state, catalog) = match enrolled {
-        Ok(enrolled) => enrolled,
+        .map_or_else(
+            || "unnamed machine".to_owned(),
+            |name| name.chars().take(64).collect(),
+        );
+    let asked = context.block_on(enrol(context, &vault, &link, &hostname));
+    let (state, catalog) = match asked {
+        Ok(answers) => answers,
         Err(failure) => {
             // A mistyped address leaves nothing behind; a link whose enrolment may have arrived stays.
-            if is_new
-                && matches!(
-                    &*failure.code,
-                    "vault_not_found"
-                        | "unreachable"
-                        | "tls_unavailable"
-                        | "redirect_refused"
-                        | "http_404"
-                )
-            {
+            if is_new && never_arrived(&failure) {
                 links::remove(&vault, &id)?;
             }
             return Err(failure);
@@ -127,6 +106,30 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         warn_of(context, offer);
     }
     Ok(report(&connection, &link, &state, &machine, offer.as_ref()))
+}
+
+/// Enrols this machine and reads the catalog, as far as it may.
+async fn enrol(
+    context: &Context,
+    vault: &Vault,
+    link: &Link,
+    hostname: &str,
+) -> Result<(DeviceState, Option<Vec<u8>>), Failure> {
+    let client = device_client(context, vault, link)?;
+    let state = client.enrol(hostname).await?;
+    let catalog = match state.status.as_str() {
+        "revoked" => None,
+        _ => client.catalog().await?,
+    };
+    Ok((state, catalog))
+}
+
+/// Whether an enrolment failed before any service could have noted it.
+fn never_arrived(failure: &Failure) -> bool {
+    matches!(
+        &*failure.code,
+        "vault_not_found" | "unreachable" | "tls_unavailable" | "redirect_refused" | "http_404"
+    )
 }
 
 /// What to do about a key that was not expected. Only an enrolled machine may read a catalog, so by then it is enrolled.
@@ -167,57 +170,6 @@ fn target(context: &Context, address: Option<&Address>) -> Result<Connection, Fa
             )
             .hint("vault link <url>/v/<slug>")
         }),
-    }
-}
-
-/// The client that signs with the key of this link and no other.
-pub fn device_client(
-    context: &Context,
-    vault: &Vault,
-    link: &Link,
-) -> Result<DeviceClient, Failure> {
-    let base: Base = link
-        .pin()
-        .base
-        .parse::<Address>()
-        .map_err(|error| Failure::new(Exit::Integrity, "vault_damaged", error.to_string()))?
-        .base;
-    DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
-}
-
-/// Where the service shows no catalog: fails when there was one. To hide all releases is a rollback like any other.
-pub fn still_there(link: &Link) -> Result<(), Failure> {
-    let Some(release) = link.pin().release else {
-        return Ok(());
-    };
-    Err(Failure::new(
-        Exit::Integrity,
-        "service_rolled_back",
-        format!(
-            "the service shows no catalog, but release {release} is pinned: it was rolled back"
-        ),
-    )
-    .hint("installed skills stay as they are; tell the owner"))
-}
-
-/// Tells of what was odd about a catalog that was good.
-pub fn warn_of(context: &Context, offer: &Offer) {
-    for warning in &offer.accepted().warnings {
-        context.ui.warn(match warning {
-            catalog::Warning::IssuedInFuture => Warning::new(
-                "issued_in_future",
-                "the catalog was signed in this machine's future: one of the two clocks is off",
-            ),
-            catalog::Warning::ClockWentBack => Warning::new(
-                "clock_went_back",
-                "this machine's clock shows an earlier time than before; expiry is judged by the latest time seen",
-            ),
-            catalog::Warning::PreviousDiffers => Warning::new(
-                "previous_differs",
-                "the catalog does not follow the one that this machine knows: the owner may have signed two",
-            )
-            .hint("compare `vault status --cloud` on two machines"),
-        });
     }
 }
 

@@ -1,22 +1,18 @@
 //! `vault status --cloud`: where this library is published, and which vaults this machine is linked to.
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
-use vault_library::{Vault, cloud, links, shelf};
-use vault_skill::catalog::SignedCatalog;
+use vault_library::{Origin, Vault, cloud, links, shelf};
+use vault_skill::{catalog::SignedCatalog, hash::Digest, time::Timestamp};
 use vault_store::clock::{Clock, SystemClock};
 
 use crate::{
-    commands::share::link::device_client,
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::{Report, Warning},
-        style::{BOLD, DIM, GOOD, HINT, WARN, paint},
-        table::Table,
-        text::{clean, count, size},
-    },
+    output::{BOLD, DIM, GOOD, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
     service::{connection::Connection, tokens::TokenFile},
+    subscription::device_client,
 };
 
 /// Since 0.5.0 (beta).
@@ -53,107 +49,116 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
         .hint("vault cloud connect <url>, or vault link <url>/v/<slug>"));
     }
     let mut exit = Exit::Done;
-    let mut blocks = Vec::new();
-    let connected = match &connection {
-        Some(connection) => {
-            let (data, text) = published(context, &vault, connection, &mut exit)?;
-            blocks.push(text);
-            data
-        }
-        None => Value::Null,
-    };
-    let mut links_data = Vec::new();
+    let connected = connection
+        .map(|connection| Connected::load(context, &vault, connection, &mut exit))
+        .transpose()?;
+    let mut subscriptions = Vec::new();
     for link in &linked {
-        let (data, text) = linked_vault(context, &vault, link, &mut exit)?;
-        links_data.push(data);
-        blocks.push(text);
+        subscriptions.push(LinkStatus::load(context, &vault, link, &mut exit)?);
     }
-    Ok(Report::new(
-        json!({ "connected": connected, "links": links_data }),
-        blocks.join("\n\n"),
-    )
-    .exit(exit))
+    let blocks: Vec<String> = connected
+        .iter()
+        .map(Connected::text)
+        .chain(subscriptions.iter().map(LinkStatus::text))
+        .collect();
+    let data = json!({
+        "connected": connected.as_ref().map(Connected::json), "links": subscriptions,
+    });
+    Ok(Report::new(data, blocks.join("\n\n")).exit(exit))
 }
 
-fn published(
-    context: &Context,
-    vault: &Vault,
-    connection: &Connection,
-    exit: &mut Exit,
-) -> Result<(Value, String), Failure> {
-    let state = cloud::state(vault, connection.base.as_str(), &connection.slug)?;
-    let known = state.as_ref().and_then(|state| state.published.as_ref());
-    let own = shelf::list(vault)?
-        .skills
-        .iter()
-        .filter(|skill| skill.origin == vault_library::Origin::Local)
-        .count();
-    let signed_in = TokenFile::of(context, &connection.base, connection.slug.as_str())?
-        .read()?
-        .is_some();
-    let service: Value = if signed_in {
-        let asked = context.block_on(async {
-            connection
-                .owner(context)?
-                .get(&format!("/admin/vaults/{}", connection.slug))
-                .await
-        });
-        asked.unwrap_or_else(|failure: Failure| {
-            *exit = failure.exit;
-            context.ui.warn(Warning {
-                hint: failure.hint.clone(),
-                ..Warning::new(failure.code.clone(), failure.message.clone())
-            });
-            Value::Null
-        })
-    } else {
-        Value::Null
-    };
-    let mut table = Table::default();
-    let mut row = |name: &str, value: String| table.row([paint(DIM, name), value]);
-    row("connected to", paint(HINT, connection.address()));
-    row(
-        "signed in",
+/// Where this library is published.
+struct Connected {
+    address: String,
+    connection: Connection,
+    signed_in: bool,
+    own_skills: usize,
+    last_push: Option<cloud::Known>,
+    /// The service's own view of the namespace; null where it was not asked or did not answer.
+    service: Value,
+}
+
+impl Connected {
+    fn load(
+        context: &Context,
+        vault: &Vault,
+        connection: Connection,
+        exit: &mut Exit,
+    ) -> Result<Self, Failure> {
+        let tokens = TokenFile::of(context, &connection.base, connection.slug.as_str())?;
+        let signed_in = tokens.read()?.is_some();
+        let mut service = Value::Null;
         if signed_in {
-            "yes".to_owned()
-        } else {
-            format!("no  (vault cloud connect {})", connection.address())
-        },
-    );
-    row("own skills", own.to_string());
-    match known {
-        Some(known) => {
-            row(
-                "last push",
-                format!(
-                    "release {} with {}, {}",
-                    known.release,
-                    count(known.skills, "skill"),
-                    known.at
-                ),
-            );
-            row("good until", known.expires_at.to_string());
+            let path = format!("/admin/vaults/{}", connection.slug);
+            let asked = context.block_on(async { connection.owner(context)?.get(&path).await });
+            service = asked.unwrap_or_else(|failure: Failure| {
+                *exit = failure.exit;
+                context.ui.warn(Warning::from(&failure));
+                Value::Null
+            });
         }
-        None => row("last push", "never  (vault sync --cloud)".to_owned()),
+        Ok(Self {
+            address: connection.address(),
+            signed_in,
+            own_skills: installed(vault, |origin| *origin == Origin::Local)?,
+            last_push: cloud::state(vault, connection.base.as_str(), &connection.slug)?
+                .and_then(|state| state.published),
+            service,
+            connection,
+        })
     }
-    if service.is_object() {
-        service_rows(&service, known.map(|known| known.release), &mut row);
-    }
-    Ok((
+
+    fn json(&self) -> Value {
         json!({
-            "address": connection.address(),
-            "base": connection.base.as_str(),
-            "slug": connection.slug,
-            "signed_in": signed_in,
-            "own_skills": own,
-            "last_push": known.map(|known| json!({
+            "address": self.address,
+            "base": self.connection.base.as_str(),
+            "slug": self.connection.slug,
+            "signed_in": self.signed_in,
+            "own_skills": self.own_skills,
+            "last_push": self.last_push.as_ref().map(|known| json!({
                 "release": known.release, "skills": known.skills, "at": known.at,
                 "expires_at": known.expires_at, "payload_sha256": known.payload_sha256,
             })),
-            "service": service,
-        }),
-        table.text(),
-    ))
+            "service": self.service,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut table = Table::default();
+        let mut row = |name: &str, value: String| table.row([paint(DIM, name), value]);
+        row("connected to", paint(HINT, &self.address));
+        row(
+            "signed in",
+            if self.signed_in {
+                "yes".to_owned()
+            } else {
+                format!("no  (vault cloud connect {})", self.address)
+            },
+        );
+        row("own skills", self.own_skills.to_string());
+        match &self.last_push {
+            Some(known) => {
+                let skills = count(known.skills, "skill");
+                row(
+                    "last push",
+                    format!("release {} with {skills}, {}", known.release, known.at),
+                );
+                row("good until", known.expires_at.to_string());
+            }
+            None => row("last push", "never  (vault sync --cloud)".to_owned()),
+        }
+        if self.service.is_object() {
+            let published = self.last_push.as_ref().map(|known| known.release);
+            service_rows(&self.service, published, &mut row);
+        }
+        table.text()
+    }
+}
+
+/// How many skills of such an origin are installed.
+fn installed(vault: &Vault, wanted: impl Fn(&Origin) -> bool) -> Result<usize, Failure> {
+    let skills = shelf::list(vault)?.skills;
+    Ok(skills.iter().filter(|skill| wanted(&skill.origin)).count())
 }
 
 /// How the namespace stands on the service, in words; `--json` has every member.
@@ -207,99 +212,118 @@ fn service_rows(service: &Value, published: Option<u64>, row: &mut impl FnMut(&s
     }
 }
 
-fn linked_vault(
-    context: &Context,
-    vault: &Vault,
-    link: &links::Link,
-    exit: &mut Exit,
-) -> Result<(Value, String), Failure> {
-    let pin = link.pin();
-    let address = format!("{}/v/{}", pin.base, pin.slug);
-    let expires_at = link
-        .catalog_bytes()?
-        .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
-        .map(|catalog| catalog.expires_at);
-    let now = SystemClock.now().max(pin.latest_seen_at);
-    let stale = expires_at.is_some_and(|expires_at| expires_at <= now);
-    let installed = shelf::list(vault)?
-        .skills
-        .iter()
-        .filter(
-            |skill| matches!(&skill.origin, vault_library::Origin::Linked(id) if id == link.id()),
-        )
-        .count();
-    let asked = context.block_on(async { device_client(context, vault, link)?.current().await });
-    let (status, offered) = match asked {
-        Ok(state) => (state.status, state.catalog.map(|catalog| catalog.release)),
-        Err(failure) => {
-            // A service that lied weighs more than one that is silent.
-            if *exit != Exit::Integrity {
-                *exit = failure.exit;
+/// A linked vault: what is pinned and installed here, and what its service shows this machine.
+#[derive(Serialize)]
+struct LinkStatus {
+    address: String,
+    link: String,
+    status: String,
+    vault_fingerprint: Option<String>,
+    release: Option<u64>,
+    offered_release: Option<u64>,
+    rolled_back: bool,
+    payload_sha256: Option<Digest>,
+    installed: usize,
+    expires_at: Option<Timestamp>,
+    stale: bool,
+}
+
+impl LinkStatus {
+    fn load(
+        context: &Context,
+        vault: &Vault,
+        link: &links::Link,
+        exit: &mut Exit,
+    ) -> Result<Self, Failure> {
+        let pin = link.pin();
+        let address = format!("{}/v/{}", pin.base, pin.slug);
+        let expires_at = link
+            .catalog_bytes()?
+            .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
+            .map(|catalog| catalog.expires_at);
+        let now = SystemClock.now().max(pin.latest_seen_at);
+        let asked =
+            context.block_on(async { device_client(context, vault, link)?.current().await });
+        let (status, offered) = match asked {
+            Ok(state) => (state.status, state.catalog.map(|catalog| catalog.release)),
+            Err(failure) => {
+                // A service that lied weighs more than one that is silent.
+                if *exit != Exit::Integrity {
+                    *exit = failure.exit;
+                }
+                context.ui.warn(Warning::from(&failure));
+                ("unknown".to_owned(), None)
             }
-            context.ui.warn(Warning {
-                hint: failure.hint.clone(),
-                ..Warning::new(failure.code.clone(), failure.message.clone())
-            });
-            ("unknown".to_owned(), None)
+        };
+        // A waiting or admitted machine is shown the current release, and it never falls.
+        let rolled_back = matches!(status.as_str(), "active" | "pending")
+            && pin
+                .release
+                .is_some_and(|have| offered.is_none_or(|there| there < have));
+        if rolled_back {
+            *exit = Exit::Integrity;
+            context.ui.warn(
+                Warning::new(
+                    "service_rolled_back",
+                    format!(
+                        "{address} no longer shows the release that is pinned: it was rolled back"
+                    ),
+                )
+                .hint("installed skills stay as they are; tell the owner"),
+            );
         }
-    };
-    // A waiting or admitted machine is shown the current release, and it never falls.
-    let rolled_back = matches!(status.as_str(), "active" | "pending")
-        && pin
-            .release
-            .is_some_and(|have| offered.is_none_or(|there| there < have));
-    if rolled_back {
-        *exit = Exit::Integrity;
-        context.ui.warn(
-            Warning::new(
-                "service_rolled_back",
-                format!("{address} no longer shows the release that is pinned: it was rolled back"),
-            )
-            .hint("installed skills stay as they are; tell the owner"),
-        );
+        Ok(Self {
+            address,
+            link: link.id().as_str().to_owned(),
+            status,
+            vault_fingerprint: pin.public_key.map(|key| key.fingerprint()),
+            release: pin.release,
+            offered_release: offered,
+            rolled_back,
+            payload_sha256: pin.payload_sha256,
+            installed: installed(
+                vault,
+                |origin| matches!(origin, Origin::Linked(id) if id == link.id()),
+            )?,
+            expires_at,
+            stale: expires_at.is_some_and(|expires_at| expires_at <= now),
+        })
     }
-    let mut table = Table::default();
-    let mut row = |name: &str, value: String| table.row([paint(DIM, name), value]);
-    row("linked to", paint(HINT, &address));
-    row(
-        "this machine",
-        match status.as_str() {
-            "active" => paint(GOOD, "admitted"),
-            "pending" => paint(WARN, "waits for the owner"),
-            "revoked" => paint(WARN, "shut out"),
-            _ => "unknown".to_owned(),
-        },
-    );
-    if let Some(key) = &pin.public_key {
-        row("vault's key", paint(BOLD, key.fingerprint()));
-    }
-    row("release", release_words(pin.release, offered, rolled_back));
-    if let Some(hash) = &pin.payload_sha256 {
-        row("payload", hash.to_string());
-    }
-    row("installed", count(installed as u64, "skill"));
-    if let Some(expires_at) = expires_at {
+
+    fn text(&self) -> String {
+        let mut table = Table::default();
+        let mut row = |name: &str, value: String| table.row([paint(DIM, name), value]);
+        row("linked to", paint(HINT, &self.address));
         row(
-            if stale { "stale since" } else { "good until" },
-            expires_at.to_string(),
+            "this machine",
+            match self.status.as_str() {
+                "active" => paint(GOOD, "admitted"),
+                "pending" => paint(WARN, "waits for the owner"),
+                "revoked" => paint(WARN, "shut out"),
+                _ => "unknown".to_owned(),
+            },
         );
+        if let Some(fingerprint) = &self.vault_fingerprint {
+            row("vault's key", paint(BOLD, fingerprint));
+        }
+        row(
+            "release",
+            release_words(self.release, self.offered_release, self.rolled_back),
+        );
+        if let Some(hash) = &self.payload_sha256 {
+            row("payload", hash.to_string());
+        }
+        row("installed", count(self.installed as u64, "skill"));
+        if let Some(expires_at) = self.expires_at {
+            let word = if self.stale {
+                "stale since"
+            } else {
+                "good until"
+            };
+            row(word, expires_at.to_string());
+        }
+        table.text()
     }
-    Ok((
-        json!({
-            "address": address,
-            "link": link.id().as_str(),
-            "status": status,
-            "vault_fingerprint": pin.public_key.map(|key| key.fingerprint()),
-            "release": pin.release,
-            "offered_release": offered,
-            "rolled_back": rolled_back,
-            "payload_sha256": pin.payload_sha256,
-            "installed": installed,
-            "expires_at": expires_at,
-            "stale": stale,
-        }),
-        table.text(),
-    ))
 }
 
 /// The pinned release beside the one that the service shows.

@@ -26,11 +26,7 @@ use crate::{
     admission::{admitted_json, admitted_text, refused, texts::Texts},
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::Report,
-        style::{BOLD, DIM, GOOD, HINT, paint},
-        text::{self, clean, count, size},
-    },
+    output::{BOLD, DIM, GOOD, HINT, Report, clean, count, paint, size, text},
     profiles, project_lock,
 };
 
@@ -392,7 +388,7 @@ fn report(context: &Context, done: Vec<Done>) -> Result<Report, Failure> {
                 }
                 failed.push(json!({
                     "source": done.shown, "code": failure.code, "message": failure.message, "hint": failure.hint,
-                    "findings": failure.data.as_ref().map(|data| &data["findings"]),
+                    "findings": failure.facts().map(|data| &data["findings"]),
                 }));
                 context.ui.note_failure(&failure);
                 first.get_or_insert(failure);
@@ -442,7 +438,7 @@ fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failur
             ),
             Err(failure) if failure.code == "gate_blocked" => {
                 exit = Exit::Gate;
-                lines.extend(failure.details.iter().cloned());
+                lines.extend(failure.lines().iter().cloned());
                 lines.push(format!(
                     "{} {}",
                     paint(crate::output::style::BAD, "✗ would be refused"),
@@ -452,7 +448,7 @@ fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failur
                     "source": shown,
                     "outcome": Outcome::Blocked,
                     "name": null,
-                    "findings": failure.data.as_ref().map(|data| data["findings"].clone()),
+                    "findings": failure.facts().map(|data| data["findings"].clone()),
                 }));
                 continue;
             }

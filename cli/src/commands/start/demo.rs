@@ -42,11 +42,7 @@ use vault_store::{
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::Report,
-        style::{BOLD, DIM, GOOD, HINT, paint},
-        text::{count, size},
-    },
+    output::{BOLD, DIM, GOOD, HINT, Report, count, paint, size},
     server::{self, Options, Server},
     starter,
 };

@@ -19,11 +19,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     fetch::{self, Fetching},
-    output::{
-        report::Report,
-        style::{DIM, paint},
-        text::{clean, count},
-    },
+    output::{DIM, Report, clean, count, paint},
     profiles,
     project_lock::{self, Lock, Locked},
 };

@@ -13,11 +13,7 @@ use vault_skill::name::AgentId;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{
-        report::{Report, Warning},
-        style::{BOLD, DIM, GOOD, paint},
-        text::{clean, nearest},
-    },
+    output::{BOLD, DIM, GOOD, Report, Warning, clean, nearest, paint},
     profiles,
 };
 

@@ -21,12 +21,7 @@ use crate::{
     context::Context,
     diff::diff_texts,
     errors::{Exit, Failure},
-    output::{
-        report::{Report, Warning},
-        style::{BAD, BOLD, DIM, GOOD, HINT, WARN, paint},
-        table::Table,
-        text::{clean, count, size},
-    },
+    output::{BAD, BOLD, DIM, GOOD, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
     profiles, starter,
 };
 

@@ -1,30 +1,24 @@
 //! `vault audit`: what the gate says of skills, wherever they are.
 
-use std::collections::HashSet;
-use std::path::Path;
-
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tokio::time::Instant;
 use vault_library::{
-    audit::{self, AuditError, Auditor, Bounds},
+    audit::{self, Auditor, Bounds},
     run,
 };
 use vault_skill::{
-    finding::{Level, printable},
-    gate::similar,
-    report::{Audit, Audited, Skipped, Verdict, json, markdown, sarif},
+    finding::printable,
+    report::{Audit, Audited, Skipped, json},
 };
 
 use crate::{
-    context::Context,
-    errors::{Exit, Failure, chain},
-    lookup::{self, Target, folder_of},
-    output::{
-        finding,
-        report::{Report, Warning},
-        style::{BAD, BOLD, DIM, GOOD, HINT, WARN, paint},
-        text::{clean, count},
+    audit_report::{
+        Form, Format, Spot, counts, mark, micros, not_looked_into, places, unreadable, verdict,
     },
+    context::Context,
+    errors::{Exit, Failure},
+    lookup::{self, Target, folder_of},
+    output::{BOLD, Report, clean, paint},
 };
 
 /// Since 0.5.0 (stable).
@@ -49,55 +43,6 @@ pub struct Arguments {
     what: Vec<String>,
     #[command(flatten)]
     form: Form,
-}
-
-/// How it is told, and what counts.
-#[derive(Args, Debug)]
-pub struct Form {
-    #[arg(
-        help = "text, json, jsonl (a line for each skill), markdown or sarif (2.1.0)",
-        long,
-        value_name = "FORM",
-        default_value = "text",
-        hide_default_value = true,
-        hide_possible_values = true
-    )]
-    pub format: Format,
-    #[arg(
-        help = "What ends with 3: blocked (the default), warnings too, or never",
-        long,
-        value_name = "VERDICT",
-        default_value = "blocked",
-        hide_default_value = true,
-        hide_possible_values = true
-    )]
-    pub fail_on: FailOn,
-}
-
-/// A form of the report.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum Format {
-    /// For people.
-    Text,
-    /// The envelope.
-    Json,
-    /// A line for each skill.
-    Jsonl,
-    /// A comment for a code host.
-    Markdown,
-    /// For code scanning services.
-    Sarif,
-}
-
-/// From which verdict on an audit fails.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum FailOn {
-    /// Refused skills.
-    Blocked,
-    /// Skills with warnings too.
-    Warnings,
-    /// Nothing: the report is all that is wanted.
-    Never,
 }
 
 impl Arguments {
@@ -180,103 +125,10 @@ fn look(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
     }
 }
 
-impl Form {
-    /// Refuses `--json` beside a form that is not JSON, unless that goes to a file.
-    pub fn check(&self, context: &Context, has_output: bool) -> Result<(), Failure> {
-        if context.ui.is_json()
-            && !has_output
-            && !matches!(self.format, Format::Text | Format::Json)
-        {
-            return Err(Failure::usage(
-                "usage",
-                "--json and another --format cannot both be printed",
-            )
-            .hint("leave out --json, or write the report to a file: --output <file>"));
-        }
-        Ok(())
-    }
-
-    /// The report in a form that is neither for people nor the envelope.
-    pub fn told(&self, audit: &Audit) -> Option<String> {
-        match self.format {
-            Format::Text | Format::Json => None,
-            Format::Jsonl => Some(json::lines(audit)),
-            Format::Markdown => Some(markdown::render(audit)),
-            Format::Sarif => Some(sarif::render(audit, env!("CARGO_PKG_VERSION")) + "\n"),
-        }
-    }
-
-    /// What the process ends with: what was not read weighs more than what was found.
-    pub fn exit(&self, audit: &Audit) -> Exit {
-        let fails = match self.fail_on {
-            FailOn::Blocked => Some(Verdict::Blocked),
-            FailOn::Warnings => Some(Verdict::Warnings),
-            FailOn::Never => None,
-        };
-        if !audit.is_complete() {
-            Exit::Usage
-        } else if fails.is_some_and(|fails| audit.worst() >= fails) {
-            Exit::Differences
-        } else {
-            Exit::Done
-        }
-    }
-}
-
-/// Microseconds since then.
-pub fn micros(started: Instant) -> u64 {
-    u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Where an audited folder lies for the reader; the current folder by default.
-#[derive(Clone, Debug, Default)]
-pub struct Spot {
-    /// What stands before paths in text: empty, or with `/` at its end.
-    pub prefix: String,
-    /// The same as a relative reference; empty where the folder is not below the current one.
-    pub base: String,
-}
-
-impl Spot {
-    /// The spot of a folder that was named so.
-    pub fn of(folder: &Path) -> Self {
-        let named: std::path::PathBuf = folder
-            .components()
-            .filter(|part| *part != std::path::Component::CurDir)
-            .collect();
-        let here = std::env::current_dir().and_then(std::fs::canonicalize).ok();
-        let below = std::fs::canonicalize(folder)
-            .ok()
-            .and_then(|folder| Some(folder.strip_prefix(here?).ok()?.to_owned()));
-        let reference = below.unwrap_or_default();
-        let slashed = |text: String| if text.is_empty() { text } else { text + "/" };
-        Self {
-            prefix: slashed(named.display().to_string()).replace("//", "/"),
-            base: slashed(vault_skill::report::percent_encoded(
-                std::os::unix::ffi::OsStrExt::as_bytes(reference.as_os_str()),
-            )),
-        }
-    }
-}
-
 /// A target that is neither installed nor there could not be read: exit 2.
 fn unread(mut failure: Failure) -> Failure {
     failure.exit = Exit::Usage;
     failure
-}
-
-/// The failure of an audit that could not begin.
-pub fn unreadable(error: &AuditError, named: &str) -> Failure {
-    let message = clean(&chain(error), 600);
-    match error {
-        AuditError::NoSkill(_) => Failure::usage("skill_md_missing", message).hint(format!(
-            "vault audit-repo {} looks for skills below it",
-            clean(named, 200)
-        )),
-        AuditError::NotASkill(_) => Failure::usage("source_unreadable", message)
-            .hint("name the skill's folder: every file of it is judged"),
-        AuditError::File(_) => Failure::usage("source_unreadable", message),
-    }
 }
 
 /// Each skill in full, and how many ended how where there are several.
@@ -302,153 +154,4 @@ fn text(audit: &Audit) -> String {
         lines.push(counts(audit) + &skipped);
     }
     lines.join("\n")
-}
-
-/// What could not be looked into, a line each.
-pub fn not_looked_into<'a>(spot: &'a Spot, audit: &'a Audit) -> impl Iterator<Item = String> + 'a {
-    audit.skipped.iter().map(|skipped| {
-        format!(
-            "{} {}{}  could not be looked into: {}",
-            paint(BAD, "?"),
-            clean(&printable(&spot.prefix), 300),
-            clean(&printable(&skipped.path), 300),
-            clean(&printable(&skipped.reason), 200)
-        )
-    })
-}
-
-/// The findings of a skill: what blocks in full, warnings in a line each where not all is wanted in full. A line of the
-/// skill with several findings is quoted once, and a rule with several is explained once.
-pub fn places(place: &Spot, skill: &Audited, all: bool) -> Vec<String> {
-    let mut last = None;
-    let mut explained = HashSet::new();
-    let mut lines = Vec::with_capacity(skill.findings.len());
-    for at in &skill.findings {
-        let finding = &at.finding;
-        let path = format!("{}{}", place.prefix, skill.path_of(finding));
-        if !all && finding.level == Level::Warning {
-            lines.push(finding::line(&path, finding));
-            continue;
-        }
-        let here = Some((&finding.path, finding.line, finding.column));
-        let source = at.source.as_ref().filter(|_| here != last);
-        last = here;
-        lines.push(if explained.insert((finding.rule, &finding.hint)) {
-            finding::render(&path, finding, source)
-        } else {
-            finding::render_again(&path, finding, source)
-        });
-    }
-    lines
-}
-
-/// The sign of a verdict.
-pub fn mark(verdict: Verdict) -> String {
-    match verdict {
-        Verdict::Accepted => paint(GOOD, "✓"),
-        Verdict::Warnings => paint(WARN, "!"),
-        Verdict::Blocked => paint(BAD, "✗"),
-        Verdict::Unreadable => paint(BAD, "?"),
-    }
-}
-
-/// The verdict on a skill in words.
-pub fn verdict(place: &Spot, skill: &Audited) -> String {
-    let blocking = skill.blocking();
-    let warnings = skill.findings.len() - blocking;
-    let more = if blocking > 0 && warnings > 0 {
-        format!(", {}", count(warnings as u64, "warning"))
-    } else {
-        String::new()
-    };
-    let text = match skill.verdict {
-        Verdict::Accepted => "accepted, nothing to say".to_owned(),
-        Verdict::Warnings => format!("accepted with {}", count(warnings as u64, "warning")),
-        Verdict::Blocked => format!("blocked by {}{more}", count(blocking as u64, "finding")),
-        Verdict::Unreadable => {
-            format!(
-                "not all of it could be read: {}{more}",
-                count(blocking as u64, "finding")
-            )
-        }
-    };
-    let (Some(path), Some(likeness)) = (&skill.duplicate_of, skill.likeness) else {
-        return text;
-    };
-    let path = clean(&printable(&format!("{}{path}", place.prefix)), 300);
-    if likeness >= 1.0
-        && skill
-            .findings
-            .iter()
-            .all(|at| at.finding.rule != "duplicate")
-    {
-        format!("{text}; same bytes as {}", paint(HINT, path))
-    } else {
-        let much = similar::percent(likeness);
-        format!(
-            "{text}; {much} of its text is that of {}",
-            paint(HINT, path)
-        )
-    }
-}
-
-/// What people are told beside the report about a bound that was reached.
-pub fn warn_of_bounds(context: &Context, audit: &Audit) {
-    for bound in &audit.bounds {
-        let flag = match bound.unit {
-            "folders" => "--max-folders",
-            _ => "--max-depth",
-        };
-        context.ui.warn(
-            Warning::new(
-                "bound_reached",
-                format!(
-                    "only the first {} {} were looked through; skills beyond them are not in this report",
-                    bound.limit, bound.unit
-                ),
-            )
-            .hint(format!("{flag} <number> looks further, or name a folder further down")),
-        );
-    }
-}
-
-/// The counts of an audit of a repository in one line.
-pub fn summary(audit: &Audit) -> String {
-    let skipped = match audit.skipped.len() {
-        0 => String::new(),
-        some => format!(
-            "; {} could not be looked into",
-            count(some as u64, "folder")
-        ),
-    };
-    format!(
-        "{}{skipped} {}",
-        counts(audit),
-        paint(
-            DIM,
-            format_args!("({} looked through)", count(audit.folders as u64, "folder"))
-        )
-    )
-}
-
-/// How many skills ended how.
-fn counts(audit: &Audit) -> String {
-    let sum = audit.summary();
-    let mut parts = Vec::new();
-    for (number, style, what) in [
-        (sum.accepted, GOOD, "accepted"),
-        (sum.warnings, WARN, "with warnings"),
-        (sum.blocked, BAD, "blocked"),
-        (sum.unreadable, BAD, "unreadable"),
-    ] {
-        if number > 0 {
-            parts.push(paint(style, format_args!("{number} {what}")));
-        }
-    }
-    let counts = if parts.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", parts.join(", "))
-    };
-    format!("{}{counts}", count(sum.skills as u64, "skill"))
 }

@@ -11,14 +11,10 @@ use vault_skill::{
 };
 
 use crate::{
-    commands::trust::audit::{self, Form, Format, Spot},
+    audit_report::{self, Form, Format, Spot},
     context::Context,
     errors::Failure,
-    output::{
-        report::Report,
-        style::{BOLD, paint},
-        text::clean,
-    },
+    output::{BOLD, Report, clean, paint},
 };
 
 /// Since 0.2.0 (stable).
@@ -91,7 +87,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let root = root.map_or_else(|| Path::new("."), PathBuf::as_path);
     let spot = Spot::of(root);
     let started = Instant::now();
-    let clock = || audit::micros(started);
+    let clock = || audit_report::micros(started);
     let spinner = context.ui.spinner("looking for skills");
     let progress = || spinner.inc(1);
     // A repository is judged the same beside a vault that cannot be opened.
@@ -109,13 +105,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let looked = looking::audit_repository(root, &auditor);
     spinner.finish_and_clear();
     let mut found =
-        looked.map_err(|error| audit::unreadable(&error, &root.display().to_string()))?;
+        looked.map_err(|error| audit_report::unreadable(&error, &root.display().to_string()))?;
     found.base.clone_from(&spot.base);
-    let milliseconds = audit::micros(started) / 1000;
+    let milliseconds = audit_report::micros(started) / 1000;
     context
         .ui
         .detail(format!("looked and judged in {milliseconds} ms"));
-    audit::warn_of_bounds(context, &found);
+    audit_report::warn_of_bounds(context, &found);
     let exit = form.exit(&found);
     let value = json::value(&found);
     if let Some(file) = &arguments.output {
@@ -129,7 +125,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             failure.exit = crate::errors::Exit::Usage;
             failure
         })?;
-        return Ok(Report::new(value, audit::summary(&found)).exit(exit));
+        return Ok(Report::new(value, audit_report::summary(&found)).exit(exit));
     }
     let report = match form.told(&found) {
         Some(text) => Report::raw(text),
@@ -149,14 +145,14 @@ fn text(context: &Context, spot: &Spot, audit: &Audit) -> String {
             lines.extend(told(context, spot, skill));
         }
     }
-    lines.extend(audit::not_looked_into(spot, audit));
-    lines.push(audit::summary(audit));
+    lines.extend(audit_report::not_looked_into(spot, audit));
+    lines.push(audit_report::summary(audit));
     lines.join("\n")
 }
 
 /// A skill: what was found, then the verdict.
 fn told(context: &Context, spot: &Spot, skill: &Audited) -> Vec<String> {
-    let mut lines = audit::places(spot, skill, context.ui.is_verbose());
+    let mut lines = audit_report::places(spot, skill, context.ui.is_verbose());
     let shown = match (skill.path.as_str(), spot.prefix.trim_end_matches('/')) {
         (".", "") => ".".to_owned(),
         (".", prefix) => prefix.to_owned(),
@@ -164,9 +160,9 @@ fn told(context: &Context, spot: &Spot, skill: &Audited) -> Vec<String> {
     };
     lines.push(format!(
         "{} {}  {}",
-        audit::mark(skill.verdict),
+        audit_report::mark(skill.verdict),
         paint(BOLD, clean(&printable(&shown), 300)),
-        audit::verdict(spot, skill)
+        audit_report::verdict(spot, skill)
     ));
     lines
 }

@@ -13,11 +13,7 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
-    output::{
-        report::{Report, Warning},
-        style::{BOLD, DIM, GOOD, HINT, paint},
-        text::count,
-    },
+    output::{BOLD, DIM, GOOD, HINT, Report, Warning, count, paint},
 };
 
 /// Since 0.5.0 (beta).
@@ -80,7 +76,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Action::Show => show(&vault),
         Action::Rotate => {
             let question = "Replace the key of this vault? The old one is deleted.";
-            confirm(context, question)?;
+            context.ui.confirm_or_stop(question)?;
             let report = rotate::rotate(&vault).map_err(failed)?;
             Ok(replaced(context, &vault, &report, "rotated the key"))
         }
@@ -88,22 +84,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             RecoveryAction::Create { file } => create(context, &vault, file.clone()),
             RecoveryAction::Use { file, stolen } => {
                 let recovery = keys::read_file(file, KeyKind::Recovery)?;
-                confirm(
-                    context,
-                    "Replace the key of this vault and sign every skill again?",
-                )?;
+                context
+                    .ui
+                    .confirm_or_stop("Replace the key of this vault and sign every skill again?")?;
                 let report = rotate::recover(&vault, &recovery, *stolen).map_err(failed)?;
                 Ok(replaced(context, &vault, &report, "replaced the key"))
             }
         },
-    }
-}
-
-fn confirm(context: &Context, question: &str) -> Result<(), Failure> {
-    if context.ui.confirm(question)? {
-        Ok(())
-    } else {
-        Err(Failure::failed("not_confirmed", "nothing was changed"))
     }
 }
 
@@ -170,8 +157,7 @@ fn create(context: &Context, vault: &Vault, file: Option<PathBuf>) -> Result<Rep
         })?,
     };
     let old = keys::read_file(&path, KeyKind::Recovery)?;
-    confirm(
-        context,
+    context.ui.confirm_or_stop(
         "Replace the recovery key? The old one counts for nothing after the next release.",
     )?;
     let report = rotate::replace_recovery(vault, &old).map_err(failed)?;

@@ -13,15 +13,10 @@ use vault_library::{
 use vault_skill::{keys::PublicKey, name::SkillName};
 
 use crate::{
-    commands::find::show,
     context::Context,
     errors::{Exit, Failure, chain},
     lookup::{self, Target},
-    output::{
-        report::Report,
-        style::{BOLD, DIM, GOOD, HINT, paint},
-        text::{clean, count},
-    },
+    output::{BOLD, DIM, GOOD, HINT, Report, clean, count, origin, paint},
 };
 
 /// Since 0.5.0 (stable).
@@ -119,7 +114,7 @@ fn all(vault: Option<&Vault>, key: Option<&PublicKey>) -> Result<Report, Failure
                 "{}  {} ({})",
                 paint(BOLD, &skill.name),
                 chain(damage),
-                show::whose(&skill.origin)
+                origin::whose(&skill.origin)
             ))
         })
         .collect();
@@ -162,7 +157,7 @@ fn all(vault: Option<&Vault>, key: Option<&PublicKey>) -> Result<Report, Failure
 fn checked(skill: &Checked) -> Value {
     json!({
         "name": skill.name,
-        "origin": show::origin(&skill.origin),
+        "origin": origin::origin(&skill.origin),
         "bundle_hash": skill.bundle,
         "version": skill.version,
         "ok": skill.damage.is_none(),
@@ -194,10 +189,10 @@ fn one(vault: &Vault, name: &SkillName, key: Option<&PublicKey>) -> Result<Repor
     let manifest = &found.examined.manifest;
     let data = json!({
         "name": found.name,
-        "origin": show::origin(&found.origin),
+        "origin": origin::origin(&found.origin),
         "version": manifest.version,
         "bundle_hash": found.bundle,
-        "signer": show::signer(&found.signer),
+        "signer": origin::signer(&found.signer),
         "files": manifest.files.len(),
         "ok": true,
     });
@@ -206,7 +201,7 @@ fn one(vault: &Vault, name: &SkillName, key: Option<&PublicKey>) -> Result<Repor
         manifest.version,
         manifest.files.len(),
         &found.signer,
-        &show::whose(&found.origin),
+        &origin::whose(&found.origin),
     );
     Ok(Report::new(data, text))
 }
@@ -250,7 +245,7 @@ fn exported(
             let whose = known.iter().find(|signer| signer.key == skill.signer);
             let whose = whose.map_or_else(
                 || "the key that was given".to_owned(),
-                |signer| show::whose(&signer.origin),
+                |signer| origin::whose(&signer.origin),
             );
             let manifest = &skill.manifest;
             good(
@@ -285,8 +280,8 @@ fn verified_json(skill: &Verified, known: &[Signer]) -> Value {
         "vault_id": skill.manifest.vault_id,
         "provenance": skill.manifest.provenance.identifier,
         "files": skill.manifest.files.len(),
-        "signer": show::signer(&skill.signer),
-        "known_as": signer.map(|signer| show::origin(&signer.origin)),
+        "signer": origin::signer(&skill.signer),
+        "known_as": signer.map(|signer| origin::origin(&signer.origin)),
     })
 }
 

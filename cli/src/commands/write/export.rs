@@ -10,11 +10,7 @@ use crate::{
     context::Context,
     errors::{Failure, chain},
     lookup,
-    output::{
-        report::{Report, Warning},
-        style::{BOLD, DIM, GOOD, HINT, paint},
-        text::{count, size},
-    },
+    output::{BOLD, DIM, GOOD, HINT, Report, Warning, count, paint, size},
 };
 
 /// Since 0.5.0 (beta).

@@ -16,11 +16,7 @@ use crate::{
     admission,
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::Report,
-        style::{BAD, DIM, GOOD, paint},
-        text::{clean, count},
-    },
+    output::{BAD, DIM, GOOD, Report, clean, count, paint},
 };
 
 /// Since 0.5.0 (stable).

@@ -17,11 +17,7 @@ use crate::{
     admission,
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::{Report, Warning},
-        style::{GOOD, paint},
-        text::count,
-    },
+    output::{GOOD, Report, Warning, count, paint},
 };
 
 /// How deep below the path skills are looked for, and in how many folders.

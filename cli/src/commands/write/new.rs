@@ -17,11 +17,7 @@ use vault_skill::{
 use crate::{
     context::Context,
     errors::Failure,
-    output::{
-        report::Report,
-        style::{BOLD, GOOD, HINT, paint},
-        text::clean,
-    },
+    output::{BOLD, GOOD, HINT, Report, clean, paint},
 };
 
 /// Since 0.5.0 (stable).

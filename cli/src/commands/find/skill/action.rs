@@ -14,10 +14,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     lookup::{named, suggest},
-    output::{
-        report::Report,
-        text::{clean, nearest},
-    },
+    output::{Report, clean, nearest},
 };
 
 /// Runs the action that the first word names of the skill that the second names; the rest goes to the action.

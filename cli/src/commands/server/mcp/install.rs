@@ -16,11 +16,7 @@ use crate::{
     context::Context,
     errors::{Failure, Place},
     mcp_config::EditError,
-    output::{
-        report::Report,
-        style::{BOLD, DIM, GOOD, HINT, paint},
-        text::{clean, nearest},
-    },
+    output::{BOLD, DIM, GOOD, HINT, Report, clean, nearest, paint},
 };
 
 /// The largest configuration that is read.

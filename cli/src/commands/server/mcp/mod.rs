@@ -20,7 +20,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     fetch,
-    output::report::Report,
+    output::Report,
     server::{log_to_stderr, tool_names},
 };
 

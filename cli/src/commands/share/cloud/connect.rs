@@ -9,11 +9,7 @@ use vault_skill::name::Slug;
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::{Report, Warning},
-        style::{BOLD, GOOD, HINT, paint},
-        text::clean,
-    },
+    output::{BOLD, GOOD, HINT, Report, Warning, clean, paint},
     service::{
         Address, Base, OwnerClient,
         connection::Connection,

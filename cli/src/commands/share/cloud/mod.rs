@@ -6,7 +6,7 @@ mod rollback;
 
 use clap::{Args, Subcommand};
 
-use crate::{context::Context, errors::Failure, output::report::Report};
+use crate::{context::Context, errors::Failure, output::Report};
 
 /// Since 0.5.0 (beta).
 #[derive(Args, Debug)]

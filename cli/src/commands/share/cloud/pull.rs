@@ -19,15 +19,11 @@ use vault_skill::{
 };
 
 use crate::{
-    commands::share::link::{device_client, still_there, warn_of},
     context::Context,
     errors::{Exit, Failure},
-    output::{
-        report::{Report, Warning},
-        style::{BOLD, DIM, GOOD, HINT, WARN, paint},
-        text::{changes, clean, count, size},
-    },
+    output::{BOLD, DIM, GOOD, HINT, Report, WARN, Warning, changes, clean, count, paint, size},
     service::{DeviceClient, in_flight},
+    subscription::{device_client, still_there, warn_of},
 };
 
 /// Since 0.5.0 (beta).

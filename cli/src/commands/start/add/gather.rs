@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     errors::Failure,
     fetch::{self, Fetching, Wanted},
-    output::{report::Warning, text::clean},
+    output::{Warning, clean},
 };
 
 /// How much of a SKILL.md is read for its description, in bytes.

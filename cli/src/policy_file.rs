@@ -1,0 +1,175 @@
+//! The policy of this run's vault: read, compiled, asked, and the failures that show what is wrong in it.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use vault_library::{
+    Capabilities, POLICY_FILE, ResolveError, ResolveInput, Vault, read_policy, resolve_capabilities,
+};
+use vault_skill::policy::{self, Asker, CompiledPolicy, Input, MAX_BYTES, Policy, PolicyError};
+
+use crate::{
+    context::Context,
+    errors::{Failure, Place},
+    output::{clean, excerpt::Line, nearest},
+};
+
+/// Where the policy of this run is.
+pub fn own_path(context: &Context) -> Result<PathBuf, Failure> {
+    Ok(context.paths()?.root.join(POLICY_FILE))
+}
+
+/// The policy of this run's vault, also where there is no skill in it yet.
+pub fn own(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, Failure> {
+    let path = own_path(context)?;
+    match vault {
+        Some(vault) => read_policy(vault).map_err(|error| refused(error, &path)),
+        None if path.exists() => read_file(&path).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The same, ready for use.
+pub fn own_compiled(context: &Context, vault: Option<&Vault>) -> Result<CompiledPolicy, Failure> {
+    compiled(own(context, vault)?)
+}
+
+/// A policy ready for use; without one nothing is granted.
+pub fn compiled(policy: Option<Policy>) -> Result<CompiledPolicy, Failure> {
+    policy.map_or_else(
+        || Ok(CompiledPolicy::absent()),
+        // What was read is known to compile.
+        |policy| CompiledPolicy::new(policy).map_err(|error| invalid(&error, POLICY_FILE, None)),
+    )
+}
+
+/// The nearest of the names that a message offers for the one that it begins with: names stand in back-quotes.
+fn meant(message: &str) -> Option<String> {
+    let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let (wrong, offered) = names.split_first()?;
+    let near = nearest(wrong, offered.iter().copied())?;
+    (near != *wrong).then(|| format!("did you mean `{near}`?"))
+}
+
+/// Reads a file that the user names.
+pub fn read_file(path: &Path) -> Result<Policy, Failure> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| Failure::io("reading", path, &error))?;
+    let shown = path.display().to_string();
+    let text = String::from_utf8(bytes).map_err(|_| not_text(&shown))?;
+    Policy::from_toml(&text).map_err(|error| invalid(&error, &shown, Some(&text)))
+}
+
+fn not_text(path: &str) -> Failure {
+    Failure::failed("policy_schema", format!("{path} is not UTF-8"))
+}
+
+/// Why a vault's own policy is refused, with the line that is wrong.
+fn refused(error: ResolveError, path: &Path) -> Failure {
+    let shown = path.display().to_string();
+    match error {
+        ResolveError::Vault(error) => error.into(),
+        ResolveError::NotText => not_text(&shown),
+        ResolveError::Policy(error) => invalid(
+            &error,
+            &shown,
+            std::fs::read_to_string(path).ok().as_deref(),
+        ),
+    }
+}
+
+fn invalid(error: &PolicyError, path: &str, text: Option<&str>) -> Failure {
+    let failure =
+        Failure::failed(error.word(), clean(error.message(), 1000)).hint_if(meant(error.message()));
+    let place = Place {
+        path: path.to_owned(),
+        ..Place::default()
+    };
+    let Some(at) = error.position() else {
+        return failure.at(place);
+    };
+    let line = text.and_then(|text| Line::of(text, at.line));
+    failure
+        .at(Place {
+            line: Some(at.line),
+            column: Some(at.column),
+            ..place
+        })
+        .details(line.map(|line| line.value(at.column)))
+}
+
+/// A question in borrowed parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The caller's id.
+    pub caller: &'a str,
+    /// The platform.
+    pub platform: &'a str,
+    /// The channel.
+    pub channel: Option<&'a str>,
+    /// The query.
+    pub query: &'a str,
+}
+
+/// What is granted by this policy; over no skills where there is no vault.
+pub fn capabilities(
+    vault: Option<&Vault>,
+    policy: &CompiledPolicy,
+    asked: Asked<'_>,
+) -> Result<Capabilities, Failure> {
+    let callers = &[asked.caller][..];
+    let Some(vault) = vault else {
+        return Ok(policy::resolve_capabilities(&Input {
+            policy,
+            catalog: None,
+            asker: Asker {
+                callers,
+                bound_profile: None,
+                platform: asked.platform,
+                channel: asked.channel,
+            },
+            query: Some(asked.query),
+            skills: &[],
+        }));
+    };
+    let input = ResolveInput {
+        vault,
+        policy: Some(policy),
+        callers,
+        bound_profile: None,
+        platform: asked.platform,
+        channel: asked.channel,
+        query: Some(asked.query),
+    };
+    resolve_capabilities(&input).map_err(|error| match error {
+        ResolveError::Vault(error) => error.into(),
+        // The policy was read before.
+        other => Failure::failed("policy_schema", other.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_gets_the_name_that_was_meant() {
+        for (message, hint) in [
+            (
+                "unknown field `profles`, expected one of `profiles`, `groups`",
+                Some("did you mean `profiles`?"),
+            ),
+            (
+                "there is no group `realease` (defined: `release`, `work`)",
+                Some("did you mean `release`?"),
+            ),
+            ("there is no group `x` (defined: `release`, `work`)", None),
+            ("`(?=deploy)` cannot be used as an expression", None),
+            ("plain", None),
+        ] {
+            assert_eq!(meant(message).as_deref(), hint, "{message}");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Publishing this library as the next release of the connected namespace.
+//!
+//! Plan, ask what is missing, upload, put the catalog. Each step can be repeated: an interrupted sync goes on where it stopped,
+//! and no release number is ever signed for two catalogs.
+
+mod upload;
+
+use std::collections::HashMap;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use vault_library::{
+    Vault, adopt, cloud,
+    release::{self, Plan, PlanError, PlanRequest, ReleasePlan, Strangers},
+};
+use vault_skill::{catalog::SkillEntry, hash::Digest, name::SkillName, time::Timestamp};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
+    service::{Body, OwnerClient, ceiling, connection::Connection, in_flight},
+};
+
+/// How to sync.
+pub struct SyncOptions {
+    /// What to do where another machine published with this vault's key.
+    pub strangers: Strangers,
+    /// Sign a new release even though nothing changed.
+    pub renew: bool,
+    /// Days until the release expires.
+    pub days: i64,
+    /// Other addresses that will serve this vault.
+    pub also: Vec<String>,
+}
+
+impl Default for SyncOptions {
+    fn default() -> Self {
+        Self {
+            strangers: Strangers::Stop,
+            renew: false,
+            days: release::DEFAULT_DAYS,
+            also: Vec::new(),
+        }
+    }
+}
+
+/// What came of a sync.
+pub enum SyncOutcome {
+    /// Nothing to do.
+    Unchanged {
+        /// The current release.
+        release: u64,
+        /// Its skills.
+        skills: u64,
+        /// When it expires.
+        expires_at: Timestamp,
+        /// What was taken in from others.
+        adopted: Vec<SkillName>,
+    },
+    /// A new release.
+    Published {
+        /// What it is.
+        plan: Box<ReleasePlan>,
+        /// Objects that went up.
+        uploaded: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// What was taken in from others.
+        adopted: Vec<SkillName>,
+    },
+}
+
+/// A library, the namespace that it is published to, and the owner's client.
+pub struct Publisher<'a> {
+    context: &'a Context,
+    vault: &'a Vault,
+    connection: &'a Connection,
+    client: OwnerClient,
+    /// The path of the namespace under the service's address.
+    root: String,
+}
+
+impl<'a> Publisher<'a> {
+    /// The publisher of this library. Fails with exit 4 when nobody signed in.
+    pub fn new(
+        context: &'a Context,
+        vault: &'a Vault,
+        connection: &'a Connection,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            context,
+            vault,
+            connection,
+            client: connection.owner(context)?,
+            root: format!("/admin/vaults/{}", connection.slug),
+        })
+    }
+
+    /// Plans against the current catalog and publishes; a release that came between is planned against once more.
+    pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
+        let mut adopted = Vec::new();
+        let (mut may_plan_again, mut may_publish_again) = (true, true);
+        loop {
+            match self.plan(options).await? {
+                Ok(Plan::Unchanged(known)) => {
+                    return Ok(SyncOutcome::Unchanged {
+                        release: known.release,
+                        skills: known.skills,
+                        expires_at: known.expires_at,
+                        adopted,
+                    });
+                }
+                Ok(Plan::Adopt(entries)) => adopted.extend(self.adopt(&entries).await?),
+                Ok(Plan::Publish(plan)) => match self.publish(&plan).await {
+                    Ok((uploaded, bytes)) => {
+                        return Ok(SyncOutcome::Published {
+                            plan,
+                            uploaded,
+                            bytes,
+                            adopted,
+                        });
+                    }
+                    Err(failure) if failure.code == "release_conflict" && may_publish_again => {
+                        may_publish_again = false;
+                        self.context
+                            .ui
+                            .note("Another release was published meanwhile; looking again.");
+                    }
+                    Err(failure) => return Err(failure),
+                },
+                // Another process of this vault may have published between the question and the plan.
+                Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if may_plan_again => {
+                    may_plan_again = false;
+                }
+                Err(error) => {
+                    if matches!(error, PlanError::NotOurs(_)) {
+                        self.refuse_self_signed().await?;
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    async fn plan(&self, options: &SyncOptions) -> Result<Result<Plan, PlanError>, Failure> {
+        let spinner = self.context.ui.spinner("planning the release");
+        let current = self.current_catalog().await?;
+        let request = PlanRequest {
+            also_served_from: &options.also,
+            strangers: options.strangers,
+            renew: options.renew,
+            days: options.days,
+            ..PlanRequest::new(
+                self.connection.base.as_str(),
+                &self.connection.slug,
+                current.as_deref(),
+            )
+        };
+        let planned = release::plan(self.vault, &request);
+        spinner.finish_and_clear();
+        Ok(planned)
+    }
+
+    /// Fails where the server signs this vault itself: its catalog is another library's, and nothing can be pushed.
+    async fn refuse_self_signed(&self) -> Result<(), Failure> {
+        let shown: Value = self.client.get(&self.root).await?;
+        if shown["kind"] != "self_signed" {
+            return Ok(());
+        }
+        Err(Failure::failed(
+            "namespace_self_signed",
+            "this vault signs its releases itself; nothing can be pushed into it",
+        )
+        .hint("the server signs this vault itself: add skills where the server runs"))
+    }
+
+    /// The current catalog's exact bytes; those that we keep where the service says that they are current.
+    async fn current_catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let base = self.connection.base.as_str();
+        if let Some(state) = cloud::state(self.vault, base, &self.connection.slug)?
+            && let Some(known) = &state.published
+            && state.pending.is_none()
+            && let Some(bytes) = state.catalog_bytes(self.vault)?
+        {
+            let shown: Value = self.client.get(&self.root).await?;
+            let same = shown["release"]["sha256"].as_str() == Some(&known.file_sha256.to_string());
+            if same && Digest::of(&bytes) == known.file_sha256 {
+                return Ok(Some(bytes));
+            }
+        }
+        let path = format!("{}/catalog", self.root);
+        let answer = self
+            .client
+            .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
+            .await?;
+        if answer.status == 404 && answer.code() == "catalog_not_published" {
+            return Ok(None);
+        }
+        Ok(Some(answer.good()?.body))
+    }
+
+    /// The exact bytes of an earlier release's catalog, unverified.
+    pub async fn earlier_catalog(&self, release: u64) -> Result<Vec<u8>, Failure> {
+        let path = format!("{}/releases/{release}/catalog", self.root);
+        let answer = self
+            .client
+            .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
+            .await?;
+        if answer.status == 404 && answer.code() == "not_found" {
+            return Err(Failure::failed(
+                "release_not_found",
+                format!("there is no release {release} to go back to"),
+            )
+            .hint(
+                "vault status --cloud shows the current one; old releases are not kept for ever",
+            ));
+        }
+        Ok(answer.good()?.body)
+    }
+
+    /// Fetches bundles and parts of the vault's own releases and installs them.
+    async fn adopt(&self, entries: &[SkillEntry]) -> Result<Vec<SkillName>, Failure> {
+        let fetched = self.fetch_own(entries).await?;
+        adopt::adopt(self.vault, entries, &|hash| fetched.get(hash).cloned()).map_err(Into::into)
+    }
+
+    /// Bundles of the vault's own releases with their parts, unverified.
+    pub async fn fetch_own(
+        &self,
+        entries: &[SkillEntry],
+    ) -> Result<HashMap<Digest, Vec<u8>>, Failure> {
+        let mut fetched = HashMap::new();
+        let bar = self.context.ui.progress(entries.len() as u64, "fetching");
+        in_flight(
+            entries.to_vec(),
+            |entry| {
+                let client = self.client.clone();
+                let root = format!("{}/objects/bundles", self.root);
+                async move {
+                    let bytes = object(&client, &root, &entry.bundle_hash).await?;
+                    let mut all = Vec::new();
+                    for (hash, _) in adopt::parts(&entry, &bytes)? {
+                        all.push((hash, object(&client, &root, &hash).await?));
+                    }
+                    all.push((entry.bundle_hash, bytes));
+                    Ok(all)
+                }
+            },
+            |objects| {
+                fetched.extend(objects);
+                bar.inc(1);
+                Ok(())
+            },
+        )
+        .await?;
+        bar.finish_and_clear();
+        Ok(fetched)
+    }
+}
+
+async fn object(client: &OwnerClient, root: &str, hash: &Digest) -> Result<Vec<u8>, Failure> {
+    let path = format!("{root}/{hash}");
+    let answer = client
+        .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
+        .await?;
+    Ok(answer.good()?.body)
+}
+
+/// The result for people and programs.
+pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
+    match outcome {
+        SyncOutcome::Unchanged {
+            release,
+            skills,
+            expires_at,
+            adopted,
+        } => {
+            let mut lines = vec![format!(
+                "{} nothing changed: release {release} with {} is current at {}",
+                paint(GOOD, "✓"),
+                count(*skills, "skill"),
+                paint(HINT, connection.address())
+            )];
+            lines.extend(adopted_line(adopted));
+            Report::new(
+                json!({
+                    "changed": false, "release": release, "skills": skills, "expires_at": expires_at,
+                    "adopted": adopted, "address": connection.address(),
+                }),
+                lines.join("\n"),
+            )
+        }
+        SyncOutcome::Published {
+            plan,
+            uploaded,
+            bytes,
+            adopted,
+        } => {
+            let mut lines = vec![format!(
+                "{} published release {} with {} at {}",
+                paint(GOOD, "✓"),
+                paint(BOLD, plan.release),
+                count(plan.skills as u64, "skill"),
+                paint(HINT, connection.address())
+            )];
+            lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
+            lines.extend(adopted_line(adopted));
+            lines.push(paint(
+                DIM,
+                format_args!(
+                    "  uploaded {}, {}; good until {}",
+                    count(*uploaded as u64, "object"),
+                    size(*bytes),
+                    plan.expires_at
+                ),
+            ));
+            Report::new(
+                json!({
+                    "changed": true, "release": plan.release, "skills": plan.skills,
+                    "added": plan.added, "updated": plan.changed, "removed": plan.removed,
+                    "uploaded": uploaded, "bytes": bytes, "expires_at": plan.expires_at,
+                    "payload_sha256": plan.payload_sha256, "sha256": plan.file_sha256,
+                    "resumed": plan.resumed, "adopted": adopted, "address": connection.address(),
+                }),
+                lines.join("\n"),
+            )
+        }
+    }
+}
+
+fn adopted_line(adopted: &[SkillName]) -> Option<String> {
+    (!adopted.is_empty()).then(|| {
+        let names: Vec<_> = adopted.iter().map(ToString::to_string).collect();
+        format!("  took in {}", names.join(", "))
+    })
+}

@@ -1,0 +1,222 @@
+//! Uploading the objects of a release that the namespace lacks, and its catalog last.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use reqwest::{Method, header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use vault_library::{
+    Vault,
+    release::{self, PlannedObject, ReleasePlan},
+};
+use vault_skill::hash::Digest;
+use vault_store::objects::Class;
+
+use super::Publisher;
+use crate::{
+    errors::{Exit, Failure},
+    service::{Body, PACK_BYTES, ceiling, in_flight},
+};
+
+/// Hashes that one question asks about.
+const ASKED: usize = 5000;
+/// Objects over this size travel alone.
+const ALONE: u64 = 256 * 1024;
+
+/// How many objects went up, and their bytes.
+type Uploaded = (usize, u64);
+
+impl Publisher<'_> {
+    /// Uploads what is missing and makes the release current.
+    pub(super) async fn publish(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
+        let first = self.upload(plan, false).await?;
+        let more = self.put_catalog(plan).await?;
+        release::published(self.vault, plan)?;
+        Ok((first.0 + more.0, first.1 + more.1))
+    }
+
+    /// Uploads what the namespace lacks; what the current release names is taken as there, unless `all` are to be asked about.
+    async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
+        let mut uploaded = (0, 0);
+        for class in [Class::Bundles, Class::Policies] {
+            let asked: Vec<&PlannedObject> = plan
+                .objects
+                .iter()
+                .filter(|object| object.class == class && (all || !object.known))
+                .collect();
+            let missing = self.missing(class, &asked).await?;
+            let (objects, bytes) = self.send(plan, class, &missing).await?;
+            uploaded.0 += objects;
+            uploaded.1 += bytes;
+        }
+        Ok(uploaded)
+    }
+
+    async fn missing<'o>(
+        &self,
+        class: Class,
+        asked: &[&'o PlannedObject],
+    ) -> Result<Vec<&'o PlannedObject>, Failure> {
+        #[derive(Deserialize)]
+        struct Missing {
+            missing: Vec<Digest>,
+        }
+        let mut lacking = HashSet::new();
+        for some in asked.chunks(ASKED) {
+            let objects: Vec<Value> = some
+                .iter()
+                .map(|object| json!({ "sha256": object.sha256, "size": object.size }))
+                .collect();
+            let body = json!({ "class": class_name(class), "objects": objects });
+            let path = format!("{}/objects/missing", self.root);
+            let answer: Missing = self.client.post(&path, body).await?;
+            lacking.extend(answer.missing);
+        }
+        Ok(asked
+            .iter()
+            .filter(|object| lacking.contains(&object.sha256))
+            .copied()
+            .collect())
+    }
+
+    /// Small objects travel in packs, large ones alone, many at once.
+    async fn send(
+        &self,
+        plan: &ReleasePlan,
+        class: Class,
+        objects: &[&PlannedObject],
+    ) -> Result<Uploaded, Failure> {
+        let bar = self.context.ui.progress(objects.len() as u64, "uploading");
+        let mut bytes = 0;
+        in_flight(
+            loads(objects),
+            |load| {
+                let client = self.client.clone();
+                let path = format!("{}/objects/{}", self.root, class_name(class));
+                // Read here, on the one thread that touches the library; at most sixteen loads are in memory.
+                let body = pack(self.vault, plan, &load);
+                let (method, path, kind) = match &load[..] {
+                    [large] if large.size > ALONE => (
+                        Method::PUT,
+                        format!("{path}/{}", large.sha256),
+                        "application/octet-stream",
+                    ),
+                    _ => (Method::POST, path, "application/vnd.vault.pack"),
+                };
+                let number = load.len();
+                let size = load.iter().map(|object| object.size).sum::<u64>();
+                async move {
+                    let body = Body::Bytes(kind, Bytes::from(body?));
+                    client
+                        .call(method, &path, &[], body, ceiling::SMALL)
+                        .await?
+                        .good()?;
+                    Ok((number, size))
+                }
+            },
+            |(number, size)| {
+                bar.inc(number as u64);
+                bytes += size;
+                Ok(())
+            },
+        )
+        .await?;
+        bar.finish_and_clear();
+        Ok((objects.len(), bytes))
+    }
+
+    /// Makes the release current. Where objects are missing after all, they are uploaded and the catalog is put once more.
+    async fn put_catalog(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
+        let condition = match &plan.follows {
+            Some(hash) => (header::IF_MATCH, format!("\"{hash}\"")),
+            None => (header::IF_NONE_MATCH, "*".to_owned()),
+        };
+        let path = format!("{}/catalog", self.root);
+        let mut more = (0, 0);
+        for last in [false, true] {
+            let body = Body::Bytes("application/octet-stream", plan.catalog.clone().into());
+            let answer = self
+                .client
+                .call(
+                    Method::PUT,
+                    &path,
+                    std::slice::from_ref(&condition),
+                    body,
+                    ceiling::SMALL,
+                )
+                .await?;
+            match answer.good() {
+                Ok(_) => break,
+                Err(failure) if failure.code == "objects_missing" && !last => {
+                    more = self.upload(plan, true).await?;
+                }
+                Err(mut failure) => {
+                    if failure.code == "release_conflict" {
+                        failure.exit = Exit::Differences;
+                        failure.hint =
+                            Some("somebody publishes at the same time: sync again".to_owned());
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(more)
+    }
+}
+
+const fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Policies => "policies",
+        _ => "bundles",
+    }
+}
+
+/// Groups of objects that travel together.
+fn loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>> {
+    let mut loads = Vec::new();
+    let mut open: Vec<&PlannedObject> = Vec::new();
+    let mut held = 0;
+    for object in objects {
+        if object.size > ALONE {
+            loads.push(vec![*object]);
+            continue;
+        }
+        // 64 hex digits, a space, at most seven decimals, a line end.
+        let length = object.size + 73;
+        if held + length > PACK_BYTES as u64 && !open.is_empty() {
+            loads.push(std::mem::take(&mut open));
+            held = 0;
+        }
+        held += length;
+        open.push(object);
+    }
+    if !open.is_empty() {
+        loads.push(open);
+    }
+    loads
+}
+
+fn pack(vault: &Vault, plan: &ReleasePlan, load: &[&PlannedObject]) -> Result<Vec<u8>, Failure> {
+    let read = |object: &PlannedObject| plan.read(vault, object).map_err(Failure::from);
+    if let [one] = load
+        && one.size > ALONE
+    {
+        return read(one);
+    }
+    let mut packed = Vec::new();
+    for object in load {
+        let bytes = read(object)?;
+        packed.extend_from_slice(format!("{} {}\n", object.sha256, bytes.len()).as_bytes());
+        packed.extend_from_slice(&bytes);
+    }
+    Ok(packed)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_pack_s_line_never_passes_its_allowance() {
+        assert!(format!("{} {}\n", "0".repeat(64), super::ALONE).len() <= 73);
+    }
+}

@@ -1,0 +1,96 @@
+//! The users of a connected vault, as their owner sees them.
+
+use serde::{Deserialize, Serialize};
+
+use super::OwnerClient;
+use crate::{
+    errors::Failure,
+    lookup::not_listed,
+    output::{clean, count},
+};
+
+/// The route of all users.
+pub const USERS: &str = "/admin/users";
+
+/// A user as the service lists it for an owner.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct User {
+    /// Its id.
+    pub id: String,
+    /// The person's e-mail address.
+    pub email: String,
+    /// `role:owner` or `role:member`.
+    pub role: String,
+    /// What the user may do.
+    pub scopes: Vec<String>,
+    /// The profile of the policy that the user is bound to.
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// When the user got a part.
+    #[serde(default)]
+    pub created_at: String,
+    /// When the user was here last.
+    #[serde(default)]
+    pub last_seen_at: Option<String>,
+    /// The link that sets the password, in the one answer that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invite_url: Option<String>,
+}
+
+/// The user with this id or address.
+pub async fn find(client: &OwnerClient, user: &str) -> Result<User, Failure> {
+    pick(&client.list::<User>(USERS).await?, user)
+}
+
+fn pick(users: &[User], user: &str) -> Result<User, Failure> {
+    let is = |found: &&User| found.id == user || found.email.eq_ignore_ascii_case(user);
+    if let Some(found) = users.iter().find(is) {
+        return Ok(found.clone());
+    }
+    let failure = Failure::failed(
+        "user_not_found",
+        format!(
+            "`{}` is none of the {}",
+            clean(user, 64),
+            count(users.len() as u64, "user")
+        ),
+    );
+    let names = users.iter().map(|user| user.email.as_str());
+    Err(not_listed(failure, user, names, "vault users list"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(id: &str, email: &str) -> User {
+        User {
+            id: id.into(),
+            email: email.into(),
+            role: "role:member".into(),
+            scopes: vec!["read".into()],
+            profile: None,
+            created_at: String::new(),
+            last_seen_at: None,
+            invite_url: None,
+        }
+    }
+
+    #[test]
+    fn a_user_is_found_by_id_or_by_address() {
+        let users = vec![
+            user("usr_a", "ann@example.com"),
+            user("usr_b", "bob@example.com"),
+        ];
+        for (asked, id) in [
+            ("usr_b", "usr_b"),
+            ("ann@example.com", "usr_a"),
+            ("Ann@Example.com", "usr_a"),
+        ] {
+            assert_eq!(pick(&users, asked).unwrap().id, id, "{asked}");
+        }
+        let missed = pick(&users, "ann@example.org").unwrap_err();
+        assert_eq!(missed.code, "user_not_found");
+        assert!(missed.hint.as_ref().unwrap().contains("ann@example.com"));
+    }
+}

@@ -1,0 +1,186 @@
+//! The layers of settings: the user's file, the project's file, the environment; and where the files are.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    Origin, Settings,
+    process::Process,
+    table::{Kind, TABLE, Variable, file_name, is_true, variable_named, variable_names},
+};
+use crate::{
+    errors::{Failure, Place},
+    output::text::{clean, nearest},
+};
+
+/// What a project's `vault.toml` may say. Everything else decides about keys, addresses, places or policy, and a project may
+/// be a stranger's. The gate it may make strict, never lax.
+const FOR_PROJECTS: [&str; 4] = [
+    "VAULT_LOG_LEVEL",
+    "VAULT_SEARCH_MODE",
+    "VAULT_SECURITY_STRICT",
+    "VAULT_TOOL_NAMES",
+];
+
+impl Settings {
+    /// Reads the file, when one is named, and lays the environment over it.
+    ///
+    /// Fails with exit 2 when the file cannot be read, has a name nobody knows, or a value has the wrong shape.
+    pub fn load(process: &Process, file: Option<&Path>) -> Result<Self, Failure> {
+        Self::layered(process, file, None)
+    }
+
+    /// The same with a project's file between the user's and the environment. What a project must not say is refused.
+    pub fn layered(
+        process: &Process,
+        file: Option<&Path>,
+        project: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let mut settings = Self::default();
+        if let Some(path) = file {
+            settings.read_file(path, false)?;
+        }
+        if let Some(path) = project {
+            settings.read_file(path, true)?;
+        }
+        for &Variable { name, kind, .. } in TABLE {
+            if let Some(value) = process.variable(name) {
+                settings.set(name, kind, value.to_owned(), Origin::Variable(name))?;
+            }
+        }
+        if let Some(port) = process.variable("PORT") {
+            settings.set(
+                "PORT",
+                Kind::Number,
+                port.to_owned(),
+                Origin::Variable("PORT"),
+            )?;
+        }
+        Ok(settings)
+    }
+
+    fn read_file(&mut self, path: &Path, project: bool) -> Result<(), Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::usage(
+                "settings_unreadable",
+                format!("the settings in {} cannot be read: {error}", path.display()),
+            )
+        })?;
+        let at = |offset: usize| {
+            let before = &text[..offset.min(text.len())];
+            let line = before.matches('\n').count() + 1;
+            u32::try_from(line).unwrap_or(u32::MAX)
+        };
+        let place = |line| Place {
+            path: path.display().to_string(),
+            line: Some(line),
+            column: None,
+        };
+        let table = toml::de::DeTable::parse(&text).map_err(|error| {
+            Failure::usage("settings_invalid", error.message().to_owned())
+                .at(place(at(error.span().map_or(0, |span| span.start))))
+        })?;
+        for (key, value) in table.get_ref() {
+            let line = at(key.span().start);
+            let wanted = format!("VAULT_{}", key.get_ref().to_uppercase());
+            let Some(&Variable { name, kind, .. }) = variable_named(&wanted) else {
+                let failure = Failure::usage(
+                    "setting_unknown",
+                    format!("there is no setting `{}`", clean(key.get_ref(), 60)),
+                )
+                .at(place(line));
+                return Err(match nearest(&wanted, variable_names()) {
+                    Some(near) => failure.hint(format!("did you mean `{}`?", file_name(near))),
+                    None => failure,
+                });
+            };
+            let Some(value) = plain(value.get_ref()) else {
+                return Err(Failure::usage(
+                    "setting_invalid",
+                    format!("`{}` cannot be a table or a date", file_name(name)),
+                )
+                .at(place(line)));
+            };
+            if project && !FOR_PROJECTS.contains(&name) {
+                return Err(not_for_projects(name, "a project cannot set").at(place(line)));
+            }
+            let weakens = name == "VAULT_SECURITY_STRICT" && is_true(&value) == Some(false);
+            if project && weakens {
+                return Err(not_for_projects(name, "a project cannot turn off").at(place(line)));
+            }
+            let from = if project {
+                Origin::Project
+            } else {
+                Origin::File
+            };
+            self.set(name, kind, value, from(path.to_owned(), line))?;
+        }
+        Ok(())
+    }
+}
+
+fn not_for_projects(name: &'static str, what: &str) -> Failure {
+    Failure::usage(
+        "setting_not_for_projects",
+        format!("{what} `{}`", file_name(name)),
+    )
+    .hint(format!(
+        "set it in your own config.toml, or as {name}; `vault config list --origin` shows who set what"
+    ))
+}
+
+fn plain(value: &toml::de::DeValue<'_>) -> Option<String> {
+    use toml::de::DeValue;
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(yes) => Some(yes.to_string()),
+        DeValue::Array(members) => members
+            .iter()
+            .map(|member| plain(member.get_ref()))
+            .collect::<Option<Vec<_>>>()
+            .map(|members| members.join(",")),
+        _ => None,
+    }
+}
+
+/// The file of the project that a folder belongs to: the nearest `vault.toml` at or above it, not above the root of the
+/// repository, and never that of the home folder or of what is above it.
+pub fn project_file(process: &Process, folder: &Path) -> Option<PathBuf> {
+    const LEVELS: usize = 64;
+    for folder in folder.ancestors().take(LEVELS) {
+        if process.home().is_some_and(|home| home.starts_with(folder)) {
+            return None;
+        }
+        let file = folder.join("vault.toml");
+        if file.is_file() {
+            return Some(file);
+        }
+        if folder.join(".git").exists() {
+            return None;
+        }
+    }
+    None
+}
+
+/// The user's own settings, when there are any: `config.toml` in the vault's folder where `VAULT_STORAGE_PATH` names one,
+/// else the one in the configuration folder.
+pub fn user_file(process: &Process) -> Option<PathBuf> {
+    let beside = process
+        .variable("VAULT_STORAGE_PATH")
+        .map(|folder| expand(process, folder).join("config.toml"))
+        .filter(|file| file.is_file());
+    beside.or_else(|| {
+        process
+            .config_folder()
+            .map(|folder| folder.join("config.toml"))
+            .filter(|file| file.exists())
+    })
+}
+
+/// A path out of a setting, where `~/` is the home folder: a file has no shell to expand it.
+pub fn expand(process: &Process, path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), process.home()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
+}

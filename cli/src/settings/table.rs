@@ -1,0 +1,137 @@
+//! Every variable that `vault` reads, and what its value must look like.
+
+/// What a value must look like.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Text,
+    /// Text that is never shown.
+    Secret,
+    Number,
+    Boolean,
+    /// Text with commas, or an array of texts in a file.
+    List,
+    OneOf(&'static [&'static str]),
+}
+
+/// A variable that `vault` reads.
+pub(super) struct Variable {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// What holds where nobody set it, as `vault config list` shows it; empty: nothing.
+    pub(super) default: &'static str,
+}
+
+const fn variable(name: &'static str, kind: Kind, default: &'static str) -> Variable {
+    Variable {
+        name,
+        kind,
+        default,
+    }
+}
+
+/// Every variable that `vault` reads, but for `PORT`, which platforms set.
+pub(super) const TABLE: &[Variable] = &[
+    variable("VAULT_ADMIN_EMAIL", Kind::Text, ""),
+    variable("VAULT_ADMIN_PASSWORD", Kind::Secret, ""),
+    variable("VAULT_ALLOWED_ORIGINS", Kind::List, ""),
+    variable(
+        "VAULT_BIND",
+        Kind::Text,
+        "127.0.0.1, or 0.0.0.0 for a public URL elsewhere",
+    ),
+    variable("VAULT_CLAWHUB_URL", Kind::Text, "https://clawhub.ai"),
+    variable("VAULT_DATABASE_URL", Kind::Text, "./data/vault.db"),
+    variable(
+        "VAULT_DB_PATH",
+        Kind::Text,
+        "index.db under the storage path",
+    ),
+    variable("VAULT_HTTP_PORT", Kind::Number, ""),
+    variable("VAULT_KEY_PASSPHRASE_FILE", Kind::Text, ""),
+    variable("VAULT_LIMIT_BUNDLES", Kind::Number, "30000"),
+    variable("VAULT_LIMIT_CATALOG", Kind::Number, "120"),
+    variable("VAULT_LIMIT_ENROL_SLUG", Kind::Number, "120"),
+    variable("VAULT_LIMIT_ENROL_SOURCE", Kind::Number, "600"),
+    variable("VAULT_LIMIT_REGISTER", Kind::Number, "200"),
+    variable("VAULT_LIMIT_SIGN_IN", Kind::Number, "5"),
+    variable("VAULT_LIMIT_TOKEN", Kind::Number, "60"),
+    variable(
+        "VAULT_LOG_LEVEL",
+        Kind::OneOf(&["debug", "info", "warn", "error"]),
+        "info",
+    ),
+    variable("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
+    variable(
+        "VAULT_NPM_REGISTRY_URL",
+        Kind::Text,
+        "https://registry.npmjs.org",
+    ),
+    variable("VAULT_PORT", Kind::Number, "8080"),
+    variable("VAULT_PUBLIC_URL", Kind::Text, ""),
+    variable("VAULT_REGISTRY_URL", Kind::Text, ""),
+    variable("VAULT_SEARCH_MODE", Kind::OneOf(&["text"]), "text"),
+    variable("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
+    variable("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
+    variable("VAULT_SOURCE_TOKENS", Kind::Secret, ""),
+    variable("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),
+    variable("VAULT_TOKEN_TTL", Kind::Number, "900"),
+    variable(
+        "VAULT_TOOL_NAMES",
+        Kind::OneOf(&["plain", "dotted"]),
+        "plain",
+    ),
+    variable("VAULT_TRUSTED_PROXIES", Kind::List, ""),
+];
+
+/// The variable of this name.
+pub(super) fn variable_named(name: &str) -> Option<&'static Variable> {
+    TABLE.iter().find(|variable| variable.name == name)
+}
+
+/// The names of all variables.
+pub(super) fn variable_names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|variable| variable.name)
+}
+
+/// The name in a file: without `VAULT_`, in lower case.
+pub(super) fn file_name(variable: &str) -> String {
+    variable.trim_start_matches("VAULT_").to_lowercase()
+}
+
+/// What `true` and `false` may be written as.
+pub(super) fn is_true(value: &str) -> Option<bool> {
+    match value {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// What stands for a secret, whatever its length.
+pub(super) const MASK: &str = "********";
+
+/// A value as people may see it: without secrets.
+pub(super) fn masked(variable: &Variable, value: &str) -> String {
+    match variable.kind {
+        Kind::Secret => MASK.to_owned(),
+        // A database's address may carry a password; one that is no address is masked whole when it looks as if it held one.
+        Kind::Text if value.contains('@') && value.contains("://") => {
+            match url::Url::parse(value) {
+                Ok(mut url) => {
+                    if url.password().is_some() && url.set_password(Some(MASK)).is_err() {
+                        return MASK.to_owned();
+                    }
+                    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+                    if pairs.iter().any(|(name, _)| name == "password") {
+                        url.query_pairs_mut().clear().extend_pairs(pairs.iter().map(
+                            |(name, text)| (name, if name == "password" { MASK } else { text }),
+                        ));
+                    }
+                    url.to_string()
+                }
+                Err(_) => MASK.to_owned(),
+            }
+        }
+        _ => value.to_owned(),
+    }
+}

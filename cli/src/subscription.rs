@@ -1,0 +1,65 @@
+//! Linked vaults as their service shows them: the client of this machine, and what is odd about a catalog.
+
+use vault_library::{
+    Vault,
+    links::{Link, Offer},
+};
+use vault_skill::catalog;
+
+use crate::{
+    context::Context,
+    errors::{Exit, Failure},
+    output::Warning,
+    service::{Address, Base, DeviceClient},
+};
+
+/// The client that signs with the key of this link and no other.
+pub fn device_client(
+    context: &Context,
+    vault: &Vault,
+    link: &Link,
+) -> Result<DeviceClient, Failure> {
+    let base: Base = link
+        .pin()
+        .base
+        .parse::<Address>()
+        .map_err(|error| Failure::new(Exit::Integrity, "vault_damaged", error.to_string()))?
+        .base;
+    DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
+}
+
+/// Where the service shows no catalog: fails when there was one. To hide all releases is a rollback like any other.
+pub fn still_there(link: &Link) -> Result<(), Failure> {
+    let Some(release) = link.pin().release else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Exit::Integrity,
+        "service_rolled_back",
+        format!(
+            "the service shows no catalog, but release {release} is pinned: it was rolled back"
+        ),
+    )
+    .hint("installed skills stay as they are; tell the owner"))
+}
+
+/// Tells of what was odd about a catalog that was good.
+pub fn warn_of(context: &Context, offer: &Offer) {
+    for warning in &offer.accepted().warnings {
+        context.ui.warn(match warning {
+            catalog::Warning::IssuedInFuture => Warning::new(
+                "issued_in_future",
+                "the catalog was signed in this machine's future: one of the two clocks is off",
+            ),
+            catalog::Warning::ClockWentBack => Warning::new(
+                "clock_went_back",
+                "this machine's clock shows an earlier time than before; expiry is judged by the latest time seen",
+            ),
+            catalog::Warning::PreviousDiffers => Warning::new(
+                "previous_differs",
+                "the catalog does not follow the one that this machine knows: the owner may have signed two",
+            )
+            .hint("compare `vault status --cloud` on two machines"),
+        });
+    }
+}
