@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vault_library::{Vault, add::Candidate, history};
+use vault_library::{Vault, admit::Candidate, history};
 use vault_skill::{
     hash::Digest,
     keys::PublicKey,
@@ -252,7 +252,7 @@ pub fn digest(candidate: &Candidate) -> Digest {
 
 /// The digest of what is installed under a name; `None` where nothing is.
 pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, Failure> {
-    let found = history::installed(vault, name)
+    let found = history::read_installed(vault, name)
         .map_err(|error| Failure::failed("skill_damaged", crate::errors::chain(&error)))?;
     Ok(found.map(|found| {
         digest_of(

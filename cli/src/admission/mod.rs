@@ -1,12 +1,16 @@
 //! How skills that were admitted or refused are shown.
 
+pub mod outcomes;
 pub mod texts;
 
 use std::{collections::BTreeSet, path::Path};
 
 use serde_json::{Value, json};
-use vault_library::add::{AddError, AddReport, Admission};
+use vault_library::admit::{
+    Admission, AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, examine,
+};
 use vault_skill::finding::{Finding, Level};
+use vault_store::clock::{Clock as _, SystemClock};
 
 use self::texts::Texts;
 use crate::{
@@ -15,7 +19,7 @@ use crate::{
 };
 
 /// An admitted skill in one line.
-pub fn admitted_text(report: &AddReport) -> String {
+pub fn admitted_text(report: &AdmitReport) -> String {
     let what = match report.admission {
         Admission::Added => format!("{} added", paint(GOOD, "✓")),
         Admission::Updated { .. } => format!("{} updated", paint(GOOD, "✓")),
@@ -40,7 +44,7 @@ pub fn admitted_text(report: &AddReport) -> String {
 }
 
 /// An admitted skill for programs.
-pub fn admitted_json(report: &AddReport) -> Value {
+pub fn admitted_json(report: &AdmitReport) -> Value {
     json!({
         "name": report.name,
         "version": report.version,
@@ -63,16 +67,22 @@ pub fn excerpt(source: &str, finding: &Finding) -> String {
     Texts::of_folder(source).excerpt(finding)
 }
 
-/// The failure of a folder of this machine, with the findings shown in the text of its files.
-pub fn refused_folder(source: &str, error: AddError) -> Failure {
-    refused(source, &Texts::of_folder(source), error)
+/// Gates a folder by itself, without a vault: its findings, and the candidate where it would pass.
+pub fn examine_folder(source: &str) -> Result<(Vec<Finding>, Option<Candidate>), Failure> {
+    let mut nothing = Neighbours::new(None, SystemClock.now());
+    let folder = Source::Folder(source.to_owned());
+    match examine(folder, &Options::default(), &mut nothing) {
+        Ok(candidate) => Ok((candidate.package.findings.clone(), Some(candidate))),
+        Err(AdmitError::Blocked { findings }) => Ok((findings, None)),
+        Err(error) => Err(refused(source, &Texts::of_folder(source), error)),
+    }
 }
 
 /// The failure of one source, with the findings shown in the text of the file.
-pub fn refused(source: &str, texts: &Texts, error: AddError) -> Failure {
+pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
     let message = chain(&error);
     match error {
-        AddError::Blocked { findings } => {
+        AdmitError::Blocked { findings } => {
             let blocking = findings
                 .iter()
                 .filter(|finding| finding.level > Level::Warning)
@@ -90,20 +100,22 @@ pub fn refused(source: &str, texts: &Texts, error: AddError) -> Failure {
             .data(json!({ "source": source, "findings": findings }))
             .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))
         }
-        AddError::NameTaken { name, .. } => Failure::failed("name_taken", message).hint(format!(
+        AdmitError::NameTaken { name, .. } => Failure::failed("name_taken", message).hint(format!(
             "--replace takes its place, --name <other> keeps both; vault skill which {name} shows the installed one"
         )),
-        AddError::Signer { .. } => Failure::new(Exit::Integrity, "source_signer", message)
+        AdmitError::Signer { .. } => Failure::new(Exit::Integrity, "source_signer", message)
             .hint("nothing was changed; ask the source's owner, and where the change is meant: vault add <source> --replace"),
-        AddError::SourceUnsupported { .. } => Failure::usage("source_unsupported", message),
-        AddError::Source(_) => {
+        AdmitError::SourceUnsupported { .. } => Failure::usage("source_unsupported", message),
+        AdmitError::Source(_) => {
             Failure::failed("source_unreadable", message).hint_if(below_hint(source))
         }
-        AddError::Provenance(_) => Failure::usage("provenance_invalid", message),
-        AddError::Unsignable(_) => Failure::failed("not_signed", message),
-        AddError::Twice(_) => Failure::failed("name_twice", message)
+        AdmitError::Provenance(_) => Failure::usage("provenance_invalid", message),
+        AdmitError::Unsignable(_) => Failure::failed("not_signed", message),
+        AdmitError::Occupied { .. } => Failure::failed("name_taken", message),
+        AdmitError::NotInstalled(_) => Failure::failed("skill_not_found", message),
+        AdmitError::Twice(_) => Failure::failed("name_twice", message)
             .hint("add one of them by itself: vault add <folder> --name <other>"),
-        AddError::Vault(error) => error.into(),
+        AdmitError::Vault(error) => error.into(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use vault_library::admit::Source;
 use vault_skill::{
     finding::{Finding, printable},
     gate::RawFile,
@@ -26,6 +27,16 @@ pub struct Texts {
 }
 
 impl Texts {
+    /// Those of a source that is called this in messages.
+    pub fn of_source(shown: &str, source: &Source) -> Self {
+        match source {
+            Source::Fetched(skill) => Self::of_fetched(shown, &skill.files),
+            Source::Text { files, .. } => Self::of_fetched(shown, files),
+            Source::Folder(folder) => Self::of_folder(folder),
+            Source::Earlier(_) => Self::of_fetched(shown, &[]),
+        }
+    }
+
     /// Those of a folder of this machine, or of the folder that a SKILL.md stands in.
     pub fn of_folder(source: &str) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use vault_library::{
     Damage, LockError, VaultError,
-    add::AddError,
+    admit::AdmitError,
     adopt::AdoptError,
     keys::KeyError,
     links::LinkError,
@@ -154,6 +154,8 @@ impl From<PlanError> for Failure {
             PlanError::Policy(_) => Self::failed("policy_invalid", message),
             PlanError::Profiles(_) => Self::failed("profiles_invalid", message),
             PlanError::Object(_) => Self::failed("release_too_large", message),
+            PlanError::Refused { .. } => Self::new(Exit::Gate, "gate_blocked", message)
+                .hint("add it again or remove it; nothing was published"),
             PlanError::Moved(_) => Self::failed("skill_changed", message).hint("vault sync --cloud"),
         }
     }
@@ -191,7 +193,7 @@ impl From<AdoptError> for Failure {
             }
             AdoptError::Bundle { .. } => Self::new(Exit::Integrity, "bundle_refused", message),
             AdoptError::Refused {
-                reason: AddError::Blocked { findings },
+                reason: AdmitError::Blocked { findings },
                 name,
             } => Self::new(
                 Exit::Gate,
@@ -204,7 +206,9 @@ impl From<AdoptError> for Failure {
                     .filter(|finding| finding.level > Level::Warning)
                     .map(|finding| format!("{}: {}", finding.rule, finding.message)),
             ),
-            AdoptError::Refused { .. } | AdoptError::Add(_) => Self::failed("not_signed", message),
+            AdoptError::Refused { .. } | AdoptError::Admit(_) => {
+                Self::failed("not_signed", message)
+            }
         }
     }
 }

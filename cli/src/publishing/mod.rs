@@ -222,7 +222,8 @@ impl<'a> Publisher<'a> {
     /// Fetches bundles and parts of the vault's own releases and installs them.
     async fn adopt(&self, entries: &[SkillEntry]) -> Result<Vec<SkillName>, Failure> {
         let fetched = self.fetch_own(entries).await?;
-        adopt::adopt(self.vault, entries, &|hash| fetched.get(hash).cloned()).map_err(Into::into)
+        let adopted = adopt::adopt(self.vault, entries, &|hash| fetched.get(hash).cloned())?;
+        Ok(adopted.into_iter().map(|report| report.name).collect())
     }
 
     /// Bundles of the vault's own releases with their parts, unverified.

@@ -42,10 +42,10 @@ mod store;
 pub mod subscribe;
 pub mod vault;
 
-pub use add::{AddReport, AddSkill, add_skill};
-pub use admit::{
-    add, check as known, history, propose, remove, update as refresh, variants as transforms,
-};
+pub use admit::add::{AddError, AddSkill, add_folder, add_skill};
+pub use admit::propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
+pub use admit::update::{UpdateReport, UpdateSkill, Updated, update_skill};
+pub use admit::{AdmitError, AdmitReport, history, propose, remove, variants as transforms};
 pub use agents as profiles;
 pub use agents::setup;
 pub use agents::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
@@ -57,11 +57,9 @@ pub use disk::lock::LockError;
 pub use disk::source::SourceError;
 pub use index::Texts;
 pub use installed::place::Origin;
-pub use propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
 pub use publish as release;
 pub use publish::state as cloud;
 pub use publish::{adopt, rotate};
-pub use refresh::{UpdateReport, UpdateSkill, Updated, update_skill};
 pub use store::{Damage, Examined};
 pub use subscribe as links;
 pub use vault::{Vault, VaultError, VaultPaths};

@@ -17,19 +17,19 @@ use async_trait::async_trait;
 use vault_skill::bundle::OpenedBundle;
 use vault_skill::draft::Submitter;
 use vault_skill::finding::printable;
-use vault_skill::gate::RawFile;
 use vault_skill::hash::Digest;
 use vault_skill::index::IndexEntry;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::policy::{MAX_BYTES, Policy};
 use vault_skill::provenance::{Kind, ProvenanceId};
-use vault_store::fetch::{Fetch, FetchFault, FetchedSkill};
+use vault_store::fetch::{Fetch, FetchedSkill};
 use vault_store::recent::Recent;
 use vault_store::shelf::{
     Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
 };
 
-use crate::capabilities;
+use crate::admit::add::{AddError, read_policy};
+use crate::admit::update::upstream_of;
 use crate::disk::{self, lock::LockError};
 use crate::installed::list::{InstalledSkill, read_place};
 use crate::installed::place::{Origin, places_of};
@@ -138,19 +138,21 @@ impl LibraryShelf {
                 let policy = self.source_policy().await?;
                 let fetched = fetch.fetch(&source, skill.as_ref(), policy.as_ref()).await;
                 Ok(Prepared(Ready::Fetched {
-                    skill: Box::new(fetched.map_err(not_fetched)?),
+                    skill: Box::new(fetched.map_err(AddError::from)?),
                     agents,
                     update: None,
                 }))
             }
             Change::Update(name) => {
                 let asked = name.clone();
-                let upstream = self.beside(move |held| held.upstream_of(&asked)).await?;
+                let upstream = self
+                    .beside(move |held| Ok(upstream_of(&held.vault, &asked)?))
+                    .await?;
                 let fetch = self.fetcher(upstream.identifier.as_str())?;
                 let policy = self.source_policy().await?;
                 let fetched = fetch.fetch_again(&upstream, policy.as_ref()).await;
                 Ok(Prepared(Ready::Fetched {
-                    skill: Box::new(fetched.map_err(not_fetched)?),
+                    skill: Box::new(fetched.map_err(AddError::from)?),
                     agents: Vec::new(),
                     update: Some(name),
                 }))
@@ -168,7 +170,7 @@ impl LibraryShelf {
                 skill,
                 agents,
                 update,
-            } => held.fetched(*skill, agents, update.as_ref()),
+            } => held.admit_fetched(*skill, agents, update.as_ref()),
         })
         .await
     }
@@ -184,31 +186,12 @@ impl LibraryShelf {
 
     /// The policy as it stands in the file now. One that cannot be read lets nothing through.
     async fn source_policy(&self) -> Result<Option<Policy>, ShelfError> {
-        self.beside(|held| {
-            capabilities::read_policy(&held.vault).map_err(|error| {
-                tracing::error!(%error, "the policy cannot be read: nothing is fetched");
-                ShelfError::SourceUnsupported(
-                    "the policy of this vault cannot be read, so that nothing is fetched until its owner mends it".to_owned(),
-                )
-            })
-        })
-        .await
+        self.beside(|held| Ok(read_policy(&held.vault)?)).await
     }
 
     /// The library.
     pub fn vault(&self) -> &Vault {
         &self.held.vault
-    }
-
-    /// Gates and signs files that somebody handed in, or only says what would become of them.
-    pub(crate) fn take(
-        &self,
-        by: &str,
-        files: Vec<RawFile>,
-        replace: bool,
-        check: bool,
-    ) -> Result<Submitted, ShelfError> {
-        self.held.take(by, files, replace, check)
     }
 
     /// Does work with files on a thread for it.
@@ -285,7 +268,9 @@ impl Shelf for LibraryShelf {
             .filter(|(_, entry)| !entry.linked)
             .map(|(at, entry)| (at, entry.texts.bundle_hash, entry.name().clone()))
             .collect();
-        let asked = self.beside(move |held| Ok(held.upstreams(own))).await?;
+        let asked = self
+            .beside(move |held| Ok(changes::upstreams(&held.vault, own)))
+            .await?;
         if asked.is_empty() {
             return Ok(drifts);
         }
@@ -593,12 +578,5 @@ fn failed(error: VaultError) -> ShelfError {
     match error {
         VaultError::Lock(LockError::Busy { .. }) => ShelfError::Busy,
         error => ShelfError::Failed(error.to_string()),
-    }
-}
-
-fn not_fetched(fault: FetchFault) -> ShelfError {
-    match fault {
-        FetchFault::Refused(text) => ShelfError::SourceUnsupported(text),
-        FetchFault::NotFound(text) | FetchFault::Unreachable(text) => ShelfError::Source(text),
     }
 }

@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use support::host::{BASE, Host};
 use support::{Home, skill_md, write};
-use vault_library::add::{AddSkill, add_skill};
+use vault_library::add_folder;
+use vault_library::admit::Options;
 use vault_library::agents::Machine;
 use vault_library::doctor::{self, DoctorInput, Severity};
 use vault_library::links::{self, Selection, Staged};
@@ -103,7 +104,7 @@ fn open(home: &Path) -> Vault {
     .unwrap()
 }
 
-fn source(home: &Path, name: &str, body: &str, files: usize) -> AddSkill {
+fn source(home: &Path, name: &str, body: &str, files: usize) -> PathBuf {
     let folder = home.join("sources").join(name);
     let _absent = std::fs::remove_dir_all(&folder);
     write(
@@ -118,7 +119,7 @@ fn source(home: &Path, name: &str, body: &str, files: usize) -> AddSkill {
             false,
         );
     }
-    AddSkill::from_path(folder.to_str().unwrap())
+    folder
 }
 
 /// The host's catalogs and objects, laid in files by the parent for the victim that pulls.
@@ -145,18 +146,16 @@ fn pull(home: &Path, release: u64) {
 }
 
 fn act(deed: Deed, home: &Path) {
-    let path = |name: &str| AddSkill::from_path(home.join("sources").join(name).to_str().unwrap());
+    let path = |name: &str| home.join("sources").join(name);
     match deed {
         Deed::Create => {
             open(home);
         }
         Deed::Add | Deed::Replace => {
-            add_skill(&open(home), &path("subject")).unwrap();
+            add_folder(&open(home), &path("subject"), &Options::default()).unwrap();
         }
         Deed::AddMany => {
-            for answer in
-                vault_library::add::add_skills(&open(home), &[path("subject"), path("second")])
-            {
+            for answer in support::add_folders(&open(home), &[path("subject"), path("second")]) {
                 answer.unwrap();
             }
         }
@@ -286,12 +285,22 @@ fn prepare(deed: Deed, home: &Path) {
         return;
     }
     let vault = open(home);
-    add_skill(&vault, &source(home, "witness", "stays", 1)).unwrap();
+    add_folder(
+        &vault,
+        &source(home, "witness", "stays", 1),
+        &Options::default(),
+    )
+    .unwrap();
     source(home, "subject", "new", 3);
     source(home, "second", "new", 20);
     match deed {
         Deed::Replace | Deed::Remove | Deed::Rotate | Deed::Plan => {
-            add_skill(&vault, &source(home, "subject", "old", 2)).unwrap();
+            add_folder(
+                &vault,
+                &source(home, "subject", "old", 2),
+                &Options::default(),
+            )
+            .unwrap();
             source(home, "subject", "new", 3);
         }
         Deed::Pull => serve(home, &vault),
@@ -311,7 +320,12 @@ fn agents(deed: Deed, home: &Path, vault: &Vault) {
         false,
     );
     write(&skills.join("theirs.txt"), b"theirs", false);
-    add_skill(vault, &source(home, "subject", "old", 2)).unwrap();
+    add_folder(
+        vault,
+        &source(home, "subject", "old", 2),
+        &Options::default(),
+    )
+    .unwrap();
     match deed {
         Deed::Unlink => sync(home, deed),
         Deed::Render | Deed::CopyOut => {
@@ -321,7 +335,12 @@ fn agents(deed: Deed, home: &Path, vault: &Vault) {
                 transforms::add(vault, &subject, support::name("t"), text).unwrap();
             }
             sync(home, deed);
-            add_skill(vault, &source(home, "subject", "new", 3)).unwrap();
+            add_folder(
+                vault,
+                &source(home, "subject", "new", 3),
+                &Options::default(),
+            )
+            .unwrap();
         }
         _ => {}
     }

@@ -172,11 +172,11 @@ fn what_is_of_this_machine_and_unsigned_is_signed_when_asked() {
 fn a_skill_from_elsewhere_is_never_signed_as_ours() {
     let home = Home::new(1);
     let folder = home.source("fetched", "one", &[]);
-    let request = vault_library::add::AddSkill {
+    let request = vault_library::admit::Options {
         provenance: Some("github:acme/skills/fetched".parse().unwrap()),
-        ..vault_library::add::AddSkill::from_path(folder.to_str().unwrap())
+        ..Default::default()
     };
-    vault_library::add::add_skill(&home.vault, &request).unwrap();
+    vault_library::add_folder(&home.vault, &folder, &request).unwrap();
     home.add("unknown", "one");
     noted(&home);
     for skill in ["fetched", "unknown"] {

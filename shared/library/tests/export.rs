@@ -9,7 +9,8 @@ mod support;
 
 use std::path::Path;
 
-use vault_library::add::{self, AddSkill};
+use vault_library::add_folder;
+use vault_library::admit::Options;
 use vault_library::export::{self, Form, SiteInput, VerifyError, ZipInput};
 use vault_library::integrity::{self, Signer};
 
@@ -46,7 +47,7 @@ impl World {
             if name == "pdf" {
                 write(&skill, "bin/run.sh", "#!/bin/sh\necho hi\n", 0o755);
             }
-            add::add_skill(vault, &AddSkill::from_path(skill.display().to_string())).unwrap();
+            add_folder(vault, &skill, &Options::default()).unwrap();
         }
         Self { home, folder }
     }

@@ -7,10 +7,14 @@
 
 mod support;
 
+use std::path::PathBuf;
+
 use support::host::{BASE, Host};
 use support::{Home, name, skill_md};
-use vault_library::add::{self, AddError, AddFetched, AddReport, AddSkill, Candidate};
-use vault_library::known::Known;
+use vault_library::add_folder;
+use vault_library::admit::{
+    AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine,
+};
 use vault_library::links::{self, Selection};
 use vault_library::remove::{RemoveSkills, remove_skills};
 use vault_skill::finding::{Finding, Level};
@@ -49,25 +53,22 @@ fn fetched(address: &str, skill: &str, body: &str, script: Option<&str>) -> Fetc
     }
 }
 
-fn strict() -> AddFetched {
-    AddFetched {
-        strict: true,
-        ..AddFetched::default()
-    }
+fn strict() -> Options {
+    Options::default()
 }
 
-fn gate(home: &Home, skill: FetchedSkill, request: &AddFetched) -> Result<Candidate, AddError> {
-    add::gate_fetched(skill, request, &mut Known::of(&home.vault), home.now())
+fn gate(home: &Home, skill: FetchedSkill, options: &Options) -> Result<Candidate, AdmitError> {
+    let source = Source::Fetched(Box::new(skill));
+    examine(source, options, &mut Neighbours::of(&home.vault))
 }
 
-fn admit(home: &Home, skill: FetchedSkill, request: &AddFetched) -> AddReport {
-    let candidate = gate(home, skill, request).unwrap();
-    add::admit(&home.vault, &[candidate]).unwrap().remove(0)
+fn admit(home: &Home, skill: FetchedSkill, options: &Options) -> AdmitReport {
+    admit_one(&home.vault, &gate(home, skill, options).unwrap()).unwrap()
 }
 
-fn blocked(result: Result<Candidate, AddError>) -> Vec<Finding> {
+fn blocked(result: Result<Candidate, AdmitError>) -> Vec<Finding> {
     match result {
-        Err(AddError::Blocked { findings }) => findings,
+        Err(AdmitError::Blocked { findings }) => findings,
         other => panic!("{other:?}"),
     }
 }
@@ -90,7 +91,7 @@ fn a_recorded_exception_holds_for_the_same_bytes_of_whatever_way_they_come() {
         rules(&blocked(gate(&home, skill("Run it.", PIPED), &strict()))),
         ["download-pipe-shell"]
     );
-    let allowing = AddFetched {
+    let allowing = Options {
         allow: vec!["download-pipe-shell".to_owned()],
         reason: Some("read line by line".to_owned()),
         ..strict()
@@ -107,16 +108,15 @@ fn a_recorded_exception_holds_for_the_same_bytes_of_whatever_way_they_come() {
 
     // A folder of the same name, tried without being added.
     let folder = home.source("setup", "Run it.", &[("setup.sh", PIPED.as_bytes())]);
-    let request = AddSkill::from_path(folder.to_str().unwrap());
-    let mut known = Known::of(&home.vault);
-    let candidate = add::read_folder_skill(&request, &mut known, home.now()).unwrap();
+    let mut neighbours = Neighbours::of(&home.vault);
+    let mut read = |options: &Options| examine(Source::folder(&folder), options, &mut neighbours);
+    let candidate = read(&strict()).unwrap();
     assert_eq!(candidate.outcome, Outcome::AcceptedWithWarnings);
     // Another name has no exceptions.
-    let request = AddSkill {
+    let refused = read(&Options {
         name: Some(name("elsewhere")),
-        ..request
-    };
-    let refused = add::read_folder_skill(&request, &mut known, home.now());
+        ..strict()
+    });
     assert_eq!(rules(&blocked(refused)), ["download-pipe-shell"]);
 }
 
@@ -137,7 +137,7 @@ fn what_was_added_to_the_nearest_known_skill_is_judged_by_itself() {
         &strict(),
     );
 
-    let request = |given: Option<&str>| AddFetched {
+    let request = |given: Option<&str>| Options {
         name: given.map(name),
         replace: true,
         ..strict()
@@ -176,9 +176,8 @@ fn copies_under_other_names_are_told_while_their_originals_are_installed() {
     let base = text(0, 800);
     let add = |skill: &str, body: &str| {
         let folder = home.source(skill, body, &[]);
-        let mut known = Known::of(&home.vault);
-        let request = AddSkill::from_path(folder.to_str().unwrap());
-        add::read_folder_skill(&request, &mut known, home.now()).unwrap()
+        let mut neighbours = Neighbours::of(&home.vault);
+        examine(Source::folder(&folder), &strict(), &mut neighbours).unwrap()
     };
     let alike = |skill: &str, body: &str| -> Vec<String> {
         let findings = add(skill, body).package.findings;
@@ -220,7 +219,7 @@ fn copies_under_other_names_are_told_while_their_originals_are_installed() {
 #[test]
 fn what_comes_in_together_is_compared_too() {
     let home = Home::new(1);
-    let requests: Vec<AddSkill> = (0..40_u32)
+    let requests: Vec<PathBuf> = (0..40_u32)
         .map(|number| {
             // Every fourth repeats the one before it.
             let from = if number % 4 == 3 { number - 1 } else { number };
@@ -231,11 +230,10 @@ fn what_comes_in_together_is_compared_too() {
                     .to_string()
                     .repeat(3 + number as usize / 26)
             );
-            let folder = home.source(&skill, &body, &[]);
-            AddSkill::from_path(folder.to_str().unwrap())
+            home.source(&skill, &body, &[])
         })
         .collect();
-    for (number, report) in add::add_skills(&home.vault, &requests)
+    for (number, report) in support::add_folders(&home.vault, &requests)
         .into_iter()
         .enumerate()
     {
@@ -273,7 +271,9 @@ fn skills_and_names_of_linked_vaults_count() {
         assert_eq!(last.rule, "name-look-alike", "{taken}");
         assert!(last.message.contains("`code-review`"), "{last}");
     }
-    let mut known = Known::of(&device.vault);
+    let mut neighbours = Neighbours::of(&device.vault);
+    let mut gated_together =
+        |skill| examine(Source::Fetched(Box::new(skill)), &strict(), &mut neighbours).unwrap();
     for number in 0..20 {
         let other = fetched(
             "two.example",
@@ -281,10 +281,10 @@ fn skills_and_names_of_linked_vaults_count() {
             "Else.",
             None,
         );
-        add::gate_fetched(other, &strict(), &mut known, device.now()).unwrap();
+        gated_together(other);
     }
     let taken = fetched("two.example", "code-reviews", "Else.", None);
-    let candidate = add::gate_fetched(taken, &strict(), &mut known, device.now()).unwrap();
+    let candidate = gated_together(taken);
     assert_eq!(rules(&candidate.package.findings), ["name-look-alike"]);
 
     // The same name: what was added to the linked skill is judged by itself.
@@ -301,9 +301,9 @@ fn a_new_name_is_compared_with_every_name_in_the_folders() {
     let home = Home::new(1);
     let add = |skill: &str| {
         let folder = home.source(skill, &text(0, 10), &[]);
-        add::add_skill(&home.vault, &AddSkill::from_path(folder.to_str().unwrap())).unwrap()
+        add_folder(&home.vault, &folder, &Options::default()).unwrap()
     };
-    let confusable_with = |report: &AddReport| {
+    let confusable_with = |report: &AdmitReport| {
         let found = report.findings.iter();
         let found = found.filter(|finding| finding.rule == "name-look-alike");
         let names = found.map(|finding| finding.message.split('`').nth(3).unwrap().to_owned());
@@ -332,11 +332,9 @@ fn a_new_name_is_compared_with_every_name_in_the_folders() {
     remove_skills(&home.vault, &invoices).unwrap();
     assert_eq!(confusable_with(&add("invoicez")), none);
 
-    let requests = ["reporting", "budgeting"].map(|skill| {
-        let folder = home.source(skill, &text(0, 10), &[]);
-        AddSkill::from_path(folder.to_str().unwrap())
-    });
-    for report in add::add_skills(&home.vault, &requests) {
+    // Several at once.
+    let requests = ["reporting", "budgeting"].map(|skill| home.source(skill, &text(0, 10), &[]));
+    for report in support::add_folders(&home.vault, &requests) {
         report.unwrap();
     }
     assert_eq!(confusable_with(&add("reportings")), ["reporting"]);

@@ -9,7 +9,8 @@ mod support;
 
 use support::host::{BASE, Host};
 use support::{Home, durable, mode, name, snapshot};
-use vault_library::add::{AddSkill, add_skill};
+use vault_library::add_folder;
+use vault_library::admit::Options;
 use vault_library::links::{self, Link, LinkError, Selection, Staged};
 use vault_library::remove::{RemoveSkills, remove_skills};
 use vault_library::{Origin, integrity, run, shelf};
@@ -410,9 +411,9 @@ fn selections_take_what_they_say() {
         support::skill_md("tagged", "tags: [git]\n", "x"),
     )
     .unwrap();
-    let mut request = AddSkill::from_path(folder.to_str().unwrap());
+    let mut request = Options::default();
     request.agents = vec!["codex".parse().unwrap()];
-    add_skill(&pair.owner.vault, &request).unwrap();
+    add_folder(&pair.owner.vault, &folder, &request).unwrap();
     pair.publish();
     let codex = Selection {
         agent: Some("codex".parse().unwrap()),

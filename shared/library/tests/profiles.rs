@@ -255,11 +255,11 @@ fn profiles_say_who_sees_what() {
 fn a_skill_for_one_agent_is_shown_to_that_one() {
     let home = with_agents(&[".claude", ".cursor"]);
     let folder = home.source("greet", "one", &[]);
-    let request = vault_library::add::AddSkill {
+    let request = vault_library::admit::Options {
         agents: vec![agent("cursor")],
-        ..vault_library::add::AddSkill::from_path(folder.to_str().unwrap())
+        ..Default::default()
     };
-    vault_library::add::add_skill(&home.vault, &request).unwrap();
+    vault_library::add_folder(&home.vault, &folder, &request).unwrap();
     sync(&home);
     assert_eq!(names(&home, ".cursor/skills"), ["greet"]);
     assert!(names(&home, ".claude/skills").is_empty());

@@ -9,7 +9,8 @@ mod support;
 
 use support::Home;
 use support::host::{BASE, Host, read};
-use vault_library::add::{AddSkill, Admission, add_skill};
+use vault_library::add_folder;
+use vault_library::admit::{Admission, Options};
 use vault_library::adopt::{self, AdoptError};
 use vault_library::cloud;
 use vault_library::release::{self, Plan, PlanError, PlanRequest, Strangers};
@@ -369,9 +370,9 @@ fn policy_and_profiles_are_part_of_the_release() {
     let mut host = Host::new("acme");
     home.add("plain", "body");
     let folder = home.source("for-codex", "x", &[]);
-    let mut request = AddSkill::from_path(folder.to_str().unwrap());
+    let mut request = Options::default();
     request.agents = vec!["codex".parse().unwrap()];
-    add_skill(&home.vault, &request).unwrap();
+    add_folder(&home.vault, &folder, &request).unwrap();
     host.sync(&home.vault, home.now()).unwrap();
     // A manifest names an agent: a profile of it, with what names it or nobody.
     let catalog = host.catalog();

@@ -172,12 +172,12 @@ impl World {
                 let folder = self
                     .home
                     .source(NAMES[*at], body, &[("notes.txt", b"notes\n")]);
-                let request = vault_library::AddSkill {
+                let request = vault_library::admit::Options {
                     replace: true,
-                    ..vault_library::AddSkill::from_path(folder.to_str().unwrap())
+                    ..Default::default()
                 };
                 // A skill that was tampered with may be refused; the vault is then as it was.
-                let _done = vault_library::add_skill(&self.home.vault, &request);
+                let _done = vault_library::add_folder(&self.home.vault, &folder, &request);
             }
             Step::Remove(at) => {
                 let request = RemoveSkills {

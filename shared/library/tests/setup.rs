@@ -198,7 +198,7 @@ fn another_skill_of_the_name_is_replaced_only_when_asked() {
     );
     assert_eq!(skill.recorded_by, Some("gh skill"));
     let refused = adopt(&home.vault, skill, AdoptionMode::InPlace, false, true).unwrap_err();
-    assert!(matches!(refused, AdoptNativeError::Add(_)), "{refused}");
+    assert!(matches!(refused, AdoptNativeError::Admit(_)), "{refused}");
     assert!(folder.join("SKILL.md").exists());
     let done = adopt(&home.vault, skill, AdoptionMode::InPlace, true, true).unwrap();
     assert_eq!(done.report.version, 2);

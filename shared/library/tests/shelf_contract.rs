@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use support::host::{BASE, Host};
 use support::{Home, write};
-use vault_library::add::{AddSkill, add_skill};
+use vault_library::add_folder;
+use vault_library::admit::Options;
 use vault_library::links::{self, Selection};
 use vault_library::remove::{RemoveSkills, remove_skills};
 use vault_library::shelf::LibraryShelf;
@@ -34,12 +35,12 @@ impl Beside {
         for file in files {
             write(&folder.path().join(&file.path), &file.bytes, false);
         }
-        let request = AddSkill {
+        let request = Options {
             provenance: Some(source.parse().unwrap()),
             replace: true,
-            ..AddSkill::from_path(folder.path().to_str().unwrap())
+            ..Options::default()
         };
-        add_skill(&home.vault, &request).unwrap();
+        add_folder(&home.vault, folder.path(), &request).unwrap();
     }
 }
 

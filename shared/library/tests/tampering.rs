@@ -266,8 +266,7 @@ fn foreign_entries_among_the_links_are_no_skills() {
     );
     // A folder where a link should be is somebody's, and stays.
     let folder = home.source("folder", "x", &[]);
-    let request = vault_library::add::AddSkill::from_path(folder.to_str().unwrap());
-    assert!(vault_library::add::add_skill(&home.vault, &request).is_err());
+    assert!(vault_library::add_folder(&home.vault, &folder, &Default::default()).is_err());
     assert!(skills.join("folder/SKILL.md").exists());
 }
 

@@ -269,23 +269,17 @@ fn fault(error: &FetchError) -> FetchFault {
     }
 }
 
-#[async_trait]
-impl Fetch for Fetcher {
-    async fn fetch(
+impl Fetcher {
+    /// Fetches the named skill of a source, or its only one.
+    async fn fetch_one(
         &self,
-        asked: &Asked,
+        source: &Source,
         skill: Option<&SkillName>,
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault> {
-        let source = Source::of_identifier(
-            &asked.identifier,
-            asked.reference.as_deref(),
-            &self.settings.parse,
-        )
-        .map_err(|bad| FetchFault::Refused(bad.to_string()))?;
         let policy = SourcePolicy::new(policy);
         let opened = self
-            .open(&source, None, &policy)
+            .open(source, None, &policy)
             .await
             .map_err(|error| fault(&error))?;
         let found = match skill {
@@ -314,6 +308,36 @@ impl Fetch for Fetcher {
         self.take(&opened, found, &policy)
             .await
             .map_err(|error| fault(&error))
+    }
+}
+
+#[async_trait]
+impl Fetch for Fetcher {
+    async fn fetch(
+        &self,
+        asked: &Asked,
+        skill: Option<&SkillName>,
+        policy: Option<&Policy>,
+    ) -> Result<FetchedSkill, FetchFault> {
+        let source = Source::of_identifier(
+            &asked.identifier,
+            asked.reference.as_deref(),
+            &self.settings.parse,
+        )
+        .map_err(|bad| FetchFault::Refused(bad.to_string()))?;
+        self.fetch_one(&source, skill, policy).await
+    }
+
+    async fn fetch_text(
+        &self,
+        source: &str,
+        skill: Option<&SkillName>,
+        policy: Option<&Policy>,
+    ) -> Result<FetchedSkill, FetchFault> {
+        let exists = |path: &str| std::path::Path::new(path).symlink_metadata().is_ok();
+        let source = Source::parse(source, &self.settings.parse, &exists)
+            .map_err(|bad| FetchFault::Refused(bad.to_string()))?;
+        self.fetch_one(&source, skill, policy).await
     }
 
     async fn fetch_again(

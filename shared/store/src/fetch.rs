@@ -140,6 +140,15 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault>;
 
+    /// Fetches one skill of a source that is written as on the command line: a local archive, a repository, the address of a
+    /// site, an entry of a registry.
+    async fn fetch_text(
+        &self,
+        source: &str,
+        skill: Option<&SkillName>,
+        policy: Option<&Policy>,
+    ) -> Result<FetchedSkill, FetchFault>;
+
     /// Fetches a skill again from where it came.
     async fn fetch_again(
         &self,

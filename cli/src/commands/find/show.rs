@@ -4,7 +4,6 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    add::{self, AddSkill},
     run::{self, Inspected},
 };
 use vault_skill::{
@@ -140,16 +139,17 @@ fn installed(context: &Context, vault: &Vault, name: &SkillName) -> Result<Repor
 }
 
 fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
-    let request = AddSkill::from_path(source);
-    let verdict =
-        add::check_folder(&request).map_err(|error| admission::refused_folder(source, error))?;
+    let (findings, candidate) = admission::examine_folder(source)?;
+    let outcome = candidate
+        .as_ref()
+        .map_or(Outcome::Blocked, |candidate| candidate.outcome);
     let mut lines = Vec::new();
     let mut data = json!({
         "source": source,
-        "outcome": verdict.outcome,
-        "findings": verdict.findings,
+        "outcome": outcome,
+        "findings": findings,
     });
-    if let Some(package) = &verdict.package {
+    if let Some(package) = candidate.as_ref().map(|candidate| &candidate.package) {
         let read = &package.frontmatter;
         let cost = Cost {
             listed: package.name.as_str().len() + read.description.chars().count(),
@@ -185,13 +185,12 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
         })));
     }
     lines.extend(
-        verdict
-            .findings
+        findings
             .iter()
             .map(|finding| admission::excerpt(source, finding)),
     );
-    let blocked = verdict.outcome == Outcome::Blocked;
-    lines.push(match verdict.outcome {
+    let blocked = outcome == Outcome::Blocked;
+    lines.push(match outcome {
         Outcome::Blocked => paint(BAD, "✗ the gate would refuse it"),
         Outcome::AcceptedWithWarnings => paint(WARN, "! the gate would let it in, with warnings"),
         Outcome::Accepted => paint(GOOD, "✓ the gate would let it in"),

@@ -70,7 +70,7 @@ fn failure(name: &SkillName, error: RollbackError) -> Failure {
             };
             Failure::new(exit, "skill_damaged", message).hint(shows)
         }
-        RollbackError::Add(error) => {
+        RollbackError::Admit(error) => {
             let texts = Texts::of_fetched(name.as_str(), &[]);
             refused(name.as_str(), &texts, error)
         }

@@ -7,19 +7,20 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
-    Vault,
-    add::{self, AddFetched, AddReport, Candidate},
+    Examined, Vault,
+    admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine},
     history,
-    known::Known,
 };
-use vault_skill::{manifest::Manifest, name::SkillName};
-use vault_store::{
-    clock::{Clock as _, SystemClock},
-    shelf::DriftState,
-};
+use vault_skill::{bundle::File, name::SkillName};
+use vault_store::shelf::DriftState;
 
 use crate::{
-    admission::{admitted_json, admitted_text, refused, texts::Texts},
+    admission::{
+        admitted_json, admitted_text,
+        outcomes::{Outcome, Outcomes},
+        refused,
+        texts::Texts,
+    },
     context::Context,
     diff::{self, Version},
     drift::{Asked, compare, sort},
@@ -71,14 +72,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         vault: &vault,
         fetching: &fetching,
         strict: context.strict()?,
-        changed: Vec::new(),
-        up_to_date: Vec::new(),
-        failed: Vec::new(),
-        first: None,
-        lines: 0,
+        has_shown: false,
     };
+    let mut outcomes = Outcomes::new(context, "name");
     for (asked, state) in sorted.asked.iter().zip(states) {
-        update.one(asked, state, arguments.diff);
+        let result = update.one(asked, state, arguments.diff);
+        outcomes.push(asked.name.as_str(), result);
     }
     if !arguments.diff {
         profiles::refresh(context, &vault);
@@ -89,31 +88,18 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .map(|(name, reason)| json!({ "name": name, "reason": reason }))
         .collect();
     let member = if arguments.diff { "drifted" } else { "updated" };
-    let (changed, failed) = (update.changed.len(), update.failed.len());
+    let (changed, same) = (outcomes.done.len(), outcomes.unchanged.len());
     let data = json!({
-        member: update.changed, "up_to_date": update.up_to_date, "unchecked": unchecked, "failed": update.failed,
+        member: outcomes.done, "up_to_date": outcomes.unchanged, "unchecked": unchecked, "failed": outcomes.failed,
     });
-    if let Some(first) = update.first {
-        return Err(Failure::new(
-            first.exit,
-            first.code.clone(),
-            format!("{} could not be updated", count(failed as u64, "skill")),
-        )
-        .data(data));
-    }
+    let data = outcomes.finish("updated", data)?;
     let exit = if arguments.diff && changed > 0 {
         Exit::Differences
     } else {
         Exit::Done
     };
     let text = if changed == 0 {
-        paint(
-            DIM,
-            format!(
-                "{} up to date",
-                count(update.up_to_date.len() as u64, "skill")
-            ),
-        )
+        paint(DIM, format!("{} up to date", count(same as u64, "skill")))
     } else {
         String::new()
     };
@@ -125,53 +111,44 @@ struct Update<'a> {
     vault: &'a Vault,
     fetching: &'a Fetching,
     strict: bool,
-    changed: Vec<Value>,
-    up_to_date: Vec<Value>,
-    failed: Vec<Value>,
-    first: Option<Failure>,
-    lines: usize,
+    /// Whether a difference was printed: an empty line stands before the next.
+    has_shown: bool,
 }
 
 impl Update<'_> {
-    fn one(&mut self, asked: &Asked, state: DriftState, only_diff: bool) {
-        let name = &asked.name;
-        let done = match state {
+    fn one(
+        &mut self,
+        asked: &Asked,
+        state: DriftState,
+        only_diff: bool,
+    ) -> Result<Outcome, Failure> {
+        match state {
             DriftState::UpToDate => {
-                self.up_to_date.push(json!(name));
-                if only_diff {
-                    Ok(())
-                } else {
-                    self.settle(asked)
+                if !only_diff {
+                    self.settle(asked)?;
                 }
+                Ok(Outcome::Unchanged)
             }
-            DriftState::Drifted { .. } => self.fetched(asked).and_then(|(candidate, manifest)| {
+            DriftState::Drifted { .. } => {
+                let (candidate, before) = self.candidate(asked)?;
                 if only_diff {
-                    self.show(name, &candidate, &manifest)
+                    Ok(Outcome::Done(self.show(&candidate, &before)))
                 } else {
                     self.admit(&candidate)
                 }
-            }),
+            }
             DriftState::Unchecked(reason) | DriftState::Failed(reason) => Err(Failure::new(
                 Exit::Network,
                 "source_failed",
                 clean(&reason, 400),
             )),
-        };
-        if let Err(failure) = done {
-            let mut shown = failure.clone();
-            shown.message = format!("{name}: {}", failure.message);
-            self.context.ui.note_failure(&shown);
-            self.failed.push(json!({
-                "name": name, "code": failure.code, "message": failure.message, "hint": failure.hint,
-            }));
-            self.first.get_or_insert(failure);
         }
     }
 
-    /// What the source has now, through the gate.
-    fn fetched(&self, asked: &Asked) -> Result<(Box<Candidate>, Manifest), Failure> {
+    /// What the source has now, through the gate, and what is installed.
+    fn candidate(&self, asked: &Asked) -> Result<(Candidate, Examined), Failure> {
         let (context, name) = (self.context, &asked.name);
-        let before = history::installed(self.vault, name)
+        let before = history::read_installed(self.vault, name)
             .map_err(|error| Failure::new(Exit::Integrity, "skill_damaged", chain(&error)))?
             .ok_or_else(|| {
                 Failure::failed(
@@ -188,39 +165,36 @@ impl Update<'_> {
             again.await.map_err(|error| fetch::failure(&error))
         });
         bar.finish_and_clear();
-        let fetched = fetched?;
-        let request = AddFetched {
+        let source = Source::Fetched(Box::new(fetched?));
+        let options = Options {
             name: Some(name.clone()),
             agents: before.manifest.agents.clone(),
             strict: self.strict,
-            ..AddFetched::default()
+            only_update: true,
+            ..Options::default()
         };
         let shown = clean(asked.upstream.identifier.as_str(), 200);
-        let texts = Texts::of_fetched(&shown, &fetched.files);
-        let mut known = Known::of(self.vault);
-        let candidate = add::gate_fetched(fetched, &request, &mut known, SystemClock.now())
+        let texts = Texts::of_source(&shown, &source);
+        let candidate = examine(source, &options, &mut Neighbours::of(self.vault))
             .map_err(|error| refused(&shown, &texts, error))?;
         texts.warn(context, &candidate.package.findings);
-        Ok((Box::new(candidate), before.manifest))
+        Ok((candidate, before))
     }
 
-    fn admit(&mut self, candidate: &Candidate) -> Result<(), Failure> {
-        let name = candidate.package.name.clone();
-        let texts = Texts::of_fetched(name.as_str(), &[]);
-        let mut reports = add::admit(self.vault, std::slice::from_ref(candidate))
-            .map_err(|error| refused(name.as_str(), &texts, error))?;
-        let report = reports
-            .pop()
-            .ok_or_else(|| Failure::failed("not_added", "nothing was reported"))?;
-        if report.is_change() {
+    fn admit(&self, candidate: &Candidate) -> Result<Outcome, Failure> {
+        let name = candidate.package.name.as_str();
+        let report = admit_one(self.vault, candidate)
+            .map_err(|error| refused(name, &Texts::of_fetched(name, &[]), error))?;
+        let outcome = if report.is_change() {
             self.context.ui.line(admitted_text(&report));
             let mut data = admitted_json(&report);
             data["revision"] = json!(candidate.provenance.revision);
-            self.changed.push(data);
+            Outcome::Done(data)
         } else {
-            self.up_to_date.push(json!(name));
-        }
-        self.note(&report, candidate)
+            Outcome::Unchanged
+        };
+        self.note(&report, candidate)?;
+        Ok(outcome)
     }
 
     /// An update that was killed before its last step left the project's lock behind: it follows now.
@@ -251,7 +225,7 @@ impl Update<'_> {
     }
 
     /// The project's lock follows where it names the skill.
-    fn note(&self, report: &AddReport, candidate: &Candidate) -> Result<(), Failure> {
+    fn note(&self, report: &AdmitReport, candidate: &Candidate) -> Result<(), Failure> {
         let Some(mut lock) = project_lock::Lock::find(self.context)? else {
             return Ok(());
         };
@@ -264,54 +238,18 @@ impl Update<'_> {
         Ok(())
     }
 
-    fn show(
-        &mut self,
-        name: &SkillName,
-        candidate: &Candidate,
-        before: &Manifest,
-    ) -> Result<(), Failure> {
-        let installed = history::installed(self.vault, name)
-            .map_err(|error| Failure::new(Exit::Integrity, "skill_damaged", chain(&error)))?;
-        let old_files = installed
-            .map(|installed| installed.files)
-            .unwrap_or_default();
-        let old: BTreeMap<&str, Version<'_>> = old_files
-            .iter()
-            .map(|file| {
-                (
-                    file.path.as_str(),
-                    Version {
-                        mode: file.mode,
-                        bytes: &file.bytes,
-                    },
-                )
-            })
-            .collect();
-        let new: BTreeMap<&str, Version<'_>> = candidate
-            .package
-            .files
-            .iter()
-            .map(|file| {
-                (
-                    file.path.as_str(),
-                    Version {
-                        mode: file.mode,
-                        bytes: &file.bytes,
-                    },
-                )
-            })
-            .collect();
-        let lines = diff::diff_files(&old, &new);
-        if self.lines > 0 {
+    fn show(&mut self, candidate: &Candidate, before: &Examined) -> Value {
+        let name = &candidate.package.name;
+        let lines = diff::diff_files(&by_path(&before.files), &by_path(&candidate.package.files));
+        if std::mem::replace(&mut self.has_shown, true) {
             self.context.ui.line("");
         }
-        self.lines += lines.len() + 1;
+        let version = before.manifest.version;
         self.context.ui.line(format!(
-            "{} {}  version {} → {}",
+            "{} {}  version {version} → {}",
             paint(GOOD, "↑"),
             paint(BOLD, name),
-            before.version,
-            before.version + 1
+            version + 1
         ));
         for line in &lines {
             self.context.ui.line(line);
@@ -320,9 +258,18 @@ impl Update<'_> {
             .iter()
             .map(|line| anstream::adapter::strip_str(line).to_string())
             .collect();
-        self.changed.push(json!({
-            "name": name, "revision": candidate.provenance.revision, "diff": plain,
-        }));
-        Ok(())
+        json!({ "name": name, "revision": candidate.provenance.revision, "diff": plain })
     }
+}
+
+fn by_path(files: &[File]) -> BTreeMap<&str, Version<'_>> {
+    let mut versions = BTreeMap::new();
+    for file in files {
+        let version = Version {
+            mode: file.mode,
+            bytes: &file.bytes,
+        };
+        versions.insert(file.path.as_str(), version);
+    }
+    versions
 }

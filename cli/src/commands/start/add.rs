@@ -8,9 +8,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    add::{self, AddError, AddReport, AddSkill, Candidate},
+    admit::{AdmitError, AdmitReport, Candidate, Neighbours, Source, admit, examine},
     keys::KeyKind,
-    known::Known,
 };
 use vault_skill::{
     gate::{self, Outcome},
@@ -23,10 +22,15 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use self::gather::{Gathered, Item};
 use crate::{
-    admission::{admitted_json, admitted_text, refused, texts::Texts},
+    admission::{
+        admitted_json, admitted_text,
+        outcomes::{self, Outcomes},
+        refused,
+        texts::Texts,
+    },
     context::Context,
     errors::{Exit, Failure},
-    output::{BOLD, DIM, GOOD, HINT, Report, clean, count, paint, size, text},
+    output::{BAD, BOLD, DIM, GOOD, HINT, Report, clean, count, paint, size, text},
     profiles, project_lock,
 };
 
@@ -130,203 +134,181 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     {
         return Err(failure);
     }
-    let folders_only = items.iter().all(|item| matches!(item, Ok(Item::Folder(_))));
     if arguments.name.is_some() && items.len() > 1 {
         return Err(name_needs_one());
     }
     if arguments.dry_run {
         return check(context, items);
     }
-    if folders_only {
-        let requests: Vec<AddSkill> = items
-            .into_iter()
-            .filter_map(|item| match item {
-                Ok(Item::Folder(request)) => Some(request),
-                _ => None,
-            })
-            .collect();
-        return folders(context, arguments, &requests);
+    let single = items.len() == 1;
+    let (vault, is_new) = vault_for(context, &items)?;
+    if let (Some(vault), true) = (&vault, is_new) {
+        greet(context, vault)?;
     }
-    mixed(context, arguments, items)
-}
-
-/// Folders alone, with one flush for many.
-fn folders(
-    context: &Context,
-    arguments: &Arguments,
-    requests: &[AddSkill],
-) -> Result<Report, Failure> {
-    // A folder that is not there, or that is refused, must not leave a new vault behind.
-    let is_new = context.existing_vault()?.is_none();
-    if let ([only], true) = (requests, is_new) {
-        let checked = add::check_folder(only).and_then(|verdict| match verdict.package {
-            Some(_) => Ok(()),
-            None => Err(AddError::Blocked {
-                findings: verdict.findings,
-            }),
-        });
-        checked.map_err(|error| refused(&only.source, &Texts::of_folder(&only.source), error))?;
-    }
-    let vault = context.vault_or_new()?;
-    if is_new {
-        greet(context, &vault)?;
-    }
-    let results = if let [only] = requests {
-        vec![add::add_skill(&vault, only)]
-    } else {
-        add::add_skills(&vault, requests)
+    let mut adding = Adding {
+        context,
+        arguments,
+        vault: vault.as_ref(),
+        neighbours: Neighbours::new(vault.as_ref(), SystemClock.now()),
+        admitted: false,
     };
+    let mut done = Vec::with_capacity(items.len());
+    let mut items = items.into_iter();
+    while items.len() > 0 {
+        let batch = items.by_ref().take(BATCH).collect();
+        done.extend(adding.admit(batch));
+    }
     // Also after no change: what added it may have been killed before agents saw it.
-    if results.iter().any(Result::is_ok) {
-        profiles::refresh(context, &vault);
+    if let (Some(vault), true) = (&vault, adding.admitted) {
+        profiles::refresh(context, vault);
     }
-    if arguments.lock {
-        let noted = requests
-            .iter()
-            .zip(&results)
-            .filter_map(|(request, result)| Some((request, result.as_ref().ok()?)));
-        for (request, report) in noted {
-            project_lock::note_folder(
-                context,
-                &vault,
-                &request.source,
-                &report.name,
-                &request.agents,
-            )?;
-        }
-    }
-    let done = requests
-        .iter()
-        .zip(results)
-        .map(|(request, result)| {
-            let texts = Texts::of_folder(&request.source);
-            let result = result.map_err(|error| refused(&request.source, &texts, error));
-            Done {
-                shown: request.source.clone(),
-                texts,
-                result,
-                from: None,
-            }
-        })
-        .collect();
-    report(context, done)
+    report(context, done, single)
 }
 
-/// A skill on its way in, and where its text is.
-struct Ready {
+/// How many skills are held in memory and flushed together.
+const BATCH: usize = 256;
+
+/// The vault, and whether it is new: it is made only once a skill passes, so that a refused one leaves nothing behind.
+fn vault_for(
+    context: &Context,
+    items: &[Gathered<Item>],
+) -> Result<(Option<Vault>, bool), Failure> {
+    if let Some(vault) = context.existing_vault()? {
+        return Ok((Some(vault), false));
+    }
+    let mut nothing = Neighbours::new(None, SystemClock.now());
+    let mut passes =
+        |item: &Item| examine(item.source.clone(), &item.options, &mut nothing).is_ok();
+    if items.iter().flatten().any(|item| passes(item)) {
+        return Ok((Some(context.vault_or_new()?), true));
+    }
+    Ok((None, false))
+}
+
+struct Adding<'a> {
+    context: &'a Context,
+    arguments: &'a Arguments,
+    /// `None` where there is none yet and no skill passes.
+    vault: Option<&'a Vault>,
+    neighbours: Neighbours<'a>,
+    /// Whether any skill is installed now.
+    admitted: bool,
+}
+
+/// A skill on its way in, once it was examined.
+struct Examined {
     shown: String,
     texts: Texts,
-    candidate: Result<Box<Candidate>, Failure>,
+    /// Where it is on this machine, if it was not fetched.
+    folder: Option<String>,
+    /// Whether the gate let it through.
+    passed: Result<(), Failure>,
 }
 
 /// What became of one skill.
 struct Done {
     shown: String,
     texts: Texts,
-    result: Result<AddReport, Failure>,
+    result: Result<AdmitReport, Failure>,
     /// Where a fetched skill came from and who signed it, in one line.
     from: Option<String>,
 }
 
-/// Fetched skills, with folders among them or not.
-fn mixed(
-    context: &Context,
-    arguments: &Arguments,
-    items: Vec<Gathered<Item>>,
-) -> Result<Report, Failure> {
-    let here = context.existing_vault()?;
-    let mut known = Known::of(here.as_ref());
-    let ready: Vec<Ready> = items
-        .into_iter()
-        .map(|item| gated(item, &mut known))
-        .collect();
-    if ready.iter().all(|ready| ready.candidate.is_err()) {
-        let done = ready.into_iter().map(|ready| Done {
-            result: Err(match ready.candidate {
-                Err(failure) => failure,
-                Ok(_) => Failure::failed("not_added", "it was not added"),
-            }),
-            shown: ready.shown,
-            texts: ready.texts,
-            from: None,
-        });
-        return report(context, done.collect());
+impl Adding<'_> {
+    /// Examines a batch and admits what passes, with one flush.
+    fn admit(&mut self, batch: Vec<Gathered<Item>>) -> Vec<Done> {
+        let mut candidates = Vec::new();
+        let examined: Vec<Examined> = batch
+            .into_iter()
+            .map(|item| self.examine(item, &mut candidates))
+            .collect();
+        let reports = match self.vault {
+            Some(vault) => admit(vault, &candidates).map_err(Failure::from),
+            None => Ok(Vec::new()),
+        };
+        let (reports, failed) = match reports {
+            Ok(reports) => (reports, None),
+            Err(failure) => (Vec::new(), Some(failure)),
+        };
+        let mut admitted = candidates.iter().zip(reports);
+        let mut done = Vec::with_capacity(examined.len());
+        for skill in examined {
+            let mut from = None;
+            let result = skill.passed.and_then(|()| {
+                let Some((candidate, report)) = admitted.next() else {
+                    let not_added = || Failure::failed("not_added", "it was not added");
+                    return Err(failed.clone().unwrap_or_else(not_added));
+                };
+                let report = report.map_err(|error| refused(&skill.shown, &skill.texts, error))?;
+                self.admitted = true;
+                from = self.note(candidate, skill.folder.as_deref(), &report)?;
+                Ok(report)
+            });
+            done.push(Done {
+                shown: skill.shown,
+                texts: skill.texts,
+                result,
+                from,
+            });
+        }
+        done
     }
-    let is_new = here.is_none();
-    let vault = context.vault_or_new()?;
-    if is_new {
-        greet(context, &vault)?;
-    }
-    let fingerprint = vault.keys().public()?.fingerprint();
-    let mut done = Vec::new();
-    for Ready {
-        shown,
-        texts,
-        candidate,
-    } in ready
-    {
-        let mut from = None;
-        let result = candidate.and_then(|candidate| {
-            let mut reports = add::admit(&vault, std::slice::from_ref(&candidate))
-                .map_err(|error| refused(&shown, &texts, error))?;
-            let report = reports
-                .pop()
-                .ok_or_else(|| Failure::failed("not_added", "nothing was reported"))?;
-            from = Some(origin_line(&candidate, &fingerprint));
-            if !arguments.no_lock {
-                project_lock::note_fetched(context, &candidate, arguments.lock)?;
-            }
-            Ok(report)
-        });
-        done.push(Done {
-            shown,
-            texts,
-            result,
-            from,
-        });
-    }
-    if done.iter().any(|done| done.result.is_ok()) {
-        profiles::refresh(context, &vault);
-    }
-    report(context, done)
-}
 
-/// Gates one item beside what is known; what is blocked has its failure with the findings.
-fn gated(item: Gathered<Item>, known: &mut Known<'_>) -> Ready {
-    let item = match item {
-        Ok(item) => item,
-        Err((shown, failure)) => {
-            return Ready {
-                texts: Texts::of_folder(&shown),
-                shown,
-                candidate: Err(failure),
-            };
+    fn examine(&mut self, item: Gathered<Item>, candidates: &mut Vec<Candidate>) -> Examined {
+        let item = match item {
+            Ok(item) => item,
+            Err((shown, failure)) => {
+                return Examined {
+                    texts: Texts::of_folder(&shown),
+                    shown,
+                    folder: None,
+                    passed: Err(failure),
+                };
+            }
+        };
+        let texts = Texts::of_source(&item.shown, &item.source);
+        let folder = match &item.source {
+            Source::Folder(folder) => Some(folder.clone()),
+            _ => None,
+        };
+        let passed = match examine(item.source, &item.options, &mut self.neighbours) {
+            Ok(candidate) => {
+                candidates.push(candidate);
+                Ok(())
+            }
+            Err(error) => Err(refused(&item.shown, &texts, error)),
+        };
+        Examined {
+            shown: item.shown,
+            texts,
+            folder,
+            passed,
         }
-    };
-    let shown = item.shown().to_owned();
-    let (texts, candidate) = match item {
-        Item::Folder(request) => {
-            let texts = Texts::of_folder(&request.source);
-            (
-                texts,
-                add::read_folder_skill(&request, known, SystemClock.now()),
-            )
+    }
+
+    /// Notes an admitted skill in the project's lock; gives a line about the origin of a fetched one.
+    fn note(
+        &self,
+        candidate: &Candidate,
+        folder: Option<&str>,
+        report: &AdmitReport,
+    ) -> Result<Option<String>, Failure> {
+        let Some(vault) = self.vault else {
+            return Ok(None);
+        };
+        let (context, arguments) = (self.context, self.arguments);
+        if let Some(folder) = folder {
+            if arguments.lock {
+                let agents = &arguments.agents;
+                project_lock::note_folder(context, vault, folder, &report.name, agents)?;
+            }
+            return Ok(None);
         }
-        Item::Fetched { skill, request, .. } => {
-            let texts = Texts::of_fetched(&shown, &skill.files);
-            (
-                texts,
-                add::gate_fetched(*skill, &request, known, SystemClock.now()),
-            )
+        if !arguments.no_lock {
+            project_lock::note_fetched(context, candidate, arguments.lock)?;
         }
-    };
-    let candidate = candidate
-        .map(Box::new)
-        .map_err(|error| refused(&shown, &texts, error));
-    Ready {
-        shown,
-        texts,
-        candidate,
+        let fingerprint = vault.keys().public()?.fingerprint();
+        Ok(Some(origin_line(candidate, &fingerprint)))
     }
 }
 
@@ -367,116 +349,78 @@ fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(context: &Context, done: Vec<Done>) -> Result<Report, Failure> {
-    let (total, single) = (done.len(), done.len() == 1);
-    let mut added = Vec::new();
-    let mut failed = Vec::new();
-    let mut first = None;
+fn report(context: &Context, mut done: Vec<Done>, single: bool) -> Result<Report, Failure> {
+    if let (true, Some(Done { result, .. })) = (single, done.first_mut())
+        && let Err(failure) = result
+    {
+        return Err(failure.clone());
+    }
+    let mut outcomes = Outcomes::new(context, "source");
     for done in done {
-        match done.result {
-            Ok(report) => {
-                done.texts.warn(context, &report.findings);
-                context.ui.line(admitted_text(&report));
-                if let Some(from) = &done.from {
-                    context.ui.line(paint(DIM, from));
-                }
-                added.push(admitted_json(&report));
+        let result = done.result.map(|report| {
+            done.texts.warn(context, &report.findings);
+            context.ui.line(admitted_text(&report));
+            if let Some(from) = &done.from {
+                context.ui.line(paint(DIM, from));
             }
-            Err(failure) => {
-                if single {
-                    return Err(failure);
-                }
-                failed.push(json!({
-                    "source": done.shown, "code": failure.code, "message": failure.message, "hint": failure.hint,
-                    "findings": failure.facts().map(|data| &data["findings"]),
-                }));
-                context.ui.note_failure(&failure);
-                first.get_or_insert(failure);
-            }
-        }
+            outcomes::Outcome::Done(admitted_json(&report))
+        });
+        outcomes.push(&done.shown, result);
     }
     let data = if single {
-        added.pop().unwrap_or(Value::Null)
+        outcomes.done.pop().unwrap_or(Value::Null)
     } else {
-        json!({ "added": added, "failed": failed })
+        json!({ "added": outcomes.done, "failed": outcomes.failed })
     };
-    match first {
-        Some(first) => Err(Failure::new(
-            first.exit,
-            first.code.clone(),
-            format!(
-                "{} of {} {} not added",
-                failed.len(),
-                count(total as u64, "skill"),
-                if failed.len() == 1 { "was" } else { "were" },
-            ),
-        )
-        .data(data)),
-        None => Ok(Report::new(data, "")),
-    }
+    Ok(Report::new(outcomes.finish("added", data)?, ""))
 }
 
 /// What `--dry-run` says: nothing is changed, not even a vault made.
 fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failure> {
     let single = items.len() == 1;
     let here = context.existing_vault()?;
-    let mut known = Known::of(here.as_ref());
+    let mut neighbours = Neighbours::new(here.as_ref(), SystemClock.now());
     let mut data = Vec::new();
     let mut lines = Vec::new();
     let mut exit = Exit::Done;
     for item in items {
-        let Ready {
-            shown,
-            texts,
-            candidate,
-        } = gated(item, &mut known);
-        let (outcome, findings, candidate) = match candidate {
-            Ok(candidate) => (
-                candidate.outcome,
-                candidate.package.findings.clone(),
-                Some(candidate),
-            ),
-            Err(failure) if failure.code == "gate_blocked" => {
-                exit = Exit::Gate;
-                lines.extend(failure.lines().iter().cloned());
-                lines.push(format!(
-                    "{} {}",
-                    paint(crate::output::style::BAD, "✗ would be refused"),
-                    clean(&shown, 200)
-                ));
-                data.push(json!({
-                    "source": shown,
-                    "outcome": Outcome::Blocked,
-                    "name": null,
-                    "findings": failure.facts().map(|data| data["findings"].clone()),
-                }));
-                continue;
+        let (shown, failure) = match item {
+            Ok(item) => {
+                let texts = Texts::of_source(&item.shown, &item.source);
+                match examine(item.source, &item.options, &mut neighbours) {
+                    Ok(candidate) => {
+                        data.push(preview(&item.shown, &texts, &candidate, &mut lines));
+                        continue;
+                    }
+                    Err(AdmitError::Blocked { findings }) => {
+                        exit = Exit::Gate;
+                        lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
+                        lines.push(format!(
+                            "{} {}",
+                            paint(BAD, "✗ would be refused"),
+                            clean(&item.shown, 200)
+                        ));
+                        data.push(json!({
+                            "source": item.shown, "outcome": Outcome::Blocked, "name": null, "findings": findings,
+                        }));
+                        continue;
+                    }
+                    Err(error) => {
+                        let failure = refused(&item.shown, &texts, error);
+                        (item.shown, failure)
+                    }
+                }
             }
-            Err(failure) if single => return Err(failure),
-            Err(failure) => {
-                context.ui.note_failure(&failure);
-                exit = failure.exit;
-                data.push(json!({
-                    "source": shown, "code": failure.code, "message": failure.message, "hint": failure.hint,
-                }));
-                continue;
-            }
+            Err(failed) => failed,
         };
-        lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
-        lines.push(format!(
-            "{} {}",
-            paint(GOOD, "✓ would be added"),
-            clean(&shown, 200)
-        ));
-        let mut entry = json!({
-            "source": shown,
-            "outcome": outcome,
-            "findings": findings,
-        });
-        if let Some(candidate) = candidate {
-            preview(&candidate, &mut entry, &mut lines);
+        if single {
+            return Err(failure);
         }
-        data.push(entry);
+        context.ui.note_failure(&failure);
+        exit = failure.exit;
+        data.push(json!({
+            "source": shown, "code": failure.code, "message": failure.message, "hint": failure.hint,
+        }));
     }
     let data = match <[Value; 1]>::try_from(data) {
         Ok([one]) => one,
@@ -485,8 +429,20 @@ fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failur
     Ok(Report::new(data, lines.join("\n")).exit(exit))
 }
 
-/// Files, environment and context cost of a skill that would be added.
-fn preview(candidate: &Candidate, entry: &mut Value, lines: &mut Vec<String>) {
+/// Findings, files, environment and context cost of a skill that would be added.
+fn preview(shown: &str, texts: &Texts, candidate: &Candidate, lines: &mut Vec<String>) -> Value {
+    let findings = &candidate.package.findings;
+    lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
+    lines.push(format!(
+        "{} {}",
+        paint(GOOD, "✓ would be added"),
+        clean(shown, 200)
+    ));
+    let mut entry = json!({
+        "source": shown,
+        "outcome": candidate.outcome,
+        "findings": findings,
+    });
     let package = &candidate.package;
     let bytes: u64 = package
         .files
@@ -539,6 +495,7 @@ fn preview(candidate: &Candidate, entry: &mut Value, lines: &mut Vec<String>) {
         count(cost.listed, "token"),
         text::thousands(cost.read)
     ));
+    entry
 }
 
 /// What a skill takes of an agent's context, at four bytes a token.

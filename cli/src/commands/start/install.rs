@@ -1,11 +1,10 @@
 //! `vault install`: the skills of a project, exactly as its `vault.lock` says.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use vault_library::{
     Vault,
-    add::{self, AddFetched, AddReport, AddSkill, Candidate},
-    known::Known,
+    admit::{self, Candidate, Neighbours, Options, admit_one, examine},
 };
 use vault_skill::hash::Digest;
 use vault_sources::{BadSource, Source, git_commit};
@@ -15,7 +14,12 @@ use vault_store::{
 };
 
 use crate::{
-    admission::{admitted_json, admitted_text, refused, texts::Texts},
+    admission::{
+        admitted_json, admitted_text,
+        outcomes::{Outcome, Outcomes},
+        refused,
+        texts::Texts,
+    },
     context::Context,
     errors::{Exit, Failure},
     fetch::{self, Fetching},
@@ -78,34 +82,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         strict: context.strict()?,
         replace: arguments.replace,
     };
-    let (mut installed, mut unchanged, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-    let mut first: Option<Failure> = None;
+    let mut outcomes = Outcomes::new(context, "name");
     let mut settled = false;
     for locked in lock.skills.clone() {
-        match install.one(&lock, &locked) {
-            Ok(None) => unchanged.push(json!(locked.name)),
-            Ok(Some((report, now))) => {
-                if report.is_change() {
-                    context.ui.line(admitted_text(&report));
-                    installed.push(admitted_json(&report));
-                } else {
-                    unchanged.push(json!(locked.name));
-                }
-                if let Some(now) = now {
-                    lock.put(now);
-                    settled = true;
-                }
+        let result = install.one(&lock, &locked).map(|(outcome, now)| {
+            if let Some(now) = now {
+                lock.put(now);
+                settled = true;
             }
-            Err(failure) => {
-                let mut shown = failure.clone();
-                shown.message = format!("{}: {}", locked.name, failure.message);
-                context.ui.note_failure(&shown);
-                failed.push(json!({
-                    "name": locked.name, "code": failure.code, "message": failure.message, "hint": failure.hint,
-                }));
-                first.get_or_insert(failure);
-            }
-        }
+            outcome
+        });
+        outcomes.push(locked.name.as_str(), result);
     }
     if settled {
         lock.write()?;
@@ -118,24 +105,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         DIM,
         format!(
             "{} installed, {} unchanged",
-            count(installed.len() as u64, "skill"),
-            unchanged.len()
+            count(outcomes.done.len() as u64, "skill"),
+            outcomes.unchanged.len()
         ),
     );
-    let count_failed = failed.len();
-    let data: Value = json!({ "installed": installed, "unchanged": unchanged, "failed": failed });
-    match first {
-        Some(first) => Err(Failure::new(
-            first.exit,
-            first.code.clone(),
-            format!(
-                "{} could not be installed",
-                count(count_failed as u64, "skill")
-            ),
-        )
-        .data(data)),
-        None => Ok(Report::new(data, text)),
-    }
+    let data = json!({
+        "installed": outcomes.done, "unchanged": outcomes.unchanged, "failed": outcomes.failed,
+    });
+    Ok(Report::new(outcomes.finish("installed", data)?, text))
 }
 
 struct Install<'a> {
@@ -147,43 +124,28 @@ struct Install<'a> {
 }
 
 impl Install<'_> {
-    /// Installs one skill; nothing where it is there with the locked content. With it the entry as it is settled now, where it was not.
-    fn one(
-        &mut self,
-        lock: &Lock,
-        locked: &Locked,
-    ) -> Result<Option<(AddReport, Option<Locked>)>, Failure> {
-        if let (Some(vault), Some(digest)) = (&self.vault, &locked.digest)
-            && project_lock::installed_digest(vault, &locked.name)
-                .ok()
-                .flatten()
-                .as_ref()
-                == Some(digest)
-        {
-            return Ok(None);
+    /// Installs one skill, unless it is there with the locked content; with it the entry as it is settled now, where it
+    /// was not.
+    fn one(&mut self, lock: &Lock, locked: &Locked) -> Result<(Outcome, Option<Locked>), Failure> {
+        if let (Some(vault), Some(digest)) = (&self.vault, &locked.digest) {
+            let installed = project_lock::installed_digest(vault, &locked.name);
+            if installed.ok().flatten().as_ref() == Some(digest) {
+                return Ok((Outcome::Unchanged, None));
+            }
         }
-        let candidate = if locked.source.starts_with("./") {
-            self.of_folder(lock, locked)?
-        } else {
-            self.fetched(locked)?
-        };
+        let candidate = self.candidate(lock, locked)?;
         let found = project_lock::digest(&candidate);
         if let Some(digest) = &locked.digest {
             check(locked, digest, &found)?;
         }
-        if self.vault.is_none() {
-            self.vault = Some(self.context.vault_or_new()?);
-        }
-        let Some(vault) = &self.vault else {
-            return Ok(None);
+        let vault = match &mut self.vault {
+            Some(vault) => vault,
+            none => none.insert(self.context.vault_or_new()?),
         };
         let shown = locked.name.to_string();
         let texts = Texts::of_fetched(&shown, &[]);
-        let mut reports = add::admit(vault, std::slice::from_ref(&candidate))
-            .map_err(|error| refused(&shown, &texts, error))?;
-        let report = reports
-            .pop()
-            .ok_or_else(|| Failure::failed("not_added", "nothing was reported"))?;
+        let report =
+            admit_one(vault, &candidate).map_err(|error| refused(&shown, &texts, error))?;
         let now = locked.digest.is_none().then(|| {
             let settled = project_lock::locked(&candidate).unwrap_or_else(|| Locked {
                 digest: Some(found),
@@ -194,81 +156,71 @@ impl Install<'_> {
                 ..settled
             }
         });
-        Ok(Some((report, now)))
+        if !report.is_change() {
+            return Ok((Outcome::Unchanged, now));
+        }
+        self.context.ui.line(admitted_text(&report));
+        Ok((Outcome::Done(admitted_json(&report)), now))
     }
 
-    fn of_folder(&self, lock: &Lock, locked: &Locked) -> Result<Box<Candidate>, Failure> {
-        if locked.source.split('/').any(|part| part == "..") {
-            return Err(Failure::failed(
-                "lock_outside",
-                format!("{} leads out of the project", clean(&locked.source, 200)),
-            ));
-        }
-        let folder = lock
-            .folder()
-            .join(&locked.source[2..])
-            .display()
-            .to_string();
-        let request = AddSkill {
+    /// Reads or fetches a skill and gates it.
+    fn candidate(&mut self, lock: &Lock, locked: &Locked) -> Result<Candidate, Failure> {
+        let (shown, source) = match locked.source.strip_prefix("./") {
+            Some(inner) => {
+                if locked.source.split('/').any(|part| part == "..") {
+                    return Err(Failure::failed(
+                        "lock_outside",
+                        format!("{} leads out of the project", clean(&locked.source, 200)),
+                    ));
+                }
+                let folder = lock.folder().join(inner).display().to_string();
+                (folder.clone(), admit::Source::Folder(folder))
+            }
+            None => {
+                let fetched = Box::new(self.fetch(locked)?);
+                (clean(&locked.source, 200), admit::Source::Fetched(fetched))
+            }
+        };
+        let is_fetched = matches!(source, admit::Source::Fetched(_));
+        let texts = Texts::of_source(&shown, &source);
+        let options = Options {
             name: Some(locked.name.clone()),
             agents: locked.agents.clone(),
             replace: self.replace,
             strict: self.strict,
-            ..AddSkill::from_path(folder.clone())
+            ..Options::default()
         };
-        add::read_folder_skill(
-            &request,
-            &mut Known::of(self.vault.as_ref()),
-            SystemClock.now(),
-        )
-        .map(Box::new)
-        .map_err(|error| refused(&folder, &Texts::of_folder(&folder), error))
+        let mut neighbours = Neighbours::new(self.vault.as_ref(), SystemClock.now());
+        let candidate = examine(source, &options, &mut neighbours)
+            .map_err(|error| refused(&shown, &texts, error))?;
+        if is_fetched {
+            texts.warn(self.context, &candidate.package.findings);
+        }
+        Ok(candidate)
     }
 
     /// The skill at the revision that is locked, or as its source has it now where none is.
-    fn fetched(&mut self, locked: &Locked) -> Result<Box<Candidate>, Failure> {
+    fn fetch(&mut self, locked: &Locked) -> Result<FetchedSkill, Failure> {
         let context = self.context;
         Fetching::online(context)?;
-        if self.fetching.is_none() {
-            self.fetching = Some(Fetching::new(context)?);
-        }
-        let Some(fetching) = &self.fetching else {
-            return Err(Failure::failed("io", "nothing to fetch with"));
+        let fetching = match &mut self.fetching {
+            Some(fetching) => fetching,
+            none => none.insert(Fetching::new(context)?),
         };
         let bar = context.ui.spinner(format!("Fetching {}", locked.name));
         let fetched = context.block_on(async {
-            let failed = |error: vault_sources::FetchError| fetch::failure(&error);
-            match locked.upstream() {
-                Some(upstream) => {
-                    let exact = at_revision(&upstream);
-                    let mut skill = fetching
-                        .fetcher
-                        .again(&exact, &fetching.policy)
-                        .await
-                        .map_err(failed)?;
-                    // It goes on following what it followed.
-                    skill.upstream.reference.clone_from(&upstream.reference);
-                    Ok(skill)
-                }
-                None => wished(fetching, locked).await,
-            }
+            let Some(upstream) = locked.upstream() else {
+                return wished(fetching, locked).await;
+            };
+            let exact = at_revision(&upstream);
+            let again = fetching.fetcher.again(&exact, &fetching.policy);
+            let mut skill = again.await.map_err(|error| fetch::failure(&error))?;
+            // It goes on following what it followed.
+            skill.upstream.reference.clone_from(&upstream.reference);
+            Ok(skill)
         });
         bar.finish_and_clear();
-        let fetched = fetched?;
-        let request = AddFetched {
-            name: Some(locked.name.clone()),
-            agents: locked.agents.clone(),
-            replace: self.replace,
-            strict: self.strict,
-            ..AddFetched::default()
-        };
-        let shown = clean(&locked.source, 200);
-        let texts = Texts::of_fetched(&shown, &fetched.files);
-        let mut known = Known::of(self.vault.as_ref());
-        let candidate = add::gate_fetched(fetched, &request, &mut known, SystemClock.now())
-            .map_err(|error| refused(&shown, &texts, error))?;
-        texts.warn(context, &candidate.package.findings);
-        Ok(Box::new(candidate))
+        fetched
     }
 }
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
-    Vault,
-    add::{AddError, AddSkill, add_skill},
+    Vault, add_folder,
+    admit::{AdmitError, Options},
     agents::{self, Machine},
     profiles::{PROFILES_FILE, SyncProfilesInput, sync_profiles},
     setup::{self, AdoptNativeError, AdoptionMode, NativeSkill, NativeState, Scan},
@@ -595,7 +595,7 @@ fn adopt(context: &Context, vault: &Vault, plan: &Plan, undo: &mut Vec<String>) 
                 // A vault that cannot be written to, or that another process holds, takes none of the others either.
                 if matches!(
                     error,
-                    AdoptNativeError::Vault(_) | AdoptNativeError::Add(AddError::Vault(_))
+                    AdoptNativeError::Vault(_) | AdoptNativeError::Admit(AdmitError::Vault(_))
                 ) {
                     break;
                 }
@@ -624,18 +624,18 @@ fn add_starters(
             Some(path) => path.clone(),
             None => folder.path().join(name),
         };
-        let request = AddSkill {
+        let options = Options {
             strict: plan.strict,
-            ..AddSkill::from_path(source.to_string_lossy())
+            ..Options::default()
         };
-        match add_skill(vault, &request) {
+        match add_folder(vault, &source, &options) {
             Ok(_) => added.push(name.clone()),
             Err(error) => {
                 context.ui.warn(Warning::new(
                     "not_added",
                     format!("{name} was not added: {error}"),
                 ));
-                if matches!(error, AddError::Vault(_)) {
+                if matches!(error, AdmitError::Vault(_)) {
                     break;
                 }
             }

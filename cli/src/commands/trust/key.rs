@@ -13,7 +13,7 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
-    output::{BOLD, DIM, GOOD, HINT, Report, Warning, count, paint},
+    output::{BOLD, DIM, GOOD, HINT, Report, Warning, clean, count, paint},
 };
 
 /// Since 0.5.0 (beta).
@@ -182,6 +182,19 @@ fn replaced(context: &Context, vault: &Vault, report: &RotateReport, what: &str)
             .hint(format!("vault add it again, or vault remove {name}")),
         );
     }
+    for (name, reason) in &report.refused {
+        context.ui.warn(
+            Warning::new(
+                "gate_blocked",
+                format!(
+                    "{name} was not signed again: {}",
+                    clean(&reason.to_string(), 400)
+                ),
+            )
+            .hint(format!("vault add it again, or vault remove {name}")),
+        );
+    }
+    let refused: Vec<_> = report.refused.iter().map(|(name, _)| name).collect();
     let fingerprint = vault
         .keys()
         .public()
@@ -200,6 +213,7 @@ fn replaced(context: &Context, vault: &Vault, report: &RotateReport, what: &str)
             "sequence": report.statement.sequence,
             "signed_again": report.signed_again,
             "damaged": report.damaged,
+            "refused": refused,
         }),
         format!(
             "{} {what}{again}\n  {}  {}\nPublish it with: vault sync --cloud",

@@ -7,7 +7,6 @@ use std::{
 
 use clap::Args;
 use serde_json::{Value, json};
-use vault_library::add::{self, AddSkill};
 use vault_skill::{
     finding::{Finding, Level},
     lint,
@@ -97,17 +96,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn look(source: &str) -> Result<Vec<Finding>, Failure> {
-    let request = AddSkill::from_path(source);
-    let verdict =
-        add::check_folder(&request).map_err(|error| admission::refused_folder(source, error))?;
-    let mut findings = verdict.findings;
-    if let Some(package) = &verdict.package {
+    let (mut findings, candidate) = admission::examine_folder(source)?;
+    if let Some(package) = candidate.map(|candidate| candidate.package) {
         let folder = folder_name(source);
         // The gate derives a name and says so; an author is told the same as advice.
         findings.retain(|finding| {
             finding.level != Level::Warning || finding.rule != "frontmatter-name"
         });
-        findings.extend(lint::lint(package, folder.as_deref()));
+        findings.extend(lint::lint(&package, folder.as_deref()));
     }
     Ok(findings)
 }

@@ -1,8 +1,8 @@
-//! What a vault knows that bears on a skill that is about to come in: the version before it with its exceptions, the skill
-//! of its name in a linked vault, skills that it is like, names that it is taken for.
+//! The gate, beside what the vault knows of a skill that is about to come in: the version before it with its exceptions,
+//! the skill of its name in a linked vault, near-duplicates, and names that it could be confused with.
 //!
 //! Likeness is asked of the index, which holds 256 bytes for each skill that was admitted or listed here; what it names is
-//! looked up before it is believed. Without an index nothing is known to be alike, and everything else still holds.
+//! looked up before it is believed. Without an index no near-duplicates are found, and everything else still holds.
 
 use vault_skill::bundle::File;
 use vault_skill::finding::Finding;
@@ -11,45 +11,66 @@ use vault_skill::gate::similar::{self, DUPLICATE, Sketch};
 use vault_skill::gate::{self, GateOptions, RawFile, Verdict};
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
+use vault_skill::time::Timestamp;
 
+use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};
-use crate::add::AddError;
 use crate::installed::linked;
-use crate::scan::Place;
+use crate::installed::place::Place;
 use crate::store::{self, Examined, Trusted, Want};
-use crate::vault::Vault;
+use crate::vault::{Vault, VaultError};
 
-/// What a vault knows, for one command that takes skills in: what the command lets through is known to it as well.
+/// What a new skill is compared with. One command uses one of these, so that each skill is compared with those that the
+/// command let through before it as well.
 #[derive(Debug)]
-pub struct Known<'v> {
+pub struct Neighbours<'v> {
     vault: Option<&'v Vault>,
+    now: Timestamp,
     compared: Option<ComparedSkills>,
 }
 
-impl<'v> Known<'v> {
-    /// What this vault knows; nothing where there is none yet.
-    pub fn of(vault: impl Into<Option<&'v Vault>>) -> Self {
+impl<'v> Neighbours<'v> {
+    /// The skills of this vault.
+    pub fn of(vault: &'v Vault) -> Self {
+        Self::new(Some(vault), vault.clock().now())
+    }
+
+    /// The skills of a vault, or none where there is no vault yet; candidates are recorded as fetched now.
+    pub fn new(vault: Option<&'v Vault>, now: Timestamp) -> Self {
         Self {
-            vault: vault.into(),
+            vault,
+            now,
             compared: None,
         }
     }
 
-    /// Gates a skill as the successor of the nearest that is known, with the exceptions of its earlier version.
-    pub(crate) fn gate(
+    /// The vault, where there is one.
+    pub(crate) fn vault(&self) -> Option<&'v Vault> {
+        self.vault
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Gates a skill as the successor of the nearest known one, with the exceptions of its earlier version.
+    pub(super) fn gate(
         &mut self,
         raw: Vec<RawFile>,
-        options: GateOptions<'_>,
-    ) -> Result<Verdict, AddError> {
+        mut options: GateOptions<'_>,
+    ) -> Result<Verdict, AdmitError> {
         let (Some(vault), Some((name, author))) = (self.vault, gate::name_in_vault(&raw, &options))
         else {
             return Ok(gate::check(raw, &options));
         };
         let own = version(vault, &name)?;
         let is_new = own.is_none();
-        let (mut before, waivers) = match own {
-            Some(own) => (own.files, own.manifest.gate.waivers),
-            None => (same_name(vault, &name, author.as_deref())?, Vec::new()),
+        let mut before = match own {
+            Some(own) => {
+                options.waivers.extend(own.manifest.gate.waivers);
+                own.files
+            }
+            None => same_name(vault, &name, author.as_deref())?,
         };
         let sketch = Sketch::of(raw.iter().map(|file| file.bytes.as_slice()));
         let mut nearest = None;
@@ -68,7 +89,6 @@ impl<'v> Known<'v> {
             before = nearest.files(vault);
         }
         let options = GateOptions {
-            waivers,
             before: &before,
             ..options
         };
@@ -111,7 +131,7 @@ impl Nearest {
 }
 
 /// The installed version of a name with its verified bytes, where it is intact.
-fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AddError> {
+fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitError> {
     let Some(bundle) = linked_to(vault, name)? else {
         return Ok(None);
     };
@@ -119,12 +139,16 @@ fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AddError
 }
 
 /// The bundle that an own skill's link names.
-fn linked_to(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, AddError> {
+fn linked_to(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, AdmitError> {
     Ok(store::bundle_at(&vault.skills().join(name.as_str()))?)
 }
 
 /// The files of the skill that goes by this name, or by the author's, in this vault or in a linked one.
-fn same_name(vault: &Vault, name: &SkillName, author: Option<&str>) -> Result<Vec<File>, AddError> {
+fn same_name(
+    vault: &Vault,
+    name: &SkillName,
+    author: Option<&str>,
+) -> Result<Vec<File>, AdmitError> {
     let author = author.and_then(|author| author.parse::<SkillName>().ok());
     if let Some(author) = &author
         && let Some(own) = version(vault, author)?
@@ -136,6 +160,18 @@ fn same_name(vault: &Vault, name: &SkillName, author: Option<&str>) -> Result<Ve
         .and_then(|(place, trusted)| examine(vault, &place.signed_name, &place.bundle, &trusted))
         .map(|examined| examined.files);
     Ok(found.unwrap_or_default())
+}
+
+/// Whether a linked vault has a skill of this name. Fails where a linked vault cannot be read.
+pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
+    for link in linked::all(vault)? {
+        let groups = link.groups(&mut Vec::new())?;
+        let mut places = groups.iter().flat_map(|group| &group.places);
+        if places.any(|place| place.name == *name) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The first skill of a linked vault that is wanted. A linked vault that cannot be read is none here; others say so.

@@ -1,7 +1,7 @@
 //! The versions of an own skill that are still stored, and going back to one of them.
 //!
-//! Going back is going forward: the earlier bytes pass the gate again and are signed as the next version, so that nobody who follows the
-//! vault ever sees a version fall.
+//! A rollback moves forward: the earlier bytes pass the gate again and are signed as the next version, so that versions
+//! never fall.
 
 use rayon::prelude::*;
 use vault_skill::hash::Digest;
@@ -9,8 +9,9 @@ use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
 use vault_store::fetch::Upstream;
 
-use crate::add::{self, AddError, AddReport, Candidate};
-use crate::installed::place;
+use super::resign::earlier;
+use super::{AdmitError, AdmitReport, Options, Purpose, add::add};
+use crate::installed::place::{self, installed};
 use crate::rotate::Chain;
 use crate::store::{self, Damage, Examined, Trusted, Want};
 use crate::upstream;
@@ -59,7 +60,7 @@ pub enum RollbackError {
     },
     /// It was not admitted again.
     #[error(transparent)]
-    Add(#[from] AddError),
+    Admit(#[from] AdmitError),
     /// Another vault error.
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -68,7 +69,7 @@ pub enum RollbackError {
 /// The stored versions of an own skill, newest first; empty where there is none. Signatures are verified, files are not read.
 pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
     let trusted = trusted(vault)?;
-    let current = place::installed(vault, name, &vault.trusted()?, &mut Vec::new())?
+    let current = installed(vault, name, &vault.trusted()?, &mut Vec::new())?
         .map(|installed| installed.bundle);
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
@@ -96,9 +97,9 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
 }
 
 /// The verified files and manifest of what is installed under a name; `None` where there is no own skill of that name.
-pub fn installed(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, RollbackError> {
+pub fn read_installed(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, RollbackError> {
     let trusted = vault.trusted()?;
-    let found = place::installed(vault, name, &trusted, &mut Vec::new())?;
+    let found = installed(vault, name, &trusted, &mut Vec::new())?;
     let Some(found) = found else {
         return Ok(None);
     };
@@ -143,7 +144,7 @@ pub fn roll_back(
     name: &SkillName,
     to: Option<u64>,
     strict: bool,
-) -> Result<AddReport, RollbackError> {
+) -> Result<AdmitReport, RollbackError> {
     let versions = history(vault, name)?;
     let current = versions
         .iter()
@@ -167,12 +168,11 @@ pub fn roll_back(
     };
     let version = wanted.manifest.version;
     let examined = read(vault, name, version, &wanted.bundle, &trusted(vault)?)?;
-    let candidate = Candidate {
-        upstream: wanted.upstream.clone(),
-        ..add::again(name.clone(), examined.files, examined.manifest, strict)?
+    let upstream = wanted.upstream.clone();
+    let source = earlier(name.clone(), examined, upstream, Purpose::NextVersion);
+    let options = Options {
+        strict,
+        ..Options::default()
     };
-    let mut reports = add::admit(vault, &[candidate])?;
-    reports
-        .pop()
-        .ok_or_else(|| AddError::Unsignable("no report".to_owned()).into())
+    Ok(add(vault, source, &options)?)
 }

@@ -1,10 +1,181 @@
 //! Admission: the only way in which skills are checked, signed and installed.
+//!
+//! [`examine`] reads a [`Source`], compares it with what is installed ([`Neighbours`]) and runs the gate; [`admit`]
+//! takes the writer lock, decides the version, signs, stores and switches one link for each skill. Adding, updating,
+//! rolling back, repairing, adopting, signing again after a key was replaced, rendering variants, and everything that
+//! an MCP tool writes goes through these two functions.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`add`], [`propose`], [`update`] | the library's interface: one input, one report each |
+//! | `source` | what can be admitted, and with which options |
+//! | [`check`] | the gate, beside what the vault knows |
+//! | `install` | deciding, storing, switching |
+//! | `sign` | the only place that signs manifests |
+//! | `resign` | signing own skills again with the current key |
+//! | [`variants`] | skills rendered for one agent |
+//! | [`history`], [`remove`] | stored versions and going back; taking skills out |
 
 pub mod add;
 pub mod check;
 mod compare;
 pub mod history;
+mod install;
 pub mod propose;
 pub mod remove;
+mod resign;
+mod sign;
+mod source;
 pub mod update;
 pub mod variants;
+
+use vault_skill::finding::Finding;
+use vault_skill::gate::Outcome;
+use vault_skill::hash::Digest;
+use vault_skill::manifest::ManifestError;
+use vault_skill::name::SkillName;
+use vault_skill::provenance::{BadProvenance, ProvenanceId};
+use vault_store::fetch::PinError;
+
+use crate::disk::FileError;
+use crate::disk::source::SourceError;
+use crate::keys::KeyError;
+use crate::vault::VaultError;
+
+pub use check::Neighbours;
+pub use install::{admit, admit_all, admit_one, preview};
+pub(crate) use install::{admit_all_under, admit_under, linked_elsewhere};
+pub(crate) use resign::{Resigned, sign_again};
+pub(crate) use source::Purpose;
+pub use source::{Candidate, Earlier, Options, Source, examine};
+
+/// What happened to an admitted skill.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Admission {
+    /// It is new.
+    Added,
+    /// It replaced this version.
+    Updated {
+        /// The version before.
+        from: u64,
+    },
+    /// The same files, agents and source are installed already; nothing was signed.
+    Unchanged,
+}
+
+/// How a skill was admitted.
+#[derive(Clone, Debug)]
+pub struct AdmitReport {
+    /// Its name in the vault.
+    pub name: SkillName,
+    /// Its version now.
+    pub version: u64,
+    /// Its bundle now.
+    pub bundle: Digest,
+    /// What happened.
+    pub admission: Admission,
+    /// The gate's outcome.
+    pub outcome: Outcome,
+    /// The gate's findings.
+    pub findings: Vec<Finding>,
+    /// The recorded source.
+    pub provenance: ProvenanceId,
+    /// Number of files.
+    pub files: usize,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+impl AdmitReport {
+    /// Whether anything is installed now that was not before.
+    pub fn is_change(&self) -> bool {
+        self.admission != Admission::Unchanged
+    }
+}
+
+/// Why a skill was not admitted. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmitError {
+    /// The source is not on this machine, and no fetcher was given.
+    #[error(
+        "{source_text} is not a path on this machine; this version adds from local folders only"
+    )]
+    SourceUnsupported {
+        /// The source as it was given.
+        source_text: String,
+    },
+    /// The folder could not be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The gate blocked it.
+    #[error("the gate refused the skill: {}", first(.findings))]
+    Blocked {
+        /// All findings, blocking ones first.
+        findings: Vec<Finding>,
+    },
+    /// A skill of this name came from another source.
+    #[error("{name} is installed from {recorded}; this one is from {given}")]
+    NameTaken {
+        /// The name.
+        name: SkillName,
+        /// The recorded source.
+        recorded: ProvenanceId,
+        /// The new source.
+        given: ProvenanceId,
+    },
+    /// A skill of this name stands in the way of text that somebody handed in, or belongs to a linked vault.
+    #[error("there is a skill named `{name}`: {reason}")]
+    Occupied {
+        /// The name.
+        name: SkillName,
+        /// Why it stays.
+        reason: String,
+    },
+    /// The skill that was to be updated is not installed.
+    #[error("{0} is not installed any more")]
+    NotInstalled(SkillName),
+    /// The source no longer carries the signature that was pinned when the skill was added.
+    #[error("{name} is not taken from {place} any more: {cause}")]
+    Signer {
+        /// The name.
+        name: SkillName,
+        /// The source.
+        place: ProvenanceId,
+        /// What became of the signature.
+        cause: PinError,
+    },
+    /// The folder's name makes no source identifier.
+    #[error("no source can be recorded for this folder: {0}")]
+    Provenance(#[from] BadProvenance),
+    /// The gate let it through, but it can't be signed or bundled.
+    #[error("the skill can't be signed: {0}")]
+    Unsignable(String),
+    /// Two candidates of one command have the same name.
+    #[error("{0} is given twice")]
+    Twice(SkillName),
+    /// The vault can't be read or written.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<FileError> for AdmitError {
+    fn from(failed: FileError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+impl From<KeyError> for AdmitError {
+    fn from(failed: KeyError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+impl From<ManifestError> for AdmitError {
+    fn from(failed: ManifestError) -> Self {
+        Self::Unsignable(failed.to_string())
+    }
+}
+
+fn first(findings: &[Finding]) -> &str {
+    findings.first().map_or("", |finding| &finding.message)
+}

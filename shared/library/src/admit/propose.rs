@@ -1,36 +1,36 @@
-//! Taking in a skill that a caller wrote: bytes in, through the gate, signed at once.
+//! Taking in a skill that a caller wrote, as text: the interface's `proposeSkill`.
 
 use vault_skill::finding::{Finding, Level};
 use vault_skill::gate::RawFile;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{Mode, SKILL_MD};
 use vault_skill::name::SkillName;
-use vault_store::shelf::{ShelfError, Submitted};
 
-use crate::shelf::LibraryShelf;
+use super::{AdmitError, Neighbours, Options, Source, admit_one, examine, preview};
 use crate::vault::Vault;
 
 /// A skill that somebody wrote.
 #[derive(Clone, Debug)]
 pub struct ProposeSkill {
-    /// The bytes of SKILL.md.
-    pub skill_md: Vec<u8>,
-    /// The other files; paths below the skill's folder.
-    pub resources: Vec<RawFile>,
-    /// Who hands it in: recorded as `inline:<by>`.
+    /// Its files; paths below the skill's folder.
+    pub files: Vec<RawFile>,
+    /// The user or client who hands it in: recorded as `inline:<by>`.
     pub by: String,
-    /// Whether it may take the place of a skill that was handed in or added from a folder.
+    /// Whether it may replace a skill that was handed in or added from a folder.
     pub replace: bool,
-    /// Only say what would happen.
+    /// Only report what would happen.
     pub check: bool,
 }
 
 impl ProposeSkill {
-    /// A skill of one file, handed in by this user or client.
+    /// A skill that is a SKILL.md alone, handed in by this user or client.
     pub fn new(by: impl Into<String>, skill_md: impl Into<Vec<u8>>) -> Self {
         Self {
-            skill_md: skill_md.into(),
-            resources: Vec::new(),
+            files: vec![RawFile {
+                path: SKILL_MD.to_owned(),
+                mode: Mode::Plain,
+                bytes: skill_md.into(),
+            }],
             by: by.into(),
             replace: false,
             check: false,
@@ -62,11 +62,11 @@ pub struct ProposeReport {
     pub name: Option<SkillName>,
     /// The version and the bundle that are installed now, where one is.
     pub installed: Option<(u64, Digest)>,
-    /// Everything that the gate found, what blocks first.
+    /// All findings of the gate, blocking ones first.
     pub findings: Vec<Finding>,
 }
 
-/// Validates the bytes of a skill that the caller wrote, and admits it: the interface's `proposeSkill`. The gate is strict.
+/// Checks a skill that the caller wrote and admits it. The gate is strict.
 ///
 /// Fails when the name belongs to a skill from elsewhere, or when the vault can't be read or written.
 ///
@@ -85,66 +85,63 @@ pub struct ProposeReport {
 /// assert_eq!(checked.outcome, Proposed::WouldAccept);
 /// let accepted = propose_skill(&vault, &ProposeSkill::new("ann", text))?;
 /// assert_eq!((accepted.outcome, accepted.installed.map(|(version, _)| version)), (Proposed::Accepted, Some(1)));
-/// let again = propose_skill(&vault, &ProposeSkill::new("ann", text))?;
-/// assert_eq!(again.outcome, Proposed::Duplicate);
+/// let repeated = propose_skill(&vault, &ProposeSkill::new("ann", text))?;
+/// assert_eq!(repeated.outcome, Proposed::Duplicate);
 /// let broken = propose_skill(&vault, &ProposeSkill::new("ann", "no frontmatter"))?;
 /// assert_eq!((broken.outcome, broken.findings[0].rule), (Proposed::Invalid, "frontmatter-missing"));
 /// # Ok(())
 /// # }
 /// ```
-pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeReport, ShelfError> {
-    let mut files = vec![RawFile {
-        path: SKILL_MD.to_owned(),
-        mode: Mode::Plain,
-        bytes: input.skill_md.clone(),
-    }];
-    files.extend(input.resources.iter().cloned());
-    let shelf = LibraryShelf::new(vault.clone(), "local");
-    let report = |outcome, name, installed, findings| ProposeReport {
-        outcome,
-        name,
-        installed,
-        findings,
+pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeReport, AdmitError> {
+    let source = Source::Text {
+        files: input.files.clone(),
+        by: input.by.clone(),
     };
-    Ok(
-        match shelf.take(&input.by, files, input.replace, input.check)? {
-            Submitted::Signed {
-                name,
-                version,
-                bundle_hash,
-                findings,
-            } => report(
-                Proposed::Accepted,
-                Some(name),
-                Some((version, bundle_hash)),
-                findings,
-            ),
-            Submitted::Unchanged {
-                name,
-                version,
-                bundle_hash,
-            } => report(
-                Proposed::Duplicate,
-                Some(name),
-                Some((version, bundle_hash)),
-                Vec::new(),
-            ),
-            Submitted::WouldPass { name, findings } => {
-                report(Proposed::WouldAccept, Some(name), None, findings)
-            }
-            Submitted::Refused { findings } => {
-                let broken = findings.iter().any(|finding| finding.level == Level::Error);
-                let outcome = if broken {
+    let options = Options {
+        replace: input.replace,
+        spare_linked: true,
+        ..Options::default()
+    };
+    let candidate = match examine(source, &options, &mut Neighbours::of(vault)) {
+        Ok(candidate) => candidate,
+        Err(AdmitError::Blocked { findings }) => {
+            let broken = findings.iter().any(|finding| finding.level == Level::Error);
+            return Ok(ProposeReport {
+                outcome: if broken {
                     Proposed::Invalid
                 } else {
                     Proposed::SecurityBlocked
-                };
-                report(outcome, None, None, findings)
-            }
-            // A library signs for itself and was asked to take something in.
-            Submitted::Drafted { name, .. } | Submitted::Removed(name) => {
-                return Err(ShelfError::Failed(format!("`{name}` was not taken in")));
-            }
+                },
+                name: None,
+                installed: None,
+                findings,
+            });
+        }
+        Err(error) => return Err(error),
+    };
+    let admitted = if input.check {
+        preview(vault, &candidate)?
+    } else {
+        Some(admit_one(vault, &candidate)?)
+    };
+    Ok(match admitted {
+        Some(report) if report.is_change() => ProposeReport {
+            outcome: Proposed::Accepted,
+            name: Some(report.name),
+            installed: Some((report.version, report.bundle)),
+            findings: report.findings,
         },
-    )
+        Some(report) => ProposeReport {
+            outcome: Proposed::Duplicate,
+            name: Some(report.name),
+            installed: Some((report.version, report.bundle)),
+            findings: Vec::new(),
+        },
+        None => ProposeReport {
+            outcome: Proposed::WouldAccept,
+            name: Some(candidate.package.name),
+            installed: None,
+            findings: candidate.package.findings,
+        },
+    })
 }

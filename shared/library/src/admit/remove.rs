@@ -11,7 +11,7 @@ use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 use vault_skill::time::Timestamp;
 
-use crate::files;
+use crate::disk;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::scan;
@@ -156,8 +156,8 @@ fn remove_one(
         withdraw_bundle(vault, change, &place.name, place.bundle, reason)?;
     }
     change.switching()?;
-    files::remove_file(&vault.skills().join(place.name.as_str()))?;
-    files::sync_dir(&vault.skills())?;
+    disk::remove_file(&vault.skills().join(place.name.as_str()))?;
+    disk::sync_dir(&vault.skills())?;
     let had_transforms = transforms::drop_of(vault, &place.name)?;
     Ok(Removed {
         name: place.name.clone(),

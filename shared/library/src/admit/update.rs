@@ -1,15 +1,17 @@
-//! Fetching an installed skill again from where it came.
+//! Fetching an installed skill again from its source: the interface's `updateSkill`.
 
 use std::sync::Arc;
 
-use vault_skill::draft::Submitter;
 use vault_skill::finding::{Finding, Level};
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
-use vault_store::fetch::Fetch;
-use vault_store::shelf::{Change, ShelfError, Submitted};
+use vault_store::fetch::{Fetch, FetchedSkill, Upstream};
 
-use crate::shelf::LibraryShelf;
+use super::add::{AddError, add, joined, read_policy};
+use super::check::is_linked;
+use super::{AdmitError, AdmitReport, Options, Source, linked_elsewhere};
+use crate::installed::place::installed;
+use crate::upstream;
 use crate::vault::Vault;
 
 /// Which skill to fetch again, and who fetches.
@@ -55,12 +57,11 @@ pub struct UpdateReport {
 /// ```
 /// use std::sync::Arc;
 /// use vault_library::{UpdateSkill, Updated, Vault, VaultPaths, update_skill};
-/// use vault_library::add::{self, AddFetched};
-/// use vault_library::known::Known;
+/// use vault_library::admit::{Neighbours, Options, Source as Input, admit_one, examine};
 /// use vault_skill::{draft::Source, gate::RawFile, manifest::Mode, name::SkillName, policy::Policy};
 /// use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Round, Upstream};
 /// use vault_store::shelf::DriftState;
-/// use vault_store::{clock::{Clock as _, TestClock}, random::SeededRandom};
+/// use vault_store::{clock::TestClock, random::SeededRandom};
 ///
 /// /// A source that has this text.
 /// #[derive(Debug)]
@@ -89,6 +90,9 @@ pub struct UpdateReport {
 ///     async fn fetch_again(&self, _: &Upstream, _: Option<&Policy>) -> Result<FetchedSkill, FetchFault> {
 ///         Ok(self.skill())
 ///     }
+///     async fn fetch_text(&self, _: &str, _: Option<&SkillName>, _: Option<&Policy>) -> Result<FetchedSkill, FetchFault> {
+///         Ok(self.skill())
+///     }
 ///     fn round(self: Arc<Self>) -> Arc<dyn Round> {
 ///         self
 ///     }
@@ -104,12 +108,11 @@ pub struct UpdateReport {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let folder = tempfile::tempdir()?;
-/// let clock = Arc::new(TestClock::default());
 /// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
-/// let vault = Vault::open_or_create(paths, clock.clone(), Arc::new(SeededRandom::new(1)))?;
-/// let request = AddFetched { strict: true, ..AddFetched::default() };
-/// let first = add::gate_fetched(Site("Say hello.").skill(), &request, &mut Known::of(&vault), clock.now())?;
-/// add::admit(&vault, &[first])?;
+/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+/// let fetched = Input::Fetched(Box::new(Site("Say hello.").skill()));
+/// let first = examine(fetched, &Options::default(), &mut Neighbours::of(&vault))?;
+/// admit_one(&vault, &first)?;
 ///
 /// let input = |text| UpdateSkill { name: "greet".parse().expect("a name"), fetch: Arc::new(Site(text)) };
 /// let same = update_skill(&vault, &input("Say hello.")).await?;
@@ -119,55 +122,81 @@ pub struct UpdateReport {
 /// # Ok(())
 /// # }
 /// ```
-pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateReport, ShelfError> {
-    let shelf = LibraryShelf::new(vault.clone(), "local").with_fetch(Arc::clone(&input.fetch));
-    let prepared = shelf.prepare(Change::Update(input.name.clone())).await?;
-    let by = Submitter {
-        user_id: "local".to_owned(),
-        client_id: None,
-    };
-    let report = |name, outcome, installed, findings| UpdateReport {
-        name,
+pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateReport, AddError> {
+    let upstream = upstream_of(vault, &input.name)?;
+    let policy = read_policy(vault)?;
+    let fetched = input.fetch.fetch_again(&upstream, policy.as_ref()).await?;
+    let (vault, name) = (vault.clone(), input.name.clone());
+    let updated = tokio::task::spawn_blocking(move || admit_update(&vault, &name, fetched));
+    let report = |outcome, installed, findings| UpdateReport {
+        name: input.name.clone(),
         outcome,
         installed,
         findings,
     };
-    Ok(match shelf.admit(&by, prepared).await? {
-        Submitted::Signed {
-            name,
-            version,
-            bundle_hash,
-            findings,
-        } => report(
-            name,
-            Updated::Updated,
-            Some((version, bundle_hash)),
-            findings,
-        ),
-        Submitted::Unchanged {
-            name,
-            version,
-            bundle_hash,
-        } => report(
-            name,
-            Updated::UpToDate,
-            Some((version, bundle_hash)),
-            Vec::new(),
-        ),
-        Submitted::Refused { findings } => {
+    match joined(updated.await) {
+        Ok(updated) => {
+            let installed = Some((updated.version, updated.bundle));
+            Ok(if updated.is_change() {
+                report(Updated::Updated, installed, updated.findings)
+            } else {
+                report(Updated::UpToDate, installed, Vec::new())
+            })
+        }
+        Err(AdmitError::Blocked { findings }) => {
             let broken = findings.iter().any(|finding| finding.level == Level::Error);
             let outcome = if broken {
                 Updated::Invalid
             } else {
                 Updated::SecurityBlocked
             };
-            report(input.name.clone(), outcome, None, findings)
+            Ok(report(outcome, None, findings))
         }
-        // A library signs for itself and was asked for nothing else.
-        Submitted::WouldPass { name, .. }
-        | Submitted::Drafted { name, .. }
-        | Submitted::Removed(name) => {
-            return Err(ShelfError::Failed(format!("`{name}` was not updated")));
-        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where an installed skill was fetched from.
+pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, AddError> {
+    let Some(found) = installed(vault, name, &vault.trusted()?, &mut Vec::new())? else {
+        return Err(not_installed(vault, name)?.into());
+    };
+    if let Some(upstream) = upstream::of_skill(vault, name)? {
+        return Ok(upstream);
+    }
+    Err(AddError::NoSource {
+        name: name.clone(),
+        identifier: found
+            .manifest
+            .map(|manifest| manifest.provenance.identifier),
+    })
+}
+
+/// Admits what was fetched as the next version of a skill that is still installed, for the same agents.
+pub(crate) fn admit_update(
+    vault: &Vault,
+    name: &SkillName,
+    fetched: FetchedSkill,
+) -> Result<AdmitReport, AdmitError> {
+    let found = installed(vault, name, &vault.trusted()?, &mut Vec::new())?;
+    // It may have been removed, or replaced, while its source was asked.
+    let Some(manifest) = found.and_then(|found| found.manifest) else {
+        return Err(AdmitError::NotInstalled(name.clone()));
+    };
+    let options = Options {
+        name: Some(name.clone()),
+        agents: manifest.agents,
+        only_update: true,
+        ..Options::default()
+    };
+    add(vault, Source::Fetched(Box::new(fetched)), &options)
+}
+
+/// Why a name that is no own skill's cannot be changed.
+pub(crate) fn not_installed(vault: &Vault, name: &SkillName) -> Result<AdmitError, AdmitError> {
+    Ok(if is_linked(vault, name)? {
+        linked_elsewhere(name)
+    } else {
+        AdmitError::NotInstalled(name.clone())
     })
 }

@@ -12,13 +12,14 @@ use vault_skill::bundle;
 use vault_skill::document::{
     MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render as render_text,
 };
-use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
-use vault_skill::manifest::{AppliedTransform, Manifest, RenderedFrom, SKILL_MD, SignedManifest};
+use vault_skill::manifest::{AppliedTransform, RenderedFrom, SKILL_MD};
 use vault_skill::name::{AgentId, SkillName};
 
-use crate::add::{self, Candidate};
-use crate::files::{self, Batch, Kind};
+use super::resign::earlier;
+use super::sign::{SignedSkill, sign};
+use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine};
+use crate::disk::{self, Batch, Kind};
 use crate::scan::{Origin, Place};
 use crate::store::{self, Trusted, Want};
 use crate::vault::{Change, Vault, VaultError, read_record};
@@ -51,8 +52,8 @@ pub enum AddTransformError {
     Vault(#[from] VaultError),
 }
 
-impl From<files::FileError> for AddTransformError {
-    fn from(failed: files::FileError) -> Self {
+impl From<disk::FileError> for AddTransformError {
+    fn from(failed: disk::FileError) -> Self {
         Self::Vault(failed.into())
     }
 }
@@ -138,7 +139,7 @@ fn record_path(vault: &Vault) -> PathBuf {
 pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
     let root = folder(vault);
     let mut listed = Vec::new();
-    for (skill_name, kind) in files::list(&root)? {
+    for (skill_name, kind) in disk::list(&root)? {
         let skill = skill_name.to_str().and_then(|name| name.parse().ok());
         let (Some(skill), Kind::Dir) = (skill, kind) else {
             continue;
@@ -151,7 +152,7 @@ pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
 fn list_one(vault: &Vault, skill: &SkillName) -> Result<Vec<Listed>, VaultError> {
     let folder = folder(vault).join(skill.as_str());
     let mut listed = Vec::new();
-    for (file, kind) in files::list(&folder)? {
+    for (file, kind) in disk::list(&folder)? {
         let name = file
             .to_str()
             .and_then(|name| name.strip_suffix(".md"))
@@ -160,7 +161,7 @@ fn list_one(vault: &Vault, skill: &SkillName) -> Result<Vec<Listed>, VaultError>
             continue;
         };
         let path = folder.join(file);
-        let Some(bytes) = files::read(&path, MAX_TRANSFORM_BYTES)? else {
+        let Some(bytes) = disk::read(&path, MAX_TRANSFORM_BYTES)? else {
             continue;
         };
         listed.push(Listed {
@@ -236,13 +237,13 @@ pub fn remove(vault: &Vault, skill: &SkillName, name: &SkillName) -> Result<bool
     let mut change = vault.change()?;
     let folder = folder(vault).join(skill.as_str());
     let path = folder.join(format!("{name}.md"));
-    if files::kind(&path)?.is_none() {
+    if disk::kind(&path)?.is_none() {
         return Ok(false);
     }
     change.switching()?;
-    files::remove_file(&path)?;
-    files::sync_dir(&folder)?;
-    files::remove_empty(&folder)?;
+    disk::remove_file(&path)?;
+    disk::sync_dir(&folder)?;
+    disk::remove_empty(&folder)?;
     Ok(true)
 }
 
@@ -332,10 +333,10 @@ impl Transforms {
                 problem: None,
             };
             match make(vault, base, agent, &chosen)? {
-                Ok(made) => {
-                    variant.bundle = Some(made.encoded.hash);
-                    variant.size = made.encoded.bytes.len() as u64;
-                    variant.parts = made
+                Ok((candidate, signed)) => {
+                    variant.bundle = Some(signed.encoded.hash);
+                    variant.size = signed.encoded.bytes.len() as u64;
+                    variant.parts = signed
                         .encoded
                         .parts
                         .iter()
@@ -347,11 +348,11 @@ impl Transforms {
                     store::stage(
                         &mut batch,
                         aside.path(),
-                        &made.encoded.hash,
-                        made.envelope.as_bytes(),
-                        &made.files,
+                        &signed.encoded.hash,
+                        signed.envelope.as_bytes(),
+                        &candidate.package.files,
                     )?;
-                    hashes.push(made.encoded.hash);
+                    hashes.push(signed.encoded.hash);
                 }
                 Err(problem) => variant.problem = Some(problem),
             }
@@ -454,8 +455,8 @@ pub(crate) fn places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
 /// Removes the transforms of a skill that is gone; true when there were any. Under the writer lock.
 pub(crate) fn drop_of(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     let folder = folder(vault).join(name.as_str());
-    let there = files::kind(&folder)?.is_some();
-    files::remove_tree(&folder)?;
+    let there = disk::kind(&folder)?.is_some();
+    disk::remove_tree(&folder)?;
     Ok(there)
 }
 
@@ -478,95 +479,59 @@ pub(crate) fn forget(
     change.write_record(&record_path(vault), &record, 0o600)
 }
 
-struct Made {
-    envelope: SignedManifest,
-    encoded: bundle::EncodedBundle,
-    files: Vec<bundle::File>,
-}
-
-/// Renders one variant; the inner error is the reason why there is none.
+/// Renders and signs one variant; the inner error is the reason why there is none.
 fn make(
     vault: &Vault,
     base: &Base<'_>,
     agent: &AgentId,
     transforms: &[&Transform],
-) -> Result<Result<Made, String>, VaultError> {
-    let examined = store::examine(
-        &vault.store(),
-        &base.bundle,
-        Some(base.signed_name),
-        base.trusted,
-        Want::Bytes,
-        &mut Vec::new(),
-    );
-    let examined = match examined {
+) -> Result<Result<(Candidate, SignedSkill), String>, VaultError> {
+    let (store, name) = (vault.store(), Some(base.signed_name));
+    let (bundle, mut buffer) = (&base.bundle, Vec::new());
+    let examined = store::examine(&store, bundle, name, base.trusted, Want::Bytes, &mut buffer);
+    let mut plain = match examined {
         Ok(examined) => examined,
         Err(damage) => return Ok(Err(format!("{}: {damage}", base.name))),
     };
-    let plain = examined.manifest;
-    let mut files = examined.files;
-    let Some(document) = files.iter_mut().find(|file| file.path.as_str() == SKILL_MD) else {
+    let document = |file: &&mut bundle::File| file.path.as_str() == SKILL_MD;
+    let Some(document) = plain.files.iter_mut().find(document) else {
         return Ok(Err("it has no SKILL.md".to_owned()));
     };
     match render_text(&document.bytes, transforms) {
         Ok(text) => document.bytes = text,
         Err(error) => return Ok(Err(error.to_string())),
     }
-    let raw = files.into_iter().map(RawFile::from).collect();
-    let options = GateOptions {
-        strict: plain.gate.strict,
-        name: Some(base.name.clone()),
-        // What the owner let pass in the plain skill passes in its variants; a transform is the owner's own text.
-        allow: plain
-            .gate
-            .waivers
+    let purpose = Purpose::Variant(RenderedFrom {
+        bundle_hash: base.bundle,
+        agent: agent.clone(),
+        transforms: transforms
             .iter()
-            .map(|waiver| waiver.rule.clone())
+            .map(|transform| transform.applied())
             .collect(),
-        ..GateOptions::default()
+    });
+    let (version, signed_at) = (plain.manifest.version, plain.manifest.signed_at);
+    let source = earlier(base.name.clone(), plain, None, purpose);
+    let options = Options::as_recorded();
+    let candidate = match examine(source, &options, &mut Neighbours::of(vault)) {
+        Ok(candidate) => candidate,
+        Err(AdmitError::Vault(failed)) => return Err(failed),
+        Err(AdmitError::Blocked { findings }) => {
+            let first = findings.first();
+            return Ok(Err(first.map_or_else(String::new, ToString::to_string)));
+        }
+        Err(refused) => return Ok(Err(refused.to_string())),
     };
-    let verdict = gate::check(raw, &options);
-    let Some(package) = verdict.package else {
-        let reason = verdict
-            .findings
-            .first()
-            .map_or_else(String::new, ToString::to_string);
-        return Ok(Err(reason));
-    };
-    let candidate = Candidate {
-        package,
-        outcome: verdict.outcome,
-        strict: plain.gate.strict,
-        agents: plain.agents.clone(),
-        provenance: plain.provenance.clone(),
-        replace: false,
-        upstream: None,
-    };
-    let manifest = Manifest {
-        version: plain.version,
-        rendered_from: Some(RenderedFrom {
-            bundle_hash: base.bundle,
-            agent: agent.clone(),
-            transforms: transforms
-                .iter()
-                .map(|transform| transform.applied())
-                .collect(),
-        }),
-        // Of one base and the same transforms comes one bundle.
-        ..add::manifest(vault, &candidate, plain.signed_at)
-    };
-    let key = vault.keys().release()?;
-    let made = SignedManifest::sign(&manifest, &key)
-        .map_err(|reason| reason.to_string())
-        .and_then(|envelope| {
-            let files = candidate.package.files;
-            bundle::encode(&envelope, &manifest, &files)
-                .map(|encoded| Made {
-                    envelope,
-                    encoded,
-                    files,
-                })
-                .map_err(|reason| reason.to_string())
-        });
-    Ok(made)
+    // The plain skill's version and time: one base and the same transforms make one bundle.
+    match sign(
+        vault,
+        &candidate,
+        version,
+        signed_at,
+        &vault.keys().release()?,
+    ) {
+        Ok(signed) => Ok(Ok((candidate, signed))),
+        Err(AdmitError::Unsignable(reason)) => Ok(Err(reason)),
+        Err(AdmitError::Vault(failed)) => Err(failed),
+        Err(refused) => Ok(Err(refused.to_string())),
+    }
 }

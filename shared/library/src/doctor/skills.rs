@@ -5,7 +5,8 @@ use vault_skill::name::SkillName;
 use vault_skill::provenance::{Kind as SourceKind, ProvenanceId};
 
 use super::{Doctor, RepairStatus, Severity, SkillHealth};
-use crate::add::{self, AddError, AddSkill};
+use crate::admit::add::add_folder;
+use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
 use crate::files::{self, Kind};
 use crate::index::Texts;
 use crate::integrity::{self, Checked};
@@ -162,15 +163,15 @@ impl Doctor<'_> {
             && let (Some(bundle), Some(source)) = (health.bundle_hash, source)
         {
             let files = store::folder(&self.vault.store(), &bundle).join("files");
-            let request = AddSkill {
+            let options = Options {
                 name: Some(name.clone()),
                 agents: texts.map(|texts| texts.agents.clone()).unwrap_or_default(),
                 provenance: Some(source),
                 replace: true,
                 strict: self.input.strict,
-                ..AddSkill::from_path(files.to_string_lossy())
+                ..Options::default()
             };
-            let done = add::add_skill(self.vault, &request);
+            let done = add_folder(self.vault, &files, &options);
             if done.is_ok() {
                 let _change = self.vault.change()?;
                 let aside = self.vault.scratch()?;
@@ -189,7 +190,7 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    fn repaired(&mut self, health: &mut SkillHealth, done: Result<add::AddReport, AddError>) {
+    fn repaired(&mut self, health: &mut SkillHealth, done: Result<AdmitReport, AdmitError>) {
         match done {
             Ok(report) => {
                 health.repair_status = RepairStatus::Repaired;
@@ -266,16 +267,17 @@ impl Doctor<'_> {
         &self,
         name: &SkillName,
         folder: &std::path::Path,
-    ) -> Result<add::AddReport, AddError> {
-        let request = |path: &std::path::Path| AddSkill {
+    ) -> Result<AdmitReport, AdmitError> {
+        let options = Options {
             name: Some(name.clone()),
             provenance: format!("local:{name}").parse().ok(),
             replace: true,
             strict: self.input.strict,
-            ..AddSkill::from_path(path.to_string_lossy())
+            ..Options::default()
         };
-        // Refused before it is moved, where it is to be refused.
-        add::read(self.vault, &request(folder))?;
+        // A skill that the gate refuses is not moved.
+        let mut neighbours = Neighbours::of(self.vault);
+        examine(Source::folder(folder), &options, &mut neighbours)?;
         let parked = self.vault.paths().root.join("set-aside");
         let mut place = parked.join(name.as_str());
         {
@@ -289,7 +291,7 @@ impl Doctor<'_> {
             files::rename(folder, &place)?;
             files::sync_dir(&parked)?;
         }
-        match add::add_skill(self.vault, &request(&place)) {
+        match add_folder(self.vault, &place, &options) {
             Ok(report) => {
                 files::remove_tree(&place)?;
                 files::remove_empty(&parked)?;

@@ -91,7 +91,7 @@ pub(super) struct Entry {
 /// ```
 /// use std::sync::Arc;
 /// use vault_library::export::{SiteInput, well_known};
-/// use vault_library::{Vault, VaultPaths, add};
+/// use vault_library::{Vault, VaultPaths, add_folder};
 /// use vault_store::{clock::TestClock, random::SeededRandom};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -101,7 +101,7 @@ pub(super) struct Entry {
 /// std::fs::write(skill.join("SKILL.md"), "---\nname: pdf\ndescription: Reads PDF files with care.\n---\nRead.\n")?;
 /// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
 /// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
-/// add::add_skill(&vault, &add::AddSkill::from_path(skill.display().to_string()))?;
+/// add_folder(&vault, &skill, &Default::default())?;
 ///
 /// let report = well_known(&vault, &SiteInput { folder: folder.path().join("site"), skills: Vec::new() })?;
 /// assert_eq!(report.skills[0].name.as_str(), "pdf");

@@ -1,19 +1,21 @@
 //! Taking in skills that were signed with this vault's key elsewhere, and going back to earlier content.
 //!
-//! [`adopt`] installs bundles of the vault's own releases as they are. A rollback never does: what an earlier release
-//! held is gated again and signed as a new version, so that no device ever sees a version fall.
+//! [`adopt`] installs bundles of the vault's own releases under the signatures that they have. A rollback never does:
+//! what an earlier release held is signed as a new version, so that no device ever sees a version fall. Both pass the
+//! gate first.
 
-use std::collections::BTreeSet;
-
-use vault_skill::bundle::{self, Bundle, File};
+use vault_skill::bundle::{self, Bundle, OpenedBundle};
 use vault_skill::catalog::{CatalogError, SignedCatalog, SkillEntry};
 use vault_skill::hash::Digest;
-use vault_skill::manifest::{Manifest, ManifestExpectation};
+use vault_skill::manifest::ManifestExpectation;
 use vault_skill::name::{SkillName, Slug};
 
-use crate::add::{self, AddError, AddReport, Candidate};
+use crate::admit::{
+    AdmitError, AdmitReport, Candidate, Earlier, Neighbours, Options, Purpose, Source, admit_all,
+    admit_all_under, examine,
+};
 use crate::cloud;
-use crate::files::{self, Batch, FileError};
+use crate::files::{self, FileError};
 use crate::keys::KeyError;
 use crate::remove::{self, RemoveReport, RemoveSkills};
 use crate::rotate::Chain;
@@ -55,11 +57,11 @@ pub enum AdoptError {
         /// The skill.
         name: SkillName,
         /// Why.
-        reason: AddError,
+        reason: AdmitError,
     },
     /// Signing failed.
     #[error(transparent)]
-    Add(#[from] AddError),
+    Admit(#[from] AdmitError),
     /// Another vault error.
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -94,69 +96,45 @@ fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
     }
 }
 
-/// A bundle of the vault's own, from the store or as fetched, verified.
-struct Own {
-    manifest: Manifest,
-    envelope: Vec<u8>,
-    files: Vec<File>,
-}
-
-/// Installs bundles of the vault's own releases as own skills, all or none, replacing those of the same names.
+/// Installs bundles of the vault's own releases as own skills, all or none, replacing those of the same names. They keep
+/// the signatures that they have; the gate judges them as if they were signed here, and one that it refuses stops all.
 pub fn adopt(
     vault: &Vault,
     entries: &[SkillEntry],
     fetched: Fetched<'_>,
-) -> Result<Vec<SkillName>, AdoptError> {
+) -> Result<Vec<AdmitReport>, AdoptError> {
     let mut change = vault.change()?;
     let trusted = vault.trusted()?;
-    let aside = vault.scratch()?;
-    let mut batch = Batch::default();
-    let mut hashes = BTreeSet::new();
+    let mut neighbours = Neighbours::of(vault);
+    let mut candidates = Vec::with_capacity(entries.len());
     for entry in entries {
-        let own = open(vault, entry, fetched, &trusted)?;
-        if hashes.insert(entry.bundle_hash) {
-            store::stage(
-                &mut batch,
-                aside.path(),
-                &entry.bundle_hash,
-                &own.envelope,
-                &own.files,
-            )?;
-        }
+        let opened = open(vault, entry, fetched, &trusted)?;
+        let purpose = Purpose::Adopt(opened.signed.clone());
+        let options = Options::as_recorded();
+        candidates.push(candidate(
+            entry,
+            opened,
+            purpose,
+            &options,
+            &mut neighbours,
+        )?);
     }
-    batch.flush(aside.path())?;
-    let hashes: Vec<_> = hashes.into_iter().collect();
-    store::admit(&vault.store(), aside.path(), &hashes, &trusted)?;
-    change.switching()?;
-    for entry in entries {
-        files::switch_link(
-            &vault.skills().join(entry.name.as_str()),
-            &store::link_target(&entry.bundle_hash, 1),
-            aside.path(),
-        )?;
-    }
-    files::sync_dir(&vault.skills())?;
-    Ok(entries.iter().map(|entry| entry.name.clone()).collect())
+    Ok(admit_all_under(vault, &mut change, &candidates)?)
 }
 
+/// A bundle of the vault's own, from the store or as fetched, verified.
 fn open(
     vault: &Vault,
     entry: &SkillEntry,
     fetched: Fetched<'_>,
     trusted: &Trusted,
-) -> Result<Own, AdoptError> {
+) -> Result<OpenedBundle, AdoptError> {
     let hash = &entry.bundle_hash;
-    let stored = store::examine(
-        &vault.store(),
-        hash,
-        Some(&entry.name),
-        trusted,
-        Want::Bytes,
-        &mut Vec::new(),
-    );
+    let (store, name, mut buffer) = (vault.store(), Some(&entry.name), Vec::new());
+    let stored = store::examine(&store, hash, name, trusted, Want::Bytes, &mut buffer);
     if let Ok(examined) = stored {
-        return Ok(Own {
-            envelope: examined.signed.as_bytes().to_vec(),
+        return Ok(OpenedBundle {
+            signed: examined.signed,
             manifest: examined.manifest,
             files: examined.files,
         });
@@ -171,16 +149,12 @@ fn open(
     let opened = Bundle::parse(&bytes, hash, entry.size)
         .and_then(|bundle| bundle.open(fetched, &trusted.keys, &expected))
         .map_err(|reason| unusable(entry, reason.to_string()))?;
-    let again = bundle::encode(&opened.signed, &opened.manifest, &opened.files)
+    let encoded = bundle::encode(&opened.signed, &opened.manifest, &opened.files)
         .map_err(|reason| unusable(entry, reason.to_string()))?;
-    if again.hash != *hash {
+    if encoded.hash != *hash {
         return Err(unusable(entry, "it is not written canonically".to_owned()));
     }
-    Ok(Own {
-        envelope: opened.signed.as_bytes().to_vec(),
-        manifest: opened.manifest,
-        files: opened.files,
-    })
+    Ok(opened)
 }
 
 /// What a rollback would do.
@@ -271,7 +245,7 @@ pub fn plan_rollback(
 #[derive(Clone, Debug)]
 pub struct RollbackReport {
     /// Skills whose earlier bytes are installed now, each as a new version; unchanged where the bytes were the same.
-    pub readmitted: Vec<AddReport>,
+    pub readmitted: Vec<AdmitReport>,
     /// What was removed.
     pub removed: RemoveReport,
 }
@@ -289,12 +263,24 @@ pub fn roll_back(
         vault_id: *vault.id(),
         keys: Chain::read(vault)?.all_keys(vault.keys().public()?),
     };
+    let options = Options {
+        strict,
+        ..Options::default()
+    };
+    let mut neighbours = Neighbours::of(vault);
     let mut candidates = Vec::with_capacity(rollback.readmit.len());
     for entry in &rollback.readmit {
-        let own = open(vault, entry, fetched, &trusted)?;
-        candidates.push(candidate(entry, own, strict)?);
+        let opened = open(vault, entry, fetched, &trusted)?;
+        let purpose = Purpose::NextVersion;
+        candidates.push(candidate(
+            entry,
+            opened,
+            purpose,
+            &options,
+            &mut neighbours,
+        )?);
     }
-    let readmitted = add::admit(vault, &candidates)?;
+    let readmitted = admit_all(vault, &candidates)?;
     let removed = remove::remove_skills(
         vault,
         &RemoveSkills {
@@ -309,11 +295,23 @@ pub fn roll_back(
     })
 }
 
-fn candidate(entry: &SkillEntry, own: Own, strict: bool) -> Result<Candidate, AdoptError> {
-    add::again(entry.name.clone(), own.files, own.manifest, strict).map_err(|reason| {
-        AdoptError::Refused {
-            name: entry.name.clone(),
-            reason,
-        }
+/// Gates a bundle of an earlier or foreign release under the name of its entry.
+fn candidate(
+    entry: &SkillEntry,
+    opened: OpenedBundle,
+    purpose: Purpose,
+    options: &Options,
+    neighbours: &mut Neighbours<'_>,
+) -> Result<Candidate, AdoptError> {
+    let source = Source::Earlier(Box::new(Earlier {
+        name: entry.name.clone(),
+        manifest: opened.manifest,
+        files: opened.files,
+        upstream: None,
+        purpose,
+    }));
+    examine(source, options, neighbours).map_err(|reason| AdoptError::Refused {
+        name: entry.name.clone(),
+        reason,
     })
 }

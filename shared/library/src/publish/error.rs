@@ -5,6 +5,7 @@ use vault_skill::name::SkillName;
 use vault_skill::policy::PolicyError;
 use vault_skill::profile::RulesError;
 
+use crate::admit::AdmitError;
 use crate::keys::KeyError;
 use crate::store::Damage;
 use crate::vault::VaultError;
@@ -59,6 +60,14 @@ pub enum PlanError {
     /// An object can't be made.
     #[error("{0}")]
     Object(String),
+    /// Today's gate refuses to sign a skill again whose version has to rise.
+    #[error("{name} can't be signed again: {reason}")]
+    Refused {
+        /// The skill.
+        name: SkillName,
+        /// Why.
+        reason: AdmitError,
+    },
     /// A skill changed or went while the release was being uploaded; plan again.
     #[error("{0} changed while the release was being published; sync again")]
     Moved(SkillName),

@@ -17,10 +17,11 @@ use super::error::{Difference, PlanError};
 use super::release::ReleasePlan;
 use super::request::{PlanRequest, Strangers};
 use super::state::{self, CloudState, Kept, Known};
+use crate::admit::sign_again;
 use crate::agents::PROFILES_FILE;
 use crate::files;
 use crate::remove;
-use crate::rotate::{self, Chain};
+use crate::rotate::Chain;
 use crate::transforms::{Base, Lookup, Transforms};
 use crate::vault::{Change, Vault, VaultError};
 
@@ -248,8 +249,12 @@ fn raise_versions(
     if behind.is_empty() {
         return Ok(false);
     }
-    rotate::sign_again(vault, change, |name, _| behind.contains(name))?;
-    Ok(true)
+    let resigned = sign_again(vault, change, |name, _| behind.contains(name))?;
+    match resigned.refused.into_iter().next() {
+        // Published as it is, its version would fall or stay.
+        Some((name, reason)) => Err(PlanError::Refused { name, reason }),
+        None => Ok(true),
+    }
 }
 
 fn read_text(vault: &Vault, name: &str) -> Result<Option<String>, PlanError> {

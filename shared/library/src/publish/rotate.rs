@@ -6,21 +6,19 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use vault_skill::bundle::{self, File};
 use vault_skill::catalog::SignedCatalog;
 use vault_skill::dsse::Envelope;
 use vault_skill::hash::Digest;
 use vault_skill::json;
 use vault_skill::keys::{PublicKey, SecretKey};
-use vault_skill::manifest::{Manifest, SignedManifest};
 use vault_skill::name::SkillName;
 use vault_skill::rotation::{MAX_ROTATIONS, Reason, Rotation, RotationError, Schema};
 
+use crate::admit::{AdmitError, Resigned, sign_again};
 use crate::cloud;
-use crate::files::{self, Batch};
+use crate::files;
 use crate::keys::{self, KeyError, KeyKind};
-use crate::scan::{self, Origin};
-use crate::store::{self, Trusted, Want};
+use crate::store::Trusted;
 use crate::vault::{Change, Vault, VaultError};
 
 /// Why a key was not replaced. Nothing has changed then.
@@ -50,7 +48,7 @@ impl From<KeyError> for RotateError {
 }
 
 /// What a replacement did.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RotateReport {
     /// The statement that the next releases carry.
     pub statement: Rotation,
@@ -58,6 +56,19 @@ pub struct RotateReport {
     pub signed_again: Vec<SkillName>,
     /// Skills that should have been signed again but are not as they were signed; add them again or remove them.
     pub damaged: Vec<SkillName>,
+    /// Skills that today's gate refuses, with the reason: nobody can use them until they are added again or removed.
+    pub refused: Vec<(SkillName, AdmitError)>,
+}
+
+impl RotateReport {
+    fn new(statement: Rotation, resigned: Resigned) -> Self {
+        Self {
+            statement,
+            signed_again: resigned.signed,
+            damaged: resigned.damaged,
+            refused: resigned.refused,
+        }
+    }
 }
 
 /// The content of `rotations.json`.
@@ -288,12 +299,8 @@ pub fn replace_recovery(vault: &Vault, old: &SecretKey) -> Result<RotateReport, 
     push(&mut chain, envelope, statement.clone());
     change.switching()?;
     chain.write(vault, &mut change)?;
-    let (signed_again, damaged) = finish(vault, &mut change)?;
-    Ok(RotateReport {
-        statement,
-        signed_again,
-        damaged,
-    })
+    let resigned = finish(vault, &mut change)?;
+    Ok(RotateReport::new(statement, resigned))
 }
 
 fn statement(
@@ -342,12 +349,8 @@ fn replace_release(
     vault.keys().write_next(KeyKind::Release, new)?;
     change.switching()?;
     chain.write(vault, change)?;
-    let (signed_again, damaged) = finish(vault, change)?;
-    Ok(RotateReport {
-        statement: statement.clone(),
-        signed_again,
-        damaged,
-    })
+    let resigned = finish(vault, change)?;
+    Ok(RotateReport::new(statement.clone(), resigned))
 }
 
 /// Adds a statement; the oldest goes when there are 32, and its key with it.
@@ -390,10 +393,7 @@ fn known_keys(vault: &Vault) -> Result<(PublicKey, Option<Digest>), RotateError>
 
 /// Completes or undoes a replacement that was cut short, then signs again what a retiring key had signed. Called under
 /// the writer lock before every change.
-pub(crate) fn finish(
-    vault: &Vault,
-    change: &mut Change<'_>,
-) -> Result<(Vec<SkillName>, Vec<SkillName>), VaultError> {
+pub(crate) fn finish(vault: &Vault, change: &mut Change<'_>) -> Result<Resigned, VaultError> {
     let keys = vault.keys();
     keys.sweep()?;
     let mut chain = Chain::read(vault)?;
@@ -418,100 +418,11 @@ pub(crate) fn finish(
     }
     keys.settle_public()?;
     if chain.retiring.is_empty() {
-        return Ok((Vec::new(), Vec::new()));
+        return Ok(Resigned::default());
     }
     let retiring = chain.retiring.clone();
     let done = sign_again(vault, change, |_, signer| retiring.contains(signer))?;
     chain.retiring.clear();
     chain.write(vault, change)?;
     Ok(done)
-}
-
-/// Signs own skills again with the current key, as their next version with the same content, where `wanted` says so of
-/// a name and its signer. Gives the names signed again and those that are too damaged to be.
-pub(crate) fn sign_again(
-    vault: &Vault,
-    change: &mut Change<'_>,
-    wanted: impl Fn(&SkillName, &PublicKey) -> bool,
-) -> Result<(Vec<SkillName>, Vec<SkillName>), VaultError> {
-    let trusted = vault.trusted()?;
-    let key = vault.keys().release()?;
-    let mut strange = Vec::new();
-    let places = scan::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;
-    let mut done = (Vec::new(), Vec::new());
-    let mut buffer = Vec::new();
-    for places in places.chunks(256) {
-        let mut again = Vec::new();
-        for place in places {
-            let examined = store::examine(
-                &vault.store(),
-                &place.bundle,
-                Some(&place.name),
-                &trusted,
-                Want::Bytes,
-                &mut buffer,
-            );
-            match examined {
-                Ok(examined) => {
-                    let signer = examined.signed.signer(&trusted.keys);
-                    if signer.is_some_and(|signer| wanted(&place.name, signer)) {
-                        again.push((examined.manifest, examined.files, place.bundle));
-                    }
-                }
-                Err(_) => done.1.push(place.name.clone()),
-            }
-        }
-        resign(vault, change, again, &key, &trusted, &mut done)?;
-    }
-    Ok(done)
-}
-
-fn resign(
-    vault: &Vault,
-    change: &mut Change<'_>,
-    skills: Vec<(Manifest, Vec<File>, Digest)>,
-    key: &SecretKey,
-    trusted: &Trusted,
-    done: &mut (Vec<SkillName>, Vec<SkillName>),
-) -> Result<(), VaultError> {
-    if skills.is_empty() {
-        return Ok(());
-    }
-    let aside = vault.scratch()?;
-    let mut batch = Batch::default();
-    let mut signed = Vec::new();
-    for (mut manifest, files, before) in skills {
-        let retired = crate::remove::retired_version(vault, &manifest.name)?;
-        manifest.version = manifest.version.max(retired) + 1;
-        manifest.signed_at = vault.clock().now();
-        let encoded = SignedManifest::sign(&manifest, key)
-            .ok()
-            .and_then(|envelope| {
-                let encoded = bundle::encode(&envelope, &manifest, &files).ok()?;
-                Some((envelope, encoded.hash))
-            });
-        // A later version's stricter rules may refuse what an earlier one let in.
-        let Some((envelope, hash)) = encoded else {
-            done.1.push(manifest.name);
-            continue;
-        };
-        store::stage(&mut batch, aside.path(), &hash, envelope.as_bytes(), &files)?;
-        if let Ok(Some(known)) = crate::upstream::of_bundle(vault, &before) {
-            crate::upstream::note(vault, change, &hash, &known)?;
-        }
-        signed.push((manifest.name, hash));
-    }
-    batch.flush(aside.path())?;
-    let hashes: Vec<_> = signed.iter().map(|(_, hash)| *hash).collect();
-    store::admit(&vault.store(), aside.path(), &hashes, trusted)?;
-    change.switching()?;
-    for (name, hash) in signed {
-        files::switch_link(
-            &vault.skills().join(name.as_str()),
-            &store::link_target(&hash, 1),
-            aside.path(),
-        )?;
-        done.0.push(name);
-    }
-    Ok(files::sync_dir(&vault.skills())?)
 }

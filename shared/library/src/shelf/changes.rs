@@ -1,37 +1,42 @@
-//! Changes that tools hand to the library's shelf: gated and signed at once.
+//! Changes that tools hand to the library: each goes through admission, and is answered when it is signed.
+
+use std::path::Path;
 
 use vault_skill::finding::printable;
-use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
-use vault_skill::manifest::Manifest;
 use vault_skill::name::{AgentId, SkillName};
-use vault_skill::package::Package;
-use vault_skill::provenance::{Kind, Provenance, ProvenanceId};
-use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_store::fetch::{FetchFault, FetchedSkill, Upstream};
 use vault_store::shelf::{Change, ShelfError, Submitted};
 
 use super::{Held, failed};
-use crate::add::{self, AddError, AddFetched, AddReport, AddSkill, Admission, Candidate};
+use crate::admit::add::{AddError, add};
+use crate::admit::update::{admit_update, not_installed};
+use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
 use crate::disk::source::SourceError;
-use crate::installed::place;
-use crate::known::Known;
-use crate::links;
-use crate::remove::{RemoveSkills, remove_under};
+use crate::propose::{ProposeSkill, Proposed, propose_skill};
+use crate::remove::{RemoveSkills, remove_skills};
 use crate::upstream;
+use crate::vault::Vault;
 
 impl Held {
+    /// Carries out a change that needs no network.
     pub(super) fn submit(&self, by: &str, change: Change) -> Result<Submitted, ShelfError> {
         match change {
             Change::Take {
                 files,
                 replace,
                 check,
-            } => self.take(by, files, replace, check),
+            } => self.admit_text(ProposeSkill {
+                files,
+                by: by.to_owned(),
+                replace,
+                check,
+            }),
             Change::Folder {
                 path,
                 identifier,
                 agents,
-            } => self.folder(path, &identifier, agents),
+            } => submitted(self.admit_folder(&path, &identifier, agents)?),
             Change::Fetch { .. } | Change::Update(_) => Err(ShelfError::Failed(
                 "a source was not fetched before".to_owned(),
             )),
@@ -39,116 +44,43 @@ impl Held {
         }
     }
 
-    pub(super) fn take(
-        &self,
-        by: &str,
-        files: Vec<RawFile>,
-        replace: bool,
-        check: bool,
-    ) -> Result<Submitted, ShelfError> {
-        let verdict = gate::check(files, &GateOptions::default());
-        let Some(package) = verdict.package else {
-            return Ok(Submitted::Refused {
-                findings: verdict.findings,
-            });
-        };
-        let identifier: ProvenanceId = format!("inline:{by}").parse().map_err(|bad| {
-            ShelfError::Failed(format!("who hands it in has no usable id: {bad}"))
-        })?;
-        if check {
-            let standing = self.standing(&package, replace)?;
-            return Ok(standing.unwrap_or(Submitted::WouldPass {
-                name: package.name,
-                findings: verdict.findings,
-            }));
-        }
-        // Under the lock from here on: of two who hand in the same name one is first.
-        let mut change = self.vault.change().map_err(failed)?;
-        if let Some(unchanged) = self.standing(&package, replace)? {
-            return Ok(unchanged);
-        }
-        let candidate = Candidate {
-            package,
-            outcome: verdict.outcome,
-            strict: true,
-            agents: Vec::new(),
-            provenance: Provenance {
-                identifier,
-                revision: None,
-                fetched_at: self.vault.clock().now(),
+    fn admit_text(&self, proposal: ProposeSkill) -> Result<Submitted, ShelfError> {
+        let report = propose_skill(&self.vault, &proposal)?;
+        let findings = report.findings;
+        Ok(match (report.outcome, report.name, report.installed) {
+            (Proposed::Accepted, Some(name), Some((version, bundle_hash))) => Submitted::Signed {
+                name,
+                version,
+                bundle_hash,
+                findings,
             },
-            // Whether it may take a place was decided above.
-            replace: true,
-            upstream: None,
-        };
-        let reports = add::admit_under(&self.vault, &mut change, &[candidate]);
-        reports.map_err(refused).and_then(only)
-    }
-
-    /// Whether a skill may be taken in: `None` where it may, an answer where the same files are there already.
-    fn standing(&self, package: &Package, replace: bool) -> Result<Option<Submitted>, ShelfError> {
-        let name = &package.name;
-        let trusted = self.vault.trusted().map_err(failed)?;
-        let installed =
-            place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
-        let Some(installed) = installed else {
-            return if self.is_linked(name)? {
-                Err(came_with_a_link(name))
-            } else {
-                Ok(None)
-            };
-        };
-        let Some(manifest) = installed.manifest else {
-            // What stands there is nobody's: only who means to replace it may.
-            return if replace {
-                Ok(None)
-            } else {
-                Err(taken(name, "it is damaged"))
-            };
-        };
-        let equal = holds(&manifest, package);
-        if equal && installed.intact {
-            return Ok(Some(Submitted::Unchanged {
-                name: name.clone(),
-                version: manifest.version,
-                bundle_hash: installed.bundle,
-            }));
-        }
-        let source = &manifest.provenance.identifier;
-        match source.kind() {
-            Kind::Local | Kind::Inline if replace || equal => Ok(None),
-            Kind::Local | Kind::Inline => Err(taken(name, "it has other content")),
-            _ => Err(taken(name, &format!("it was fetched from {source}"))),
-        }
-    }
-
-    fn is_linked(&self, name: &SkillName) -> Result<bool, ShelfError> {
-        for link in links::all(&self.vault).map_err(failed)? {
-            let groups = link.groups(&mut Vec::new()).map_err(failed)?;
-            if groups
-                .iter()
-                .any(|group| group.places.iter().any(|place| place.name == *name))
-            {
-                return Ok(true);
+            (Proposed::Duplicate, Some(name), Some((version, bundle_hash))) => {
+                Submitted::Unchanged {
+                    name,
+                    version,
+                    bundle_hash,
+                }
             }
-        }
-        Ok(false)
+            (Proposed::WouldAccept, Some(name), _) => Submitted::WouldPass { name, findings },
+            _ => Submitted::Refused { findings },
+        })
     }
 
-    fn folder(
+    fn admit_folder(
         &self,
-        path: String,
+        path: &str,
         identifier: &str,
         agents: Vec<AgentId>,
-    ) -> Result<Submitted, ShelfError> {
-        let request = AddSkill {
+    ) -> Result<Result<AdmitReport, AdmitError>, ShelfError> {
+        let options = Options {
             agents,
-            ..AddSkill::from_path(path)
+            spare_linked: true,
+            ..Options::default()
         };
-        let candidate = match add::read(&self.vault, &request) {
+        let source = Source::folder(Path::new(path));
+        let candidate = match examine(source, &options, &mut Neighbours::of(&self.vault)) {
             Ok(candidate) => candidate,
-            Err(AddError::Blocked { findings }) => return Ok(Submitted::Refused { findings }),
-            Err(error) => return Err(refused(error)),
+            Err(error) => return Ok(Err(error)),
         };
         let recorded = candidate.provenance.identifier.as_str();
         if recorded != identifier {
@@ -158,171 +90,109 @@ impl Held {
                 printable(identifier)
             )));
         }
-        let mut change = self.vault.change().map_err(failed)?;
-        let name = &candidate.package.name;
-        let trusted = self.vault.trusted().map_err(failed)?;
-        let own = place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
-        if own.is_none() && self.is_linked(name)? {
-            return Err(came_with_a_link(name));
-        }
-        let reports = add::admit_under(&self.vault, &mut change, &[candidate]);
-        reports.map_err(refused).and_then(only)
+        Ok(admit_one(&self.vault, &candidate))
     }
 
-    /// Where a skill that is to be updated was fetched from.
-    pub(super) fn upstream_of(&self, name: &SkillName) -> Result<Upstream, ShelfError> {
-        let trusted = self.vault.trusted().map_err(failed)?;
-        let installed =
-            place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
-        let Some(installed) = installed else {
-            return Err(self.not_here(name)?);
-        };
-        if let Some(found) = upstream::of_skill(&self.vault, name).map_err(failed)? {
-            return Ok(found);
-        }
-        let source = installed
-            .manifest
-            .map(|manifest| manifest.provenance.identifier);
-        Err(ShelfError::SourceUnsupported(match source {
-            Some(source) if source.kind() == Kind::Inline => {
-                format!("`{name}` was handed in as text; publish the new text instead")
-            }
-            Some(source) => format!("`{name}` is from {source}; add it from there again"),
-            None => format!("the source of `{name}` is not known"),
-        }))
-    }
-
-    /// The skills among these whose source can be asked.
-    pub(super) fn upstreams(
-        &self,
-        skills: Vec<(usize, Digest, SkillName)>,
-    ) -> Vec<(usize, Upstream)> {
-        skills
-            .into_iter()
-            .filter_map(|(at, bundle, name)| {
-                let known = upstream::of_bundle(&self.vault, &bundle).ok().flatten();
-                let found = known.or_else(|| upstream::of_skill(&self.vault, &name).ok().flatten());
-                Some((at, found?))
-            })
-            .collect()
-    }
-
-    /// Gates and signs what was fetched.
-    pub(super) fn fetched(
+    /// Admits what was fetched: as a skill of its own, or as the next version of `update`.
+    pub(super) fn admit_fetched(
         &self,
         skill: FetchedSkill,
         agents: Vec<AgentId>,
         update: Option<&SkillName>,
     ) -> Result<Submitted, ShelfError> {
-        let mut change = self.vault.change().map_err(failed)?;
-        let mut request = AddFetched {
-            name: update.cloned(),
-            agents,
-            strict: true,
-            ..AddFetched::default()
-        };
-        if let Some(name) = update {
-            // It may have been removed, or replaced, while its source was asked.
-            let trusted = self.vault.trusted().map_err(failed)?;
-            let installed =
-                place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
-            let manifest = installed.and_then(|installed| installed.manifest);
-            let manifest = manifest.ok_or_else(|| ShelfError::NotFound(name.clone()))?;
-            request.agents = manifest.agents;
-        }
-        let now = self.vault.clock().now();
-        let candidate = match add::gate_fetched(skill, &request, &mut Known::of(&self.vault), now) {
-            Ok(candidate) => candidate,
-            Err(AddError::Blocked { findings }) => return Ok(Submitted::Refused { findings }),
-            Err(error) => return Err(refused(error)),
-        };
-        let name = &candidate.package.name;
-        let trusted = self.vault.trusted().map_err(failed)?;
-        let own = place::installed(&self.vault, name, &trusted, &mut Vec::new()).map_err(failed)?;
-        if own.is_none() && self.is_linked(name)? {
-            return Err(came_with_a_link(name));
-        }
-        let reports = add::admit_under(&self.vault, &mut change, &[candidate]);
-        reports.map_err(refused).and_then(only)
+        let vault = &self.vault;
+        submitted(match update {
+            Some(name) => admit_update(vault, name, skill),
+            None => {
+                let options = Options {
+                    agents,
+                    spare_linked: true,
+                    ..Options::default()
+                };
+                add(vault, Source::Fetched(Box::new(skill)), &options)
+            }
+        })
     }
 
     fn remove(&self, name: SkillName) -> Result<Submitted, ShelfError> {
-        let mut change = self.vault.change().map_err(failed)?;
         let request = RemoveSkills {
             roots: Vec::new(),
             names: vec![name.to_string()],
             withdraw: None,
         };
-        let report = remove_under(&self.vault, &mut change, &request).map_err(failed)?;
+        let report = remove_skills(&self.vault, &request).map_err(failed)?;
         if !report.removed.is_empty() {
             return Ok(Submitted::Removed(name));
         }
-        Err(self.not_here(&name)?)
+        Err(not_installed(&self.vault, &name)?.into())
     }
+}
 
-    /// Why a name that is no own skill's cannot be changed.
-    fn not_here(&self, name: &SkillName) -> Result<ShelfError, ShelfError> {
-        Ok(if self.is_linked(name)? {
-            came_with_a_link(name)
-        } else {
-            ShelfError::NotFound(name.clone())
+/// The skills among these whose source can be asked.
+pub(super) fn upstreams(
+    vault: &Vault,
+    skills: Vec<(usize, Digest, SkillName)>,
+) -> Vec<(usize, Upstream)> {
+    skills
+        .into_iter()
+        .filter_map(|(at, bundle, name)| {
+            let known = upstream::of_bundle(vault, &bundle).ok().flatten();
+            let found = known.or_else(|| upstream::of_skill(vault, &name).ok().flatten());
+            Some((at, found?))
         })
-    }
+        .collect()
 }
 
-/// Whether a signed skill has exactly these files. Text that is handed in has no modes.
-fn holds(manifest: &Manifest, package: &Package) -> bool {
-    manifest.files.len() == package.files.len()
-        && manifest
-            .files
-            .iter()
-            .zip(&package.files)
-            .all(|(signed, file)| {
-                signed.path == file.path
-                    && signed.size == file.bytes.len() as u64
-                    && signed.sha256 == Digest::of(&file.bytes)
-            })
-}
-
-fn only(mut reports: Vec<AddReport>) -> Result<Submitted, ShelfError> {
-    let report = reports
-        .pop()
-        .ok_or_else(|| ShelfError::Failed("no report".to_owned()))?;
-    Ok(match report.admission {
-        Admission::Unchanged => Submitted::Unchanged {
-            name: report.name,
-            version: report.version,
-            bundle_hash: report.bundle,
-        },
-        Admission::Added | Admission::Updated { .. } => Submitted::Signed {
+fn submitted(admitted: Result<AdmitReport, AdmitError>) -> Result<Submitted, ShelfError> {
+    Ok(match admitted {
+        Ok(report) if report.is_change() => Submitted::Signed {
             name: report.name,
             version: report.version,
             bundle_hash: report.bundle,
             findings: report.findings,
         },
+        Ok(report) => Submitted::Unchanged {
+            name: report.name,
+            version: report.version,
+            bundle_hash: report.bundle,
+        },
+        Err(AdmitError::Blocked { findings }) => Submitted::Refused { findings },
+        Err(error) => return Err(error.into()),
     })
 }
 
-fn taken(name: &SkillName, why: &str) -> ShelfError {
-    ShelfError::NameTaken(format!("there is a skill named `{name}`: {why}"))
-}
-
-fn came_with_a_link(name: &SkillName) -> ShelfError {
-    taken(name, "it came with a linked vault and is changed there")
-}
-
-fn refused(error: AddError) -> ShelfError {
-    match error {
-        AddError::SourceUnsupported { .. } => ShelfError::SourceUnsupported(error.to_string()),
-        AddError::Source(SourceError::TooLarge { .. }) | AddError::Unsignable(_) => {
-            ShelfError::TooLarge(error.to_string())
+impl From<AdmitError> for ShelfError {
+    fn from(error: AdmitError) -> Self {
+        let text = error.to_string();
+        match error {
+            AdmitError::SourceUnsupported { .. } => Self::SourceUnsupported(text),
+            AdmitError::Source(SourceError::TooLarge { .. }) | AdmitError::Unsignable(_) => {
+                Self::TooLarge(text)
+            }
+            AdmitError::Source(SourceError::File(_))
+            | AdmitError::Blocked { .. }
+            | AdmitError::Twice(_) => Self::Failed(text),
+            AdmitError::Source(_) | AdmitError::Provenance(_) | AdmitError::Signer { .. } => {
+                Self::Source(text)
+            }
+            AdmitError::NameTaken { .. } | AdmitError::Occupied { .. } => Self::NameTaken(text),
+            AdmitError::NotInstalled(name) => Self::NotFound(name),
+            AdmitError::Vault(error) => failed(error),
         }
-        AddError::Source(SourceError::File(error)) => ShelfError::Failed(error.to_string()),
-        AddError::Source(error) => ShelfError::Source(error.to_string()),
-        AddError::Provenance(error) => ShelfError::Source(error.to_string()),
-        AddError::NameTaken { .. } => ShelfError::NameTaken(error.to_string()),
-        AddError::Vault(error) => failed(error),
-        AddError::Blocked { .. } | AddError::Twice(_) => ShelfError::Failed(error.to_string()),
-        AddError::Signer { .. } => ShelfError::Source(error.to_string()),
+    }
+}
+
+impl From<AddError> for ShelfError {
+    fn from(error: AddError) -> Self {
+        let text = error.to_string();
+        match error {
+            AddError::Policy(_)
+            | AddError::NoSource { .. }
+            | AddError::Fetch(FetchFault::Refused(_)) => Self::SourceUnsupported(text),
+            AddError::Fetch(FetchFault::NotFound(_) | FetchFault::Unreachable(_)) => {
+                Self::Source(text)
+            }
+            AddError::Admit(error) => error.into(),
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vault_library::add::{AddReport, AddSkill, add_skill};
+use vault_library::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit, examine};
 use vault_library::{Vault, VaultPaths};
 use vault_skill::name::SkillName;
 use vault_store::clock::TestClock;
@@ -53,13 +53,13 @@ impl Home {
         folder
     }
 
-    pub fn add(&self, name: &str, body: &str) -> AddReport {
+    pub fn add(&self, name: &str, body: &str) -> AdmitReport {
         let folder = self.source(name, body, &[("notes.txt", b"notes\n")]);
-        add_skill(&self.vault, &AddSkill::from_path(folder.to_str().unwrap())).unwrap()
+        vault_library::add_folder(&self.vault, &folder, &Options::default()).unwrap()
     }
 
-    pub fn add_folder(&self, folder: &Path) -> AddReport {
-        add_skill(&self.vault, &AddSkill::from_path(folder.to_str().unwrap())).unwrap()
+    pub fn add_folder(&self, folder: &Path) -> AdmitReport {
+        vault_library::add_folder(&self.vault, &folder, &Options::default()).unwrap()
     }
 
     /// Names, versions and bundles of the own skills, as listed.
@@ -150,4 +150,22 @@ impl Home {
     pub fn now(&self) -> vault_skill::time::Timestamp {
         vault_store::clock::Clock::now(&*self.clock)
     }
+}
+
+/// Adds folders in one go, as the command line does; each has an answer of its own.
+pub fn add_folders(vault: &Vault, folders: &[PathBuf]) -> Vec<Result<AdmitReport, AdmitError>> {
+    let mut neighbours = Neighbours::of(vault);
+    let examined = folders
+        .iter()
+        .map(|folder| examine(Source::folder(folder), &Options::default(), &mut neighbours));
+    let mut answers = Vec::new();
+    let mut candidates = Vec::new();
+    for examined in examined {
+        answers.push(examined.map(|candidate| candidates.push(candidate)));
+    }
+    let mut reports = admit(vault, &candidates).unwrap().into_iter();
+    answers
+        .into_iter()
+        .map(|answer| answer.and_then(|()| reports.next().unwrap()))
+        .collect()
 }

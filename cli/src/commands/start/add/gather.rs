@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use vault_library::add::{AddFetched, AddSkill};
+use vault_library::admit::{self, Options};
 use vault_skill::{document::Document, manifest::SKILL_MD};
 use vault_sources::{Found, Source, find, locks};
 use vault_store::fetch::FetchedSkill;
@@ -23,28 +23,13 @@ const MAX_QUOTED: u64 = 64 << 10;
 pub type Gathered<T> = Result<T, (String, Failure)>;
 
 /// A skill that is to be added.
-pub enum Item {
-    /// From a folder of this machine.
-    Folder(AddSkill),
-    /// Fetched, or out of an archive.
-    Fetched {
-        /// What it is called in messages.
-        shown: String,
-        /// What came.
-        skill: Box<FetchedSkill>,
-        /// What is wanted of it.
-        request: AddFetched,
-    },
-}
-
-impl Item {
+pub struct Item {
     /// What it is called in messages.
-    pub fn shown(&self) -> &str {
-        match self {
-            Self::Folder(request) => &request.source,
-            Self::Fetched { shown, .. } => shown,
-        }
-    }
+    pub shown: String,
+    /// Where its files are.
+    pub source: admit::Source,
+    /// The owner's wishes.
+    pub options: Options,
 }
 
 /// A source, and what it was called.
@@ -184,7 +169,7 @@ impl Gatherer<'_> {
         };
         if found.is_empty() {
             // What it is, or that it is nothing, the library says.
-            return Ok(vec![Item::Folder(self.request(shown))]);
+            return Ok(vec![self.folder_item(shown)]);
         }
         let only = match &found[..] {
             [only] => Some(only),
@@ -195,13 +180,21 @@ impl Gatherer<'_> {
             .into_iter()
             .map(|found| {
                 let folder = Path::new(shown.trim_end_matches('/')).join(&found.folder);
-                Item::Folder(self.request(folder.display().to_string()))
+                self.folder_item(folder.display().to_string())
             })
             .collect())
     }
 
-    fn request(&self, source: String) -> AddSkill {
-        AddSkill {
+    fn folder_item(&self, folder: String) -> Item {
+        Item {
+            shown: folder.clone(),
+            source: admit::Source::Folder(folder),
+            options: self.options(),
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options {
             name: self.arguments.name.clone(),
             agents: self.arguments.agents.clone(),
             provenance: self.arguments.provenance.clone(),
@@ -209,7 +202,7 @@ impl Gatherer<'_> {
             strict: self.strict,
             allow: self.arguments.allow.clone(),
             reason: self.arguments.reason.clone(),
-            ..AddSkill::from_path(source)
+            ..Options::default()
         }
     }
 
@@ -225,58 +218,15 @@ impl Gatherer<'_> {
             return Ok(Vec::new());
         };
         let shown = given.source.shown();
-        let (context, wanted) = (self.context, self.wanted());
-        let bar = context
+        let bar = self
+            .context
             .ui
             .spinner(format!("Fetching {}", clean(&shown, 100)));
-        let done = context.block_on(async {
-            let plugin = self.arguments.plugin.as_deref();
-            let failed = |error: vault_sources::FetchError| fetch::failure(&error);
-            let fetcher = &fetching.fetcher;
-            let opened = fetcher
-                .open(&given.source, plugin, &fetching.policy)
-                .await
-                .map_err(failed)?;
-            for notice in &opened.notices {
-                let mut warning = Warning::new("source_notice", clean(notice, 400));
-                warning.path = Some(clean(&shown, 200));
-                context.ui.warn(warning);
-            }
-            let asked = match &given.source {
-                Source::Git(git) => git.skill.clone().map(|skill| vec![skill]),
-                _ => None,
-            };
-            let wanted = match &asked {
-                Some(names) if wanted.names.is_empty() && !wanted.all => Wanted { names, all: false },
-                _ => wanted,
-            };
-            bar.set_message(String::new());
-            let chosen = fetch::choose(context, &shown, &opened.found, opened.only(), wanted);
-            let chosen = match (chosen, &given.source, &asked) {
-                (Err(failure), Source::Git(git), Some(names)) if failure.code == "skill_not_in_source" => {
-                    // `owner/repository@x` means a skill; somebody who means a tag is told how.
-                    let name = &names[0];
-                    return Err(if fetcher.has_reference(git, name).await {
-                        failure.hint(format!("{name} is a branch, tag or commit there: write #{name} in place of @{name}"))
-                    } else {
-                        failure
-                    });
-                }
-                (chosen, ..) => chosen?,
-            };
-            let mut skills = Vec::new();
-            for found in chosen {
-                bar.set_message(format!("Fetching {}", clean(&found.name, 100)));
-                let skill = fetcher
-                    .take(&opened, found, &fetching.policy)
-                    .await
-                    .map_err(failed)?;
-                skills.push((found.name.clone(), skill));
-            }
-            Ok(skills)
-        });
+        let skills = self
+            .context
+            .block_on(self.download(fetching, &given.source, &bar));
         bar.finish_and_clear();
-        let skills = done?;
+        let skills = skills?;
         if self.arguments.name.is_some() && skills.len() > 1 {
             return Err(super::name_needs_one());
         }
@@ -290,7 +240,7 @@ impl Gatherer<'_> {
                         "{} has moved on since the lock file was written",
                         clean(&name, 64)
                     );
-                    context.ui.warn(Warning::new("source_moved", text));
+                    self.context.ui.warn(Warning::new("source_moved", text));
                 }
                 let named = shown.rsplit('/').next() == Some(name.as_str());
                 let shown = if local || named || skill.upstream.path.is_none() {
@@ -298,25 +248,72 @@ impl Gatherer<'_> {
                 } else {
                     format!("{shown} ({name})")
                 };
-                Item::Fetched {
+                Item {
                     shown,
-                    request: AddFetched {
-                        name: self.arguments.name.clone(),
-                        agents: self.arguments.agents.clone(),
-                        provenance: self.arguments.provenance.clone(),
-                        replace: self.arguments.replace,
-                        strict: self.strict,
-                        allow: self.arguments.allow.clone(),
-                        reason: self.arguments.reason.clone(),
-                    },
-                    skill: Box::new(skill),
+                    source: admit::Source::Fetched(Box::new(skill)),
+                    options: self.options(),
                 }
             })
             .collect())
     }
+
+    /// Opens a source, lets the user choose among its skills, and downloads those; each with its name there.
+    async fn download(
+        &self,
+        fetching: &Fetching,
+        source: &Source,
+        bar: &indicatif::ProgressBar,
+    ) -> Result<Vec<(String, FetchedSkill)>, Failure> {
+        let failed = |error: vault_sources::FetchError| fetch::failure(&error);
+        let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
+        let plugin = self.arguments.plugin.as_deref();
+        let opened = fetcher.open(source, plugin, policy).await.map_err(failed)?;
+        let shown = source.shown();
+        for notice in &opened.notices {
+            let mut warning = Warning::new("source_notice", clean(notice, 400));
+            warning.path = Some(clean(&shown, 200));
+            self.context.ui.warn(warning);
+        }
+        // `owner/repository@name` names a skill, unless the flags do.
+        let asked = match source {
+            Source::Git(git) => git.skill.clone().map(|skill| (git, [skill])),
+            _ => None,
+        };
+        let wanted = match (&asked, self.wanted()) {
+            (
+                Some((_, names)),
+                Wanted {
+                    names: [],
+                    all: false,
+                },
+            ) => Wanted { names, all: false },
+            (_, wanted) => wanted,
+        };
+        bar.set_message(String::new());
+        let chosen = fetch::choose(self.context, &shown, &opened.found, opened.only(), wanted);
+        let chosen = match (chosen, &asked) {
+            (Err(failure), Some((git, [name]))) if failure.code == "skill_not_in_source" => {
+                return Err(if fetcher.has_reference(git, name).await {
+                    failure.hint(format!(
+                        "{name} is a branch, tag or commit there: write #{name} in place of @{name}"
+                    ))
+                } else {
+                    failure
+                });
+            }
+            (chosen, _) => chosen?,
+        };
+        let mut skills = Vec::new();
+        for found in chosen {
+            bar.set_message(format!("Fetching {}", clean(&found.name, 100)));
+            let skill = fetcher.take(&opened, found, policy).await.map_err(failed)?;
+            skills.push((found.name.clone(), skill));
+        }
+        Ok(skills)
+    }
 }
 
-/// What a skill's folder says that it is for, as far as that can be told; for people who choose.
+/// The description that is shown in the picker, if SKILL.md can be parsed.
 fn description(folder: &Path) -> Option<String> {
     let file = std::fs::File::open(folder.join(SKILL_MD)).ok()?;
     let mut bytes = Vec::new();

@@ -14,8 +14,10 @@ use vault_skill::finding::Finding;
 use vault_skill::hash::Digest;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::provenance::ProvenanceId;
+use vault_skill::time::Timestamp;
 
-use crate::add::{self, AddError, AddReport, AddSkill};
+use crate::admit::add::add_folder;
+use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
 use crate::agents::found::{self, Machine};
 use crate::files::{self, FileError, Kind};
 use crate::installed::agent_links::{copies, record};
@@ -111,7 +113,7 @@ pub struct Scan {
 pub enum AdoptNativeError {
     /// The vault did not admit it.
     #[error(transparent)]
-    Add(#[from] AddError),
+    Admit(#[from] AdmitError),
     /// It changed between scan and adoption.
     #[error("{} changed since it was looked at; nothing was moved", .0.display())]
     Changed(PathBuf),
@@ -130,7 +132,7 @@ impl From<FileError> for AdoptNativeError {
 #[derive(Clone, Debug)]
 pub struct Adopted {
     /// What the vault has of it now.
-    pub report: AddReport,
+    pub report: AdmitReport,
     /// Where its folder is now; `None` after [`AdoptionMode::InPlace`].
     pub backup: Option<PathBuf>,
 }
@@ -153,6 +155,8 @@ pub fn scan(
         readers.entry(root.clone()).or_default().push(agent.clone());
     }
     let records = records::read(machine);
+    // Nothing is admitted here, so that no time is recorded.
+    let mut neighbours = Neighbours::new(vault, Timestamp::from_unix(0));
     let mut scan = Scan::default();
     let mut seen = std::collections::BTreeSet::new();
     let mut left = MAX_FOLDERS;
@@ -184,7 +188,15 @@ pub fn scan(
             if files::kind(&path.join("SKILL.md"))? != Some(Kind::File) {
                 continue;
             }
-            match look(vault, &path, name, &root, &agents, &records, strict) {
+            match look(
+                &mut neighbours,
+                &path,
+                name,
+                &root,
+                &agents,
+                &records,
+                strict,
+            ) {
                 Some(skill) => scan.skills.push(skill),
                 None => scan
                     .skipped
@@ -198,7 +210,7 @@ pub fn scan(
 }
 
 fn look(
-    vault: Option<&Vault>,
+    neighbours: &mut Neighbours<'_>,
     path: &Path,
     folder: &str,
     root: &Path,
@@ -207,10 +219,10 @@ fn look(
     strict: bool,
 ) -> Option<NativeSkill> {
     let name = folder.parse().ok().or_else(|| SkillName::derive(folder))?;
-    let request = AddSkill {
+    let options = Options {
         name: Some(name.clone()),
         strict,
-        ..AddSkill::from_path(path.to_string_lossy())
+        ..Options::default()
     };
     let mut skill = NativeSkill {
         name,
@@ -224,25 +236,20 @@ fn look(
         bytes: 0,
         content: copies::content(path),
     };
-    match add::check_folder(&request) {
-        Ok(verdict) => match verdict.package {
-            Some(package) => {
-                skill.files = package.files.len();
-                skill.bytes = package.size();
-                if let Some((by, source)) = records.of(folder, path, package.document()) {
-                    skill.provenance = Some(source);
-                    skill.recorded_by = Some(by);
-                }
-                if let Some(vault) = vault {
-                    skill.state = state(vault, &skill.name, &package.files);
-                }
+    match examine(Source::folder(path), &options, neighbours) {
+        Ok(candidate) => {
+            let package = candidate.package;
+            skill.files = package.files.len();
+            skill.bytes = package.size();
+            if let Some((by, source)) = records.of(folder, path, package.document()) {
+                skill.provenance = Some(source);
+                skill.recorded_by = Some(by);
             }
-            None => {
-                skill.state = NativeState::Refused {
-                    findings: verdict.findings,
-                };
+            if let Some(vault) = neighbours.vault() {
+                skill.state = state(vault, &skill.name, &package.files);
             }
-        },
+        }
+        Err(AdmitError::Blocked { findings }) => skill.state = NativeState::Refused { findings },
         Err(error) => {
             skill.state = NativeState::Unreadable {
                 reason: error.to_string(),
@@ -270,18 +277,16 @@ pub fn adopt(
     replace: bool,
     strict: bool,
 ) -> Result<Adopted, AdoptNativeError> {
-    let request = AddSkill {
+    let options = Options {
         name: Some(skill.name.clone()),
         provenance: skill.provenance.clone(),
         replace,
         strict,
-        ..AddSkill::from_path(skill.path.to_string_lossy())
-    };
-    let report = match skill.state {
         // The vault has these bytes, from wherever: they stay what they are.
-        NativeState::Same => add::unchanged(vault, &request)?,
-        _ => add::add_skill(vault, &request)?,
+        keep_equal: matches!(skill.state, NativeState::Same),
+        ..Options::default()
     };
+    let report = add_folder(vault, &skill.path, &options)?;
     // Signed and flushed: from here on the bytes are in the vault. What was written to meanwhile is not.
     let unchanged = skill.content.is_some() && copies::content(&skill.path) == skill.content;
     if !unchanged {

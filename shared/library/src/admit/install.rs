@@ -1,0 +1,399 @@
+//! Installing candidates under the writer lock: decide, sign, store, switch.
+
+use std::collections::BTreeSet;
+
+use vault_skill::gate::similar::Sketch;
+use vault_skill::hash::Digest;
+use vault_skill::keys::SecretKey;
+use vault_skill::manifest::Manifest;
+use vault_skill::name::SkillName;
+use vault_skill::package::Package;
+use vault_skill::provenance::Kind;
+use vault_skill::time::Timestamp;
+
+use super::sign::{self, SignedSkill};
+use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check};
+use crate::disk::{self, Batch};
+use crate::index::{Index, SketchedSkill};
+use crate::installed::place::installed;
+use crate::remove;
+use crate::store::{self, Trusted};
+use crate::upstream;
+use crate::vault::{Change, Vault, VaultError};
+
+/// Admits candidates, each with an answer of its own: one that is refused keeps no other back. The outer error means
+/// that the vault could not be changed at all; then nothing was admitted.
+pub fn admit(
+    vault: &Vault,
+    candidates: &[Candidate],
+) -> Result<Vec<Result<AdmitReport, AdmitError>>, VaultError> {
+    let mut change = vault.change()?;
+    admit_under(vault, &mut change, candidates)
+}
+
+/// Admits one candidate.
+pub fn admit_one(vault: &Vault, candidate: &Candidate) -> Result<AdmitReport, AdmitError> {
+    let mut change = vault.change()?;
+    let admitter = Admitter::new(vault)?;
+    let step = admitter.prepare(candidate)?;
+    admitter.install(&mut change, &[&step])?;
+    Ok(step.into_report())
+}
+
+/// Admits all candidates, or none.
+pub fn admit_all(vault: &Vault, candidates: &[Candidate]) -> Result<Vec<AdmitReport>, AdmitError> {
+    let mut change = vault.change()?;
+    admit_all_under(vault, &mut change, candidates)
+}
+
+/// [`admit_all`] for a caller that holds the writer lock.
+pub(crate) fn admit_all_under(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    candidates: &[Candidate],
+) -> Result<Vec<AdmitReport>, AdmitError> {
+    let admitter = Admitter::new(vault)?;
+    let steps = admitter.prepare_each(candidates);
+    let steps: Vec<Step<'_>> = steps.collect::<Result<_, _>>()?;
+    admitter.install(change, &steps.iter().collect::<Vec<_>>())?;
+    Ok(steps.into_iter().map(Step::into_report).collect())
+}
+
+/// [`admit`] for a caller that holds the writer lock.
+pub(crate) fn admit_under(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    candidates: &[Candidate],
+) -> Result<Vec<Result<AdmitReport, AdmitError>>, VaultError> {
+    let admitter = Admitter::new(vault)?;
+    let steps: Vec<_> = admitter.prepare_each(candidates).collect();
+    let ready: Vec<&Step<'_>> = steps.iter().filter_map(|step| step.as_ref().ok()).collect();
+    admitter.install(change, &ready)?;
+    Ok(steps
+        .into_iter()
+        .map(|step| step.map(Step::into_report))
+        .collect())
+}
+
+/// What admitting would do, without the lock and without a signature: the report of an installed skill that would stay
+/// as it is, or nothing where the candidate would be signed.
+pub fn preview(vault: &Vault, candidate: &Candidate) -> Result<Option<AdmitReport>, AdmitError> {
+    Ok(match decide(vault, candidate, &vault.trusted()?)? {
+        Decision::Keep { manifest, bundle } => {
+            let unchanged = Admission::Unchanged;
+            Some(report(candidate, &manifest, bundle, unchanged))
+        }
+        Decision::Sign { .. } => None,
+    })
+}
+
+/// What one command admits with, read once under the lock.
+struct Admitter<'v> {
+    vault: &'v Vault,
+    trusted: Trusted,
+    key: SecretKey,
+    now: Timestamp,
+}
+
+/// A candidate that was decided, signed and encoded.
+struct Step<'c> {
+    candidate: &'c Candidate,
+    admission: Admission,
+    /// `None` where the installed skill stays as it is.
+    signed: Option<Box<SignedSkill>>,
+    /// What is installed when the step is done.
+    manifest: Manifest,
+    bundle: Digest,
+}
+
+impl Step<'_> {
+    fn into_report(self) -> AdmitReport {
+        report(self.candidate, &self.manifest, self.bundle, self.admission)
+    }
+}
+
+impl<'v> Admitter<'v> {
+    fn new(vault: &'v Vault) -> Result<Self, VaultError> {
+        Ok(Self {
+            vault,
+            trusted: vault.trusted()?,
+            key: vault.keys().release()?,
+            now: vault.clock().now(),
+        })
+    }
+
+    /// Prepares many; of two candidates of one name the later is refused.
+    fn prepare_each<'c>(
+        &self,
+        candidates: &'c [Candidate],
+    ) -> impl Iterator<Item = Result<Step<'c>, AdmitError>> {
+        let mut names = BTreeSet::new();
+        candidates.iter().map(move |candidate| {
+            let name = &candidate.package.name;
+            if names.insert(name) {
+                self.prepare(candidate)
+            } else {
+                Err(AdmitError::Twice(name.clone()))
+            }
+        })
+    }
+
+    fn prepare<'c>(&self, candidate: &'c Candidate) -> Result<Step<'c>, AdmitError> {
+        let (version, from) = match decide(self.vault, candidate, &self.trusted)? {
+            Decision::Keep { manifest, bundle } => {
+                return Ok(Step {
+                    candidate,
+                    admission: Admission::Unchanged,
+                    signed: None,
+                    manifest,
+                    bundle,
+                });
+            }
+            Decision::Sign { version, from } => (version, from),
+        };
+        let link = self.vault.skills().join(candidate.package.name.as_str());
+        // Not ours to remove: somebody put it there.
+        if matches!(disk::kind(&link)?, Some(disk::Kind::Dir)) {
+            return Err(VaultError::Damaged {
+                path: link,
+                reason: "a folder stands where a link should".to_owned(),
+            }
+            .into());
+        }
+        let signed = sign::sign(self.vault, candidate, version, self.now, &self.key)?;
+        Ok(Step {
+            candidate,
+            admission: from.map_or(Admission::Added, |from| Admission::Updated { from }),
+            manifest: signed.manifest.clone(),
+            bundle: signed.encoded.hash,
+            signed: Some(Box::new(signed)),
+        })
+    }
+
+    /// Stores the bundles with one flush, then switches the links.
+    fn install(&self, change: &mut Change<'_>, steps: &[&Step<'_>]) -> Result<(), VaultError> {
+        let vault = self.vault;
+        for step in steps {
+            // Before the switch: a record without its bundle is of no effect.
+            if let Some(known) = &step.candidate.upstream {
+                upstream::note(vault, change, &step.bundle, known)?;
+            }
+        }
+        let signed: Vec<_> = steps
+            .iter()
+            .filter_map(|step| Some((&step.candidate.package, step.signed.as_deref()?)))
+            .collect();
+        if signed.is_empty() {
+            return Ok(());
+        }
+        let aside = vault.scratch()?;
+        let mut batch = Batch::default();
+        let mut hashes = Vec::with_capacity(signed.len());
+        for (package, skill) in &signed {
+            let hash = skill.encoded.hash;
+            // Two names may stand for one adopted bundle.
+            if hashes.contains(&hash) {
+                continue;
+            }
+            let envelope = skill.envelope.as_bytes();
+            store::stage(&mut batch, aside.path(), &hash, envelope, &package.files)?;
+            hashes.push(hash);
+        }
+        batch.flush(aside.path())?;
+        store::admit(&vault.store(), aside.path(), &hashes, &self.trusted)?;
+        change.switching()?;
+        let skills = vault.skills();
+        for (package, skill) in &signed {
+            disk::switch_link(
+                &skills.join(package.name.as_str()),
+                &store::link_target(&skill.encoded.hash, 1),
+                aside.path(),
+            )?;
+        }
+        disk::sync_dir(&skills)?;
+        let sketches: Vec<SketchedSkill> = signed
+            .iter()
+            .map(|(package, skill)| sketch(package, skill.encoded.hash))
+            .collect();
+        Index::open(&vault.paths().index()).note_sketches(&sketches);
+        Ok(())
+    }
+}
+
+/// What the next candidates are compared with.
+fn sketch(package: &Package, hash: Digest) -> SketchedSkill {
+    SketchedSkill {
+        hash,
+        name: package.name.to_string(),
+        sketch: Sketch::of(package.files.iter().map(|file| file.bytes.as_slice())),
+    }
+}
+
+/// What becomes of a candidate.
+enum Decision {
+    /// The installed skill stays as it is.
+    Keep { manifest: Manifest, bundle: Digest },
+    /// It is signed as this version, in place of `from`.
+    Sign { version: u64, from: Option<u64> },
+}
+
+fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Decision, AdmitError> {
+    let name = &candidate.package.name;
+    let before = installed(vault, name, trusted, &mut Vec::new())?;
+    match &before {
+        None if candidate.only_update => return Err(AdmitError::NotInstalled(name.clone())),
+        None if candidate.spare_linked && check::is_linked(vault, name)? => {
+            return Err(linked_elsewhere(name));
+        }
+        None => {}
+        Some(before) => {
+            if let Some(manifest) = &before.manifest {
+                check_pin(vault, candidate, &before.bundle)?;
+                if before.intact && is_unchanged(vault, candidate, manifest) {
+                    return Ok(Decision::Keep {
+                        manifest: manifest.clone(),
+                        bundle: before.bundle,
+                    });
+                }
+            }
+            check_replace(candidate, before.manifest.as_ref())?;
+        }
+    }
+    let from = before.map(|before| match before.manifest {
+        Some(manifest) => manifest.version,
+        // Its manifest is gone or forged: what the index remembers keeps the count from falling.
+        None => Index::open(&vault.paths().index()).version(&before.bundle),
+    });
+    let version = match &candidate.earlier {
+        Some((manifest, Purpose::Adopt(_))) => manifest.version,
+        _ => from.unwrap_or(0).max(remove::retired_version(vault, name)?) + 1,
+    };
+    Ok(Decision::Sign { version, from })
+}
+
+/// Whether signing the candidate would add nothing to the installed skill: times and versions aside.
+fn is_unchanged(vault: &Vault, candidate: &Candidate, before: &Manifest) -> bool {
+    if let Some((_, Purpose::Adopt(_) | Purpose::SignAgain)) = &candidate.earlier {
+        return false;
+    }
+    if candidate.keep_equal && has_files(before, &candidate.package, !candidate.is_text) {
+        return true;
+    }
+    let now = sign::manifest(vault, candidate, before.signed_at);
+    // A fetched skill whose files are the same is the same, wherever the repository around it has gone: the record of its
+    // source follows instead.
+    let same_revision =
+        candidate.upstream.is_some() || before.provenance.revision == now.provenance.revision;
+    same_revision
+        && before.files == now.files
+        && before.actions == now.actions
+        && before.agents == now.agents
+        && before.frontmatter_name == now.frontmatter_name
+        && before.provenance.identifier == now.provenance.identifier
+        && before.rendered_from == now.rendered_from
+}
+
+/// Whether a signed skill has exactly these files. Text that is handed in has no modes.
+fn has_files(manifest: &Manifest, package: &Package, modes_count: bool) -> bool {
+    manifest.files.len() == package.files.len()
+        && manifest
+            .files
+            .iter()
+            .zip(&package.files)
+            .all(|(signed, file)| {
+                signed.path == file.path
+                    && (signed.mode == file.mode || !modes_count)
+                    && signed.size == file.bytes.len() as u64
+                    && signed.sha256 == Digest::of(&file.bytes)
+            })
+}
+
+/// A name never changes hands silently, not even from one folder of this machine to another.
+fn check_replace(candidate: &Candidate, before: Option<&Manifest>) -> Result<(), AdmitError> {
+    let name = &candidate.package.name;
+    if candidate.is_text {
+        return check_replace_by_text(candidate, before);
+    }
+    let given = &candidate.provenance.identifier;
+    match before.map(|before| &before.provenance.identifier) {
+        Some(recorded) if !candidate.replace && given != recorded => Err(AdmitError::NameTaken {
+            name: name.clone(),
+            recorded: recorded.clone(),
+            given: given.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Text takes the place of text and of skills from folders, where it is meant to; never of what was fetched.
+fn check_replace_by_text(
+    candidate: &Candidate,
+    before: Option<&Manifest>,
+) -> Result<(), AdmitError> {
+    let name = &candidate.package.name;
+    let Some(before) = before else {
+        return if candidate.replace {
+            Ok(())
+        } else {
+            Err(occupied(name, "it is damaged"))
+        };
+    };
+    let source = &before.provenance.identifier;
+    match source.kind() {
+        Kind::Local | Kind::Inline
+            if candidate.replace || has_files(before, &candidate.package, false) =>
+        {
+            Ok(())
+        }
+        Kind::Local | Kind::Inline => Err(occupied(name, "it has other content")),
+        _ => Err(occupied(name, &format!("it was fetched from {source}"))),
+    }
+}
+
+/// The error for a skill that only a linked vault has.
+pub(crate) fn linked_elsewhere(name: &SkillName) -> AdmitError {
+    occupied(name, "it came with a linked vault and is changed there")
+}
+
+fn occupied(name: &SkillName, reason: &str) -> AdmitError {
+    AdmitError::Occupied {
+        name: name.clone(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// A skill that was signed at its source when it was added must carry the same key's signature when it comes again.
+fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<(), AdmitError> {
+    let Some(now) = candidate.upstream.as_ref().filter(|_| !candidate.replace) else {
+        return Ok(());
+    };
+    match upstream::of_bundle(vault, before)? {
+        Some(known) if known.identifier == now.identifier => {
+            known.check_pin(now).map_err(|cause| AdmitError::Signer {
+                name: candidate.package.name.clone(),
+                place: now.identifier.clone(),
+                cause,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn report(
+    candidate: &Candidate,
+    manifest: &Manifest,
+    bundle: Digest,
+    admission: Admission,
+) -> AdmitReport {
+    AdmitReport {
+        name: manifest.name.clone(),
+        version: manifest.version,
+        bundle,
+        admission,
+        outcome: candidate.outcome,
+        findings: candidate.package.findings.clone(),
+        provenance: manifest.provenance.identifier.clone(),
+        files: manifest.files.len(),
+        bytes: manifest.files.iter().map(|file| file.size).sum(),
+    }
+}

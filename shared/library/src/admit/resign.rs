@@ -1,0 +1,101 @@
+//! Signing own skills again with the current key, when the key that signed them no longer counts or a version must rise.
+//!
+//! Each skill passes the gate first, with the strictness and the exceptions that its manifest records. A skill that
+//! today's gate refuses is not signed: the others go on, and the report names it. Its link and bundle stay, so that the
+//! owner can read the files, but whoever verifies the bundle under the current keys rejects it.
+
+use vault_skill::keys::PublicKey;
+use vault_skill::name::SkillName;
+
+use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine};
+use crate::remove;
+use crate::scan::{self, Origin};
+use crate::store::{self, Examined, Want};
+use crate::upstream;
+use crate::vault::{Change, Vault, VaultError};
+
+/// How many skills are held in memory and flushed together.
+const BATCH: usize = 256;
+
+/// What signing again did.
+#[derive(Debug, Default)]
+pub(crate) struct Resigned {
+    /// Skills with a new version, by the current key.
+    pub(crate) signed: Vec<SkillName>,
+    /// Skills whose bytes are not as they were signed.
+    pub(crate) damaged: Vec<SkillName>,
+    /// Skills that were refused, and why.
+    pub(crate) refused: Vec<(SkillName, AdmitError)>,
+}
+
+/// Signs the own skills for which `wanted` holds, given name and signer, as their next version with the same content.
+pub(crate) fn sign_again(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    wanted: impl Fn(&SkillName, &PublicKey) -> bool,
+) -> Result<Resigned, VaultError> {
+    let trusted = vault.trusted()?;
+    let store = vault.store();
+    let mut strange = Vec::new();
+    let places = scan::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;
+    let mut resigned = Resigned::default();
+    let mut buffer = Vec::new();
+    for places in places.chunks(BATCH) {
+        let mut neighbours = Neighbours::of(vault);
+        let mut candidates = Vec::new();
+        for place in places {
+            let (bundle, name) = (&place.bundle, Some(&place.name));
+            let read = store::examine(&store, bundle, name, &trusted, Want::Bytes, &mut buffer);
+            let Ok(examined) = read else {
+                resigned.damaged.push(place.name.clone());
+                continue;
+            };
+            let signer = examined.signed.signer(&trusted.keys);
+            if !signer.is_some_and(|signer| wanted(&place.name, signer)) {
+                continue;
+            }
+            let version = examined.manifest.version;
+            // A record that cannot be read is left out: the skill itself is whole.
+            let upstream = upstream::of_bundle(vault, bundle).unwrap_or_default();
+            let source = earlier(place.name.clone(), examined, upstream, Purpose::SignAgain);
+            match examine(source, &Options::as_recorded(), &mut neighbours) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(AdmitError::Vault(failed)) => return Err(failed),
+                Err(refused) => {
+                    // Once its signature no longer counts, only this keeps the next version above it.
+                    remove::retire(vault, change, &place.name, version)?;
+                    tracing::warn!(skill = %place.name, reason = %refused, "not signed again");
+                    resigned.refused.push((place.name.clone(), refused));
+                }
+            }
+        }
+        if candidates.is_empty() {
+            continue;
+        }
+        let reports = admit_under(vault, change, &candidates)?;
+        for (candidate, report) in candidates.into_iter().zip(reports) {
+            match report {
+                Ok(report) => resigned.signed.push(report.name),
+                Err(AdmitError::Vault(failed)) => return Err(failed),
+                Err(refused) => resigned.refused.push((candidate.package.name, refused)),
+            }
+        }
+    }
+    Ok(resigned)
+}
+
+/// A verified skill as a source.
+pub(super) fn earlier(
+    name: SkillName,
+    examined: Examined,
+    upstream: Option<vault_store::fetch::Upstream>,
+    purpose: Purpose,
+) -> Source {
+    Source::Earlier(Box::new(Earlier {
+        name,
+        manifest: examined.manifest,
+        files: examined.files,
+        upstream,
+        purpose,
+    }))
+}

@@ -1,0 +1,82 @@
+//! Signing manifests: the only code of this workspace that does, but for tests that forge them on purpose.
+
+use vault_skill::bundle::{self, EncodedBundle};
+use vault_skill::gate;
+use vault_skill::hash::Digest;
+use vault_skill::keys::SecretKey;
+use vault_skill::manifest::{FileEntry, Gate, Manifest, SignedManifest};
+use vault_skill::time::Timestamp;
+
+use super::{AdmitError, Candidate, Purpose};
+use crate::vault::Vault;
+
+/// A manifest under its signature, with the bundle that they make.
+pub(super) struct SignedSkill {
+    pub(super) manifest: Manifest,
+    pub(super) envelope: SignedManifest,
+    pub(super) encoded: EncodedBundle,
+}
+
+/// Signs a candidate as this version and encodes its bundle. An adopted skill keeps the signature that it has.
+pub(super) fn sign(
+    vault: &Vault,
+    candidate: &Candidate,
+    version: u64,
+    now: Timestamp,
+    key: &SecretKey,
+) -> Result<SignedSkill, AdmitError> {
+    let (manifest, envelope) = match &candidate.earlier {
+        Some((manifest, Purpose::Adopt(envelope))) => (manifest.clone(), envelope.clone()),
+        _ => {
+            let manifest = Manifest {
+                version,
+                ..manifest(vault, candidate, now)
+            };
+            let envelope = SignedManifest::sign(&manifest, key)?;
+            (manifest, envelope)
+        }
+    };
+    let encoded = bundle::encode(&envelope, &manifest, &candidate.package.files)
+        .map_err(|reason| AdmitError::Unsignable(reason.to_string()))?;
+    Ok(SignedSkill {
+        manifest,
+        envelope,
+        encoded,
+    })
+}
+
+/// The manifest of a candidate, as version 1.
+pub(super) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> Manifest {
+    let package = &candidate.package;
+    let mut agents = package.frontmatter.agents.clone();
+    agents.extend(candidate.agents.iter().cloned());
+    agents.sort();
+    agents.dedup();
+    let entry = |file: &bundle::File| FileEntry {
+        path: file.path.clone(),
+        size: file.bytes.len() as u64,
+        sha256: Digest::of(&file.bytes),
+        mode: file.mode,
+    };
+    Manifest {
+        vault_id: *vault.id(),
+        name: package.name.clone(),
+        frontmatter_name: package.frontmatter_name.clone(),
+        version: 1,
+        signed_at: now,
+        files: package.files.iter().map(entry).collect(),
+        actions: package.actions.clone(),
+        agents,
+        rendered_from: match &candidate.earlier {
+            Some((_, Purpose::Variant(from))) => Some(from.clone()),
+            _ => None,
+        },
+        provenance: candidate.provenance.clone(),
+        gate: Gate {
+            strict: candidate.strict,
+            rules: gate::RULES.to_owned(),
+            flags: package.flags.clone(),
+            waivers: package.waivers.clone(),
+        },
+    }
+}
