@@ -195,6 +195,7 @@ transcripts! {
     skill,
     sources,
     transform,
+    version,
 }
 
 #[test]
