@@ -8,6 +8,7 @@
 mod bounds;
 mod error;
 mod postgres;
+#[cfg(feature = "testing")]
 pub mod scratch;
 mod sqlite;
 
