@@ -18,9 +18,9 @@ use crate::{
     output::{BAD, DIM, GOOD, HINT, WARN, Warning, clean, count, finding, paint},
 };
 
-/// How it is told, and what counts.
+/// The format of the report and what makes the command fail.
 #[derive(Args, Debug)]
-pub struct Form {
+pub struct ReportOptions {
     #[arg(
         help = "text, json, jsonl (a line for each skill), markdown or sarif (2.1.0)",
         long,
@@ -41,7 +41,7 @@ pub struct Form {
     pub fail_on: FailOn,
 }
 
-/// A form of the report.
+/// A format of the report.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -67,8 +67,8 @@ pub enum FailOn {
     Never,
 }
 
-impl Form {
-    /// Refuses `--json` beside a form that is not JSON, unless that goes to a file.
+impl ReportOptions {
+    /// Refuses `--json` together with a format that is not JSON, unless the report goes to a file.
     pub fn check(&self, context: &Context, has_output: bool) -> Result<(), Failure> {
         if context.ui.is_json()
             && !has_output
@@ -83,8 +83,8 @@ impl Form {
         Ok(())
     }
 
-    /// The report in a form that is neither for people nor the envelope.
-    pub fn told(&self, audit: &Audit) -> Option<String> {
+    /// The report in a format that is neither text for people nor the envelope.
+    pub fn rendered(&self, audit: &Audit) -> Option<String> {
         match self.format {
             Format::Text | Format::Json => None,
             Format::Jsonl => Some(json::lines(audit)),
@@ -93,7 +93,7 @@ impl Form {
         }
     }
 
-    /// What the process ends with: what was not read weighs more than what was found.
+    /// The exit code. Something unread weighs more than any finding.
     pub fn exit(&self, audit: &Audit) -> Exit {
         let fails = match self.fail_on {
             FailOn::Blocked => Some(Verdict::Blocked),
@@ -115,17 +115,17 @@ pub fn micros(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Where an audited folder lies for the reader; the current folder by default.
+/// How paths of an audited folder are shown; the current folder by default.
 #[derive(Clone, Debug, Default)]
-pub struct Spot {
+pub struct Location {
     /// What stands before paths in text: empty, or with `/` at its end.
     pub prefix: String,
     /// The same as a relative reference; empty where the folder is not below the current one.
     pub base: String,
 }
 
-impl Spot {
-    /// The spot of a folder that was named so.
+impl Location {
+    /// The location of a folder as the user named it.
     pub fn of(folder: &Path) -> Self {
         let named: std::path::PathBuf = folder
             .components()
@@ -147,7 +147,7 @@ impl Spot {
 }
 
 /// The failure of an audit that could not begin.
-pub fn unreadable(error: &AuditError, named: &str) -> Failure {
+pub fn not_started(error: &AuditError, named: &str) -> Failure {
     let message = clean(&chain(error), 600);
     match error {
         AuditError::NoSkill(_) => Failure::usage("skill_md_missing", message).hint(format!(
@@ -160,22 +160,25 @@ pub fn unreadable(error: &AuditError, named: &str) -> Failure {
     }
 }
 
-/// What could not be looked into, a line each.
-pub fn not_looked_into<'a>(spot: &'a Spot, audit: &'a Audit) -> impl Iterator<Item = String> + 'a {
+/// One line for each folder that could not be read.
+pub fn skipped_lines<'a>(
+    location: &'a Location,
+    audit: &'a Audit,
+) -> impl Iterator<Item = String> + 'a {
     audit.skipped.iter().map(|skipped| {
         format!(
             "{} {}{}  could not be looked into: {}",
             paint(BAD, "?"),
-            clean(&printable(&spot.prefix), 300),
+            clean(&printable(&location.prefix), 300),
             clean(&printable(&skipped.path), 300),
             clean(&printable(&skipped.reason), 200)
         )
     })
 }
 
-/// The findings of a skill: what blocks in full, warnings in a line each where not all is wanted in full. A line of the
-/// skill with several findings is quoted once, and a rule with several is explained once.
-pub fn places(place: &Spot, skill: &Audited, all: bool) -> Vec<String> {
+/// The findings of a skill: blocking ones in full, warnings in one line each unless `all`. A source line with several
+/// findings is quoted once, and a rule with several findings is explained once.
+pub fn finding_lines(place: &Location, skill: &Audited, all: bool) -> Vec<String> {
     let mut last = None;
     let mut explained = HashSet::new();
     let mut lines = Vec::with_capacity(skill.findings.len());
@@ -209,7 +212,7 @@ pub fn mark(verdict: Verdict) -> String {
 }
 
 /// The verdict on a skill in words.
-pub fn verdict(place: &Spot, skill: &Audited) -> String {
+pub fn verdict(place: &Location, skill: &Audited) -> String {
     let blocking = skill.blocking();
     let warnings = skill.findings.len() - blocking;
     let more = if blocking > 0 && warnings > 0 {
@@ -248,8 +251,8 @@ pub fn verdict(place: &Spot, skill: &Audited) -> String {
     }
 }
 
-/// What people are told beside the report about a bound that was reached.
-pub fn warn_of_bounds(context: &Context, audit: &Audit) {
+/// Warns about each bound that stopped the search.
+pub fn warn_about_bounds(context: &Context, audit: &Audit) {
     for bound in &audit.bounds {
         let flag = match bound.unit {
             "folders" => "--max-folders",
@@ -287,7 +290,7 @@ pub fn summary(audit: &Audit) -> String {
     )
 }
 
-/// How many skills ended how.
+/// The number of skills for each verdict.
 pub fn counts(audit: &Audit) -> String {
     let sum = audit.summary();
     let mut parts = Vec::new();

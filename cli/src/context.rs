@@ -1,4 +1,4 @@
-//! What every command works with: the process, the flags, the settings, the output, and the vault of this run.
+//! What every command works with: the process, the flags, the settings, the output and the vault.
 
 use std::{cell::OnceCell, path::PathBuf, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What every command gets: the process, the flags, and where to print.
+/// Everything a command needs from its surroundings.
 #[derive(Debug)]
 pub struct Context {
     /// Variables and terminals.
@@ -55,8 +55,8 @@ impl Context {
         })
     }
 
-    /// The settings of this run, read once: flags over environment over the project's file over the user's own. A file that
-    /// `--config` names stands in the place of both.
+    /// The settings, read once: the environment overrides the project's file, which overrides the user's own file. A file
+    /// named by `--config` replaces both files.
     pub fn settings(&self) -> Result<&Settings, Failure> {
         self.settings
             .get_or_init(|| {
@@ -73,7 +73,7 @@ impl Context {
             .map_err(Clone::clone)
     }
 
-    /// Whether security flags of the gate block.
+    /// Whether security findings of the gate block a skill.
     pub fn strict(&self) -> Result<bool, Failure> {
         Ok(self
             .settings()?
@@ -121,7 +121,7 @@ impl Context {
         })
     }
 
-    /// The vault of this run, when there is one: reading makes nothing.
+    /// The vault of this run, if it exists; never creates one.
     pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
         match Vault::open(self.paths()?, Arc::new(SystemClock), Arc::new(SystemRandom)) {
             Ok(vault) => Ok(Some(vault)),
@@ -130,7 +130,7 @@ impl Context {
         }
     }
 
-    /// The vault of this run; where there is none, it is made with its keys.
+    /// The vault of this run; creates it with its keys if it does not exist.
     pub fn vault_or_new(&self) -> Result<Vault, Failure> {
         Ok(Vault::open_or_create(
             self.paths()?,
@@ -139,7 +139,7 @@ impl Context {
         )?)
     }
 
-    /// Runs something asynchronous to its end on this thread.
+    /// Runs a future to completion on this thread.
     pub fn block_on<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,
@@ -151,7 +151,7 @@ impl Context {
                 Failure::failed("io", format!("no event loop can be made: {error}"))
             })?;
         let result = runtime.block_on(work);
-        // A thread may still wait for a line that nobody will type.
+        // A blocking thread may still wait for a line on standard input.
         runtime.shutdown_background();
         result
     }

@@ -1,4 +1,4 @@
-//! Asks the sources of skills whether they have something else now.
+//! Compares installed skills with what their sources have now.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a name on the command line stands for, and the failures that suggest a better one.
+//! Resolves names given on the command line, and suggests the nearest where one is not found.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::{
     output::{HINT, clean, nearest, paint},
 };
 
-/// The folder of a skill that is given by its folder or by its SKILL.md.
+/// A skill's folder, given the folder itself or its SKILL.md.
 pub fn folder_of(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|_| path.is_file());
     parent.unwrap_or(path).to_owned()

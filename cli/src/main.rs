@@ -1,6 +1,6 @@
 //! The command `vault`: admit, sign, publish, link, pull, and serve.
 //!
-//! This file knows the order in which a process starts and ends; what a command does stands in `commands/<group>/<command>.rs`.
+//! Start and end of the process. Each command is a file `commands/<group>/<command>.rs`.
 
 mod admission;
 mod audit_report;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let process = Process::read();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if is_bare_local(&arguments, &process) {
-        // An agent that was told to start `vault` and no more.
+        // An agent started `vault` without arguments.
         let cli = cli::parse(&["vault", "mcp"].map(OsString::from));
         if let Ok(cli) = cli {
             return ExitCode::from(run(cli, process).code());
@@ -74,7 +74,7 @@ fn run(mut cli: Cli, process: Process) -> Exit {
     }
 }
 
-/// Help and version are results; everything else that clap says is wrong usage, in the envelope where `--json` stands.
+/// Prints what clap stopped at: help and version are results, anything else is wrong usage.
 fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit {
     let before_dashes = || arguments.iter().take_while(|argument| *argument != "--");
     let global = Global {

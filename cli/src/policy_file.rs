@@ -19,7 +19,7 @@ pub fn own_path(context: &Context) -> Result<PathBuf, Failure> {
     Ok(context.paths()?.root.join(POLICY_FILE))
 }
 
-/// The policy of this run's vault, also where there is no skill in it yet.
+/// The policy of the vault; a policy file may exist before the vault does.
 pub fn own(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, Failure> {
     let path = own_path(context)?;
     match vault {
@@ -100,9 +100,9 @@ fn invalid(error: &PolicyError, path: &str, text: Option<&str>) -> Failure {
         .details(line.map(|line| line.value(at.column)))
 }
 
-/// A question in borrowed parts.
+/// A caller, where they call from, and what they ask for.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct CallerQuery<'a> {
     /// The caller's id.
     pub caller: &'a str,
     /// The platform.
@@ -117,7 +117,7 @@ pub struct Asked<'a> {
 pub fn capabilities(
     vault: Option<&Vault>,
     policy: &CompiledPolicy,
-    asked: Asked<'_>,
+    asked: CallerQuery<'_>,
 ) -> Result<Capabilities, Failure> {
     let callers = &[asked.caller][..];
     let Some(vault) = vault else {

@@ -26,7 +26,7 @@ pub fn parse_link(text: &str) -> Result<(AgentId, PathBuf), String> {
     Ok((agent, path))
 }
 
-/// An agent's id as typed; other tools' ids are understood, and a misspelt one is answered with the nearest.
+/// An agent's id as typed. Ids of other tools are understood; a misspelt one fails with the nearest.
 pub fn agent_id(text: &str) -> Result<AgentId, String> {
     if let Some(agent) = agents::by_name(text) {
         return Ok(agent.id.clone());
@@ -42,15 +42,15 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
     }
 }
 
-/// The machine that this process runs on. Fails where there is no home folder.
+/// This machine. Fails without a home folder.
 pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
     context.process.machine(project).ok_or_else(|| {
         Failure::usage("no_home", "there is no home folder to look for agents in").hint("set HOME")
     })
 }
 
-/// After a change: what is linked already is brought up to date. A trouble with it is a warning, since the change is
-/// made. Gives whether agents must be started again.
+/// Updates the existing links after a change. A problem with them is only a warning, because the change itself succeeded.
+/// `None` if nothing was synced.
 pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
     let settings = context.settings().ok()?;
     if settings.text("VAULT_MODE") == Some("remote") {

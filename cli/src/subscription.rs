@@ -1,4 +1,4 @@
-//! Linked vaults as their service shows them: the client of this machine, and what is odd about a catalog.
+//! Linked vaults: the client that signs as this machine, and checks of the catalog that their service shows.
 
 use vault_library::{
     Vault,
@@ -28,8 +28,8 @@ pub fn device_client(
     DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
 }
 
-/// Where the service shows no catalog: fails when there was one. To hide all releases is a rollback like any other.
-pub fn still_there(link: &Link) -> Result<(), Failure> {
+/// Fails where the service shows no catalog although a release is pinned: hiding all releases is a rollback too.
+pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     let Some(release) = link.pin().release else {
         return Ok(());
     };
@@ -43,8 +43,8 @@ pub fn still_there(link: &Link) -> Result<(), Failure> {
     .hint("installed skills stay as they are; tell the owner"))
 }
 
-/// Tells of what was odd about a catalog that was good.
-pub fn warn_of(context: &Context, offer: &Offer) {
+/// Warns about oddities of an accepted catalog.
+pub fn warn_about_catalog(context: &Context, offer: &Offer) {
     for warning in &offer.accepted().warnings {
         context.ui.warn(match warning {
             catalog::Warning::IssuedInFuture => Warning::new(

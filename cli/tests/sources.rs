@@ -424,6 +424,35 @@ fn a_locked_project_is_the_same_on_another_machine() {
     assert_eq!(broken.json["error"]["at"]["line"], 3, "{}", broken.out);
 }
 
+/// A skill as an archive on a site, and as a repository.
+fn published(path: &Path) -> (SiteServer, Repository) {
+    let site = SiteServer::new();
+    let repository = Repository::new();
+    assert!(
+        Command::new("cp")
+            .arg("-R")
+            .arg(path.join("."))
+            .arg(repository.path())
+            .status()
+            .unwrap()
+            .success()
+    );
+    repository.commit();
+    let packed = Command::new("tar")
+        .args(["-czf", "-", "-C"])
+        .arg(path)
+        .arg(".")
+        .output()
+        .unwrap()
+        .stdout;
+    let digest = Digest::of(&packed);
+    site.put("/skill.tar.gz", Answer::Body("application/gzip", packed)).json(
+        "/.well-known/agent-skills/index.json",
+        index(&format!(r#"{{"name":"one","type":"archive","url":"/skill.tar.gz","digest":"sha256:{digest}"}}"#)),
+    );
+    (site, repository)
+}
+
 /// The collection of public skills, where it lies beside the project: as a repository, an archive and a site, all give the same bytes.
 #[test]
 fn real_skills_come_the_same_from_repositories_archives_and_sites() {
@@ -458,30 +487,7 @@ fn real_skills_come_the_same_from_repositories_archives_and_sites() {
         {
             continue;
         }
-        let site = SiteServer::new();
-        let repository = Repository::new();
-        assert!(
-            Command::new("cp")
-                .arg("-R")
-                .arg(path.join("."))
-                .arg(repository.path())
-                .status()
-                .unwrap()
-                .success()
-        );
-        repository.commit();
-        let packed = Command::new("tar")
-            .args(["-czf", "-", "-C"])
-            .arg(&path)
-            .arg(".")
-            .output()
-            .unwrap()
-            .stdout;
-        let digest = Digest::of(&packed);
-        site.put("/skill.tar.gz", Answer::Body("application/gzip", packed)).json(
-            "/.well-known/agent-skills/index.json",
-            index(&format!(r#"{{"name":"one","type":"archive","url":"/skill.tar.gz","digest":"sha256:{digest}"}}"#)),
-        );
+        let (site, repository) = published(&path);
         let digests: Vec<Vec<(String, String)>> = [
             repository.address(),
             format!("{}/skill.tar.gz", site.base),

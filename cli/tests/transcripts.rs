@@ -68,10 +68,9 @@ fn transcript(name: &str) {
     cases.run();
 }
 
-/// A repository at `https://github.com/acme/skills`, and its owner as a command. Dates are fixed, so that commits are the same each time.
-fn upstream(home: &Path, cases: &trycmd::TestCases) {
-    let repository = home.join("skills");
-    let script = format!(
+/// The owner of the repository as a command: each argument is a commit.
+fn owner_script(repository: &Path) -> String {
+    format!(
         r#"#!/bin/sh
 set -e
 export GIT_AUTHOR_DATE=2026-11-01T00:00:00Z GIT_COMMITTER_DATE=2026-11-01T00:00:00Z
@@ -95,7 +94,13 @@ git commit --quiet --message "$1"
 [ "$1" != init ] || git tag v1
 "#,
         repository.display()
-    );
+    )
+}
+
+/// A repository at `https://github.com/acme/skills`, and its owner as a command. Dates are fixed, so that commits are the same each time.
+fn upstream(home: &Path, cases: &trycmd::TestCases) {
+    let repository = home.join("skills");
+    let script = owner_script(&repository);
     std::fs::create_dir(&repository).unwrap();
     let tools = [
         ("upstream", script),

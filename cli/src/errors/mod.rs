@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::output::text::clean;
 
-/// The exit codes of `vault`, the whole table.
+/// Every exit code of `vault`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
     /// Done.
@@ -38,7 +38,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -82,10 +82,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// A command that did not do what it was asked.
+/// Why a command did not succeed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub exit: Exit,
     /// The stable word, lower snake case; a remote refusal keeps the word of the service.
     pub code: Cow<'static, str>,
@@ -93,11 +93,11 @@ pub struct Failure {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// Apart, so that a result with a failure stays small to return.
+    /// Boxed, so that a `Result` with a failure stays small.
     more: Box<More>,
 }
 
-/// What few failures have.
+/// What most failures lack.
 #[derive(Clone, Debug, Default)]
 struct More {
     place: Option<Place>,

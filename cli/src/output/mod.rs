@@ -1,4 +1,4 @@
-//! What people and programs see: the only file that writes to standard output and standard error.
+//! The two output streams.
 //!
 //! Standard output carries the result and nothing else; notes, warnings, progress and questions go to standard error.
 //! With `--json` standard output is one line, the envelope, on success and on failure alike.
@@ -51,7 +51,7 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// Settles colour, prompts and progress once, from flags and process.
+    /// Decides colour, prompts and progress once, from flags and process.
     pub fn new(global: &Global, process: &Process) -> Self {
         let colour = |terminal| match global.color {
             ColourChoice::Always => ColorChoice::AlwaysAnsi,
@@ -80,7 +80,7 @@ impl Ui {
         self.json
     }
 
-    /// A question may be asked: both terminals are there and nobody forbade it.
+    /// Whether a question may be asked: both streams are terminals and no flag forbids it.
     pub const fn may_ask(&self) -> bool {
         self.prompts
     }
@@ -136,7 +136,7 @@ impl Ui {
         self.warnings.borrow_mut().push(warning);
     }
 
-    /// Prints what a command found and says what to end with.
+    /// Prints the result of a command and returns its exit code.
     pub fn report(&self, report: &Report) -> Exit {
         let exit = report.exit;
         match &report.form {
@@ -160,7 +160,7 @@ impl Ui {
         exit
     }
 
-    /// Prints why a command failed and says what to end with.
+    /// Prints why a command failed and returns its exit code.
     pub fn fail(&self, failure: &Failure) -> Exit {
         if self.json {
             let data = failure.facts().unwrap_or(&Value::Null);
@@ -174,7 +174,7 @@ impl Ui {
         failure.exit
     }
 
-    /// A failure of one part of a command that goes on: shown to people, counted by the caller.
+    /// Shows a failure of one part of a command that goes on; the caller counts it.
     pub fn note_failure(&self, failure: &Failure) {
         if !self.json {
             self.show(failure);
@@ -276,7 +276,7 @@ impl Ui {
     }
 
     fn error_line(&self, text: &str) {
-        // Nobody can be told that standard error is gone.
+        // Nothing is left to report to when standard error is gone.
         let _ = writeln!(
             AutoStream::new(std::io::stderr().lock(), self.err),
             "{text}"
@@ -284,7 +284,7 @@ impl Ui {
     }
 }
 
-/// JSON and a line end, as they are: nothing in them paints.
+/// Writes JSON and a line end. The text is already free of terminal escapes.
 fn print_json(mut text: String, exit: Exit) {
     text.push('\n');
     let mut stream = std::io::stdout().lock();
@@ -294,7 +294,7 @@ fn print_json(mut text: String, exit: Exit) {
     finish(written, exit);
 }
 
-/// A reader that went away (`| head`) is no failure, and hides none: the process ends as it would have; a full disk is.
+/// A reader that closed the pipe (`| head`) keeps the exit code as it is; any other write error, as a full disk, ends with 1.
 fn finish(written: std::io::Result<()>, exit: Exit) {
     match written {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {

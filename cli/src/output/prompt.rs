@@ -4,6 +4,18 @@ use super::Ui;
 use crate::errors::{Exit, Failure};
 
 impl Ui {
+    /// Fails where there is no terminal to ask on, and names the flag that answers instead.
+    fn require_terminal(&self, question: &str, flag: &str) -> Result<(), Failure> {
+        if self.may_ask() {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "no_tty",
+            format!("{question} There is no terminal to ask on"),
+        )
+        .hint(format!("answer with `{flag}`")))
+    }
+
     /// Asks yes or no; without a terminal it fails and names the flag that answers.
     pub fn confirm(&self, question: &str) -> Result<bool, Failure> {
         if self.yes {
@@ -27,12 +39,11 @@ impl Ui {
         flag: &str,
         options: Vec<String>,
     ) -> Result<String, Failure> {
-        if !self.prompts {
-            return Err(cannot_ask(question, flag).details(options));
-        }
+        self.require_terminal(question, flag)
+            .map_err(|failure| failure.details(options.clone()))?;
         inquire::Select::new(question, options)
             .prompt()
-            .map_err(|error| asking_failed(&error))
+            .map_err(asking_failed)
     }
 
     /// Asks for some of several; without a terminal it fails and names the flags that answer. What follows two blanks in
@@ -44,9 +55,8 @@ impl Ui {
         options: Vec<String>,
     ) -> Result<Vec<usize>, Failure> {
         let options = aligned(options);
-        if !self.prompts {
-            return Err(cannot_ask(question, flags).details(options));
-        }
+        self.require_terminal(question, flags)
+            .map_err(|failure| failure.details(options.clone()))?;
         let chosen = inquire::MultiSelect::new(question, options)
             .with_page_size(15)
             .with_help_message("space ticks, right ticks all, left none, text filters, Enter adds")
@@ -59,7 +69,7 @@ impl Ui {
                 names.collect::<Vec<_>>().join(", ")
             })
             .raw_prompt()
-            .map_err(|error| asking_failed(&error))?;
+            .map_err(asking_failed)?;
         Ok(chosen.into_iter().map(|option| option.index).collect())
     }
 
@@ -68,13 +78,11 @@ impl Ui {
         if self.yes {
             return Ok(answer);
         }
-        if !self.prompts {
-            return Err(cannot_ask(question, "--yes"));
-        }
+        self.require_terminal(question, "--yes")?;
         inquire::Confirm::new(question)
             .with_default(answer)
             .prompt()
-            .map_err(|error| asking_failed(&error))
+            .map_err(asking_failed)
     }
 
     /// Asks for one of several; `--yes` takes the first.
@@ -95,15 +103,14 @@ impl Ui {
         if self.yes {
             return Ok(if ticked { options } else { Vec::new() });
         }
-        if !self.prompts {
-            return Err(cannot_ask(question, "--yes").details(options));
-        }
+        self.require_terminal(question, "--yes")
+            .map_err(|failure| failure.details(options.clone()))?;
         let all: Vec<usize> = (0..options.len()).filter(|_| ticked).collect();
         inquire::MultiSelect::new(question, options)
             .with_default(&all)
             .with_help_message("space ticks, right ticks all, left none, Enter goes on")
             .prompt()
-            .map_err(|error| asking_failed(&error))
+            .map_err(asking_failed)
     }
 
     /// Asks for a line of text; `--yes` answers with nothing.
@@ -111,22 +118,12 @@ impl Ui {
         if self.yes {
             return Ok(String::new());
         }
-        if !self.prompts {
-            return Err(cannot_ask(question, "--yes"));
-        }
+        self.require_terminal(question, "--yes")?;
         inquire::Text::new(question)
             .prompt()
             .map(|text| text.trim().to_owned())
-            .map_err(|error| asking_failed(&error))
+            .map_err(asking_failed)
     }
-}
-
-fn cannot_ask(question: &str, flag: &str) -> Failure {
-    Failure::usage(
-        "no_tty",
-        format!("{question} There is no terminal to ask on"),
-    )
-    .hint(format!("answer with `{flag}`"))
 }
 
 /// Options whose explanations stand below each other, unless names are longer than 24 characters.
@@ -150,7 +147,7 @@ fn aligned(options: Vec<String>) -> Vec<String> {
         .collect()
 }
 
-fn asking_failed(error: &inquire::InquireError) -> Failure {
+fn asking_failed(error: inquire::InquireError) -> Failure {
     match error {
         inquire::InquireError::OperationCanceled | inquire::InquireError::OperationInterrupted => {
             Failure::new(Exit::Interrupted, "interrupted", "interrupted")

@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 use super::text::is_deceptive;
 use crate::errors::{Exit, Failure, Place};
 
-/// What a command hands back: the same result for people and for programs.
+/// The result of a command, for people and for programs.
 #[derive(Debug)]
 pub struct Report {
     /// For `--json`: the member `data`.
@@ -82,7 +82,7 @@ impl Report {
     }
 }
 
-/// Something that went well enough to go on, but that somebody should know.
+/// Something that did not stop the command but that the user should know.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Warning {
     /// The stable word.

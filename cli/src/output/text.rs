@@ -2,7 +2,8 @@
 
 use super::style::{DIM, GOOD, WARN, paint};
 
-/// Text from outside, safe to show on a terminal: control, bidi and zero-width characters become U+FFFD, and it ends after `most` characters.
+/// Untrusted text made safe for a terminal: control, bidi and zero-width characters become U+FFFD, and it is cut after `most`
+/// characters.
 pub fn clean(text: &str, most: usize) -> String {
     let mut shown: String = text
         .chars()
@@ -15,7 +16,7 @@ pub fn clean(text: &str, most: usize) -> String {
     shown
 }
 
-/// Whether a character steers a terminal, turns the writing direction or is not seen.
+/// Whether a character controls a terminal, changes the writing direction or is invisible.
 pub const fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{0}'..='\u{1f}'
@@ -90,7 +91,7 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// The candidate that is most like what was written, when one is like it at all.
+/// The candidate closest to what was written, if any is close enough to be a misspelling of it.
 pub fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .map(|candidate| (strsim::damerau_levenshtein(written, candidate), candidate))

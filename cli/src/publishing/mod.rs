@@ -45,9 +45,9 @@ impl Default for SyncOptions {
     }
 }
 
-/// What came of a sync.
+/// The outcome of a sync.
 pub enum SyncOutcome {
-    /// Nothing to do.
+    /// Nothing changed.
     Unchanged {
         /// The current release.
         release: u64,
@@ -55,7 +55,7 @@ pub enum SyncOutcome {
         skills: u64,
         /// When it expires.
         expires_at: Timestamp,
-        /// What was taken in from others.
+        /// Skills adopted from other machines.
         adopted: Vec<SkillName>,
     },
     /// A new release.
@@ -66,7 +66,7 @@ pub enum SyncOutcome {
         uploaded: usize,
         /// Their bytes.
         bytes: u64,
-        /// What was taken in from others.
+        /// Skills adopted from other machines.
         adopted: Vec<SkillName>,
     },
 }
@@ -175,7 +175,7 @@ impl<'a> Publisher<'a> {
         .hint("the server signs this vault itself: add skills where the server runs"))
     }
 
-    /// The current catalog's exact bytes; those that we keep where the service says that they are current.
+    /// The exact bytes of the current catalog, from the local copy if the service names the same digest.
     async fn current_catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
         let base = self.connection.base.as_str();
         if let Some(state) = cloud::state(self.vault, base, &self.connection.slug)?
@@ -219,7 +219,7 @@ impl<'a> Publisher<'a> {
         Ok(answer.good()?.body)
     }
 
-    /// Fetches bundles and parts of the vault's own releases and installs them.
+    /// Installs skills that another machine published with this vault's key.
     async fn adopt(&self, entries: &[SkillEntry]) -> Result<Vec<SkillName>, Failure> {
         let fetched = self.fetch_own(entries).await?;
         let adopted = adopt::adopt(self.vault, entries, &|hash| fetched.get(hash).cloned())?;

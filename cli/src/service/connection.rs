@@ -1,4 +1,4 @@
-//! Which service and vault this library is connected to: the record that `vault cloud connect` writes.
+//! The service and vault that this library is connected to, as `vault cloud connect` recorded them.
 //!
 //! It lies in the vault (`connection.json`) and holds no secret; tokens lie in the user's configuration folder.
 

@@ -57,9 +57,9 @@ struct Registered {
     client_id: String,
 }
 
-/// What the browser brought back.
+/// What the browser callback back.
 #[derive(Debug, Default, Eq, PartialEq)]
-struct Brought {
+struct CallbackParams {
     code: Option<String>,
     state: Option<String>,
     iss: Option<String>,
@@ -83,8 +83,8 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     let verifier = random_text();
     let state = random_text();
     let address = authorize_address(&metadata, wanted, &client_id, &redirect, &verifier, &state)?;
-    let brought = ask_person(context, &listener, &address, wanted.no_browser).await?;
-    let code = check(brought, &state, &metadata.issuer)?;
+    let callback = await_callback(context, &listener, &address, wanted.no_browser).await?;
+    let code = check(callback, &state, &metadata.issuer)?;
     let request = http
         .request(Method::POST, &metadata.token_endpoint)
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
@@ -231,12 +231,12 @@ fn authorize_address(
 }
 
 /// Shows the address and waits for whichever answer comes first: the browser at the loopback address, or a line on standard input.
-async fn ask_person(
+async fn await_callback(
     context: &Context,
     listener: &TcpListener,
     address: &Url,
     no_browser: bool,
-) -> Result<Brought, Failure> {
+) -> Result<CallbackParams, Failure> {
     let ui = &context.ui;
     let opened = !no_browser && browser::open(&context.process, address.as_str());
     // A program reads no notes, but a person may sit beside it, with a browser that did not come up.
@@ -276,13 +276,13 @@ async fn ask_person(
     };
     let ended = tokio::time::timeout(PATIENCE, async {
         tokio::select! {
-            brought = listen(listener) => brought,
-            brought = pasted => Ok(brought),
+            callback = callback_from_browser(listener) => callback,
+            callback = pasted => Ok(callback),
         }
     })
     .await;
     match ended {
-        Ok(brought) => brought,
+        Ok(callback) => callback,
         Err(_) => Err(Failure::new(
             Exit::NotAllowed,
             "sign_in_timeout",
@@ -293,20 +293,20 @@ async fn ask_person(
 }
 
 /// Answers the browser until it brings a code or an error.
-async fn listen(listener: &TcpListener) -> Result<Brought, Failure> {
+async fn callback_from_browser(listener: &TcpListener) -> Result<CallbackParams, Failure> {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             continue;
         };
         // A browser may open connections that it never uses: each gets its own short time.
         let one = tokio::time::timeout(std::time::Duration::from_secs(5), answer_browser(stream));
-        if let Ok(Some(brought)) = one.await {
-            return Ok(brought);
+        if let Ok(Some(callback)) = one.await {
+            return Ok(callback);
         }
     }
 }
 
-async fn answer_browser(mut stream: TcpStream) -> Option<Brought> {
+async fn answer_browser(mut stream: TcpStream) -> Option<CallbackParams> {
     let mut head = Vec::new();
     let mut buffer = [0_u8; 2048];
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
@@ -324,8 +324,8 @@ async fn answer_browser(mut stream: TcpStream) -> Option<Brought> {
             .await;
         return None;
     };
-    let brought = parse_query(query);
-    let page = if brought.code.is_some() {
+    let callback = parse_query(query);
+    let page = if callback.code.is_some() {
         "<!doctype html><meta charset=utf-8><title>vault</title><body style=\"font:16px system-ui;margin:4rem auto;max-width:30rem\"><h1>Signed in</h1><p>You can close this page and go back to the terminal."
     } else {
         "<!doctype html><meta charset=utf-8><title>vault</title><body style=\"font:16px system-ui;margin:4rem auto;max-width:30rem\"><h1>Not signed in</h1><p>The terminal says why."
@@ -336,57 +336,57 @@ async fn answer_browser(mut stream: TcpStream) -> Option<Brought> {
     );
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
-    Some(brought)
+    Some(callback)
 }
 
-fn parse_query(query: &str) -> Brought {
-    let mut brought = Brought::default();
+fn parse_query(query: &str) -> CallbackParams {
+    let mut callback = CallbackParams::default();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         let slot = match &*name {
-            "code" => &mut brought.code,
-            "state" => &mut brought.state,
-            "iss" => &mut brought.iss,
-            "error" => &mut brought.error,
-            "error_description" => &mut brought.description,
+            "code" => &mut callback.code,
+            "state" => &mut callback.state,
+            "iss" => &mut callback.iss,
+            "error" => &mut callback.error,
+            "error_description" => &mut callback.description,
             _ => continue,
         };
         *slot = Some(value.into_owned());
     }
-    brought
+    callback
 }
 
 /// What a person pasted: the whole address, its query, or the bare code.
-fn parse_pasted(line: &str) -> Brought {
+fn parse_pasted(line: &str) -> CallbackParams {
     match line.split_once('?') {
         Some((_, query)) => parse_query(query.split('#').next().unwrap_or(query)),
         None if line.contains("code=") || line.contains("error=") => parse_query(line),
-        None => Brought {
+        None => CallbackParams {
             code: Some(line.to_owned()),
-            ..Brought::default()
+            ..CallbackParams::default()
         },
     }
 }
 
 /// Takes the code out of an answer that belongs to this very sign-in.
-fn check(brought: Brought, state: &str, issuer: &str) -> Result<String, Failure> {
+fn check(callback: CallbackParams, state: &str, issuer: &str) -> Result<String, Failure> {
     let refuse =
         |code: &'static str, message: String| Failure::new(Exit::NotAllowed, code, message);
     // A bare pasted code has neither: PKCE still ties it to this process.
-    let bare = brought.state.is_none() && brought.iss.is_none() && brought.error.is_none();
-    if !bare && brought.state.as_deref() != Some(state) {
+    let bare = callback.state.is_none() && callback.iss.is_none() && callback.error.is_none();
+    if !bare && callback.state.as_deref() != Some(state) {
         return Err(refuse(
             "state_mismatch",
             "the answer belongs to another sign-in".to_owned(),
         )
         .hint("run the command again and use the address that it prints"));
     }
-    if !bare && brought.iss.as_deref() != Some(issuer) {
+    if !bare && callback.iss.as_deref() != Some(issuer) {
         return Err(refuse(
             "issuer_mismatch",
             "the answer comes from another service".to_owned(),
         ));
     }
-    match (brought.code, brought.error) {
+    match (callback.code, callback.error) {
         (Some(code), None) => Ok(code),
         (_, Some(error)) if error == "access_denied" => Err(refuse(
             "access_denied",
@@ -397,7 +397,7 @@ fn check(brought: Brought, state: &str, issuer: &str) -> Result<String, Failure>
             format!(
                 "the service refused the sign-in: {}",
                 clean(
-                    brought
+                    callback
                         .description
                         .or(error)
                         .as_deref()
@@ -417,13 +417,13 @@ fn oauth_failure(body: &[u8], status: u16) -> Failure {
         #[serde(default)]
         error_description: String,
     }
-    let said: OauthError = serde_json::from_slice(body).unwrap_or_default();
+    let refusal: OauthError = serde_json::from_slice(body).unwrap_or_default();
     let exit = if status >= 500 || status == 429 {
         Exit::Network
     } else {
         Exit::NotAllowed
     };
-    let reason = [said.error_description, said.error]
+    let reason = [refusal.error_description, refusal.error]
         .into_iter()
         .find(|text| !text.is_empty())
         .unwrap_or_else(|| format!("status {status}"));
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_sign_in_is_refused() {
-        let brought = |query: &str| parse_pasted(query);
+        let callback = |query: &str| parse_pasted(query);
         for (query, code) in [
             ("x?code=c&state=other&iss=https://v", "state_mismatch"),
             ("x?code=c&iss=https://v", "state_mismatch"),
@@ -481,15 +481,15 @@ mod tests {
             ("x?code=c&error=e&state=s&iss=https://v", "sign_in_failed"),
         ] {
             assert_eq!(
-                check(brought(query), "s", "https://v").unwrap_err().code,
+                check(callback(query), "s", "https://v").unwrap_err().code,
                 code,
                 "{query}"
             );
         }
         assert_eq!(
-            check(brought("x?code=c&state=s&iss=https://v"), "s", "https://v").unwrap(),
+            check(callback("x?code=c&state=s&iss=https://v"), "s", "https://v").unwrap(),
             "c"
         );
-        assert_eq!(check(brought("c"), "s", "https://v").unwrap(), "c");
+        assert_eq!(check(callback("c"), "s", "https://v").unwrap(), "c");
     }
 }

@@ -1,4 +1,4 @@
-//! The users of a connected vault, as their owner sees them.
+//! The users of a connected vault, as listed for its owner.
 
 use serde::{Deserialize, Serialize};
 

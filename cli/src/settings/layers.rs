@@ -12,8 +12,8 @@ use crate::{
     output::text::{clean, nearest},
 };
 
-/// What a project's `vault.toml` may say. Everything else decides about keys, addresses, places or policy, and a project may
-/// be a stranger's. The gate it may make strict, never lax.
+/// The settings that a project's `vault.toml` may contain. All others concern keys, addresses, paths or policy, and a project
+/// may come from somebody else. A project may make the gate stricter, never laxer.
 const FOR_PROJECTS: [&str; 4] = [
     "VAULT_LOG_LEVEL",
     "VAULT_SEARCH_MODE",
@@ -22,14 +22,14 @@ const FOR_PROJECTS: [&str; 4] = [
 ];
 
 impl Settings {
-    /// Reads the file, when one is named, and lays the environment over it.
+    /// Reads the file, if one is named; the environment overrides it.
     ///
     /// Fails with exit 2 when the file cannot be read, has a name nobody knows, or a value has the wrong shape.
     pub fn load(process: &Process, file: Option<&Path>) -> Result<Self, Failure> {
         Self::layered(process, file, None)
     }
 
-    /// The same with a project's file between the user's and the environment. What a project must not say is refused.
+    /// The same with a project's file between the user's file and the environment. Settings that a project must not set fail.
     pub fn layered(
         process: &Process,
         file: Option<&Path>,

@@ -1,7 +1,7 @@
 //! Settings: one table of names, one way to layer flag, environment and file.
 //!
-//! A name in the file is the variable's without `VAULT_` in lower case. What is misspelt is refused before anything starts:
-//! a setting that silently does nothing is worse than none.
+//! A name in the file is the variable's without `VAULT_` in lower case. A misspelt name is rejected before anything starts, because
+//! a setting without effect is worse than an error.
 
 pub mod layers;
 pub mod process;
@@ -32,7 +32,7 @@ pub enum Origin {
     File(PathBuf, u32),
     /// The project's file, with the line from 1.
     Project(PathBuf, u32),
-    /// Nobody set it.
+    /// No layer set it.
     Default,
 }
 
@@ -55,7 +55,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Lays a flag's value over what is there.
+    /// Overrides a value with that of a flag.
     pub fn flag(
         &mut self,
         flag: &'static str,
@@ -113,8 +113,8 @@ impl Settings {
             .collect()
     }
 
-    /// Variables named `VAULT_…` that are nearly one of ours: a slip of the finger. Pairs of what was set and what was probably meant.
-    pub fn likely_slips(process: &Process) -> Vec<(String, &'static str)> {
+    /// Variables named `VAULT_…` that look like a misspelt one of ours: pairs of the name that is set and the name that was meant.
+    pub fn likely_misspellings(process: &Process) -> Vec<(String, &'static str)> {
         process
             .vault_variables()
             .filter(|name| variable_named(name).is_none())
@@ -122,7 +122,7 @@ impl Settings {
             .collect()
     }
 
-    /// Who set a value, in one word: `flag`, `environment`, `project`, `user` or `default`.
+    /// The layer that set a value: `flag`, `environment`, `project`, `user` or `default`.
     pub fn origin_word(&self, name: &str) -> &'static str {
         match self.with_origin(name) {
             Some((_, Origin::Flag(_))) => "flag",
@@ -133,17 +133,17 @@ impl Settings {
         }
     }
 
-    /// Every setting in the order of names: its value with secrets masked, and who said so. `None` where there is neither value nor default.
-    pub fn shown(&self) -> Vec<Shown> {
-        let mut rows: Vec<Shown> = TABLE
+    /// Every setting by name: its value with secrets masked, and the layer that set it. `None` if there is neither value nor default.
+    pub fn shown(&self) -> Vec<SettingRow> {
+        let mut rows: Vec<SettingRow> = TABLE
             .iter()
             .map(|variable| match self.values.get(variable.name) {
-                Some((value, origin)) => Shown {
+                Some((value, origin)) => SettingRow {
                     name: variable.name,
                     value: Some(masked(variable, value)),
                     source: origin.to_string(),
                 },
-                None => Shown {
+                None => SettingRow {
                     name: variable.name,
                     value: (!variable.default.is_empty()).then(|| variable.default.to_owned()),
                     source: Origin::Default.to_string(),
@@ -154,7 +154,7 @@ impl Settings {
         if let Some((value, origin)) = self.values.get("PORT") {
             rows.insert(
                 0,
-                Shown {
+                SettingRow {
                     name: "PORT",
                     value: Some(value.clone()),
                     source: origin.to_string(),
@@ -207,7 +207,7 @@ impl Settings {
 
 /// A setting as people may see it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Shown {
+pub struct SettingRow {
     /// The variable.
     pub name: &'static str,
     /// Its value; a secret, or a password in an address, is `********`.
@@ -432,7 +432,7 @@ mod tests {
     fn a_slip_in_a_variable_is_noticed_and_a_stranger_is_not() {
         let process = Process::with(&[("VAULT_PUBLIC_ULR", "x"), ("VAULT_ADDR", "x")]);
         assert_eq!(
-            Settings::likely_slips(&process),
+            Settings::likely_misspellings(&process),
             [("VAULT_PUBLIC_ULR".to_owned(), "VAULT_PUBLIC_URL")]
         );
     }

@@ -1,6 +1,6 @@
-//! The process that runs us: its variables, folders and terminals. The only file that reads environment variables.
+//! The process: its environment variables, folders and terminals. The only file that reads environment variables.
 //!
-//! They are read once, at the start; nothing later in the process can change what a command sees.
+//! They are read once, at the start.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 
 use vault_library::agents::{Machine, VARIABLES};
 
-/// Variables that coding agents set for the programs they start: then we never prompt and never animate.
+/// Variables that coding agents set for the programs they start. If one is set, nothing prompts or animates.
 const AGENT_MARKS: [&str; 15] = [
     "AI_AGENT",
     "ANTIGRAVITY_AGENT",
@@ -110,7 +110,7 @@ impl Process {
             .map(|folder| folder.join("vault"))
     }
 
-    /// The machine as agents are looked for on it; `None` without a home folder.
+    /// Where agents are looked for on this machine; `None` without a home folder.
     pub fn machine(&self, project: Option<PathBuf>) -> Option<Machine> {
         Some(Machine {
             home: self.home.clone()?,
@@ -122,12 +122,12 @@ impl Process {
         })
     }
 
-    /// A coding agent started us.
+    /// Whether a coding agent started this process.
     pub fn is_run_by_agent(&self) -> bool {
         AGENT_MARKS.iter().any(|mark| self.variable(mark).is_some())
     }
 
-    /// A build server started us.
+    /// Whether a build server started this process.
     pub fn is_run_by_ci(&self) -> bool {
         self.variable("CI").is_some_and(|value| value != "false")
     }

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const INDEX: &str = "/.well-known/agent-skills/index.json";
+
 /// Serves what `vault export well-known` wrote.
 fn publish(site: &SiteServer, owner: &Machine) {
     let folder = owner.home.path().join("site");
@@ -39,15 +41,35 @@ fn write_skill(owner: &Machine, text: &str) {
     assert_eq!(added.code, 0, "{}", added.out);
 }
 
+fn public_key(machine: &Machine) -> String {
+    let shown = machine.run(&["key", "show"]);
+    shown.json["data"]["public_key"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+/// Neither an update nor an add takes this index, and what is installed stays.
+fn is_refused(site: &SiteServer, machine: &Machine, index: &str, words: &str) {
+    site.json(INDEX, index);
+    for command in [&["update"][..], &["add", &site.base, "--all"]] {
+        let ended = machine.run(command);
+        assert!(
+            ended.code == 6 && ended.out.contains("source_signer") && ended.out.contains(words),
+            "{words}, {command:?}: {}",
+            ended.out
+        );
+    }
+    let text = std::fs::read_to_string(machine.skill("pdf").join("SKILL.md")).unwrap();
+    assert!(text.contains("Do it well."), "{words}");
+}
+
 #[test]
 fn the_signer_of_a_vaults_site_is_verified_shown_and_pinned() {
     let site = SiteServer::new();
     let owner = Machine::new();
     write_skill(&owner, "Do it.");
-    let key = owner.run(&["key", "show"]).json["data"]["public_key"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let key = public_key(&owner);
     publish(&site, &owner);
     let machine = Machine::new();
     machine.policy("[sources]\nsigners = [\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"]\n");
@@ -87,38 +109,18 @@ fn the_signer_of_a_vaults_site_is_verified_shown_and_pinned() {
         "{}",
         updated.out
     );
-    let signed = "/.well-known/agent-skills/index.json";
-    let refused = |what: &str, index: &str, words: &str| {
-        site.json(signed, index);
-        for command in [&["update"][..], &["add", &site.base, "--all"]] {
-            let ended = machine.run(command);
-            assert!(
-                ended.code == 6 && ended.out.contains("source_signer") && ended.out.contains(words),
-                "{what}, {command:?}: {}",
-                ended.out
-            );
-        }
-        let text = std::fs::read_to_string(machine.skill("pdf").join("SKILL.md")).unwrap();
-        assert!(text.contains("Do it well."), "{what}");
-    };
     // Another's key, under which the signature is not good; no signature; another's signature; an earlier version.
     let other = Machine::new();
     write_skill(&other, "Do it better.");
-    let foreign = other.run(&["key", "show"]).json["data"]["public_key"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let foreign = public_key(&other);
     machine.policy("");
     publish(&site, &other);
-    let others = std::fs::read_to_string(other.home.path().join(format!("site{signed}"))).unwrap();
-    refused("another signer", &others, "signed by");
+    let others = std::fs::read_to_string(other.home.path().join(format!("site{INDEX}"))).unwrap();
+    is_refused(&site, &machine, &others, "signed by");
     let bare = others.replace("dev.vault/signed", "dev.example/none");
-    refused("no signature", &bare, "carries no signature");
-    refused(
-        "a key that did not sign",
-        &others.replace(&foreign, &key),
-        "not good",
-    );
+    is_refused(&site, &machine, &bare, "carries no signature");
+    let forged = others.replace(&foreign, &key);
+    is_refused(&site, &machine, &forged, "not good");
     // Going back is going forward.
     let old = owner.run(&["rollback", "pdf", "--to", "1"]);
     assert_eq!(old.code, 0, "{}", old.out);

@@ -45,6 +45,12 @@ fn tools(machine: &Machine, calls: &[(&str, Value)]) -> Vec<Value> {
     answers
 }
 
+/// The member of a tool's structured answer at this pointer.
+fn has(answer: &Value, pointer: &str, wanted: &Value) {
+    let found = answer["structuredContent"].pointer(pointer);
+    assert_eq!(found, Some(wanted), "{answer}");
+}
+
 #[test]
 fn agents_add_update_and_check_through_the_tools() {
     let repository = Repository::new();
@@ -78,22 +84,9 @@ fn agents_add_update_and_check_through_the_tools() {
         "{}",
         answers[0]
     );
-    assert_eq!(
-        answers[1]["structuredContent"]["status"], "accepted",
-        "{}",
-        answers[1]
-    );
-    assert_eq!(
-        answers[2]["structuredContent"]["status"], "duplicate",
-        "{}",
-        answers[2]
-    );
-    assert_eq!(
-        answers[3]["structuredContent"]["up_to_date"],
-        json!(["pdf"]),
-        "{}",
-        answers[3]
-    );
+    has(&answers[1], "/status", &json!("accepted"));
+    has(&answers[2], "/status", &json!("duplicate"));
+    has(&answers[3], "/up_to_date", &json!(["pdf"]));
     repository.write("pdf/more.md", "more");
     repository.commit();
     let answers = tools(
@@ -104,22 +97,9 @@ fn agents_add_update_and_check_through_the_tools() {
             ("check_updates", json!({})),
         ],
     );
-    assert_eq!(
-        answers[0]["structuredContent"]["drifted"][0]["name"], "pdf",
-        "{}",
-        answers[0]
-    );
-    assert_eq!(
-        answers[1]["structuredContent"]["version"], 2,
-        "{}",
-        answers[1]
-    );
-    assert_eq!(
-        answers[2]["structuredContent"]["up_to_date"],
-        json!(["pdf"]),
-        "{}",
-        answers[2]
-    );
+    has(&answers[0], "/drifted/0/name", &json!("pdf"));
+    has(&answers[1], "/version", &json!(2));
+    has(&answers[2], "/up_to_date", &json!(["pdf"]));
     // The policy counts for tools as it does for people.
     machine.policy("[sources]\nallow = []\n");
     let answers = tools(

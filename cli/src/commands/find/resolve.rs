@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::Report,
-    policy_file::{Asked, capabilities, own_compiled},
+    policy_file::{CallerQuery, capabilities, own_compiled},
 };
 
 /// Since 0.2.1 (stable).
@@ -51,7 +51,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::bare(answer))
 }
 
-impl<'a> From<&'a Question> for Asked<'a> {
+impl<'a> From<&'a Question> for CallerQuery<'a> {
     fn from(question: &'a Question) -> Self {
         Self {
             caller: &question.caller,

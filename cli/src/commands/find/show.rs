@@ -60,26 +60,7 @@ fn installed(context: &Context, vault: &Vault, name: &SkillName) -> Result<Repor
         .as_ref()
         .map_or(&empty, |read| &read.requires_secrets);
     let cost = Cost::of(&found);
-    let data = json!({
-        "name": found.name,
-        "version": manifest.version,
-        "bundle_hash": found.bundle,
-        "origin": origin(&found.origin),
-        "signer": signer(&found.signer),
-        "signed_at": manifest.signed_at,
-        "provenance": {
-            "identifier": manifest.provenance.identifier,
-            "revision": manifest.provenance.revision,
-            "fetched_at": manifest.provenance.fetched_at,
-        },
-        "frontmatter": found.frontmatter,
-        "agents": manifest.agents,
-        "files": manifest.files,
-        "actions": manifest.actions,
-        "environment": environment_json(context, secrets),
-        "gate": manifest.gate,
-        "context": cost.json(),
-    });
+    let data = installed_json(context, &found, secrets, &cost);
     let mut lines = heading(
         found.name.as_str(),
         &format!("version {}", manifest.version),
@@ -136,6 +117,30 @@ fn installed(context: &Context, vault: &Vault, name: &SkillName) -> Result<Repor
         )
     })));
     Ok(Report::new(data, lines.join("\n")))
+}
+
+fn installed_json(context: &Context, found: &Inspected, secrets: &[Secret], cost: &Cost) -> Value {
+    let manifest = &found.examined.manifest;
+    json!({
+        "name": found.name,
+        "version": manifest.version,
+        "bundle_hash": found.bundle,
+        "origin": origin(&found.origin),
+        "signer": signer(&found.signer),
+        "signed_at": manifest.signed_at,
+        "provenance": {
+            "identifier": manifest.provenance.identifier,
+            "revision": manifest.provenance.revision,
+            "fetched_at": manifest.provenance.fetched_at,
+        },
+        "frontmatter": found.frontmatter,
+        "agents": manifest.agents,
+        "files": manifest.files,
+        "actions": manifest.actions,
+        "environment": environment_json(context, secrets),
+        "gate": manifest.gate,
+        "context": cost.json(),
+    })
 }
 
 fn folder(context: &Context, source: &str) -> Result<Report, Failure> {

@@ -12,7 +12,7 @@ use crate::{
     errors::{Exit, Failure},
     output::{BOLD, DIM, GOOD, HINT, Report, WARN, clean, paint},
     service::{Address, DeviceState, connection::Connection},
-    subscription::{device_client, still_there, warn_of},
+    subscription::{check_not_rolled_back, device_client, warn_about_catalog},
 };
 
 /// Since 0.5.0 (beta).
@@ -88,7 +88,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .hint("the owner can forget it (vault devices forget), then link again"));
     }
     if catalog.is_none() && !arguments.repin {
-        still_there(&link)?;
+        check_not_rolled_back(&link)?;
     }
     let offer = catalog
         .map(|bytes| {
@@ -103,7 +103,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .transpose()?;
     if let Some(offer) = &offer {
         links::pin_only(&vault, offer)?;
-        warn_of(context, offer);
+        warn_about_catalog(context, offer);
     }
     Ok(report(&connection, &link, &state, &machine, offer.as_ref()))
 }

@@ -13,7 +13,8 @@ use vault_skill::{
 
 use crate::{
     audit_report::{
-        Form, Format, Spot, counts, mark, micros, not_looked_into, places, unreadable, verdict,
+        Format, Location, ReportOptions, counts, finding_lines, mark, micros, not_started,
+        skipped_lines, verdict,
     },
     context::Context,
     errors::{Exit, Failure},
@@ -42,20 +43,20 @@ pub struct Arguments {
     )]
     what: Vec<String>,
     #[command(flatten)]
-    form: Form,
+    options: ReportOptions,
 }
 
 impl Arguments {
     /// Whether standard output is the JSON envelope.
     pub fn wants_json(&self) -> bool {
-        self.form.format == Format::Json
+        self.options.format == Format::Json
     }
 }
 
 /// Audits the skills that were named.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let form = &arguments.form;
-    form.check(context, false)?;
+    let options = &arguments.options;
+    options.check(context, false)?;
     let strict = context.strict()?;
     let started = Instant::now();
     let clock = || micros(started);
@@ -88,8 +89,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
     }
     audit.mark_duplicates();
-    let exit = form.exit(&audit);
-    let report = match form.told(&audit) {
+    let exit = options.exit(&audit);
+    let report = match options.rendered(&audit) {
         Some(text) => Report::raw(text),
         None => Report::new(json::value(&audit), text(&audit)),
     };
@@ -112,14 +113,17 @@ fn look(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
         }
         Target::Path(path) => {
             let mut audited =
-                audit::audit_skill(&path, auditor).map_err(|error| unreadable(&error, what))?;
-            let spot = Spot::of(&folder_of(&path));
-            audited.path = match spot.prefix.strip_suffix('/') {
+                audit::audit_skill(&path, auditor).map_err(|error| not_started(&error, what))?;
+            let location = Location::of(&folder_of(&path));
+            audited.path = match location.prefix.strip_suffix('/') {
                 Some("") => "/".to_owned(),
                 Some(named) => named.to_owned(),
                 None => ".".to_owned(),
             };
-            spot.base.trim_end_matches('/').clone_into(&mut audited.uri);
+            location
+                .base
+                .trim_end_matches('/')
+                .clone_into(&mut audited.uri);
             Ok(audited)
         }
     }
@@ -133,10 +137,10 @@ fn unread(mut failure: Failure) -> Failure {
 
 /// Each skill in full, and how many ended how where there are several.
 fn text(audit: &Audit) -> String {
-    let here = Spot::default();
+    let here = Location::default();
     let mut lines = Vec::new();
     for skill in &audit.skills {
-        lines.extend(places(&here, skill, true));
+        lines.extend(finding_lines(&here, skill, true));
         let name = skill.name.as_deref().unwrap_or(&skill.path);
         lines.push(format!(
             "{} {}  {}",
@@ -145,7 +149,7 @@ fn text(audit: &Audit) -> String {
             verdict(&here, skill)
         ));
     }
-    lines.extend(not_looked_into(&here, audit));
+    lines.extend(skipped_lines(&here, audit));
     if audit.skills.len() + audit.skipped.len() > 1 {
         let skipped = match audit.skipped.len() {
             0 => String::new(),

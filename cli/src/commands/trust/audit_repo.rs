@@ -11,7 +11,7 @@ use vault_skill::{
 };
 
 use crate::{
-    audit_report::{self, Form, Format, Spot},
+    audit_report::{self, Format, Location, ReportOptions},
     context::Context,
     errors::Failure,
     output::{BOLD, Report, clean, paint},
@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH")]
     repo: Option<PathBuf>,
     #[command(flatten)]
-    form: Form,
+    options: ReportOptions,
     /// Write the report to this file; the counts are printed
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -75,17 +75,17 @@ fn bounded(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
 impl Arguments {
     /// Whether standard output is the JSON envelope.
     pub fn wants_json(&self) -> bool {
-        self.form.format == Format::Json && self.output.is_none()
+        self.options.format == Format::Json && self.output.is_none()
     }
 }
 
 /// Audits a repository.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let form = &arguments.form;
-    form.check(context, arguments.output.is_some())?;
+    let options = &arguments.options;
+    options.check(context, arguments.output.is_some())?;
     let root = arguments.path.as_ref().or(arguments.repo.as_ref());
     let root = root.map_or_else(|| Path::new("."), PathBuf::as_path);
-    let spot = Spot::of(root);
+    let location = Location::of(root);
     let started = Instant::now();
     let clock = || audit_report::micros(started);
     let spinner = context.ui.spinner("looking for skills");
@@ -105,20 +105,20 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let looked = looking::audit_repository(root, &auditor);
     spinner.finish_and_clear();
     let mut found =
-        looked.map_err(|error| audit_report::unreadable(&error, &root.display().to_string()))?;
-    found.base.clone_from(&spot.base);
+        looked.map_err(|error| audit_report::not_started(&error, &root.display().to_string()))?;
+    found.base.clone_from(&location.base);
     let milliseconds = audit_report::micros(started) / 1000;
     context
         .ui
         .detail(format!("looked and judged in {milliseconds} ms"));
-    audit_report::warn_of_bounds(context, &found);
-    let exit = form.exit(&found);
+    audit_report::warn_about_bounds(context, &found);
+    let exit = options.exit(&found);
     let value = json::value(&found);
     if let Some(file) = &arguments.output {
-        let text = match form.format {
+        let text = match options.format {
             Format::Json => context.ui.enveloped(&value) + "\n",
-            Format::Text => plain(&text(context, &spot, &found)) + "\n",
-            _ => form.told(&found).unwrap_or_default(),
+            Format::Text => plain(&text(context, &location, &found)) + "\n",
+            _ => options.rendered(&found).unwrap_or_default(),
         };
         std::fs::write(file, text).map_err(|error| {
             let mut failure = Failure::io("writing", file, &error);
@@ -127,9 +127,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         })?;
         return Ok(Report::new(value, audit_report::summary(&found)).exit(exit));
     }
-    let report = match form.told(&found) {
+    let report = match options.rendered(&found) {
         Some(text) => Report::raw(text),
-        None => Report::new(value, text(context, &spot, &found)),
+        None => Report::new(value, text(context, &location, &found)),
     };
     Ok(report.exit(exit))
 }
@@ -138,31 +138,31 @@ fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-fn text(context: &Context, spot: &Spot, audit: &Audit) -> String {
+fn text(context: &Context, location: &Location, audit: &Audit) -> String {
     let mut lines = Vec::new();
     for skill in &audit.skills {
         if skill.verdict > Verdict::Accepted || context.ui.is_verbose() {
-            lines.extend(told(context, spot, skill));
+            lines.extend(rendered(context, location, skill));
         }
     }
-    lines.extend(audit_report::not_looked_into(spot, audit));
+    lines.extend(audit_report::skipped_lines(location, audit));
     lines.push(audit_report::summary(audit));
     lines.join("\n")
 }
 
 /// A skill: what was found, then the verdict.
-fn told(context: &Context, spot: &Spot, skill: &Audited) -> Vec<String> {
-    let mut lines = audit_report::places(spot, skill, context.ui.is_verbose());
-    let shown = match (skill.path.as_str(), spot.prefix.trim_end_matches('/')) {
+fn rendered(context: &Context, location: &Location, skill: &Audited) -> Vec<String> {
+    let mut lines = audit_report::finding_lines(location, skill, context.ui.is_verbose());
+    let shown = match (skill.path.as_str(), location.prefix.trim_end_matches('/')) {
         (".", "") => ".".to_owned(),
         (".", prefix) => prefix.to_owned(),
-        (path, _) => format!("{}{path}", spot.prefix),
+        (path, _) => format!("{}{path}", location.prefix),
     };
     lines.push(format!(
         "{} {}  {}",
         audit_report::mark(skill.verdict),
         paint(BOLD, clean(&printable(&shown), 300)),
-        audit_report::verdict(spot, skill)
+        audit_report::verdict(location, skill)
     ));
     lines
 }

@@ -11,7 +11,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, DIM, GOOD, Report, Warning, clean, nearest, paint, text},
-    policy_file::{Asked, capabilities, compiled, own, own_path, read_file},
+    policy_file::{CallerQuery, capabilities, compiled, own, own_path, read_file},
 };
 
 /// Since 0.5.0 (stable).
@@ -58,8 +58,8 @@ struct Check {
 }
 
 impl Check {
-    fn asked(&self) -> Option<Asked<'_>> {
-        Some(Asked {
+    fn asked(&self) -> Option<CallerQuery<'_>> {
+        Some(CallerQuery {
             caller: self.caller.as_deref()?,
             platform: self.platform.as_deref()?,
             channel: self.channel.as_deref(),

@@ -138,7 +138,7 @@ const PASSED: [(SignalKind, Signal); 6] = [
     (SignalKind::user_defined2(), Signal::USR2),
 ];
 
-/// Starts the action and waits for it; what this process is told by signals is told to the action.
+/// Starts the action and waits for it, forwarding signals.
 async fn watch(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
     // Listening begins before the action does: no signal ends us and leaves it alone.
     let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();

@@ -23,7 +23,7 @@ use crate::{
     errors::{Exit, Failure},
     output::{BOLD, DIM, GOOD, HINT, Report, WARN, Warning, changes, clean, count, paint, size},
     service::{DeviceClient, in_flight},
-    subscription::{device_client, still_there, warn_of},
+    subscription::{check_not_rolled_back, device_client, warn_about_catalog},
 };
 
 /// Since 0.5.0 (beta).
@@ -173,11 +173,11 @@ async fn pull(
     let Some(bytes) =
         catalog_bytes(&client, link, state.catalog.as_ref().map(|now| now.sha256)).await?
     else {
-        still_there(link)?;
+        check_not_rolled_back(link)?;
         return Ok(Pulled::NothingYet);
     };
     let offer = link.accept(vault, &bytes, arguments.expect_key.as_deref(), false)?;
-    warn_of(context, &offer);
+    warn_about_catalog(context, &offer);
     let pinned = offer
         .is_first()
         .then(|| offer.accepted().catalog.public_key.fingerprint());
