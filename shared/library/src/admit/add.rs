@@ -11,6 +11,7 @@ use vault_store::fetch::{Fetch, FetchFault};
 
 use super::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
 use crate::capabilities::{self, ResolveError};
+use crate::disk;
 use crate::vault::{Vault, VaultError};
 
 /// Which skill to add, and who fetches it.
@@ -86,7 +87,7 @@ fn no_source(name: &SkillName, identifier: Option<&ProvenanceId>) -> String {
 /// ```
 /// use std::sync::Arc;
 /// use vault_library::{AddSkill, Vault, VaultPaths, add_skill, admit::Admission};
-/// use vault_store::{clock::TestClock, random::SeededRandom};
+/// use vault_store::{clock::SystemClock, random::SystemRandom};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -95,7 +96,7 @@ fn no_source(name: &SkillName, identifier: Option<&ProvenanceId>) -> String {
 /// std::fs::create_dir(&skill)?;
 /// std::fs::write(skill.join("SKILL.md"), "---\nname: greet\ndescription: Greets whoever asks for it.\n---\nSay hello.\n")?;
 /// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
-/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+/// let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
 ///
 /// let input = AddSkill::from_folder(&skill);
 /// let report = add_skill(&vault, &input).await?;
@@ -138,9 +139,11 @@ pub(crate) fn add(
     admit_one(vault, &candidate)
 }
 
+/// Whether this is a folder or a SKILL.md of this machine. The address of a SKILL.md ends like one, and is neither.
 fn is_folder(source: &str) -> bool {
     let path = Path::new(source);
-    crate::disk::is_folder(path) || path.file_name().is_some_and(|name| name == SKILL_MD)
+    let is_skill_md = path.file_name().is_some_and(|name| name == SKILL_MD);
+    disk::is_folder(path) || (is_skill_md && disk::is_there(path))
 }
 
 /// The policy as it is in the file now. One that can't be read lets nothing through.
