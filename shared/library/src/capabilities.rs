@@ -57,12 +57,12 @@ pub enum ResolveError {
 /// ```
 /// use std::sync::Arc;
 /// use vault_library::{ResolveInput, Vault, VaultPaths, resolve_capabilities};
-/// use vault_store::{clock::TestClock, random::SeededRandom};
+/// use vault_store::{clock::SystemClock, random::SystemRandom};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let folder = tempfile::tempdir()?;
 /// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
-/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+/// let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
 /// let policy = "[profiles.dev]\ngroups = [\"review\"]\n\
 ///               [groups.review]\nskills = [\"code-review\"]\ntools = [\"Bash\"]\n\
 ///               [callers.\"ann@example.com\"]\nprofile = \"dev\"\n";

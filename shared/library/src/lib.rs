@@ -21,7 +21,8 @@
 //! | [`subscribe`] | linked vaults: pins, catalogs, their skills |
 //!
 //! What other programs call, each with one input, one report and an example: [`add_skill`], [`propose_skill`],
-//! [`update_skill`], [`resolve_capabilities`], [`sync_profiles`]. Fetching from elsewhere is the crate `vault-sources`.
+//! [`update_skill`], [`resolve_capabilities`], [`sync_profiles`]; `examples/integrate.rs` uses all five. Fetching from elsewhere is the
+//! crate `vault-sources`.
 //!
 //! There is no network here, no environment, no clock and no randomness but what a [`vault::Vault`] was opened with.
 //! Every effect on disk goes through one private module, so that another system needs that one only.

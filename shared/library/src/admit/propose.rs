@@ -73,12 +73,12 @@ pub struct ProposeReport {
 /// ```
 /// use std::sync::Arc;
 /// use vault_library::{ProposeSkill, Proposed, Vault, VaultPaths, propose_skill};
-/// use vault_store::{clock::TestClock, random::SeededRandom};
+/// use vault_store::{clock::SystemClock, random::SystemRandom};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let folder = tempfile::tempdir()?;
 /// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
-/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+/// let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
 /// let text = "---\nname: greet\ndescription: Greets whoever asks. Use when somebody says hello.\n---\nSay hello.\n";
 ///
 /// let checked = propose_skill(&vault, &ProposeSkill { check: true, ..ProposeSkill::new("ann", text) })?;

@@ -53,75 +53,7 @@ pub struct UpdateReport {
 /// held meanwhile, and the gate is strict.
 ///
 /// Fails when nothing is installed under the name, when its source cannot be asked, or when the vault can't be read or written.
-///
-/// ```
-/// use std::sync::Arc;
-/// use vault_library::{UpdateSkill, Updated, Vault, VaultPaths, update_skill};
-/// use vault_library::admit::{Neighbours, Options, Source as Input, admit_one, examine};
-/// use vault_skill::{draft::Source, gate::RawFile, manifest::Mode, name::SkillName, policy::Policy};
-/// use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Round, Upstream};
-/// use vault_store::shelf::DriftState;
-/// use vault_store::{clock::TestClock, random::SeededRandom};
-///
-/// /// A source that has this text.
-/// #[derive(Debug)]
-/// struct Site(&'static str);
-///
-/// impl Site {
-///     fn skill(&self) -> FetchedSkill {
-///         let text = format!("---\nname: greet\ndescription: Greets whoever asks for it.\n---\n{}\n", self.0);
-///         FetchedSkill {
-///             files: vec![RawFile { path: "SKILL.md".to_owned(), mode: Mode::Plain, bytes: text.into_bytes() }],
-///             folder: None,
-///             upstream: Upstream {
-///                 identifier: "https:https://example.com/greet/SKILL.md".parse().expect("an address"),
-///                 address: None, path: None, reference: None, revision: None, tree: None,
-///                 signer: None, signed_version: None,
-///             },
-///         }
-///     }
-/// }
-///
-/// #[async_trait::async_trait]
-/// impl Fetch for Site {
-///     async fn fetch(&self, _: &Source, _: Option<&SkillName>, _: Option<&Policy>) -> Result<FetchedSkill, FetchFault> {
-///         Ok(self.skill())
-///     }
-///     async fn fetch_again(&self, _: &Upstream, _: Option<&Policy>) -> Result<FetchedSkill, FetchFault> {
-///         Ok(self.skill())
-///     }
-///     async fn fetch_text(&self, _: &str, _: Option<&SkillName>, _: Option<&Policy>) -> Result<FetchedSkill, FetchFault> {
-///         Ok(self.skill())
-///     }
-///     fn round(self: Arc<Self>) -> Arc<dyn Round> {
-///         self
-///     }
-/// }
-///
-/// #[async_trait::async_trait]
-/// impl Round for Site {
-///     async fn compare(&self, _: &Upstream, _: Option<&Policy>) -> DriftState {
-///         DriftState::UpToDate
-///     }
-/// }
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let folder = tempfile::tempdir()?;
-/// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
-/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
-/// let fetched = Input::Fetched(Box::new(Site("Say hello.").skill()));
-/// let first = examine(fetched, &Options::default(), &mut Neighbours::of(&vault))?;
-/// admit_one(&vault, &first)?;
-///
-/// let input = |text| UpdateSkill { name: "greet".parse().expect("a name"), fetch: Arc::new(Site(text)) };
-/// let same = update_skill(&vault, &input("Say hello.")).await?;
-/// assert_eq!(same.outcome, Updated::UpToDate);
-/// let other = update_skill(&vault, &input("Say good day.")).await?;
-/// assert_eq!((other.outcome, other.installed.map(|(version, _)| version)), (Updated::Updated, Some(2)));
-/// # Ok(())
-/// # }
-/// ```
+/// `examples/integrate.rs` shows it with a fetcher.
 pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateReport, AddError> {
     let upstream = upstream_of(vault, &input.name)?;
     let policy = read_policy(vault)?;

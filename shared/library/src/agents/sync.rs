@@ -31,7 +31,7 @@ pub const PROFILES_FILE: &str = "profiles.toml";
 /// use std::sync::Arc;
 /// use vault_library::agents::Machine;
 /// use vault_library::{SyncProfilesInput, Vault, VaultPaths, add_folder, sync_profiles};
-/// use vault_store::{clock::TestClock, random::SeededRandom};
+/// use vault_store::{clock::SystemClock, random::SystemRandom};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let home = tempfile::tempdir()?;
@@ -40,7 +40,7 @@ pub const PROFILES_FILE: &str = "profiles.toml";
 /// std::fs::create_dir(&skill)?;
 /// std::fs::write(skill.join("SKILL.md"), "---\nname: greet\ndescription: Greets whoever asks for it.\n---\nSay hello.\n")?;
 /// let paths = VaultPaths::new(home.path().join(".vault"), home.path().join("config"));
-/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+/// let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
 /// add_folder(&vault, &skill, &Default::default())?;
 ///
 /// let input = SyncProfilesInput { machine: Machine::at(home.path()), discover: true, ..SyncProfilesInput::default() };

@@ -92,7 +92,7 @@ pub(super) struct Entry {
 /// use std::sync::Arc;
 /// use vault_library::export::{SiteInput, well_known};
 /// use vault_library::{Vault, VaultPaths, add_folder};
-/// use vault_store::{clock::TestClock, random::SeededRandom};
+/// use vault_store::{clock::SystemClock, random::SystemRandom};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let folder = tempfile::tempdir()?;
@@ -100,7 +100,7 @@ pub(super) struct Entry {
 /// std::fs::create_dir(&skill)?;
 /// std::fs::write(skill.join("SKILL.md"), "---\nname: pdf\ndescription: Reads PDF files with care.\n---\nRead.\n")?;
 /// let paths = VaultPaths::new(folder.path().join("vault"), folder.path().join("config"));
-/// let vault = Vault::open_or_create(paths, Arc::new(TestClock::default()), Arc::new(SeededRandom::new(1)))?;
+/// let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
 /// add_folder(&vault, &skill, &Default::default())?;
 ///
 /// let report = well_known(&vault, &SiteInput { folder: folder.path().join("site"), skills: Vec::new() })?;

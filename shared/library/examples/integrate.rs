@@ -1,0 +1,174 @@
+//! How a program of yours uses vault's library: the five functions that it exports, on the system's clock and randomness.
+//!
+//! `cargo run -p vault-library --example integrate` works in a temporary folder and prints what each function reports.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+use std::fs;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use vault_library::admit::Options;
+use vault_library::agents::Machine;
+use vault_library::{
+    AddSkill, ProposeSkill, ResolveInput, SyncProfilesInput, UpdateSkill, Vault, VaultPaths,
+    add_skill, propose_skill, resolve_capabilities, sync_profiles, update_skill,
+};
+use vault_skill::draft::Source;
+use vault_skill::gate::RawFile;
+use vault_skill::manifest::Mode;
+use vault_skill::name::SkillName;
+use vault_skill::policy::Policy;
+use vault_store::clock::SystemClock;
+use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Round, Upstream};
+use vault_store::random::SystemRandom;
+use vault_store::shelf::DriftState;
+
+const POLICY: &str = r#"
+[profiles.reader]
+groups = ["greetings"]
+[groups.greetings]
+skills = ["greet", "thank"]
+[callers."ann@example.com"]
+profile = "reader"
+"#;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let home = tempfile::tempdir()?;
+    fs::create_dir(home.path().join(".claude"))?; // one agent is on this machine
+    let paths = VaultPaths::new(
+        home.path().join(".vault"),
+        home.path().join(".config/vault"),
+    );
+    let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
+
+    // 1. Add a skill from any source that the fetcher knows; a folder of this machine needs no fetcher.
+    let address = "https://example.com/greet/SKILL.md";
+    let input = AddSkill {
+        source: address.to_owned(),
+        skill: None,
+        fetch: Some(Arc::new(Website("Say hello."))),
+        options: Options::default(),
+    };
+    let added = add_skill(&vault, &input).await?;
+    println!("added {} version {}", added.name, added.version);
+
+    // 2. Take in what a user or an agent wrote, after the same checks.
+    let text = "---\nname: thank\ndescription: Thanks people. Use when somebody helped.\n---\nSay thank you.\n";
+    let proposed = propose_skill(&vault, &ProposeSkill::new("ann@example.com", text))?;
+    println!("proposed {:?}: {:?}", proposed.name, proposed.outcome);
+
+    // 3. Fetch an installed skill again: its source has another text by now.
+    let input = UpdateSkill {
+        name: "greet".parse()?,
+        fetch: Arc::new(Website("Say good day.")),
+    };
+    let updated = update_skill(&vault, &input).await?;
+    println!("updated {}: {:?}", updated.name, updated.outcome);
+
+    // 4. Ask what a caller may use.
+    fs::write(vault.paths().root.join("policy.toml"), POLICY)?;
+    let ann = resolve_capabilities(&ResolveInput {
+        vault: &vault,
+        policy: None,
+        callers: &["ann@example.com"],
+        bound_profile: None,
+        platform: "cli",
+        channel: None,
+        query: None,
+    })?;
+    let names: Vec<_> = ann.skills.iter().map(|skill| skill.name.as_str()).collect();
+    println!("ann may use {names:?}");
+    assert_eq!(names, ["greet", "thank"]);
+
+    // 5. Link the installed skills into the folders of the agents.
+    let input = SyncProfilesInput {
+        machine: Machine::at(home.path()),
+        discover: true,
+        ..SyncProfilesInput::default()
+    };
+    let synced = sync_profiles(&vault, &input)?;
+    println!("agents must restart: {}", synced.restart_required);
+    assert!(home.path().join(".claude/skills/greet/SKILL.md").exists());
+    Ok(())
+}
+
+#[test]
+fn the_example_runs() -> Result<(), Box<dyn Error>> {
+    main()
+}
+
+/// A fetcher: one website whose only skill has this body. A real one asks the network; it checks nothing, since the library
+/// gates and signs whatever it brings.
+#[derive(Debug)]
+struct Website(&'static str);
+
+impl Website {
+    fn skill(&self) -> Result<FetchedSkill, FetchFault> {
+        let text = format!(
+            "---\nname: greet\ndescription: Greets people.\n---\n{}\n",
+            self.0
+        );
+        let identifier = "https:https://example.com/greet/SKILL.md";
+        Ok(FetchedSkill {
+            files: vec![RawFile {
+                path: "SKILL.md".to_owned(),
+                mode: Mode::Plain,
+                bytes: text.into_bytes(),
+            }],
+            folder: None,
+            upstream: Upstream {
+                identifier: identifier.parse().expect("a valid identifier"),
+                address: None,
+                path: None,
+                reference: None,
+                revision: None,
+                tree: None,
+                signer: None,
+                signed_version: None,
+            },
+        })
+    }
+}
+
+#[async_trait]
+impl Fetch for Website {
+    async fn fetch(
+        &self,
+        _source: &Source,
+        _skill: Option<&SkillName>,
+        _policy: Option<&Policy>,
+    ) -> Result<FetchedSkill, FetchFault> {
+        self.skill()
+    }
+
+    async fn fetch_text(
+        &self,
+        _source: &str,
+        _skill: Option<&SkillName>,
+        _policy: Option<&Policy>,
+    ) -> Result<FetchedSkill, FetchFault> {
+        self.skill()
+    }
+
+    async fn fetch_again(
+        &self,
+        _upstream: &Upstream,
+        _policy: Option<&Policy>,
+    ) -> Result<FetchedSkill, FetchFault> {
+        self.skill()
+    }
+
+    fn round(self: Arc<Self>) -> Arc<dyn Round> {
+        self
+    }
+}
+
+#[async_trait]
+impl Round for Website {
+    async fn compare(&self, _upstream: &Upstream, _policy: Option<&Policy>) -> DriftState {
+        DriftState::UpToDate
+    }
+}
