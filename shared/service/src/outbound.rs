@@ -1,177 +1,79 @@
-//! The one way out: fetching a client's document from an address that a stranger chose.
+//! Client metadata documents from addresses that an unauthenticated caller chose.
 //!
-//! The request must not become the stranger's hand inside: names are looked up here, every address they lead to must be a public one, and
-//! the connection goes to just those addresses, so that a second look-up cannot lead elsewhere. No redirect, no proxy, no encoding, few
-//! bytes, few seconds, few at once. Who answers is proved by a certificate.
+//! The request must not let the caller reach hosts inside the service's own network: the SSRF guard looks names up and connects to
+//! public addresses only. No redirect, no proxy, no encoding, few bytes, few seconds, few requests at once. TLS proves the host.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::BytesMut;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::Method;
 use reqwest::header::{self, HeaderMap, HeaderName};
 use tokio::sync::Semaphore;
-use url::{Host, Url};
+use vault_http::{Client, Guard, HttpError, Limits, Options, Reach};
 pub use vault_skill::address::is_public;
 
 use crate::oauth::document::{ClientUrl, Documents, FetchError, Fetched, MAX_DOCUMENT_BYTES};
 
-/// How long a connection may take.
-const CONNECT_TIME: Duration = Duration::from_secs(3);
-/// How long the whole may take, from the look-up to the last byte.
-const WHOLE_TIME: Duration = Duration::from_secs(5);
-/// How many documents one process fetches at once; more wait, within their handlers' time.
-const AT_ONCE: usize = 8;
-/// Most addresses of a name that are looked at.
-const MOST_ADDRESSES: usize = 32;
-
-/// Turns a name into addresses.
-#[async_trait]
-pub trait Lookup: Send + Sync {
-    /// All addresses of `host`. Fails when there are none, or nobody can say.
-    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
-}
-
-/// The resolver of the system.
-struct System;
-
-#[async_trait]
-impl Lookup for System {
-    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let found = tokio::net::lookup_host((host, 0)).await?;
-        Ok(found.map(|address| address.ip()).collect())
-    }
-}
-
-/// Which addresses may be reached, over what, and for how long.
-#[derive(Clone, Copy)]
-struct Rules {
-    reachable: fn(IpAddr) -> bool,
-    plain: bool,
-    whole: Duration,
-    /// Authorities that are trusted beside the system's, in PEM: none but in tests.
-    roots: &'static [&'static [u8]],
-}
-
-const STRICT: Rules = Rules {
-    reachable: is_public,
-    plain: false,
-    whole: WHOLE_TIME,
-    roots: &[],
+/// The whole time also bounds a slow body: no window is shorter than that.
+const LIMITS: Limits = Limits {
+    connect: Duration::from_secs(3),
+    whole: Duration::from_secs(5),
+    window: Duration::from_secs(5),
+    least: 0,
 };
+/// Documents that one process fetches at once. More requests wait, within the time of their handlers.
+const MAX_CONCURRENT: usize = 8;
 
-/// Documents from the open network.
+/// Fetches documents from public addresses.
 pub struct Outbound {
-    lookup: Arc<dyn Lookup>,
-    rules: Rules,
+    client: Client,
     slots: Semaphore,
-    /// Made when it is first wanted: reading the system's certificates takes longer than starting.
-    client: OnceLock<reqwest::Client>,
 }
 
 impl Outbound {
-    /// By the resolver and the certificates of the system.
+    /// A client with the resolver and the certificates of the system.
     pub fn new() -> Self {
-        Self::with(Arc::new(System), STRICT)
+        Self::with(options(Guard::new(is_public)))
     }
 
-    fn with(lookup: Arc<dyn Lookup>, rules: Rules) -> Self {
+    fn with(options: Options) -> Self {
         Self {
-            lookup,
-            rules,
-            slots: Semaphore::new(AT_ONCE),
-            client: OnceLock::new(),
+            client: Client::new(options),
+            slots: Semaphore::new(MAX_CONCURRENT),
         }
-    }
-
-    fn client(&self) -> Result<&reqwest::Client, FetchError> {
-        if let Some(client) = self.client.get() {
-            return Ok(client);
-        }
-        // A second one of the same process finds the provider there.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let guard = Guard {
-            lookup: Arc::clone(&self.lookup),
-            reachable: self.rules.reachable,
-        };
-        let roots = self.rules.roots.iter();
-        let roots: Result<Vec<_>, _> = roots
-            .map(|pem| reqwest::Certificate::from_pem(pem))
-            .collect();
-        let roots = roots.map_err(|error| FetchError::Ours(error.into()))?;
-        let client = reqwest::Client::builder()
-            .tls_certs_merge(roots)
-            .user_agent(concat!("vault/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Arc::new(guard))
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .https_only(!self.rules.plain)
-            .connect_timeout(CONNECT_TIME)
-            .timeout(self.rules.whole)
-            .pool_max_idle_per_host(0)
-            .build()
-            .map_err(|error| FetchError::Ours(error.into()))?;
-        Ok(self.client.get_or_init(|| client))
     }
 
     async fn get(&self, address: &str) -> Result<Fetched, FetchError> {
-        // An address that is written out is never looked up, so the guard does not see it.
-        let written = Url::parse(address).ok().and_then(|url| match url.host() {
-            Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
-            Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
-            _ => None,
-        });
-        if written.is_some_and(|ip| !(self.rules.reachable)(ip)) {
-            return Err(FetchError::NotPublic);
-        }
-        let _slot = self
-            .slots
-            .acquire()
-            .await
-            .map_err(|error| FetchError::Ours(error.into()))?;
-        let mut answer = self
-            .client()?
-            .get(address)
-            .header(header::ACCEPT, "application/json")
-            .header(header::ACCEPT_ENCODING, "identity")
-            .send()
-            .await
-            .map_err(unreachable)?;
+        let slot = self.slots.acquire().await;
+        let _slot = slot.map_err(|error| FetchError::Ours(error.into()))?;
+        let request = self.client.request(Method::GET, address)?;
+        let request = request.header(header::ACCEPT, "application/json");
+        let answer = self.client.send(request).await?;
         let headers = answer.headers();
-        let fetched = Fetched {
-            status: answer.status().as_u16(),
-            content_type: one(headers, &header::CONTENT_TYPE),
-            cache_control: all(headers, &header::CACHE_CONTROL),
-            age: one(headers, &header::AGE)
+        let mut fetched = Fetched {
+            status: answer.status(),
+            content_type: single_value(headers, &header::CONTENT_TYPE),
+            cache_control: joined_values(headers, &header::CACHE_CONTROL),
+            age: single_value(headers, &header::AGE)
                 .and_then(|age| age.parse().ok())
                 .unwrap_or(0),
             body: bytes::Bytes::new(),
         };
-        if fetched.status != 200 {
-            return Ok(fetched); // whatever else it says is not for us
+        // The body of any other status has no meaning here.
+        if fetched.status == 200 {
+            fetched.body = answer.body(MAX_DOCUMENT_BYTES as u64).await?.into();
         }
-        let encoded = headers
-            .get(header::CONTENT_ENCODING)
-            .is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
-        let announced = answer.content_length().unwrap_or(0);
-        if encoded || announced > MAX_DOCUMENT_BYTES as u64 {
-            return Err(FetchError::TooLarge);
-        }
-        let mut body = BytesMut::new();
-        while let Some(piece) = answer.chunk().await.map_err(unreachable)? {
-            if body.len() + piece.len() > MAX_DOCUMENT_BYTES {
-                return Err(FetchError::TooLarge);
-            }
-            body.extend_from_slice(&piece);
-        }
-        Ok(Fetched {
-            body: body.freeze(),
-            ..fetched
-        })
+        Ok(fetched)
+    }
+}
+
+fn options(guard: Guard) -> Options {
+    Options {
+        limits: LIMITS,
+        reach: Reach::Guarded(guard),
+        https_only: true,
+        reuse: false,
+        roots: &[],
     }
 }
 
@@ -188,7 +90,19 @@ impl Documents for Outbound {
     }
 }
 
-fn one(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+impl From<HttpError> for FetchError {
+    fn from(error: HttpError) -> Self {
+        match error {
+            HttpError::Setup(error) => Self::Ours(error),
+            HttpError::NotPublic => Self::NotPublic,
+            HttpError::TooLarge(_) | HttpError::Encoded => Self::TooLarge,
+            error => Self::Unreachable(error.into()),
+        }
+    }
+}
+
+/// The value of a header that occurs once.
+fn single_value(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().ok().map(str::to_owned),
@@ -196,51 +110,11 @@ fn one(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     }
 }
 
-fn all(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+/// All values of a header as one list.
+fn joined_values(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let values = headers.get_all(name).iter();
     let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
     (!values.is_empty()).then(|| values.join(","))
-}
-
-/// What went wrong on the way; the guard's refusal is told apart, wherever the layers in between have put it.
-fn unreachable(error: reqwest::Error) -> FetchError {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-    while let Some(error) = cause {
-        if error.is::<NotPublic>() {
-            return FetchError::NotPublic;
-        }
-        cause = error.source();
-    }
-    FetchError::Unreachable(error.without_url().into())
-}
-
-/// The look-up that the connection is made by.
-struct Guard {
-    lookup: Arc<dyn Lookup>,
-    reachable: fn(IpAddr) -> bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the name leads to an address that is not public")]
-struct NotPublic;
-
-impl Resolve for Guard {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (lookup, reachable) = (Arc::clone(&self.lookup), self.reachable);
-        Box::pin(async move {
-            let found = lookup.addresses(name.as_str()).await?;
-            // One address inside spoils the name: which of them is tried first is not ours to say.
-            if found.is_empty()
-                || found.len() > MOST_ADDRESSES
-                || !found.iter().all(|ip| reachable(*ip))
-            {
-                return Err(NotPublic.into());
-            }
-            let addresses = found.into_iter().map(|ip| SocketAddr::new(ip, 0));
-            let addresses: Addrs = Box::new(addresses);
-            Ok(addresses)
-        })
-    }
 }
 
 #[cfg(test)]
@@ -249,11 +123,14 @@ mod tls;
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
-    use std::sync::Mutex;
+    use std::io;
+    use std::net::IpAddr;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
+    use vault_http::Lookup;
 
     use super::*;
 
@@ -399,17 +276,16 @@ mod tests {
         vec![text.into_bytes()]
     }
 
+    const TWO_SECONDS: Duration = Duration::from_secs(2);
+
     /// Loopback counts as the open network, over plain http: the only way in which a test differs from what is served.
-    fn outbound(lookup: Arc<Table>) -> Outbound {
-        Outbound::with(
-            lookup,
-            Rules {
-                reachable: |ip| ip.is_loopback(),
-                plain: true,
-                whole: Duration::from_secs(2),
-                roots: &[],
-            },
-        )
+    fn outbound(lookup: Arc<Table>, whole: Duration) -> Outbound {
+        let guard = Guard::with_lookup(lookup, |ip| ip.is_loopback());
+        Outbound::with(Options {
+            https_only: false,
+            limits: Limits { whole, ..LIMITS },
+            ..options(guard)
+        })
     }
 
     #[tokio::test]
@@ -418,7 +294,10 @@ mod tests {
         let server = server(answer(head, "{\"a\":1}"), false).await;
         let table = Table::of(&[("app.example", &[&["127.0.0.1"]])]);
         let address = format!("http://app.example:{}/client.json", server.port);
-        let fetched = outbound(Arc::clone(&table)).get(&address).await.unwrap();
+        let fetched = outbound(Arc::clone(&table), TWO_SECONDS)
+            .get(&address)
+            .await
+            .unwrap();
         assert_eq!(
             (fetched.status, fetched.content_type.as_deref()),
             (200, Some("application/json"))
@@ -450,13 +329,10 @@ mod tests {
             ("link.example", &[&["169.254.169.254"]]),
             ("empty.example", &[&[]]),
         ]);
-        let strict = Outbound::with(
-            table,
-            Rules {
-                plain: true,
-                ..STRICT
-            },
-        );
+        let strict = Outbound::with(Options {
+            https_only: false,
+            ..options(Guard::with_lookup(table, is_public))
+        });
         let port = server.port;
         for host in [
             "inside.example",
@@ -494,12 +370,15 @@ mod tests {
         // Were the name asked again for the connection, it would lead inside.
         let table = Table::of(&[("rebind.example", &[&["127.0.0.1"], &["10.0.0.1"]])]);
         let address = format!("http://rebind.example:{}/", server.port);
-        let fetched = outbound(Arc::clone(&table)).get(&address).await.unwrap();
+        let fetched = outbound(Arc::clone(&table), TWO_SECONDS)
+            .get(&address)
+            .await
+            .unwrap();
         assert_eq!(
             (fetched.status, table.asked.load(Ordering::Relaxed)),
             (200, 1)
         );
-        let moved = outbound(table).get(&address).await;
+        let moved = outbound(table, TWO_SECONDS).get(&address).await;
         assert!(matches!(moved, Err(FetchError::NotPublic)), "{moved:?}");
     }
 
@@ -516,7 +395,10 @@ mod tests {
         );
         let server = server(answer(&head, "{}"), false).await;
         let address = format!("http://app.example:{}/", server.port);
-        let fetched = outbound(Arc::clone(&table)).get(&address).await.unwrap();
+        let fetched = outbound(Arc::clone(&table), TWO_SECONDS)
+            .get(&address)
+            .await
+            .unwrap();
         assert_eq!((fetched.status, fetched.body.len()), (302, 0));
         assert_eq!(elsewhere.came.load(Ordering::Relaxed), 0);
         assert_eq!(table.asked.load(Ordering::Relaxed), 1);
@@ -551,7 +433,7 @@ mod tests {
             let server = server(pieces, endless).await;
             let table = Table::of(&[("app.example", &[&["127.0.0.1"]])]);
             let address = format!("http://app.example:{}/", server.port);
-            let outcome = match outbound(table).get(&address).await {
+            let outcome = match outbound(table, TWO_SECONDS).get(&address).await {
                 Ok(_) => "fine",
                 Err(FetchError::TooLarge) => "too large",
                 Err(FetchError::Unreachable(_)) => "no answer",
@@ -563,14 +445,9 @@ mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = silent.local_addr().unwrap().port();
         let table = Table::of(&[("app.example", &[&["127.0.0.1"]])]);
-        let rules = Rules {
-            reachable: |ip| ip.is_loopback(),
-            plain: true,
-            whole: Duration::from_millis(200),
-            roots: &[],
-        };
         let address = format!("http://app.example:{port}/");
-        let outcome = Outbound::with(table, rules).get(&address).await;
+        let soon = Duration::from_millis(200);
+        let outcome = outbound(table, soon).get(&address).await;
         assert!(
             matches!(outcome, Err(FetchError::Unreachable(_))),
             "{outcome:?}"

@@ -61,14 +61,10 @@ fn outbound(roots: &'static [&'static [u8]]) -> Outbound {
         ("app.example", &[&["127.0.0.1"]]),
         ("other.example", &[&["127.0.0.1"]]),
     ]);
-    Outbound::with(
-        table,
-        Rules {
-            reachable: |ip| ip.is_loopback(),
-            roots,
-            ..STRICT
-        },
-    )
+    Outbound::with(Options {
+        roots,
+        ..options(Guard::with_lookup(table, |ip| ip.is_loopback()))
+    })
 }
 
 /// The words of every cause of a failure, to see that it was the certificate.
