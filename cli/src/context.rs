@@ -6,7 +6,7 @@ use vault_library::{Vault, VaultError, VaultPaths};
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
-    errors::Failure,
+    errors::{Exit, Failure},
     flags::Global,
     output::Ui,
     settings::{
@@ -137,6 +137,19 @@ impl Context {
             Arc::new(SystemClock),
             Arc::new(SystemRandom),
         )?)
+    }
+
+    /// Fails where `--offline` forbids the network.
+    pub fn require_network(&self) -> Result<(), Failure> {
+        if self.global.offline {
+            return Err(Failure::new(
+                Exit::Network,
+                "offline",
+                "this needs the network, and --offline forbids it",
+            )
+            .hint("leave out --offline"));
+        }
+        Ok(())
     }
 
     /// Runs a future to completion on this thread.

@@ -1,16 +1,10 @@
 //! Compares installed skills with what their sources have now.
 
-use std::sync::Arc;
-
 use vault_library::{Origin, Vault, shelf, upstream};
 use vault_skill::{name::SkillName, provenance::ProvenanceId};
-use vault_sources::compare::Round;
 use vault_store::{fetch::Upstream, shelf::DriftState};
 
 use crate::{context::Context, errors::Failure, fetch::Fetching, lookup, output::clean};
-
-/// How many sources are asked at a time.
-const AT_ONCE: usize = 4;
 
 /// A skill, and where it came from.
 pub struct Asked {
@@ -90,30 +84,12 @@ pub fn compare(
     asked: &[Asked],
 ) -> Result<Vec<DriftState>, Failure> {
     let bar = context.ui.progress(asked.len() as u64, "Asking");
+    let upstreams: Vec<Upstream> = asked.iter().map(|asked| asked.upstream.clone()).collect();
     let states = context.block_on(async {
-        let slots = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
-        let round = Arc::new(Round::default());
-        let mut states: Vec<DriftState> = asked
-            .iter()
-            .map(|_| DriftState::Unchecked("was not asked".to_owned()))
-            .collect();
-        let mut asking = tokio::task::JoinSet::new();
-        for (at, asked) in asked.iter().enumerate() {
-            let (fetcher, slots) = (Arc::clone(&fetching.fetcher), Arc::clone(&slots));
-            let round = Arc::clone(&round);
-            let (upstream, policy) = (asked.upstream.clone(), fetching.policy.clone());
-            asking.spawn(async move {
-                let _slot = slots.acquire().await;
-                (at, fetcher.drift_in(&round, &upstream, &policy).await)
-            });
-        }
-        while let Some(done) = asking.join_next().await {
-            let (at, state) = done
-                .map_err(|broken| Failure::failed("io", format!("a task broke off: {broken}")))?;
-            states[at] = state;
-            bar.inc(1);
-        }
-        Ok(states)
+        let compare = fetching
+            .fetcher
+            .compare_all(upstreams, &fetching.policy, || bar.inc(1));
+        Ok(compare.await)
     });
     bar.finish_and_clear();
     states

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use url::Url;
 use vault_library::read_policy_at;
 use vault_sources::{
-    BadSource, FetchError, Fetcher, Found, GitSettings, HttpTimes, ParseOptions, Settings, Source,
+    BadSource, FetchError, Fetcher, Found, GitSettings, Limits, ParseOptions, Settings, Source,
     SourcePolicy, Tokens,
+    fetcher::{DEFAULT_CLAWHUB, DEFAULT_NPM, by_name},
 };
 use vault_store::clock::SystemClock;
 
@@ -54,19 +55,6 @@ impl Fetching {
             policy: SourcePolicy::new(policy.as_ref()),
             options,
         })
-    }
-
-    /// Fails where `--offline` forbids the network.
-    pub fn online(context: &Context) -> Result<(), Failure> {
-        if context.global.offline {
-            return Err(Failure::new(
-                Exit::Network,
-                "offline",
-                "this needs the network, and --offline forbids it",
-            )
-            .hint("leave out --offline"));
-        }
-        Ok(())
     }
 }
 
@@ -171,9 +159,9 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     Ok(Settings {
         git,
         tokens,
-        times: HttpTimes::default(),
-        clawhub: address_or("VAULT_CLAWHUB_URL", "https://clawhub.ai")?,
-        npm: address_or("VAULT_NPM_REGISTRY_URL", "https://registry.npmjs.org")?,
+        limits: Limits::default(),
+        clawhub: address_or("VAULT_CLAWHUB_URL", DEFAULT_CLAWHUB)?,
+        npm: address_or("VAULT_NPM_REGISTRY_URL", DEFAULT_NPM)?,
         registry: address("VAULT_REGISTRY_URL")?,
         parse,
         guarded,
@@ -272,14 +260,6 @@ fn line(found: &Found) -> String {
         }
         None => name,
     }
-}
-
-fn by_name<'f>(found: &'f [Found], name: &str) -> Option<&'f Found> {
-    found.iter().find(|found| found.name == name).or_else(|| {
-        found
-            .iter()
-            .find(|found| found.folder.rsplit('/').next() == Some(name))
-    })
 }
 
 /// The failure for a skill that a source has not.

@@ -12,19 +12,12 @@ pub mod sign_in;
 pub mod tokens;
 pub mod users;
 
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Duration,
-};
-
 use reqwest::{
     RequestBuilder,
-    header::{
-        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap,
-        RETRY_AFTER,
-    },
+    header::{ACCEPT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER},
 };
 use serde::{Deserialize, de::DeserializeOwned};
+use vault_http::{Client, HttpError, Limits, Options, Reach};
 
 pub use self::{
     base::{Address, Base},
@@ -34,7 +27,7 @@ pub use self::{
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
-    output::clean,
+    output::{clean, text::size},
 };
 
 /// Ceilings of what we read, in bytes.
@@ -49,16 +42,12 @@ pub mod ceiling {
     pub const LIST: u64 = 2 * 1024 * 1024;
 }
 
-const CONNECT: Duration = Duration::from_secs(10);
-const WHOLE: Duration = Duration::from_mins(1);
-/// A peer has to send (or take) this many bytes in every window.
-const WINDOW: Duration = Duration::from_secs(20);
-const WINDOW_BYTES: u64 = 20 * 1024;
-
 /// An HTTP client for one service.
 #[derive(Clone, Debug)]
 pub struct Http {
-    client: reqwest::Client,
+    client: Client,
+    /// The client below, made when this one was.
+    inner: reqwest::Client,
     host: String,
 }
 
@@ -74,176 +63,112 @@ pub struct Answer {
 }
 
 impl Http {
-    /// A client for this service. Refused with `--offline`; fails when no TLS roots can be loaded.
+    /// A client for this service. Fails with `--offline`, and when no TLS roots can be loaded.
     pub fn new(context: &Context, base: &Base) -> Result<Self, Failure> {
-        if context.global.offline {
-            return Err(Failure::new(
-                Exit::Network,
-                "offline",
-                "this needs the network, and --offline forbids it",
-            )
-            .hint("leave out --offline"));
-        }
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("vault/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(Duration::from_secs(30));
-        if base.is_loopback() {
-            builder = builder.no_proxy();
-        }
-        if let Some(name) = base.localhost_name() {
-            // Such a name is this machine (RFC 6761), but not every resolver knows the ones below `localhost`. Port 0: that of the address.
-            let here = [
-                IpAddr::from(Ipv4Addr::LOCALHOST),
-                Ipv6Addr::LOCALHOST.into(),
-            ];
-            builder = builder.resolve_to_addrs(name, &here.map(|ip| SocketAddr::new(ip, 0)));
-        }
-        if base.is_plain() {
-            // No certificate is looked at on loopback: a machine without roots can still use it.
-            builder = builder.tls_backend_preconfigured(without_roots()?);
+        context.require_network()?;
+        let reach = if base.is_loopback() {
+            Reach::Loopback {
+                localhost: base.localhost_name().map(str::to_owned),
+                plain: base.is_plain(),
+            }
         } else {
-            // A second client of the same process finds the provider there.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let client = builder.build().map_err(|error| {
-            Failure::new(
-                Exit::Network,
-                "tls_unavailable",
-                format!("no connection can be made: {}", chain(&error)),
-            )
-            .hint("install the system's certificates (package ca-certificates)")
-        })?;
+            Reach::Any
+        };
+        let client = Client::new(Options {
+            limits: Limits::default(),
+            reach,
+            https_only: !base.is_plain(),
+            reuse: true,
+            roots: &[],
+        });
+        let host = base.to_string();
+        let inner = client.inner().map_err(|error| failure(&host, &error))?;
         Ok(Self {
+            inner: inner.clone(),
             client,
-            host: base.to_string(),
+            host,
         })
     }
 
     /// Starts a request to a full address.
     pub fn request(&self, method: reqwest::Method, address: &str) -> RequestBuilder {
-        self.client
+        self.inner
             .request(method, address)
             .header(ACCEPT_ENCODING, "identity")
     }
 
     /// Sends a request and reads the answer, errors of HTTP included. A redirect, an encoding, a body over the ceiling or a slow peer fails.
     pub async fn send(&self, request: RequestBuilder, ceiling: u64) -> Result<Answer, Failure> {
-        match tokio::time::timeout(WHOLE, self.exchange(request, ceiling)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(self.failed("timeout", "did not answer in full within 60 seconds")),
+        let failed = |error| failure(&self.host, &error);
+        let response = self.client.send(request).await.map_err(failed)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        if (300..400).contains(&status) {
+            return Err(Failure::new(
+                Exit::Network,
+                "redirect_refused",
+                format!("{} answered with a redirect ({status})", self.host),
+            )
+            .hint("give the service's own address; a vault never follows a redirect"));
         }
-    }
-
-    async fn exchange(&self, request: RequestBuilder, ceiling: u64) -> Result<Answer, Failure> {
-        let mut response = request
-            .send()
+        let is_good = (200..300).contains(&status);
+        let body = match response
+            .body(if is_good { ceiling } else { ceiling::SMALL })
             .await
-            .map_err(|error| self.not_sent(&error))?;
-        let status = response.status();
-        if status.is_redirection() {
-            return Err(self
-                .failed(
-                    "redirect_refused",
-                    &format!("answered with a redirect ({})", status.as_u16()),
-                )
-                .hint("give the service's own address; a vault never follows a redirect"));
-        }
-        if let Some(encoding) = response.headers().get(CONTENT_ENCODING)
-            && encoding != "identity"
         {
-            return Err(self.failed("encoding_refused", "sent an encoded body nobody asked for"));
-        }
-        let announced = response
-            .headers()
-            .get(CONTENT_LENGTH)
-            .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        if status.is_success() && announced.is_some_and(|length| length > ceiling) {
-            return Err(self.too_large(ceiling));
-        }
-        let headers = response.headers().clone();
-        let body = if status.is_success() {
-            self.read(&mut response, ceiling)
-                .await?
-                .ok_or_else(|| self.too_large(ceiling))?
-        } else {
-            // What is longer than any problem is none: the status alone speaks.
-            self.read(&mut response, ceiling::SMALL)
-                .await?
-                .unwrap_or_default()
+            // Longer than any problem document: the status is enough.
+            Err(HttpError::TooLarge(_)) if !is_good => Vec::new(),
+            body => body.map_err(failed)?,
         };
         Ok(Answer {
-            status: status.as_u16(),
+            status,
             headers,
             body,
         })
     }
+}
 
-    /// The body; `None` as soon as it passes the ceiling.
-    async fn read(
-        &self,
-        response: &mut reqwest::Response,
-        ceiling: u64,
-    ) -> Result<Option<Vec<u8>>, Failure> {
-        let mut body = Vec::new();
-        let mut window_ends = tokio::time::Instant::now() + WINDOW;
-        let mut in_window = 0_u64;
-        loop {
-            let chunk = match tokio::time::timeout_at(window_ends, response.chunk()).await {
-                Ok(chunk) => chunk.map_err(|error| self.not_sent(&error))?,
-                Err(_) => {
-                    if in_window < WINDOW_BYTES {
-                        return Err(self.failed("too_slow", "sends less than 1 KiB a second"));
-                    }
-                    window_ends = tokio::time::Instant::now() + WINDOW;
-                    in_window = 0;
-                    continue;
-                }
-            };
-            let Some(chunk) = chunk else {
-                return Ok(Some(body));
-            };
-            in_window += chunk.len() as u64;
-            if body.len() as u64 + chunk.len() as u64 > ceiling {
-                return Ok(None);
-            }
-            body.extend_from_slice(&chunk);
-        }
-    }
-
-    fn too_large(&self, ceiling: u64) -> Failure {
-        self.failed(
+/// The failure for a request to a service that has no whole answer.
+fn failure(host: &str, error: &HttpError) -> Failure {
+    let (code, message, hint) = match error {
+        HttpError::Setup(cause) => (
+            "tls_unavailable",
+            format!("no connection can be made: {}", chain(cause.as_ref())),
+            Some("install the system's certificates (package ca-certificates)"),
+        ),
+        HttpError::Timeout(_) => ("timeout", format!("{host} did not answer in time"), None),
+        HttpError::TooSlow(_) => (
+            "too_slow",
+            format!("{host} sends less than 1 KiB a second"),
+            None,
+        ),
+        HttpError::TooLarge(ceiling) => (
             "too_large",
-            &format!("sent more than {}", crate::output::text::size(ceiling)),
-        )
-    }
-
-    fn failed(&self, code: &'static str, what: &str) -> Failure {
-        Failure::new(Exit::Network, code, format!("{} {what}", self.host))
-    }
-
-    fn not_sent(&self, error: &reqwest::Error) -> Failure {
-        if error.is_timeout() {
-            return self.failed("timeout", "did not answer in time");
-        }
-        let reason = innermost(error);
-        if error.is_connect() {
-            return Failure::new(
-                Exit::Network,
-                "unreachable",
-                format!("{} cannot be reached: {reason}", self.host),
-            )
-            .hint("is the service running, and is the address right?");
-        }
-        Failure::new(
-            Exit::Network,
+            format!("{host} sent more than {}", size(*ceiling)),
+            None,
+        ),
+        HttpError::Encoded => (
+            "encoding_refused",
+            format!("{host} sent an encoded body nobody asked for"),
+            None,
+        ),
+        HttpError::Connect(_) | HttpError::NotPublic => (
+            "unreachable",
+            format!("{host} cannot be reached: {}", reason(error)),
+            Some("is the service running, and is the address right?"),
+        ),
+        HttpError::Lost(_) => (
             "broken_off",
-            format!("the talk with {} broke off: {reason}", self.host),
-        )
-        .hint("run the command again: it goes on where it stopped")
-    }
+            format!("connection to {host} lost: {}", reason(error)),
+            Some("run the command again: it goes on where it stopped"),
+        ),
+    };
+    Failure::new(Exit::Network, code, message).hint_if(hint.map(str::to_owned))
+}
+
+/// What the system reported, without its number.
+fn reason(error: &HttpError) -> String {
+    let reason = error.reason();
+    clean(reason.split(" (os error").next().unwrap_or(&reason), 200)
 }
 
 /// How many requests are under way at once.
@@ -293,28 +218,6 @@ fn sentence(text: &str) -> String {
         }
         _ => text.to_owned(),
     }
-}
-
-/// The last link of a chain of errors says what the system said.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    let said = error.to_string();
-    clean(said.split(" (os error").next().unwrap_or(&said), 200)
-}
-
-fn without_roots() -> Result<rustls::ClientConfig, Failure> {
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Failure::new(Exit::Network, "tls_unavailable", error.to_string()))
-        .map(|builder| {
-            builder
-                .with_root_certificates(rustls::RootCertStore::empty())
-                .with_no_client_auth()
-        })
 }
 
 /// RFC 9457, as the services send it.

@@ -1,4 +1,5 @@
 //! Every variable that `vault` reads, and what its value must look like.
+use vault_sources::fetcher::{DEFAULT_CLAWHUB, DEFAULT_NPM};
 
 /// What a value must look like.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,7 +40,7 @@ pub(super) const TABLE: &[Variable] = &[
         Kind::Text,
         "127.0.0.1, or 0.0.0.0 for a public URL elsewhere",
     ),
-    variable("VAULT_CLAWHUB_URL", Kind::Text, "https://clawhub.ai"),
+    variable("VAULT_CLAWHUB_URL", Kind::Text, DEFAULT_CLAWHUB),
     variable("VAULT_DATABASE_URL", Kind::Text, "./data/vault.db"),
     variable(
         "VAULT_DB_PATH",
@@ -61,11 +62,7 @@ pub(super) const TABLE: &[Variable] = &[
         "info",
     ),
     variable("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
-    variable(
-        "VAULT_NPM_REGISTRY_URL",
-        Kind::Text,
-        "https://registry.npmjs.org",
-    ),
+    variable("VAULT_NPM_REGISTRY_URL", Kind::Text, DEFAULT_NPM),
     variable("VAULT_PORT", Kind::Number, "8080"),
     variable("VAULT_PUBLIC_URL", Kind::Text, ""),
     variable("VAULT_REGISTRY_URL", Kind::Text, ""),

@@ -1,7 +1,7 @@
 //! Archives as sources: zip, tar and tar.gz, read in memory with every limit held while reading.
 //!
-//! Nothing is written anywhere. Links, devices, absolute paths and `..` are refused, never cleaned up; what an archive says of its own sizes
-//! is not believed.
+//! Nothing is written to disk. Links, devices, absolute paths and `..` are refused, never cleaned up, and the sizes that an archive
+//! announces are not trusted.
 
 use std::io::{Cursor, Read};
 
@@ -17,12 +17,12 @@ pub const MAX_DOWNLOAD_BYTES: u64 = 10 << 20;
 pub const MAX_UNPACKED_BYTES: u64 = 25 << 20;
 /// Most files of an archive.
 pub const MAX_ARCHIVE_FILES: usize = 1_000;
-/// Most entries that are looked at, folders included.
+/// Most entries of an archive, folders included.
 const MAX_ENTRIES: usize = 4_000;
-/// Most bytes of an unpacked tar, heads and padding included.
+/// Most bytes of an unpacked tar, headers and padding included.
 const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (MAX_ENTRIES as u64) * 2048;
 
-/// Reads all files of an archive; `place` is what it is called in messages.
+/// Reads all files of an archive; `place` is its name in messages.
 pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>, FetchError> {
     if bytes.len() as u64 > MAX_DOWNLOAD_BYTES {
         return Err(FetchError::TooLarge {
@@ -209,7 +209,7 @@ fn too_large(place: &str) -> FetchError {
 #[error("it unpacks to more than is read")]
 struct Bomb;
 
-/// A stream that ends with an error where it is too long.
+/// A stream that fails beyond its limit.
 struct Bounded<R> {
     stream: R,
     left: u64,

@@ -1,51 +1,51 @@
-//! Why nothing was fetched: one enum, so that a command can give each kind its exit code and its hint.
+//! Why nothing was fetched: one enum, so that a command maps each kind to an exit code and a hint.
 
 use vault_skill::finding::printable;
 
 /// Why a fetch ended without a skill. Nothing was changed anywhere.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The owner's policy keeps the place out.
+    /// The owner's policy does not allow the place.
     #[error("the source policy keeps {place} out: {reason}")]
     Policy {
         /// The place.
         place: String,
-        /// The rule that said so.
+        /// The rule that forbids it.
         reason: String,
     },
-    /// The place asks who is there, and nobody answered for this user.
+    /// The place wants credentials, and has none or other ones of this user.
     #[error("{place} asks for credentials, or refuses those of this user: {said}")]
     NotAllowed {
         /// The place.
         place: String,
-        /// What it said.
+        /// Its answer.
         said: String,
     },
     /// The repository, page, reference or skill is not there.
     #[error("{0}")]
     NotFound(String),
-    /// The place, or the network on the way, does not answer as it should.
+    /// The place, or the network on the way, does not answer correctly.
     #[error("{place}: {reason}")]
     Unreachable {
         /// The place.
         place: String,
-        /// What happened.
+        /// What went wrong.
         reason: String,
     },
     /// An address inside a private network, or of this machine.
     #[error("{0} leads to an address that is not public")]
     NotPublic(String),
-    /// What came is not what was announced.
+    /// The bytes do not have the announced digest.
     #[error("{place} has the digest {found}, not {wanted} as announced")]
     Digest {
         /// The artifact.
         place: String,
-        /// What was announced.
+        /// The announced digest.
         wanted: String,
-        /// What came.
+        /// The digest of the bytes.
         found: String,
     },
-    /// What came does not carry the signature that was announced, or that was pinned when the skill was added.
+    /// The skill lacks the announced signature, or the one that was pinned when it was added.
     #[error("{place}: the signature of this skill is not good: {reason}")]
     Signer {
         /// The signed manifest, or the source.
@@ -53,17 +53,17 @@ pub enum FetchError {
         /// What is wrong.
         reason: String,
     },
-    /// More than is read of anything.
+    /// Beyond a limit.
     #[error("{what} goes beyond {limit} {unit}")]
     TooLarge {
-        /// What was too large.
+        /// What is too large.
         what: String,
         /// The limit.
         limit: u64,
         /// What is counted.
         unit: &'static str,
     },
-    /// What came cannot be read as what it should be, or holds what a skill never holds.
+    /// The content has the wrong form, or holds something that no skill may hold.
     #[error("{place}: {reason}")]
     Content {
         /// The file, archive or index.
@@ -71,12 +71,12 @@ pub enum FetchError {
         /// What is wrong in it.
         reason: String,
     },
-    /// Not possible here: no git, no such kind of source.
+    /// Not possible on this machine, or with this kind of source.
     #[error("{message}")]
     Unsupported {
         /// What is not possible.
         message: String,
-        /// The way out.
+        /// What to do instead.
         hint: String,
     },
     /// Something on this machine failed.
@@ -111,7 +111,7 @@ impl FetchError {
         }
     }
 
-    /// The stable word for programs.
+    /// The stable error code for programs.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Policy { .. } => "source_refused",
@@ -128,7 +128,7 @@ impl FetchError {
         }
     }
 
-    /// What mends it, where one step does.
+    /// What to do about it, where one step helps.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Policy { .. } => {
@@ -148,7 +148,7 @@ impl FetchError {
     }
 }
 
-/// Text of a stranger, cut and without anything that paints a terminal.
+/// Untrusted text for a message: cut, and without control characters.
 pub(crate) fn shown(text: &str) -> String {
     let text: String = text.chars().take(300).collect();
     printable(&text)

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use vault_skill::manifest::SKILL_MD;
 
-/// Deepest level at which a SKILL.md is looked for.
+/// Deepest folder that is searched for a SKILL.md.
 pub const MAX_DEPTH: usize = 6;
-/// Most folders of this machine that are looked into.
+/// Most folders of this machine that are searched.
 pub const MAX_FOLDERS: usize = 2_000;
 /// Most skills of one source.
 pub const MAX_SKILLS: usize = 2_000;
 
-/// Folders that hold a SKILL.md, below `base` (empty: everywhere), shallow ones first. A skill inside another one is part of that one,
-/// but for the root: a repository that is a skill itself may hold more.
+/// Folders below `base` that hold a SKILL.md, shallow ones first; an empty `base` stands for the root. A folder inside a skill belongs to
+/// that skill, except below the root: a repository that is a skill itself may hold more.
 pub(crate) fn skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Vec<String> {
     let mut found: BTreeSet<(usize, String)> = BTreeSet::new();
     for path in paths {

@@ -1,111 +1,72 @@
-//! The one way out over HTTP: few redirects, no address inside a private network, no more bytes and seconds than said.
-//!
-//! Names are looked up here, every address that a name leads to must be a public one, and the connection goes to just those, so that a
-//! second look-up cannot lead elsewhere. That holds for each hop. No proxy, no cookies, no encoding of bodies.
+//! Requests to sources: few redirects, each hop checked against the policy and the SSRF guard, and a token for its own host alone.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::net::IpAddr;
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header;
-use tokio::time::Instant;
+use reqwest::{Method, header};
 use url::{Host, Url};
+use vault_http::{Client, Guard, HttpError, Limits, Options, Reach, Response};
 use vault_skill::address::is_public;
 
 use crate::error::{FetchError, shown};
 use crate::policy::SourcePolicy;
 use crate::tokens::Tokens;
 
-/// Most hops of one request.
+/// Most redirects of one request.
 const MAX_REDIRECTS: usize = 5;
-/// Most addresses of a name that are looked at.
-const MOST_ADDRESSES: usize = 32;
 
-/// How long a request may take, and how slow it may be.
-#[derive(Clone, Copy, Debug)]
-pub struct HttpTimes {
-    /// Until there is a connection.
-    pub connect: Duration,
-    /// The whole, from the look-up to the last byte.
-    pub whole: Duration,
-    /// Within this time at least [`HttpTimes::least`] bytes of a body come.
-    pub window: Duration,
-    /// Bytes that come within a window.
-    pub least: u64,
-}
-
-impl Default for HttpTimes {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            whole: Duration::from_mins(1),
-            window: Duration::from_secs(20),
-            least: 20 * 1024,
-        }
-    }
-}
-
-/// A client for strangers' addresses.
+/// A client for addresses that another party chose.
 pub(crate) struct Http {
+    client: Client,
     loopback: bool,
-    times: HttpTimes,
+    limits: Limits,
     tokens: Tokens,
-    /// Made when it is first wanted: reading the system's certificates takes longer than starting.
-    client: OnceLock<reqwest::Client>,
 }
 
-/// What came.
+/// An answer with status 200.
 #[derive(Debug)]
 pub(crate) struct Got {
-    /// Where it came from in the end.
+    /// The address after all redirects.
     pub(crate) url: Url,
     pub(crate) content_type: String,
     pub(crate) body: Vec<u8>,
 }
 
+/// Lets public addresses through; in tests those of this machine too.
+pub(crate) fn guard(loopback: bool) -> Guard {
+    let may_reach: fn(IpAddr) -> bool = if loopback {
+        |ip| is_public(ip) || ip.is_loopback()
+    } else {
+        is_public
+    };
+    Guard::new(may_reach)
+}
+
 impl Http {
-    pub(crate) fn new(loopback: bool, times: HttpTimes, tokens: Tokens) -> Self {
+    pub(crate) fn new(loopback: bool, limits: Limits, tokens: Tokens) -> Self {
+        let client = Client::new(Options {
+            limits,
+            reach: Reach::Guarded(guard(loopback)),
+            https_only: !loopback,
+            reuse: true,
+            roots: &[],
+        });
         Self {
+            client,
             loopback,
-            times,
+            limits,
             tokens,
-            client: OnceLock::new(),
         }
     }
 
-    fn client(&self) -> Result<&reqwest::Client, FetchError> {
-        if let Some(client) = self.client.get() {
-            return Ok(client);
-        }
-        // A second one of the same process finds the provider there.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .user_agent(concat!("vault/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Arc::new(Guard {
-                loopback: self.loopback,
-            }))
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .https_only(!self.loopback)
-            .connect_timeout(self.times.connect)
-            .timeout(self.times.whole)
-            .build()
-            .map_err(|error| FetchError::local("making an HTTP client", &error))?;
-        Ok(self.client.get_or_init(|| client))
-    }
-
-    /// Gets what is there, or `None` where the server says 404 or 410. At most `max` bytes.
+    /// Gets what is at an address, or `None` where the server answers 404 or 410. At most `max` bytes.
     pub(crate) async fn get(
         &self,
         url: &Url,
         max: u64,
         policy: &SourcePolicy,
     ) -> Result<Option<Got>, FetchError> {
-        let whole = self.times.whole;
-        match tokio::time::timeout(whole, self.hops(url, max, policy)).await {
+        let whole = self.limits.whole;
+        match tokio::time::timeout(whole, self.follow(url, max, policy)).await {
             Ok(done) => done,
             Err(_) => Err(FetchError::unreachable(
                 url,
@@ -114,7 +75,18 @@ impl Http {
         }
     }
 
-    async fn hops(
+    /// Like [`Http::get`]; an answer of 404 or 410 is an error.
+    pub(crate) async fn fetch(
+        &self,
+        url: &Url,
+        max: u64,
+        policy: &SourcePolicy,
+    ) -> Result<Got, FetchError> {
+        let got = self.get(url, max, policy).await?;
+        got.ok_or_else(|| FetchError::NotFound(format!("{url} is not there")))
+    }
+
+    async fn follow(
         &self,
         asked: &Url,
         max: u64,
@@ -124,49 +96,27 @@ impl Http {
         for _ in 0..=MAX_REDIRECTS {
             self.check(&url)?;
             policy.check_hop(asked, &url)?;
-            let mut question = self
-                .client()?
-                .get(url.clone())
-                .header(header::ACCEPT_ENCODING, "identity");
-            if let Some(token) = self.tokens.of(&url) {
-                question = question.bearer_auth(token);
-            }
-            let answer = question.send().await.map_err(|error| failed(&url, error))?;
-            let status = answer.status().as_u16();
-            match status {
-                200 => return self.body(url, answer, max).await.map(Some),
+            let answer = self.send(&url).await.map_err(|error| failed(&url, error))?;
+            match answer.status() {
+                200 => {
+                    let content_type = header_of(&answer, header::CONTENT_TYPE)
+                        .unwrap_or_default()
+                        .to_ascii_lowercase();
+                    let body = answer.body(max).await;
+                    return Ok(Some(Got {
+                        body: body.map_err(|error| failed(&url, error))?,
+                        url,
+                        content_type,
+                    }));
+                }
                 301 | 302 | 303 | 307 | 308 => {
-                    let to = answer
-                        .headers()
-                        .get(header::LOCATION)
-                        .and_then(|to| to.to_str().ok())
-                        .and_then(|to| url.join(to).ok())
-                        .ok_or_else(|| {
-                            FetchError::unreachable(&url, "it redirects to no address")
-                        })?;
-                    url = to;
+                    let to = header_of(&answer, header::LOCATION).and_then(|to| url.join(to).ok());
+                    url = to.ok_or_else(|| {
+                        FetchError::unreachable(&url, "it redirects to no address")
+                    })?;
                 }
                 404 | 410 => return Ok(None),
-                401 | 403 => {
-                    return Err(FetchError::NotAllowed {
-                        place: shown(url.as_str()),
-                        said: format!("HTTP {status}"),
-                    });
-                }
-                429 | 503 => {
-                    let wait = answer
-                        .headers()
-                        .get(header::RETRY_AFTER)
-                        .and_then(|wait| wait.to_str().ok())
-                        .map(|wait| format!(", and asks to wait {} s", shown(wait)))
-                        .unwrap_or_default();
-                    let reason = format!("it answers HTTP {status}{wait}");
-                    return Err(FetchError::unreachable(&url, reason));
-                }
-                _ => {
-                    let reason = format!("it answers HTTP {status}");
-                    return Err(FetchError::unreachable(&url, reason));
-                }
+                status => return Err(refused(&url, status, &answer)),
             }
         }
         Err(FetchError::unreachable(
@@ -175,7 +125,15 @@ impl Http {
         ))
     }
 
-    /// What holds for the first address holds for each one that it leads to.
+    async fn send(&self, url: &Url) -> Result<Response, HttpError> {
+        let mut request = self.client.request(Method::GET, url.as_str())?;
+        if let Some(token) = self.tokens.for_url(url) {
+            request = request.bearer_auth(token);
+        }
+        self.client.send(request).await
+    }
+
+    /// The checks of each hop beside those of the guard.
     fn check(&self, url: &Url) -> Result<(), FetchError> {
         let plain = url.scheme() == "http" && self.loopback && is_loopback(url);
         if !plain && url.scheme() != "https" {
@@ -190,84 +148,29 @@ impl Http {
                 "its address carries a user or a password",
             ));
         }
-        // An address that is written out is never looked up, so the guard does not see it.
-        let written = match url.host() {
-            Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
-            Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
-            _ => None,
-        };
-        match written {
-            Some(ip) if !may_reach(ip, self.loopback) => {
-                Err(FetchError::NotPublic(shown(url.as_str())))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
+}
 
-    async fn body(
-        &self,
-        url: Url,
-        mut answer: reqwest::Response,
-        max: u64,
-    ) -> Result<Got, FetchError> {
-        let header = |name| {
-            answer
-                .headers()
-                .get(name)
-                .and_then(|value: &header::HeaderValue| value.to_str().ok())
-                .unwrap_or_default()
-                .to_ascii_lowercase()
+fn header_of(answer: &Response, name: header::HeaderName) -> Option<&str> {
+    answer.headers().get(name)?.to_str().ok()
+}
+
+/// The error for a status that is neither an answer nor a redirect.
+fn refused(url: &Url, status: u16, answer: &Response) -> FetchError {
+    if matches!(status, 401 | 403) {
+        return FetchError::NotAllowed {
+            place: shown(url.as_str()),
+            said: format!("HTTP {status}"),
         };
-        let encoding = header(header::CONTENT_ENCODING);
-        if !matches!(encoding.as_str(), "" | "identity") {
-            return Err(FetchError::content(
-                &url,
-                "its body is encoded, though that was not asked for",
-            ));
-        }
-        let content_type = header(header::CONTENT_TYPE);
-        let too_large = || FetchError::TooLarge {
-            what: shown(url.as_str()),
-            limit: max,
-            unit: "bytes",
-        };
-        // Only for an early end: what is announced is not believed.
-        if answer.content_length().is_some_and(|length| length > max) {
-            return Err(too_large());
-        }
-        let mut body = Vec::new();
-        let (mut since, mut before) = (Instant::now(), 0_u64);
-        loop {
-            let slow = || {
-                let reason = format!(
-                    "it sends less than {} bytes in {} s",
-                    self.times.least,
-                    self.times.window.as_secs_f32()
-                );
-                FetchError::unreachable(&url, reason)
-            };
-            let piece = tokio::time::timeout_at(since + self.times.window, answer.chunk()).await;
-            match piece {
-                Err(_) if (body.len() as u64) - before < self.times.least => return Err(slow()),
-                Err(_) => {
-                    since += self.times.window;
-                    before = body.len() as u64;
-                }
-                Ok(piece) => match piece.map_err(|error| failed(&url, error))? {
-                    None => break,
-                    Some(piece) if (body.len() + piece.len()) as u64 > max => {
-                        return Err(too_large());
-                    }
-                    Some(piece) => body.extend_from_slice(&piece),
-                },
-            }
-        }
-        Ok(Got {
-            url,
-            content_type,
-            body,
-        })
     }
+    let wait = match header_of(answer, header::RETRY_AFTER) {
+        Some(wait) if matches!(status, 429 | 503) => {
+            format!(", and asks to wait {} s", shown(wait))
+        }
+        _ => String::new(),
+    };
+    FetchError::unreachable(url, format!("it answers HTTP {status}{wait}"))
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -279,72 +182,16 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn may_reach(ip: IpAddr, loopback: bool) -> bool {
-    is_public(ip) || (loopback && ip.is_loopback())
-}
-
-/// What went wrong on the way; the guard's refusal is told apart, wherever the layers in between have put it.
-fn failed(url: &Url, error: reqwest::Error) -> FetchError {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-    let mut last = String::new();
-    while let Some(error) = cause {
-        if error.is::<NotPublic>() {
-            return FetchError::NotPublic(shown(url.as_str()));
-        }
-        last = error.to_string();
-        cause = error.source();
-    }
-    let error = error.without_url();
-    let reason = if last.is_empty() {
-        error.to_string()
-    } else {
-        last
-    };
-    FetchError::unreachable(url, shown(&reason))
-}
-
-/// All addresses of a name, each of them public. Fails when one of them is not: which one a program tries first is not ours to say.
-pub(crate) async fn public_addresses(host: &str, loopback: bool) -> io::Result<Vec<IpAddr>> {
-    let found: Vec<IpAddr> = tokio::net::lookup_host((host, 0))
-        .await?
-        .map(|address| address.ip())
-        .collect();
-    let fine = !found.is_empty()
-        && found.len() <= MOST_ADDRESSES
-        && found.iter().all(|ip| may_reach(*ip, loopback));
-    if fine {
-        Ok(found)
-    } else {
-        Err(io::Error::other(NotPublic))
-    }
-}
-
-/// The look-up that the connection is made by.
-struct Guard {
-    loopback: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the name leads to an address that is not public")]
-pub(crate) struct NotPublic;
-
-impl Resolve for Guard {
-    fn resolve(&self, name: Name) -> Resolving {
-        let loopback = self.loopback;
-        Box::pin(async move {
-            let found = match public_addresses(name.as_str(), loopback).await {
-                Ok(found) => found,
-                Err(error)
-                    if error
-                        .get_ref()
-                        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<NotPublic>) =>
-                {
-                    return Err(NotPublic.into());
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
-            Ok(addresses)
-        })
+fn failed(url: &Url, error: HttpError) -> FetchError {
+    match error {
+        HttpError::Setup(error) => FetchError::local("making an HTTP client", &error),
+        HttpError::NotPublic => FetchError::NotPublic(shown(url.as_str())),
+        HttpError::TooLarge(limit) => FetchError::TooLarge {
+            what: shown(url.as_str()),
+            limit,
+            unit: "bytes",
+        },
+        HttpError::Encoded => FetchError::content(url, error.to_string()),
+        error => FetchError::unreachable(url, shown(&error.reason())),
     }
 }

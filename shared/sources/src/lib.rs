@@ -3,35 +3,34 @@
 //! | module | holds |
 //! |---|---|
 //! | [`source`] | the grammar of what may stand after `vault add` |
-//! | [`policy`] | `[sources]` of the owner's policy, asked before any request |
+//! | [`policy`] | `[sources]` of the owner's policy, checked before any request |
 //! | [`fetcher`] | opening a source, listing its skills, taking one |
-//! | [`compare`] | whether a source has something else now |
-//! | [`git`], [`archive`], [`site`] | repositories, archives, sites with a well-known index |
+//! | `kinds` | one file for each kind of source, behind one trait |
+//! | `compare` | whether a source has something else now |
+//! | [`git`], [`archive`], `http` | running git, reading archives, requests |
 //! | [`locks`] | lock files of other tools |
-//! | [`find`] | where in a tree the skills are |
+//! | [`find`] | the skills in a tree of files |
 //!
-//! What comes back is bytes that nobody has checked: the library gates and signs them.
+//! The bytes that come back are unchecked: the library gates and signs them.
 
 pub mod archive;
-pub mod compare;
+mod compare;
 mod error;
 pub mod fetcher;
 pub mod find;
 pub mod git;
 mod http;
+mod kinds;
 pub mod locks;
-mod market;
-mod npm;
 pub mod policy;
-mod registry;
-pub mod site;
 pub mod source;
 mod tokens;
 
 pub use error::FetchError;
 pub use fetcher::{Fetcher, Found, Opened, Settings};
 pub use git::{GitSettings, is_commit as git_commit};
-pub use http::HttpTimes;
+pub use kinds::site;
 pub use policy::SourcePolicy;
 pub use source::{BadSource, GitSource, ParseOptions, Source};
 pub use tokens::{BadToken, Tokens};
+pub use vault_http::Limits;

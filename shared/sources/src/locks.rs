@@ -15,9 +15,9 @@ pub const MAX_LOCK_BYTES: u64 = 4 << 20;
 pub struct LockedSkill {
     /// Its name there.
     pub name: String,
-    /// Where it comes from, or why nothing can be made of the entry.
+    /// Its source, or why the entry cannot be used.
     pub source: Result<Source, BadSource>,
-    /// The id of its folder's tree that the file records.
+    /// The recorded id of its folder's tree.
     pub tree: Option<String>,
 }
 
@@ -39,7 +39,7 @@ struct Entry {
     skill_folder_hash: Option<String>,
 }
 
-/// Reads a lock file; `folder` is what its relative paths begin at. Fails when it is none.
+/// Parses a lock file. `folder` is the base of its relative paths. Fails where it is no such file.
 pub fn read(
     bytes: &[u8],
     folder: &std::path::Path,
@@ -81,26 +81,21 @@ fn source(
         .ok_or_else(|| bad("it names no source".to_owned()))?;
     let address = entry.source_url.clone().unwrap_or_else(|| text.clone());
     let kind = entry.source_type.as_deref().unwrap_or("github");
+    // The entry's type says what its text is, so a shorthand is never a path.
+    let parse =
+        |text: &str| Source::parse(text, options, &|_| false).or_else(BadSource::accept_shorthand);
     let mut source = match kind {
         "github" | "gitlab" if !text.contains("://") && !text.contains('@') => {
-            Source::parse(&format!("{kind}:{text}"), options, &|_| false)?
+            parse(&format!("{kind}:{text}"))?
         }
-        "github" | "gitlab" => Source::parse(&address, options, &|_| false)?,
-        "git" => Source::parse(&format!("git:{address}"), options, &|_| false)?,
+        "github" | "gitlab" => parse(&address)?,
+        "git" => parse(&format!("git:{address}"))?,
         "local" => return Ok(Source::Local(folder.join(text))),
         "well-known" => {
-            let site = if address.contains("://") {
-                address
-            } else {
-                format!("https://{address}")
-            };
-            let site = site
-                .split("/.well-known/")
-                .next()
-                .unwrap_or(&site)
-                .trim_end_matches('/')
-                .to_owned();
-            Source::parse(&format!("wellknown:{site}/{name}"), options, &|_| false)?
+            let site = address.split("/.well-known/").next();
+            let site = site.unwrap_or_default().trim_end_matches('/');
+            let scheme = if site.contains("://") { "" } else { "https://" };
+            parse(&format!("wellknown:{scheme}{site}/{name}"))?
         }
         other => {
             return Err(bad(format!(

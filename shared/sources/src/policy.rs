@@ -1,7 +1,7 @@
-//! What the owner allows to be fetched from: `[sources]` of `policy.toml`, asked before anything goes over the network.
+//! The places that the owner allows: `[sources]` of `policy.toml`, checked before each request.
 //!
-//! It fails closed: with a list, what no pattern covers is refused; a place that is reached on the way (a redirect, a hand-off to another
-//! host) is asked for like the first one. Folders and archives of the own machine are not fetched, and always allowed.
+//! The policy fails closed: with a list, a place that no pattern covers is refused. A place that is reached on the way (a redirect, a
+//! hand-off to another host) is checked like the first one. Folders and archives of this machine are always allowed.
 
 use url::Url;
 use vault_skill::keys::PublicKey;
@@ -37,7 +37,7 @@ impl SourcePolicy {
         }
     }
 
-    /// Fails where nothing of this source can be allowed. Asked before the first request.
+    /// Fails where nothing of this source can be allowed. Called before the first request.
     pub fn check(&self, source: &Source) -> Result<(), FetchError> {
         if matches!(source, Source::Local(_)) {
             return Ok(());
@@ -60,7 +60,7 @@ impl SourcePolicy {
         Ok(())
     }
 
-    /// Fails where none of these names is covered: for what a source turned out to be.
+    /// Fails where no pattern covers any of these names of a skill.
     pub fn check_names(&self, names: &[String]) -> Result<(), FetchError> {
         if names.iter().any(|name| self.allows(name)) {
             return Ok(());
@@ -69,7 +69,7 @@ impl SourcePolicy {
         Err(refusal(name, "no pattern of `allow` covers it"))
     }
 
-    /// Fails where an address that was reached on the way is neither of the host that was asked nor covered by a pattern.
+    /// Fails where an address on the way is neither on the first host nor covered by a pattern.
     pub fn check_hop(&self, asked: &Url, reached: &Url) -> Result<(), FetchError> {
         if asked.host_str() == reached.host_str() || self.allow.is_none() {
             return Ok(());
@@ -77,7 +77,7 @@ impl SourcePolicy {
         self.check_names(&url_names(reached))
     }
 
-    /// Fails for a commit that is younger than the policy asks. A commit from the future has no age.
+    /// Fails for a commit that is younger than the policy allows. A commit from the future has no age.
     pub fn check_age(&self, place: &str, committed: i64, now: Timestamp) -> Result<(), FetchError> {
         let days = now.unix().saturating_sub(committed).div_euclid(86_400);
         if i64::from(self.minimum_age_days) <= days || self.minimum_age_days == 0 {
@@ -93,7 +93,7 @@ impl SourcePolicy {
         ))
     }
 
-    /// Whether digests of what a site lists are asked for.
+    /// Whether a site's index must carry digests.
     pub const fn wants_digests(&self) -> bool {
         self.signed_only
     }
@@ -129,8 +129,8 @@ fn refusal(place: &str, reason: &str) -> FetchError {
     }
 }
 
-/// A pattern of `allow`. It covers a name segment by segment, and what lies below: `*` stands for any text within one segment, so that a
-/// host's part can never be made up by a path.
+/// A pattern of `allow`. It covers a name segment by segment, and everything below: `*` matches any text within one segment, so that a
+/// path never matches the pattern of a host.
 #[derive(Clone, Debug)]
 struct Pattern {
     segments: Vec<String>,
@@ -157,7 +157,6 @@ impl Pattern {
     fn is_below(&self, name: &str) -> bool {
         let name = folded(name);
         let mut patterns = self.segments.iter();
-        // `git:` addresses end where `//` begins the path inside.
         name.split('/').all(|part| {
             patterns
                 .next()
@@ -166,7 +165,7 @@ impl Pattern {
     }
 }
 
-/// The two public hosts do not tell owners apart by case; others may.
+/// The name in lower case on the two public hosts, which ignore case; other hosts may not.
 fn folded(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let known = ["github.com/", "gitlab.com/", "github:", "gitlab:"];

@@ -1,13 +1,13 @@
-//! Tokens for HTTPS sources that ask who is there, by host. A token goes to its own host and to no other, at no hop of a redirect either.
+//! Bearer tokens for HTTPS sources, by host. A token is sent to its own host only, at every hop of a redirect.
 
 use url::Url;
 use zeroize::Zeroizing;
 
-/// Bearer tokens by host; nothing shows them.
+/// Bearer tokens by host. Their `Debug` shows hosts only.
 #[derive(Clone, Default)]
 pub struct Tokens(Vec<(String, Zeroizing<String>)>);
 
-/// An entry that cannot be read; which one, and never what it holds.
+/// The number of an entry that cannot be parsed, without its text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("entry {0} is not <host>=<token>")]
 pub struct BadToken(pub usize);
@@ -48,8 +48,8 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// The token for an address: of its host, with its port where it has one of its own.
-    pub(crate) fn of(&self, url: &Url) -> Option<&str> {
+    /// The token for the host of an address, and for its port where that is not the default.
+    pub(crate) fn for_url(&self, url: &Url) -> Option<&str> {
         let host = url.host_str()?;
         let wanted = match url.port() {
             Some(port) => format!("{host}:{port}"),
@@ -77,7 +77,7 @@ mod tests {
             ("https://evil.docs.example/a", None),
             ("https://docs.example.evil/a", None),
         ] {
-            assert_eq!(tokens.of(&url.parse().unwrap()), wanted, "{url}");
+            assert_eq!(tokens.for_url(&url.parse().unwrap()), wanted, "{url}");
         }
         assert_eq!(
             format!("{tokens:?}"),

@@ -5,13 +5,14 @@
 mod support;
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::Arc;
 use std::time::Duration;
 
-use support::{Repository, fetch, open, parse, paths, plain_fetcher, settings, skill_md};
+use support::{Repository, drift, fetch, open, parse, paths, plain_fetcher, settings, skill_md};
 use vault_skill::manifest::Mode;
 use vault_skill::policy::Policy;
-use vault_sources::compare::Round;
 use vault_sources::{FetchError, Fetcher, Source, SourcePolicy};
+use vault_store::fetch::Fetch;
 use vault_store::shelf::DriftState;
 
 fn source(repository: &Repository) -> Source {
@@ -295,59 +296,63 @@ async fn drift_is_told_by_commit_and_tree() {
         .await
         .unwrap();
     assert_eq!(
-        fetcher.drift(&skill.upstream, &policy).await,
+        drift(&fetcher, &skill.upstream, &policy).await,
         DriftState::UpToDate
     );
     repository.write("skills/csv/other.md", "elsewhere in the repository");
     repository.commit();
     assert_eq!(
-        fetcher.drift(&skill.upstream, &policy).await,
+        drift(&fetcher, &skill.upstream, &policy).await,
         DriftState::UpToDate,
         "its own folder is the same"
     );
     repository.write("skills/pdf/extra.md", "new");
     let commit = repository.commit();
-    match fetcher.drift(&skill.upstream, &policy).await {
+    match drift(&fetcher, &skill.upstream, &policy).await {
         DriftState::Drifted { upstream, .. } => assert_eq!(upstream, &commit[..12]),
         other => panic!("{other:?}"),
     }
-    let again = fetcher.again(&skill.upstream, &policy).await.unwrap();
+    let again = fetcher
+        .fetch_recorded(&skill.upstream, &policy)
+        .await
+        .unwrap();
     assert_eq!(
         paths(&again),
         ["SKILL.md", "bin/run.sh", "data.bin", "extra.md"]
     );
     assert_eq!(
-        fetcher.drift(&again.upstream, &policy).await,
+        drift(&fetcher, &again.upstream, &policy).await,
         DriftState::UpToDate
     );
     repository.git(&["rm", "-r", "--quiet", "skills/pdf"]);
     repository.commit();
     assert!(matches!(
-        fetcher.drift(&again.upstream, &policy).await,
+        drift(&fetcher, &again.upstream, &policy).await,
         DriftState::Failed(_)
     ));
     // In one round, what a skill of the repository found out holds for the others.
-    let round = Round::default();
+    let port: Arc<dyn Fetch> = Arc::clone(&fetcher) as _;
+    let round = port.round();
     let csv = fetch(&fetcher, &source(&repository), Some("csv"))
         .await
         .unwrap();
     for _ in 0..2 {
         assert_eq!(
-            fetcher.drift_in(&round, &csv.upstream, &policy).await,
+            round.compare(&csv.upstream, None).await,
             DriftState::UpToDate
         );
         repository.write("skills/csv/more.md", "seen by the next round");
         repository.commit();
     }
     assert!(matches!(
-        fetcher.drift(&csv.upstream, &policy).await,
+        drift(&fetcher, &csv.upstream, &policy).await,
         DriftState::Drifted { .. }
     ));
     // A commit never drifts.
     let pinned = source(&repository).with_reference(&commit).unwrap();
     let pinned = fetch(&fetcher, &pinned, Some("pdf")).await.unwrap();
     assert_eq!(
-        fetcher.drift(&pinned.upstream, &policy).await,
+        drift(&fetcher, &pinned.upstream, &policy).await,
         DriftState::UpToDate
     );
 }
@@ -362,7 +367,7 @@ async fn a_repository_that_moves_between_check_and_fetch_gives_one_commit_or_non
     let opened = open(&fetcher, &source(&repository)).await.unwrap();
     repository.write("skills/pdf/SKILL.md", skill_md("moved"));
     repository.commit();
-    let found = opened.pick(&["pdf".to_owned()]).unwrap()[0];
+    let found = opened.by_name("pdf").unwrap();
     let skill = fetcher.take(&opened, found, &policy).await.unwrap();
     assert_eq!(skill.upstream.revision, Some(before));
     let document = skill
@@ -404,10 +409,10 @@ async fn the_policy_is_asked_before_git_and_again_for_the_folder() {
         .open(&source(&repository), None, &narrow)
         .await
         .unwrap();
-    let found = opened.pick(&["pdf".to_owned(), "csv".to_owned()]).unwrap();
-    assert!(fetcher.take(&opened, found[0], &narrow).await.is_ok());
+    let [pdf, csv] = ["pdf", "csv"].map(|name| opened.by_name(name).unwrap());
+    assert!(fetcher.take(&opened, pdf, &narrow).await.is_ok());
     assert!(matches!(
-        fetcher.take(&opened, found[1], &narrow).await,
+        fetcher.take(&opened, csv, &narrow).await,
         Err(FetchError::Policy { .. })
     ));
     let aged = policy("[sources]\nminimum_age_days = 36500\n");

@@ -1,59 +1,23 @@
-//! Sites, registries and archives: what is fetched and checked, and every way in which a server misbehaves.
+//! Sites and archives: what is fetched and checked, and every way in which a server misbehaves.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+#[path = "support/archives.rs"]
+mod archives;
 mod support;
 
-use std::io::Write as _;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use flate2::{Compression, write::GzEncoder};
-use sha2::{Digest as _, Sha512};
-use support::{
-    Answer, Repository, SiteServer, fetch, fetcher, open, parse, paths, settings, skill_md,
-};
+use archives::{File, gzip, tar_of, zip_of};
+use support::{Answer, SiteServer, drift, fetch, fetcher, open, parse, paths, settings, skill_md};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
 use vault_skill::policy::Policy;
-use vault_sources::compare::Round;
 use vault_sources::site::SCHEMA;
 use vault_sources::{FetchError, Fetcher, Source, SourcePolicy, Tokens};
 use vault_store::clock::TestClock;
 use vault_store::fetch::Fetch;
 use vault_store::shelf::DriftState;
-
-type File<'a> = (&'a str, u32, &'a [u8]);
-
-fn tar_of(files: &[File<'_>]) -> Vec<u8> {
-    let mut builder = tar::Builder::new(Vec::new());
-    for (path, mode, bytes) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(bytes.len() as u64);
-        header.set_mode(*mode);
-        // As hostile archives are written: nothing looks at the name.
-        header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
-        header.set_cksum();
-        builder.append(&header, *bytes).unwrap();
-    }
-    builder.into_inner().unwrap()
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn zip_of(files: &[File<'_>]) -> Vec<u8> {
-    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    for (path, mode, bytes) in files {
-        let options = zip::write::SimpleFileOptions::default().unix_permissions(*mode);
-        writer.start_file(*path, options).unwrap();
-        writer.write_all(bytes).unwrap();
-    }
-    writer.finish().unwrap().into_inner()
-}
 
 fn index(entries: &str) -> String {
     format!(r#"{{"$schema":"{SCHEMA}","skills":[{entries}]}}"#)
@@ -99,9 +63,7 @@ async fn archives_of_each_form_give_the_same_skill() {
             Some(format!("sha256:{}", Digest::of(&bytes)))
         );
         assert_eq!(
-            fetcher
-                .drift(&skill.upstream, &SourcePolicy::default())
-                .await,
+            drift(&fetcher, &skill.upstream, &SourcePolicy::default()).await,
             DriftState::UpToDate,
             "{name}"
         );
@@ -231,21 +193,18 @@ async fn a_pinned_index_is_held_to_its_digests() {
     assert_eq!(open(&fetcher, &named).await.unwrap().found.len(), 1);
     let policy = SourcePolicy::default();
     assert_eq!(
-        fetcher.drift(&pdf.upstream, &policy).await,
+        drift(&fetcher, &pdf.upstream, &policy).await,
         DriftState::UpToDate
     );
     // The skills of one site cost one look at its index.
     let csv = fetch(&fetcher, &source, Some("csv")).await.unwrap();
-    let (round, before) = (Round::default(), site.asked().len());
-    for skill in [&pdf, &csv] {
-        assert_eq!(
-            fetcher.drift_in(&round, &skill.upstream, &policy).await,
-            DriftState::UpToDate
-        );
-    }
+    let before = site.asked().len();
+    let both = [&pdf, &csv].map(|skill| skill.upstream.clone());
+    let states = fetcher.compare_all(both, &policy, || ()).await;
+    assert_eq!(states, [DriftState::UpToDate, DriftState::UpToDate]);
     assert_eq!(site.asked().len(), before + 1);
-    // So they do for who asks through the port.
-    let port: Arc<dyn Fetch> = Arc::new(support::fetcher(&site.base));
+    // The same holds through the port.
+    let port: Arc<dyn Fetch> = support::fetcher(&site.base);
     let (round, before) = (port.round(), site.asked().len());
     for skill in [&pdf, &csv] {
         let state = round.compare(&skill.upstream, None).await;
@@ -257,7 +216,7 @@ async fn a_pinned_index_is_held_to_its_digests() {
         index(&entries.replace(&one.to_string(), &two.to_string())),
     );
     assert!(matches!(
-        fetcher.drift(&pdf.upstream, &policy).await,
+        drift(&fetcher, &pdf.upstream, &policy).await,
         DriftState::Drifted { .. }
     ));
     site.json(
@@ -295,12 +254,12 @@ async fn the_older_index_is_taken_with_a_warning_and_never_where_digests_are_ask
     assert_eq!(paths(&skill), ["SKILL.md", "docs/a.md"]);
     let policy = SourcePolicy::default();
     assert_eq!(
-        fetcher.drift(&skill.upstream, &policy).await,
+        drift(&fetcher, &skill.upstream, &policy).await,
         DriftState::UpToDate
     );
     site.text("/.well-known/skills/pdf/docs/a.md", "b");
     assert!(matches!(
-        fetcher.drift(&skill.upstream, &policy).await,
+        drift(&fetcher, &skill.upstream, &policy).await,
         DriftState::Drifted { .. }
     ));
     assert!(matches!(
@@ -467,164 +426,6 @@ async fn without_the_test_flag_no_request_reaches_this_machine() {
 }
 
 #[tokio::test]
-async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {
-    let site = SiteServer::new();
-    let archive = zip_of(&[("SKILL.md", 0o644, skill_md("gif").as_bytes())]);
-    site.json("/.well-known/clawhub.json", format!(r#"{{"apiBase":"{}","authBase":"x","minCliVersion":"0.0.5"}}"#, site.base))
-        .json("/api/v1/skills/gif", r#"{"skill":{"slug":"gif"},"latestVersion":{"version":"1.1.0"},"owner":{"handle":"OpenClaw"}}"#)
-        .json("/api/v1/skills/bad", r#"{"latestVersion":{"version":"1.0.0"},"owner":null,"moderation":{"isMalwareBlocked":true}}"#)
-        .json("/api/v1/skills/worse", r#"{"latestVersion":{"version":"1.0.0"}}"#)
-        .json("/api/v1/skills/worse/verify", r#"{"ok":false,"decision":"block","reasons":["steals keys"]}"#)
-        .put("/api/v1/download?slug=gif&version=1.1.0", Answer::Body("application/zip", archive.clone()))
-        .put("/api/v1/download?slug=gif&version=1.0.0", Answer::Body("application/zip", archive))
-        .text("/older/skills/pdf/SKILL.md", skill_md("pdf"))
-        .text("/older/skills/pdf/2.0/SKILL.md", skill_md("pdf"));
-    let fetcher = fetcher(&site.base);
-    let policy = SourcePolicy::default();
-    let skill = fetch(&fetcher, &parse("clawhub:@openclaw/gif"), None)
-        .await
-        .unwrap();
-    assert_eq!(
-        skill.upstream.identifier.as_str(),
-        "registry:clawhub/openclaw/gif"
-    );
-    assert_eq!(skill.upstream.revision.as_deref(), Some("1.1.0"));
-    assert_eq!(
-        fetcher.drift(&skill.upstream, &policy).await,
-        DriftState::UpToDate
-    );
-    let old = fetch(&fetcher, &parse("clawhub:gif@1.0.0"), None)
-        .await
-        .unwrap();
-    assert_eq!(
-        fetcher.drift(&old.upstream, &policy).await,
-        DriftState::UpToDate,
-        "asked for by version"
-    );
-    site.json(
-        "/api/v1/skills/gif",
-        r#"{"latestVersion":{"version":"2.0.0"},"owner":{"handle":"openclaw"}}"#,
-    );
-    let drifted = DriftState::Drifted {
-        recorded: "1.1.0".to_owned(),
-        upstream: "2.0.0".to_owned(),
-    };
-    assert_eq!(fetcher.drift(&skill.upstream, &policy).await, drifted);
-    for (text, said) in [
-        ("clawhub:@mallory/gif", "published by openclaw"),
-        ("clawhub:bad", "malware"),
-        ("clawhub:worse", "steals keys"),
-        ("clawhub:none", "has no skill none"),
-        ("clawhub:gif@9.9.9", "in version 9.9.9"),
-    ] {
-        let refused = fetch(&fetcher, &parse(text), None).await.unwrap_err();
-        assert!(refused.to_string().contains(said), "{text}: {refused}");
-    }
-    let pdf = fetch(&fetcher, &parse("registry:pdf"), None).await.unwrap();
-    assert_eq!(pdf.upstream.identifier.as_str(), "registry:127.0.0.1/pdf");
-    assert_eq!(
-        fetcher.drift(&pdf.upstream, &policy).await,
-        DriftState::UpToDate
-    );
-    let two = fetch(&fetcher, &parse("registry:pdf@2.0"), None)
-        .await
-        .unwrap();
-    assert_eq!(two.upstream.revision.as_deref(), Some("2.0"));
-}
-
-#[tokio::test]
-async fn a_registry_that_hands_over_to_a_repository_is_held_to_the_policy_there() {
-    let site = SiteServer::new();
-    let commit = "0123456789012345678901234567890123456789";
-    site.json("/api/v1/skills/gif", r#"{"latestVersion":{"version":"1.0.0"}}"#).json(
-        "/api/v1/download",
-        format!(r#"{{"sourceRef":"public-github","repo":"evil/skills","commit":"{commit}","path":"skills/gif","contentHash":"x","archiveUrl":"https://x.example/a.zip"}}"#),
-    );
-    let fetcher = fetcher(&site.base);
-    let listed = SourcePolicy::new(Some(
-        &Policy::from_toml("[sources]\nallow = [\"clawhub:*\", \"github.com/acme/*\"]\n").unwrap(),
-    ));
-    let refused = fetcher
-        .open(&parse("clawhub:gif"), None, &listed)
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(&refused, FetchError::Policy { place, .. } if place.contains("github.com/evil/skills")),
-        "{refused:?}"
-    );
-    site.json(
-        "/api/v1/download",
-        r#"{"sourceRef":"public-github","repo":"evil/skills","commit":"main","path":"x"}"#,
-    );
-    let refused = open(&fetcher, &parse("clawhub:gif")).await;
-    assert!(
-        matches!(refused, Err(FetchError::Content { .. })),
-        "{refused:?}"
-    );
-}
-
-#[tokio::test]
-async fn lock_files_of_another_tool_name_their_sources() {
-    let repository = Repository::new();
-    repository.write("skills/pdf/SKILL.md", skill_md("pdf"));
-    repository.commit();
-    let lock = format!(
-        r#"{{"version":1,"skills":{{
-            "pdf":{{"source":"acme/skills","sourceType":"github","skillPath":"skills/pdf/SKILL.md","ref":"v1","computedHash":"x"}},
-            "csv":{{"source":"acme/skills","sourceType":"github","computedHash":"x"}},
-            "git":{{"source":"x","sourceUrl":"{}","sourceType":"git","skillPath":"skills/pdf"}},
-            "here":{{"source":"./skills/here","sourceType":"local","computedHash":"x"}},
-            "site":{{"source":"docs.example.com","sourceUrl":"https://docs.example.com/.well-known/agent-skills/index.json","sourceType":"well-known"}},
-            "npm":{{"source":"left-pad","sourceType":"npm"}},
-            "evil":{{"source":"--upload-pack=x","sourceType":"git"}}}}}}"#,
-        repository.address()
-    );
-    let entries = vault_sources::locks::read(
-        lock.as_bytes(),
-        std::path::Path::new("/project"),
-        &support::options(),
-    )
-    .unwrap();
-    let shown: Vec<(String, String)> = entries
-        .iter()
-        .map(|entry| {
-            let what = match &entry.source {
-                Ok(source) => source.shown(),
-                Err(bad) => format!("no: {bad}"),
-            };
-            (entry.name.clone(), what)
-        })
-        .collect();
-    let find = |name: &str| {
-        shown
-            .iter()
-            .find(|(other, _)| other == name)
-            .unwrap()
-            .1
-            .clone()
-    };
-    assert_eq!(find("pdf"), "github.com/acme/skills/skills/pdf");
-    assert_eq!(find("here"), "/project/./skills/here");
-    assert_eq!(find("site"), "https://docs.example.com");
-    assert!(find("npm").contains("sources of the type npm"));
-    assert!(find("evil").starts_with("no: "));
-    let csv = entries.iter().find(|entry| entry.name == "csv").unwrap();
-    assert!(matches!(&csv.source, Ok(Source::Git(git)) if git.skill.as_deref() == Some("csv")));
-    let git = entries.iter().find(|entry| entry.name == "git").unwrap();
-    let skill = fetch(
-        &fetcher("http://127.0.0.1:9"),
-        git.source.as_ref().unwrap(),
-        None,
-    )
-    .await
-    .unwrap();
-    assert_eq!(paths(&skill), ["SKILL.md"]);
-    assert!(
-        vault_sources::locks::read(b"[]", std::path::Path::new("/"), &support::options()).is_err()
-    );
-}
-
-#[tokio::test]
 async fn a_token_goes_to_its_own_host_and_along_no_redirect() {
     let (private, other) = (SiteServer::new(), SiteServer::new());
     private
@@ -658,128 +459,4 @@ async fn a_token_goes_to_its_own_host_and_along_no_redirect() {
             "{source}: {refused:?}"
         );
     }
-}
-
-/// A marketplace in a repository, of plugins that are versions of one package.
-fn market(versions: &[&str]) -> Repository {
-    let repository = Repository::new();
-    let plugins: Vec<String> = versions
-        .iter()
-        .map(|version| {
-            format!(
-                r#"{{"name":"{version}","source":{{"source":"npm","package":"@acme/tools","version":"{version}"}}}}"#
-            )
-        })
-        .chain([
-            r#"{"name":"tagged","source":{"source":"npm","package":"@acme/tools"}}"#.to_owned(),
-            r#"{"name":"one","strict":false,"skills":["./skills/pdf"],"source":{"source":"npm","package":"@acme/tools"}}"#.to_owned(),
-        ])
-        .collect();
-    repository.write(
-        ".claude-plugin/marketplace.json",
-        format!(r#"{{"name":"acme","plugins":[{}]}}"#, plugins.join(",")),
-    );
-    repository.commit();
-    repository
-}
-
-#[tokio::test]
-async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
-    let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
-    let package = gzip(&tar_of(&[
-        ("package/package.json", 0o644, b"{}"),
-        ("package/SKILL.md", 0o644, b"not one of the plugin's"),
-        ("package/skills/pdf/SKILL.md", 0o644, pdf.as_bytes()),
-        ("package/skills/pdf/run.sh", 0o755, b"#!/bin/sh\n"),
-        ("package/skills/csv/SKILL.md", 0o644, csv.as_bytes()),
-        ("package/node_modules/x/SKILL.md", 0o644, b"another's"),
-    ]));
-    let empty = gzip(&tar_of(&[("package/package.json", 0o644, b"{}")]));
-    let sha512 = |bytes: &[u8]| {
-        let digest = base64::engine::general_purpose::STANDARD.encode(Sha512::digest(bytes));
-        format!("sha512-{digest}")
-    };
-    let site = SiteServer::new();
-    let describe = |version: &str, archive: &str, integrity: &str| {
-        let base = &site.base;
-        site.json(
-            &format!("/npm/@acme%2Ftools/{version}"),
-            format!(
-                r#"{{"name":"@acme/tools","version":"1.2.3","dist":{{"tarball":"{base}/{archive}","shasum":"x"{integrity}}}}}"#
-            ),
-        );
-    };
-    let named = |digest: String| format!(r#","integrity":"sha1-AAAA {digest}""#);
-    site.put(
-        "/tools-1.2.3.tgz",
-        Answer::Body("application/octet-stream", package.clone()),
-    )
-    .put(
-        "/empty.tgz",
-        Answer::Body("application/octet-stream", empty.clone()),
-    );
-    describe("latest", "tools-1.2.3.tgz", &named(sha512(&package)));
-    describe("1.0.0", "tools-1.2.3.tgz", &named(sha512(b"another")));
-    describe("1.0.1", "tools-1.2.3.tgz", "");
-    describe("1.0.2", "gone.tgz", &named(sha512(&package)));
-    describe("1.0.3", "empty.tgz", &named(sha512(&empty)));
-    site.json("/npm/@acme%2Ftools/1.0.4", "<html>");
-    let versions = ["1.0.0", "1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.0.5"];
-    let repository = market(&versions);
-    let fetcher = fetcher(&site.base);
-    let policy = SourcePolicy::default();
-    let source = parse(&repository.address());
-    let plugin = async |name: &str| fetcher.open(&source, Some(name), &policy).await;
-
-    let opened = plugin("tagged").await.unwrap();
-    let names: Vec<&str> = opened
-        .found
-        .iter()
-        .map(|found| found.name.as_str())
-        .collect();
-    assert_eq!(names, ["csv", "pdf"]);
-    assert!(
-        opened.notices[0].contains("the npm package @acme/tools@1.2.3"),
-        "{:?}",
-        opened.notices
-    );
-    let skill = fetcher
-        .take(&opened, &opened.found[1], &policy)
-        .await
-        .unwrap();
-    assert_eq!(paths(&skill), ["SKILL.md", "run.sh"]);
-    assert!(
-        skill
-            .upstream
-            .identifier
-            .as_str()
-            .ends_with("/tools-1.2.3.tgz")
-    );
-    assert_eq!(skill.upstream.path.as_deref(), Some("package/skills/pdf"));
-    let one = plugin("one").await.unwrap();
-    assert_eq!(one.found.len(), 1);
-
-    for (name, said) in [
-        ("1.0.0", "as announced"),
-        ("1.0.1", "no SHA-512"),
-        ("1.0.2", "gone.tgz is not there"),
-        ("1.0.3", "holds no skills"),
-        ("1.0.4", "cannot be read"),
-        ("1.0.5", "no package @acme/tools@1.0.5"),
-    ] {
-        let refused = plugin(name).await.unwrap_err().to_string();
-        assert!(refused.contains(said), "{name}: {refused}");
-    }
-
-    // The registry is asked nothing where the owner does not let it.
-    let asked = site.asked().len();
-    let listed = SourcePolicy::new(Some(
-        &Policy::from_toml("[sources]\nallow = [\"git:file:*\", \"github.com/*\"]\n").unwrap(),
-    ));
-    let refused = fetcher
-        .open(&source, Some("tagged"), &listed)
-        .await
-        .unwrap_err();
-    assert!(matches!(refused, FetchError::Policy { .. }), "{refused:?}");
-    assert_eq!(site.asked().len(), asked);
 }

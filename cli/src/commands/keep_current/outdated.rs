@@ -37,7 +37,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let states = if sorted.asked.is_empty() {
         Vec::new()
     } else {
-        Fetching::online(context)?;
+        context.require_network()?;
         compare(context, &Fetching::new(context)?, &sorted.asked)?
     };
     let mut lines = Vec::new();

@@ -63,7 +63,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Err(Failure::failed("source_unknown", format!("{name} {why}")));
     }
     if !sorted.asked.is_empty() {
-        Fetching::online(context)?;
+        context.require_network()?;
     }
     let fetching = Fetching::new(context)?;
     let states = compare(context, &fetching, &sorted.asked)?;
@@ -161,7 +161,7 @@ impl Update<'_> {
             let again = self
                 .fetching
                 .fetcher
-                .again(&asked.upstream, &self.fetching.policy);
+                .fetch_recorded(&asked.upstream, &self.fetching.policy);
             again.await.map_err(|error| fetch::failure(&error))
         });
         bar.finish_and_clear();

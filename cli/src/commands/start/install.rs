@@ -202,7 +202,7 @@ impl Install<'_> {
     /// The skill at the revision that is locked, or as its source has it now where none is.
     fn fetch(&mut self, locked: &Locked) -> Result<FetchedSkill, Failure> {
         let context = self.context;
-        Fetching::online(context)?;
+        context.require_network()?;
         let fetching = match &mut self.fetching {
             Some(fetching) => fetching,
             none => none.insert(Fetching::new(context)?),
@@ -213,7 +213,7 @@ impl Install<'_> {
                 return wished(fetching, locked).await;
             };
             let exact = at_revision(&upstream);
-            let again = fetching.fetcher.again(&exact, &fetching.policy);
+            let again = fetching.fetcher.fetch_recorded(&exact, &fetching.policy);
             let mut skill = again.await.map_err(|error| fetch::failure(&error))?;
             // It goes on following what it followed.
             skill.upstream.reference.clone_from(&upstream.reference);
@@ -246,9 +246,8 @@ async fn wished(fetching: &Fetching, locked: &Locked) -> Result<FetchedSkill, Fa
         .open(&source, None, &fetching.policy)
         .await
         .map_err(failed)?;
-    let by_name = opened.pick(&[locked.name.to_string()]).ok();
-    let found = by_name
-        .and_then(|found| found.first().copied())
+    let found = opened
+        .by_name(locked.name.as_str())
         .or_else(|| opened.only())
         .ok_or_else(|| {
             fetch::no_such_skill(&source.shown(), &opened.found, locked.name.as_str())

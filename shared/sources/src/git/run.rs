@@ -1,21 +1,22 @@
-//! Running git: what it is told, what it never sees, and how it ends.
+//! Running git: its arguments and environment, and how it is ended.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::GitSettings;
 use crate::error::{FetchError, shown};
 
 /// Most bytes of objects that a fetch may bring.
 const MAX_REPOSITORY_BYTES: u64 = 512 << 20;
-/// Most bytes that are kept of what git says on its error stream.
+/// Most bytes that are kept of git's error output.
 const MAX_SAID_BYTES: usize = 16 << 10;
-/// How often the size of what was fetched is looked at.
+/// How often the size of a fetch is measured.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// One remote or local folder that git is run for.
@@ -25,14 +26,25 @@ pub(super) struct Git<'a> {
     pub(super) folder: Option<&'a Path>,
 }
 
-/// What one run of git may take.
+/// Bounds and input of one run.
 pub(super) struct Run {
     pub(super) input: Vec<u8>,
     pub(super) most: usize,
     pub(super) time: Duration,
 }
 
-/// Ends the whole group of a process when it is dropped before its end.
+impl Run {
+    /// Without input, with at most so many bytes of output, within this time.
+    pub(super) const fn new(most: usize, time: Duration) -> Self {
+        Self {
+            input: Vec::new(),
+            most,
+            time,
+        }
+    }
+}
+
+/// Kills the whole group of a process when it is dropped before the process ends.
 struct Group(Option<rustix::process::Pid>);
 
 impl Drop for Group {
@@ -43,30 +55,41 @@ impl Drop for Group {
     }
 }
 
+/// Settings of every run: nothing of a repository or of the user's hooks runs, and git never prompts.
+const CONFIGURATION: [&str; 11] = [
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.attributesFile=/dev/null",
+    "core.askPass=",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "fetch.recurseSubmodules=false",
+    "submodule.recurse=false",
+    "credential.interactive=false",
+    "advice.detachedHead=false",
+    "protocol.version=2",
+];
+
+/// Variables that would lead git to a repository of the user, or to other programs.
+const REMOVED_VARIABLES: [&str; 12] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+    "GIT_TEMPLATE_DIR",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PROXY_COMMAND",
+    "GIT_SSH",
+    "GIT_PROTOCOL_FROM_USER",
+];
+
 impl Git<'_> {
     fn command(&self, arguments: &[impl AsRef<str>]) -> Command {
         let mut command = Command::new(&self.settings.program);
-        let transports = if self.settings.loopback {
-            "https:ssh:http:file"
-        } else {
-            "https:ssh"
-        };
-        let empty = [
-            "core.fsmonitor=false",
-            "core.hooksPath=/dev/null",
-            "core.attributesFile=/dev/null",
-            "core.askPass=",
-        ];
-        let quiet = [
-            "gc.auto=0",
-            "maintenance.auto=false",
-            "fetch.recurseSubmodules=false",
-            "submodule.recurse=false",
-            "credential.interactive=false",
-            "advice.detachedHead=false",
-            "protocol.version=2",
-        ];
-        for setting in empty.iter().chain(&quiet) {
+        for setting in CONFIGURATION {
             command.args(["-c", setting]);
         }
         if let Some(folder) = self.folder {
@@ -75,21 +98,7 @@ impl Git<'_> {
             command.arg(git_dir);
         }
         command.args(arguments.iter().map(AsRef::as_ref));
-        // Whatever repository the user stands in, or a hook started us from, is none of ours.
-        for variable in [
-            "GIT_DIR",
-            "GIT_WORK_TREE",
-            "GIT_INDEX_FILE",
-            "GIT_OBJECT_DIRECTORY",
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-            "GIT_COMMON_DIR",
-            "GIT_NAMESPACE",
-            "GIT_TEMPLATE_DIR",
-            "GIT_EXTERNAL_DIFF",
-            "GIT_PROXY_COMMAND",
-            "GIT_SSH",
-            "GIT_PROTOCOL_FROM_USER",
-        ] {
+        for variable in REMOVED_VARIABLES {
             command.env_remove(variable);
         }
         if !self.settings.own_credentials {
@@ -104,17 +113,20 @@ impl Git<'_> {
                 .env_remove("GIT_CONFIG_PARAMETERS")
                 .env_remove("SSH_AUTH_SOCK");
         }
+        let transports = if self.settings.loopback {
+            "https:ssh:http:file"
+        } else {
+            "https:ssh"
+        };
         let ssh = self.settings.ssh_command.as_deref().unwrap_or("ssh");
+        let ssh = format!("{ssh} -oBatchMode=yes -oConnectTimeout=15");
         command
             .env("GIT_TERMINAL_PROMPT", "0")
             .env("GIT_ASKPASS", "")
             .env("SSH_ASKPASS_REQUIRE", "never")
             .env("GCM_INTERACTIVE", "never")
             .env("GIT_ALLOW_PROTOCOL", transports)
-            .env(
-                "GIT_SSH_COMMAND",
-                format!("{ssh} -oBatchMode=yes -oConnectTimeout=15"),
-            )
+            .env("GIT_SSH_COMMAND", ssh)
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_OPTIONAL_LOCKS", "0")
             .env("GIT_LFS_SKIP_SMUDGE", "1")
@@ -128,7 +140,7 @@ impl Git<'_> {
         command
     }
 
-    /// Runs git and gives what it wrote. Fails where it fails, takes too long or writes too much; all that it started is ended then.
+    /// Runs git and returns its output. Fails where it fails, takes too long or writes too much; all its children are killed then.
     pub(super) async fn run(
         &self,
         arguments: &[impl AsRef<str>],
@@ -144,7 +156,7 @@ impl Git<'_> {
         }
     }
 
-    /// The same, and ends it when the folder grows beyond what is fetched of a repository.
+    /// Like [`Git::run`], and fails when the folder grows beyond the limit for a repository.
     pub(super) async fn run_watched(
         &self,
         arguments: &[impl AsRef<str>],
@@ -188,49 +200,7 @@ impl Git<'_> {
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
         let mut group = Group(pid.and_then(rustix::process::Pid::from_raw));
         let failed = |error: std::io::Error| FetchError::local("talking to git", &error);
-        let (mut stdin, stdout, stderr) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let write = async {
-            if let Some(mut stdin) = stdin.take() {
-                // Who does not read says so at its end.
-                let _ = stdin.write_all(&run.input).await;
-            }
-        };
-        let read = async {
-            let mut out = Vec::new();
-            if let Some(stdout) = stdout {
-                stdout
-                    .take(run.most as u64 + 1)
-                    .read_to_end(&mut out)
-                    .await?;
-            }
-            Ok::<_, std::io::Error>(out)
-        };
-        let said = async {
-            let mut said = Vec::new();
-            if let Some(mut stderr) = stderr {
-                (&mut stderr)
-                    .take(MAX_SAID_BYTES as u64)
-                    .read_to_end(&mut said)
-                    .await?;
-                // The rest is read away, so that nobody waits for room.
-                tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await?;
-            }
-            Ok::<_, std::io::Error>(said)
-        };
-        let ((), (out, said)) = tokio::join!(write, async {
-            tokio::pin!(said);
-            tokio::pin!(read);
-            // Too much output ends the reading; the process may then wait for room for ever, and is ended by the guard.
-            let out = tokio::select! {
-                out = &mut read => out,
-                said = &mut said => return (read.await, said),
-            };
-            match out {
-                Ok(out) if out.len() > run.most => (Ok(out), Ok(Vec::new())),
-                out => (out, said.await),
-            }
-        });
+        let (out, said) = exchange(&mut child, run).await;
         let out = out.map_err(failed)?;
         if out.len() > run.most {
             return Err(FetchError::TooLarge {
@@ -250,7 +220,7 @@ impl Git<'_> {
         ))
     }
 
-    /// What git's words mean. They are English: the locale is set.
+    /// The error for git's message, which is English because the locale is set.
     fn failure(&self, said: &str, code: Option<i32>) -> FetchError {
         let lower = said.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -282,7 +252,7 @@ impl Git<'_> {
             };
         }
         if code == Some(2) && said.trim().is_empty() {
-            // What `ls-remote --exit-code` says of a repository without any of the names.
+            // The answer of `ls-remote --exit-code` where the repository has none of the names.
             return FetchError::NotFound(format!(
                 "{} has no commits, or no such branch or tag",
                 self.place
@@ -302,7 +272,50 @@ impl Git<'_> {
     }
 }
 
-/// Bytes below a folder, as far as can be seen.
+/// Writes the input of a process and reads its two outputs, standard output up to one byte over its limit. Too much output ends the
+/// reading; the process may then block for ever, and the caller kills it.
+async fn exchange(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io::Result<Vec<u8>>) {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // A process that does not read its input reports why when it ends.
+            let _ = stdin.write_all(&run.input).await;
+        }
+    };
+    let read = async {
+        let mut out = Vec::new();
+        if let Some(stdout) = stdout {
+            let mut stdout = stdout.take(run.most as u64 + 1);
+            stdout.read_to_end(&mut out).await?;
+        }
+        Ok(out)
+    };
+    let listen = async {
+        let mut said = Vec::new();
+        if let Some(mut stderr) = stderr {
+            let mut start = (&mut stderr).take(MAX_SAID_BYTES as u64);
+            start.read_to_end(&mut said).await?;
+            // The rest is discarded, so that the process does not block.
+            tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await?;
+        }
+        Ok(said)
+    };
+    let ((), outputs) = tokio::join!(write, async {
+        tokio::pin!(listen);
+        tokio::pin!(read);
+        let out = tokio::select! {
+            out = &mut read => out,
+            said = &mut listen => return (read.await, said),
+        };
+        match out {
+            Ok(out) if out.len() > run.most => (Ok(out), Ok(Vec::new())),
+            out => (out, listen.await),
+        }
+    });
+    outputs
+}
+
+/// Bytes of the files below a folder, as far as they can be read.
 fn size_of(folder: &Path, depth: usize) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return 0;

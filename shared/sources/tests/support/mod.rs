@@ -20,11 +20,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use vault_sources::{
-    FetchError, Fetcher, GitSettings, HttpTimes, Opened, ParseOptions, Settings, Source,
-    SourcePolicy, Tokens,
+    FetchError, Fetcher, GitSettings, Limits, Opened, ParseOptions, Settings, Source, SourcePolicy,
+    Tokens,
 };
 use vault_store::clock::TestClock;
-use vault_store::fetch::FetchedSkill;
+use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_store::shelf::DriftState;
 
 /// What a path of the site answers.
 #[derive(Clone)]
@@ -249,7 +250,7 @@ pub fn settings(base: &str) -> Settings {
     git.loopback = true;
     Settings {
         git,
-        times: HttpTimes {
+        limits: Limits {
             connect: Duration::from_secs(5),
             whole: Duration::from_secs(20),
             window: Duration::from_millis(300),
@@ -264,12 +265,12 @@ pub fn settings(base: &str) -> Settings {
     }
 }
 
-pub fn fetcher(base: &str) -> Fetcher {
-    Fetcher::new(settings(base), Arc::new(TestClock::default()))
+pub fn fetcher(base: &str) -> Arc<Fetcher> {
+    Arc::new(Fetcher::new(settings(base), Arc::new(TestClock::default())))
 }
 
 /// A fetcher for what needs no site.
-pub fn plain_fetcher() -> Fetcher {
+pub fn plain_fetcher() -> Arc<Fetcher> {
     fetcher("http://127.0.0.1:9")
 }
 
@@ -286,10 +287,19 @@ pub async fn fetch(
     let policy = SourcePolicy::default();
     let opened = fetcher.open(source, None, &policy).await?;
     let found = match name {
-        Some(name) => opened.pick(&[name.to_owned()]).unwrap()[0],
+        Some(name) => opened.by_name(name).unwrap(),
         None => opened.only().expect("one skill"),
     };
     fetcher.take(&opened, found, &policy).await
+}
+
+pub async fn drift(
+    fetcher: &Arc<Fetcher>,
+    upstream: &Upstream,
+    policy: &SourcePolicy,
+) -> DriftState {
+    let mut states = fetcher.compare_all([upstream.clone()], policy, || ()).await;
+    states.pop().unwrap()
 }
 
 pub fn paths(skill: &FetchedSkill) -> Vec<&str> {

@@ -209,7 +209,7 @@ impl Gatherer<'_> {
     fn fetched(&mut self, given: &Given) -> Result<Vec<Item>, Failure> {
         let local = matches!(given.source, Source::Local(_));
         if !local {
-            Fetching::online(self.context)?;
+            self.context.require_network()?;
         }
         if self.fetching.is_none() {
             self.fetching = Some(Fetching::new(self.context)?);

@@ -1,5 +1,5 @@
-//! Plugins that are npm packages: one version of a package as its registry describes it, held to the digest that stands there. Nothing
-//! of a package is run, and nothing that it depends on is fetched.
+//! Plugins that are npm packages: one version of a package, whose archive must have the digest that the registry names. Nothing of a
+//! package is run, and its dependencies are not fetched.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,11 +7,11 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha512};
 use url::Url;
 
+use super::{MAX_JSON_BYTES, parse_json};
 use crate::archive::MAX_DOWNLOAD_BYTES;
 use crate::error::{FetchError, shown};
 use crate::fetcher::Fetcher;
 use crate::policy::SourcePolicy;
-use crate::registry::{self, MAX_JSON_BYTES};
 use crate::source::Source;
 
 /// Longest name of a package, as npm has it, in bytes.
@@ -27,9 +27,9 @@ pub(crate) struct Package {
     version: String,
 }
 
-/// What came of a package.
+/// The archive of a package.
 #[derive(Debug)]
-pub(crate) struct Fetched {
+pub(crate) struct Archive {
     /// `name@version`, as the registry resolved it.
     pub(crate) shown: String,
     /// Where the archive is.
@@ -38,7 +38,7 @@ pub(crate) struct Fetched {
 }
 
 #[derive(Deserialize)]
-struct Described {
+struct Description {
     version: String,
     dist: Dist,
 }
@@ -92,7 +92,7 @@ impl Package {
         &self,
         fetcher: &Fetcher,
         policy: &SourcePolicy,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<Archive, FetchError> {
         let base = &fetcher.settings.npm;
         let mut url = base.clone();
         url.path_segments_mut()
@@ -108,14 +108,14 @@ impl Package {
                 self.name, self.version
             ))
         })?;
-        let said: Described = registry::json(&url, &got.body)?;
-        let place = format!("{}@{}", self.name, shown(&said.version));
-        let archive: Url = said
+        let description: Description = parse_json(&url, &got.body)?;
+        let place = format!("{}@{}", self.name, shown(&description.version));
+        let archive: Url = description
             .dist
             .tarball
             .parse()
             .map_err(|_| FetchError::content(&url, "its archive has no address"))?;
-        let announced = said.dist.integrity.unwrap_or_default();
+        let announced = description.dist.integrity.unwrap_or_default();
         let announced = announced
             .split_whitespace()
             .find_map(|digest| digest.strip_prefix("sha512-"))
@@ -123,11 +123,8 @@ impl Package {
                 FetchError::content(&place, "the registry names no SHA-512 of its archive")
             })?;
         policy.check(&Source::Archive(archive.clone()))?;
-        let got = fetcher
-            .http
-            .get(&archive, MAX_DOWNLOAD_BYTES, policy)
-            .await?
-            .ok_or_else(|| FetchError::NotFound(format!("{archive} is not there")))?;
+        let http = &fetcher.http;
+        let got = http.fetch(&archive, MAX_DOWNLOAD_BYTES, policy).await?;
         let found = STANDARD.encode(Sha512::digest(&got.body));
         if found != announced {
             return Err(FetchError::Digest {
@@ -136,7 +133,7 @@ impl Package {
                 found: format!("sha512-{found}"),
             });
         }
-        Ok(Fetched {
+        Ok(Archive {
             shown: place,
             url: archive,
             body: got.body,

@@ -1,0 +1,213 @@
+//! Sources that are one artifact: an archive of this machine, an archive or a SKILL.md behind an address.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use url::Url;
+use vault_skill::gate::RawFile;
+use vault_skill::hash::Digest;
+use vault_skill::manifest::SKILL_MD;
+use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_store::shelf::DriftState;
+
+use super::{
+    Content, Kind, MAX_SKILL_MD_BYTES, describe, join, last_part, plain_file, skill_file, upstream,
+};
+use crate::archive::{self, MAX_DOWNLOAD_BYTES};
+use crate::compare::Comparison;
+use crate::error::{FetchError, shown};
+use crate::fetcher::{Fetcher, Found, Opened};
+use crate::find;
+use crate::policy::SourcePolicy;
+
+/// An archive of this machine.
+pub(crate) struct LocalArchive<'a>(pub(crate) &'a Path);
+
+/// An archive behind an address.
+pub(crate) struct RemoteArchive<'a>(pub(crate) &'a Url);
+
+/// A SKILL.md behind an address.
+pub(crate) struct RemoteSkillMd<'a>(pub(crate) &'a Url);
+
+/// All files of an artifact, and what is recorded of each skill among them.
+#[derive(Debug)]
+struct Files {
+    files: Vec<RawFile>,
+    upstream: Upstream,
+    has_several: bool,
+}
+
+#[async_trait]
+impl Kind for LocalArchive<'_> {
+    async fn open(&self, _: &Fetcher, _: &SourcePolicy) -> Result<Opened, FetchError> {
+        let place = self.0.display().to_string();
+        let bytes = read_file(self.0, MAX_DOWNLOAD_BYTES)?;
+        let files = archive::unpack(&place, &bytes)?;
+        let name = self.0.file_name().and_then(|name| name.to_str());
+        let identifier = format!("local:{}", name.unwrap_or("archive").trim());
+        let upstream = upstream(&identifier, format!("sha256:{}", Digest::of(&bytes)))?;
+        open_all(files, upstream, &place)
+    }
+
+    async fn compare(&self, _: &Comparison<'_>) -> Result<DriftState, FetchError> {
+        let reason = "there is nothing to compare with".to_owned();
+        Ok(DriftState::Unchecked(reason))
+    }
+}
+
+#[async_trait]
+impl Kind for RemoteArchive<'_> {
+    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
+        let url = self.0;
+        let got = fetcher.http.fetch(url, MAX_DOWNLOAD_BYTES, policy).await?;
+        let files = archive::unpack(url.as_str(), &got.body)?;
+        open_all(files, web_upstream(url, &got.body)?, url.as_str())
+    }
+}
+
+#[async_trait]
+impl Kind for RemoteSkillMd<'_> {
+    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
+        let url = self.0;
+        let got = fetcher.http.fetch(url, MAX_SKILL_MD_BYTES, policy).await?;
+        if got.content_type.starts_with("text/html") {
+            return Err(FetchError::content(url, "it is a web page, not a SKILL.md"));
+        }
+        let upstream = web_upstream(url, &got.body)?;
+        let mut opened = open_all(vec![plain_file(SKILL_MD, got.body)], upstream, url.as_str())?;
+        if url.path().trim_matches('/') != SKILL_MD {
+            opened.notices.push(
+                "one file was fetched; files beside it cannot be found behind an address"
+                    .to_owned(),
+            );
+        }
+        Ok(opened)
+    }
+}
+
+/// Lists every skill among these files.
+pub(super) fn open_all(
+    files: Vec<RawFile>,
+    upstream: Upstream,
+    place: &str,
+) -> Result<Opened, FetchError> {
+    let folders = find::skills(files.iter().map(|file| file.path.as_str()), "");
+    if folders.is_empty() {
+        return Err(FetchError::NotFound(format!("{place} holds no SKILL.md")));
+    }
+    Ok(open_folders(&folders, files, upstream, place))
+}
+
+/// Lists the skills in these folders.
+pub(super) fn open_folders(
+    folders: &[String],
+    files: Vec<RawFile>,
+    upstream: Upstream,
+    place: &str,
+) -> Opened {
+    let found: Vec<Found> = folders
+        .iter()
+        .map(|folder| {
+            let path = join(folder, SKILL_MD);
+            let document = files.iter().find(|file| file.path == path);
+            describe(folder, place, document.map(|file| file.bytes.as_slice()))
+        })
+        .collect();
+    let has_several = found.len() > 1;
+    Opened::new(
+        found,
+        Files {
+            files,
+            upstream,
+            has_several,
+        },
+    )
+}
+
+/// What is recorded of an artifact behind an address. Plain HTTP, which only tests use, is recorded as HTTPS with its address beside it.
+pub(super) fn web_upstream(url: &Url, body: &[u8]) -> Result<Upstream, FetchError> {
+    let plain = url.as_str().strip_prefix("http://");
+    let identifier = match plain {
+        Some(rest) => format!("https:https://{rest}"),
+        None => format!("https:{url}"),
+    };
+    Ok(Upstream {
+        address: plain.map(|_| url.to_string()),
+        ..upstream(&identifier, format!("sha256:{}", Digest::of(body)))?
+    })
+}
+
+#[async_trait]
+impl Content for Files {
+    async fn take(
+        &self,
+        _: &Fetcher,
+        found: &Found,
+        _: &SourcePolicy,
+    ) -> Result<FetchedSkill, FetchError> {
+        let kept = self.files.iter().filter_map(|file| {
+            let path = skill_file(&file.path, &found.folder)?;
+            Some(RawFile {
+                path: path.to_owned(),
+                mode: file.mode,
+                bytes: file.bytes.clone(),
+            })
+        });
+        Ok(FetchedSkill {
+            files: kept.collect(),
+            folder: last_part(&found.folder)
+                .or_else(|| file_stem(self.upstream.identifier.as_str())),
+            upstream: Upstream {
+                path: self.has_several.then(|| found.folder.clone()),
+                ..self.upstream.clone()
+            },
+        })
+    }
+
+    fn base(&self) -> Option<&str> {
+        Some("")
+    }
+
+    fn revision(&self) -> Option<&str> {
+        self.upstream.revision.as_deref()
+    }
+}
+
+/// The name of an archive without its ending.
+fn file_stem(identifier: &str) -> Option<String> {
+    let name = identifier.rsplit(['/', ':']).next()?;
+    let name = [".tar.gz", ".tgz", ".tar", ".zip", ".skill"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end))
+        .unwrap_or(name);
+    (!name.is_empty() && name != SKILL_MD).then(|| name.to_owned())
+}
+
+fn read_file(path: &Path, max: u64) -> Result<Vec<u8>, FetchError> {
+    use rustix::fs::{FileType, Mode as Bits, OFlags, fstat, open};
+    use std::io::Read as _;
+    let place = path.display().to_string();
+    let failed = |error: &dyn std::fmt::Display| {
+        FetchError::content(&place, format!("it cannot be read: {error}"))
+    };
+    // Opening a pipe must not block, and a link may lead anywhere.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let fd = open(path, flags, Bits::empty()).map_err(|error| failed(&error))?;
+    let stat = fstat(&fd).map_err(|error| failed(&error))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(FetchError::content(&place, "it is no plain file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::from(fd)
+        .take(max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| failed(&error))?;
+    if bytes.len() as u64 > max {
+        return Err(FetchError::TooLarge {
+            what: shown(&place),
+            limit: max,
+            unit: "bytes",
+        });
+    }
+    Ok(bytes)
+}

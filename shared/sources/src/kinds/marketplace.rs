@@ -1,0 +1,275 @@
+//! Plugin marketplaces: `.claude-plugin/marketplace.json` at the root of a repository, and the skills of one of its plugins.
+
+use async_trait::async_trait;
+use serde::Deserialize;
+
+use super::files::{open_folders, web_upstream};
+use super::npm::Package;
+use super::repository::Repository;
+use super::{Kind, MAX_JSON_BYTES, join, parse_json};
+use crate::archive;
+use crate::error::{FetchError, shown};
+use crate::fetcher::{Fetcher, Opened};
+use crate::find;
+use crate::git::is_commit;
+use crate::policy::SourcePolicy;
+use crate::source::{BadSource, GitSource, ParseOptions, Source};
+
+const FILE: &str = ".claude-plugin/marketplace.json";
+
+/// One plugin of the marketplace in a repository.
+pub(crate) struct Plugin<'a> {
+    pub(crate) market: &'a GitSource,
+    pub(crate) name: &'a str,
+}
+
+/// Which folders of a plugin are its skills.
+struct Selection {
+    named: Option<Folders>,
+    strict: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Market {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    plugins: Vec<Entry>,
+}
+
+#[derive(Default, Deserialize)]
+struct Metadata {
+    #[serde(rename = "pluginRoot")]
+    root: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    name: String,
+    source: Place,
+    #[serde(default)]
+    strict: Option<bool>,
+    #[serde(default)]
+    skills: Option<Folders>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Folders {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Place {
+    Path(String),
+    Elsewhere(Elsewhere),
+}
+
+#[derive(Deserialize)]
+struct Elsewhere {
+    source: String,
+    repo: Option<String>,
+    url: Option<String>,
+    path: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    sha: Option<String>,
+    package: Option<String>,
+    version: Option<String>,
+}
+
+#[async_trait]
+impl Kind for Plugin<'_> {
+    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
+        let repository = Repository::fetch(fetcher, self.market, policy).await?;
+        let place = format!("{}/{FILE}", self.market.place);
+        let (root, entry) = self.entry(&repository, &place).await?;
+        let selection = Selection {
+            named: entry.skills,
+            strict: entry.strict,
+        };
+        let plugin = shown(self.name);
+        match entry.source {
+            Place::Path(path) => {
+                let base = joined(&root, &path).ok_or_else(|| {
+                    FetchError::content(&place, "a plugin's path leads out of the repository")
+                })?;
+                let paths: Vec<&str> = repository.paths().collect();
+                let folders = selection.folders(&paths, &base, &place, &plugin)?;
+                let mut opened = repository.open_folders(folders).await?;
+                opened
+                    .notices
+                    .push(format!("skills of the plugin {plugin}"));
+                Ok(opened)
+            }
+            Place::Elsewhere(elsewhere) if elsewhere.source == "npm" => {
+                let package = elsewhere.package.as_deref().unwrap_or_default();
+                let package = Package::new(package, elsewhere.version.as_deref());
+                let package = package.map_err(|reason| FetchError::content(&place, reason))?;
+                open_package(fetcher, policy, &package, selection, &plugin).await
+            }
+            Place::Elsewhere(elsewhere) => {
+                let source = elsewhere.source(&fetcher.settings.parse, &place)?;
+                policy.check(&Source::Git(source.clone()))?;
+                let repository = Repository::fetch(fetcher, &source, policy).await?;
+                repository.open_all().await
+            }
+        }
+    }
+}
+
+impl Plugin<'_> {
+    /// The plugin's entry in the marketplace, and the folder that its relative path begins at.
+    async fn entry(
+        &self,
+        repository: &Repository,
+        place: &str,
+    ) -> Result<(String, Entry), FetchError> {
+        let checkout = &repository.checkout;
+        let file = checkout.tree.iter().find(|entry| entry.path == FILE);
+        let file = file.ok_or_else(|| {
+            let market = &self.market.place;
+            FetchError::NotFound(format!("{market} is no marketplace: it has no {FILE}"))
+        })?;
+        let mut bytes = checkout.read(&[&file.id], MAX_JSON_BYTES).await?;
+        let market: Market = parse_json(place, &bytes.remove(&file.id).unwrap_or_default())?;
+        let names: Vec<String> = market.plugins.iter().map(|e| shown(&e.name)).collect();
+        let entry = market.plugins.into_iter().find(|e| e.name == self.name);
+        let entry = entry.ok_or_else(|| {
+            FetchError::NotFound(format!(
+                "{} has no plugin {}; it has: {}",
+                self.market.place,
+                shown(self.name),
+                names.join(", ")
+            ))
+        })?;
+        Ok((market.metadata.root.unwrap_or_default(), entry))
+    }
+}
+
+async fn open_package(
+    fetcher: &Fetcher,
+    policy: &SourcePolicy,
+    package: &Package,
+    selection: Selection,
+    plugin: &str,
+) -> Result<Opened, FetchError> {
+    let archive = package.fetch(fetcher, policy).await?;
+    let files = archive::unpack(&archive.shown, &archive.body)?;
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    // All of a package is in one folder of its archive, most often `package`.
+    let base = paths.first().and_then(|path| path.split('/').next());
+    let folders = selection.folders(&paths, base.unwrap_or_default(), &archive.shown, plugin)?;
+    let upstream = web_upstream(&archive.url, &archive.body)?;
+    let mut opened = open_folders(&folders, files, upstream, archive.url.as_str());
+    opened.notices.push(format!(
+        "skills of the plugin {plugin}, the npm package {}",
+        archive.shown
+    ));
+    Ok(opened)
+}
+
+impl Selection {
+    /// The folders of a plugin's skills among these files, below its base. Fails where there are none.
+    fn folders(
+        self,
+        files: &[&str],
+        base: &str,
+        place: &str,
+        plugin: &str,
+    ) -> Result<Vec<String>, FetchError> {
+        let files = || files.iter().copied();
+        let named = match self.named {
+            Some(Folders::One(one)) => Some(vec![one]),
+            Some(Folders::Many(many)) => Some(many),
+            None => None,
+        };
+        let folders = match named {
+            // With `strict: false` the entry alone lists the skills; otherwise it adds to those that are found.
+            Some(named) => {
+                let mut all = Vec::new();
+                for folder in named {
+                    let folder = joined(base, &folder).ok_or_else(|| {
+                        FetchError::content(place, "a skill's path leads out of the repository")
+                    })?;
+                    all.extend(find::skills(files(), &folder));
+                }
+                if self.strict != Some(false) {
+                    all.extend(find::skills(files(), &join(base, "skills")));
+                }
+                all.sort();
+                all.dedup();
+                all
+            }
+            None => find::skills(files(), &join(base, "skills")),
+        };
+        if folders.is_empty() {
+            return Err(FetchError::NotFound(format!(
+                "the plugin {plugin} holds no skills"
+            )));
+        }
+        Ok(folders)
+    }
+}
+
+impl Elsewhere {
+    fn source(self, options: &ParseOptions, place: &str) -> Result<GitSource, FetchError> {
+        let text = match (self.source.as_str(), &self.repo, &self.url) {
+            ("github" | "git-subdir", Some(repo), None) => format!("github:{repo}"),
+            ("url" | "git" | "git-subdir", _, Some(url))
+                if url.contains("://") || url.contains('@') =>
+            {
+                format!("git:{url}")
+            }
+            (other, ..) => {
+                return Err(FetchError::content(
+                    place,
+                    format!("a plugin's source {} is not known", shown(other)),
+                ));
+            }
+        };
+        let bad = |bad: BadSource| FetchError::content(place, bad.to_string());
+        let mut source = Source::parse(&text, options, &|_| false).map_err(bad)?;
+        if let Some(path) = self
+            .path
+            .as_deref()
+            .map(|path| path.trim_start_matches("./").trim_matches('/'))
+            .filter(|path| !path.is_empty())
+        {
+            source = source.with_path(path).map_err(bad)?;
+        }
+        // The marketplace fixes a commit, wherever its branch is now.
+        let reference = match &self.sha {
+            Some(sha) if is_commit(sha) => Some(sha),
+            Some(_) => {
+                return Err(FetchError::content(
+                    place,
+                    "a plugin's sha is no full commit id",
+                ));
+            }
+            None => self.reference.as_ref(),
+        };
+        if let Some(reference) = reference {
+            source = source.with_reference(reference).map_err(bad)?;
+        }
+        match source {
+            Source::Git(git) => Ok(git),
+            _ => Err(FetchError::content(
+                place,
+                "a plugin's source is no repository",
+            )),
+        }
+    }
+}
+
+/// Two relative paths as one without `.`; `None` where it leads out of the repository.
+fn joined(base: &str, path: &str) -> Option<String> {
+    let parts: Vec<&str> = base
+        .split('/')
+        .chain(path.split('/'))
+        .filter(|part| !matches!(*part, "" | "."))
+        .collect();
+    (!path.starts_with('/') && !parts.contains(&"..")).then(|| parts.join("/"))
+}

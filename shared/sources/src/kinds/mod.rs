@@ -1,0 +1,194 @@
+//! The kinds of sources, one file each, behind one trait: how a place lists its skills, and how it compares with what is recorded of it.
+
+pub(crate) mod files;
+mod marketplace;
+mod npm;
+mod registry;
+pub(crate) mod repository;
+pub mod site;
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use vault_skill::document::Document;
+use vault_skill::gate::{RawFile, is_ignored};
+use vault_skill::manifest::Mode;
+use vault_skill::provenance::ProvenanceId;
+use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_store::shelf::DriftState;
+
+use crate::compare::Comparison;
+use crate::error::{FetchError, shown};
+use crate::fetcher::{Fetcher, Found, Opened};
+use crate::policy::SourcePolicy;
+use crate::source::Source;
+
+/// Largest SKILL.md that is read on its own, in bytes.
+pub(crate) const MAX_SKILL_MD_BYTES: u64 = 256 << 10;
+/// Largest answer in JSON, in bytes.
+pub(crate) const MAX_JSON_BYTES: u64 = 1 << 20;
+
+/// A kind of source.
+#[async_trait]
+pub(crate) trait Kind: Send + Sync {
+    /// Reaches the place and lists its skills.
+    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError>;
+
+    /// Compares what the place has with what is recorded of a skill. Kinds without a cheaper way fetch the skill again.
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState, FetchError> {
+        comparison.by_bytes().await
+    }
+}
+
+/// What was opened: it hands out single skills.
+#[async_trait]
+pub(crate) trait Content: Debug + Send + Sync {
+    /// Downloads one of the skills. Fails for links, for too large files, and where the policy does not allow it.
+    async fn take(
+        &self,
+        fetcher: &Fetcher,
+        found: &Found,
+        policy: &SourcePolicy,
+    ) -> Result<FetchedSkill, FetchError>;
+
+    /// The folder that is meant when nobody names a skill; `None` where there is no such folder.
+    fn base(&self) -> Option<&str>;
+
+    /// The commit, version or digest of all of it, where there is one.
+    fn revision(&self) -> Option<&str>;
+}
+
+/// The kind of a source. `plugin` is one of a marketplace, which only a repository can be.
+pub(crate) fn kind_of<'a>(
+    source: &'a Source,
+    plugin: Option<&'a str>,
+) -> Result<Box<dyn Kind + 'a>, FetchError> {
+    if plugin.is_some() && !matches!(source, Source::Git(_)) {
+        return Err(FetchError::Unsupported {
+            message: "a marketplace is a repository; this source is none".to_owned(),
+            hint: "name the repository: vault add github:<owner>/<repository> --plugin <name>"
+                .to_owned(),
+        });
+    }
+    Ok(match source {
+        Source::Local(path) => Box::new(files::LocalArchive(path)),
+        Source::Git(repository) => match plugin {
+            Some(plugin) => Box::new(marketplace::Plugin {
+                market: repository,
+                name: plugin,
+            }),
+            None => Box::new(repository::Address(repository)),
+        },
+        Source::Archive(url) => Box::new(files::RemoteArchive(url)),
+        Source::SkillMd(url) => Box::new(files::RemoteSkillMd(url)),
+        Source::WellKnown { origin, skill } => Box::new(site::Address {
+            origin,
+            skill: skill.as_deref(),
+        }),
+        Source::ClawHub {
+            owner,
+            slug,
+            version,
+        } => Box::new(registry::ClawHub {
+            owner: owner.as_deref(),
+            slug,
+            version: version.as_deref(),
+        }),
+        Source::Registry { slug, version } => Box::new(registry::FileRegistry {
+            slug,
+            version: version.as_deref(),
+        }),
+        Source::Vault { slug, name } => {
+            return Err(FetchError::Unsupported {
+                message: format!(
+                    "vault:{slug}/{name} comes with its vault and is not added a second time"
+                ),
+                hint: format!("vault cloud pull --skill {}", shown(name)),
+            });
+        }
+    })
+}
+
+/// A skill in a list, described by its SKILL.md where that can be parsed.
+pub(crate) fn describe(folder: &str, place: &str, document: Option<&[u8]>) -> Found {
+    let parsed = document.and_then(|bytes| Document::parse(bytes).ok());
+    let own = parsed.as_ref().map(Document::frontmatter);
+    Found {
+        name: own
+            .map(|own| own.name.clone())
+            .filter(|name| !name.is_empty())
+            .or_else(|| last_part(folder))
+            .or_else(|| last_part(place))
+            .unwrap_or_else(|| "skill".to_owned()),
+        folder: folder.to_owned(),
+        description: own.map(|own| own.description.clone()),
+    }
+}
+
+/// What is recorded of a skill: where it is from, and at which commit, version or digest.
+pub(crate) fn upstream(
+    identifier: &str,
+    revision: impl Into<String>,
+) -> Result<Upstream, FetchError> {
+    let parsed: Result<ProvenanceId, _> = identifier.parse();
+    let identifier = parsed.map_err(|error| {
+        FetchError::content(identifier, format!("no source can be recorded: {error}"))
+    })?;
+    Ok(Upstream {
+        identifier,
+        address: None,
+        path: None,
+        reference: None,
+        revision: Some(revision.into()),
+        tree: None,
+        signer: None,
+        signed_version: None,
+    })
+}
+
+/// An answer in JSON.
+pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(
+    place: impl AsRef<str>,
+    body: &[u8],
+) -> Result<T, FetchError> {
+    serde_json::from_slice(body).map_err(|error| {
+        FetchError::content(
+            place,
+            format!("its answer cannot be read: {}", shown(&error.to_string())),
+        )
+    })
+}
+
+pub(crate) fn plain_file(path: &str, bytes: Vec<u8>) -> RawFile {
+    RawFile {
+        path: path.to_owned(),
+        mode: Mode::Plain,
+        bytes,
+    }
+}
+
+pub(crate) fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{folder}/{name}")
+    }
+}
+
+/// The path of a skill's file below its folder; `None` for files outside and for those that no skill keeps.
+pub(crate) fn skill_file<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let inside = if folder.is_empty() {
+        path
+    } else {
+        path.strip_prefix(folder)?.strip_prefix('/')?
+    };
+    let is_kept = |part| !is_ignored(part) && part != "__MACOSX";
+    inside.split('/').all(is_kept).then_some(inside)
+}
+
+pub(crate) fn last_part(path: &str) -> Option<String> {
+    path.rsplit('/')
+        .next()
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+}

@@ -1,0 +1,252 @@
+//! Repositories: one commit is fetched by git, and its skills are read from it as objects.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use vault_skill::gate::RawFile;
+use vault_skill::manifest::SKILL_MD;
+use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_store::shelf::DriftState;
+
+use super::{Content, Kind, MAX_SKILL_MD_BYTES, describe, join, last_part, skill_file, upstream};
+use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
+use crate::compare::{Comparison, once};
+use crate::error::{FetchError, shown};
+use crate::fetcher::{Fetcher, Found, Opened, short};
+use crate::find;
+use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
+use crate::policy::SourcePolicy;
+use crate::source::{GitSource, Source};
+
+/// The address of a repository.
+pub(crate) struct Address<'a>(pub(crate) &'a GitSource);
+
+/// One commit of a repository.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    pub(crate) source: GitSource,
+    resolved: Resolved,
+    pub(crate) checkout: Checkout,
+    /// Recorded in place of the repository, where a registry handed over to it.
+    recorded: Option<Upstream>,
+}
+
+#[async_trait]
+impl Kind for Address<'_> {
+    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
+        Repository::fetch(fetcher, self.0, policy)
+            .await?
+            .open_all()
+            .await
+    }
+
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState, FetchError> {
+        let (source, upstream) = (self.0, comparison.upstream);
+        if upstream.reference.as_deref().is_some_and(is_commit) {
+            return Ok(DriftState::UpToDate);
+        }
+        let (pinned, settings) = comparison.fetcher.git_access(source).await?;
+        let asked = format!(
+            "{} {:?} {:?}",
+            source.address, source.reference, source.tail
+        );
+        let resolve = git::resolve(&settings, source, &pinned);
+        let resolved = once(&comparison.round.commits, asked.clone(), resolve).await?;
+        if resolved.commit == comparison.recorded {
+            return Ok(DriftState::UpToDate);
+        }
+        // The repository moved on. The id of the skill's own folder tells whether the skill did.
+        let path = upstream.path.as_deref().unwrap_or_default();
+        let fetch = async {
+            let fetched = git::fetch(&settings, source, &resolved, Depth::Trees, &pinned).await;
+            fetched.map(Arc::new)
+        };
+        let checkout = once(&comparison.round.trees, asked, fetch).await?;
+        match (checkout.tree_id(path), &upstream.tree) {
+            (Some(tree), Some(before)) if tree == before => Ok(DriftState::UpToDate),
+            (Some(_), _) => Ok(DriftState::Drifted {
+                recorded: short(comparison.recorded).to_owned(),
+                upstream: short(&checkout.commit).to_owned(),
+            }),
+            (None, _) => Err(FetchError::NotFound(format!(
+                "{} has no folder {path} any more at commit {}",
+                source.place,
+                short(&checkout.commit)
+            ))),
+        }
+    }
+}
+
+impl Repository {
+    /// Fetches the commit that the source means now. Fails where it is younger than the policy allows.
+    pub(crate) async fn fetch(
+        fetcher: &Fetcher,
+        source: &GitSource,
+        policy: &SourcePolicy,
+    ) -> Result<Self, FetchError> {
+        let (pinned, settings) = fetcher.git_access(source).await?;
+        let resolved = git::resolve(&settings, source, &pinned).await?;
+        let checkout = git::fetch(&settings, source, &resolved, Depth::Files, &pinned).await?;
+        policy.check_age(&source.place, checkout.committed, fetcher.clock.now())?;
+        Ok(Self {
+            source: source.clone(),
+            resolved,
+            checkout,
+            recorded: None,
+        })
+    }
+
+    /// The same repository, recorded as something else.
+    pub(crate) fn recorded_as(self, upstream: Upstream) -> Self {
+        Self {
+            recorded: Some(upstream),
+            ..self
+        }
+    }
+
+    /// The paths of all plain files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.checkout
+            .tree
+            .iter()
+            .filter(|entry| matches!(entry.kind, EntryKind::File(_)))
+            .map(|entry| entry.path.as_str())
+    }
+
+    /// Lists every skill below the folder that the source names.
+    pub(crate) async fn open_all(self) -> Result<Opened, FetchError> {
+        let base = self.resolved.path.clone().unwrap_or_default();
+        let folders = find::skills(self.paths(), &base);
+        if folders.is_empty() {
+            return Err(FetchError::NotFound(format!(
+                "{} holds no SKILL.md at commit {}",
+                join(&self.source.place, &base).trim_end_matches('/'),
+                short(&self.checkout.commit)
+            )));
+        }
+        self.open_folders(folders).await
+    }
+
+    /// Lists the skills in these folders.
+    pub(crate) async fn open_folders(self, folders: Vec<String>) -> Result<Opened, FetchError> {
+        let documents: Vec<(String, &str)> = folders
+            .into_iter()
+            .filter_map(|folder| {
+                let path = join(&folder, SKILL_MD);
+                let entry = self.checkout.tree.iter().find(|entry| entry.path == path)?;
+                Some((folder, entry.id.as_str()))
+            })
+            .collect();
+        let ids: Vec<&str> = documents.iter().map(|(_, id)| *id).collect();
+        let max = MAX_SKILL_MD_BYTES * (ids.len() as u64).min(200);
+        let bytes = self.checkout.read(&ids, max).await?;
+        let found = documents
+            .iter()
+            .map(|(folder, id)| {
+                describe(
+                    folder,
+                    &self.source.place,
+                    bytes.get(*id).map(Vec::as_slice),
+                )
+            })
+            .collect();
+        Ok(Opened::new(found, self))
+    }
+
+    /// The files of a skill.
+    async fn files(&self, folder: &str) -> Result<Vec<RawFile>, FetchError> {
+        let place = &self.source.place;
+        let mut wanted = Vec::new();
+        for entry in &self.checkout.tree {
+            let Some(path) = skill_file(&entry.path, folder) else {
+                continue;
+            };
+            let what = match entry.kind {
+                EntryKind::Folder => continue,
+                EntryKind::File(mode) => {
+                    wanted.push((path, mode, entry.id.as_str()));
+                    continue;
+                }
+                EntryKind::Link => "a symbolic link",
+                EntryKind::Submodule => "a submodule",
+            };
+            let path = shown(&entry.path);
+            let reason = format!("{path} is {what}; a skill holds plain files only");
+            return Err(FetchError::content(place, reason));
+        }
+        if wanted.len() > MAX_ARCHIVE_FILES {
+            return Err(FetchError::TooLarge {
+                what: place.clone(),
+                limit: MAX_ARCHIVE_FILES as u64,
+                unit: "files in one skill",
+            });
+        }
+        let ids: Vec<&str> = wanted.iter().map(|(_, _, id)| *id).collect();
+        let contents = self.checkout.read(&ids, MAX_UNPACKED_BYTES).await?;
+        let files = wanted.into_iter().map(|(path, mode, id)| {
+            let bytes = contents
+                .get(id)
+                .cloned()
+                .ok_or_else(|| FetchError::content(place, format!("{} is missing", shown(path))))?;
+            if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
+                let reason = format!("{} is kept in LFS, which is not fetched", shown(path));
+                return Err(FetchError::content(place, reason));
+            }
+            Ok(RawFile {
+                path: path.to_owned(),
+                mode,
+                bytes,
+            })
+        });
+        files.collect()
+    }
+
+    /// What is recorded of the skill in a folder.
+    fn upstream(&self, fetcher: &Fetcher, folder: &str) -> Result<Upstream, FetchError> {
+        let tree = self.checkout.tree_id(folder).map(str::to_owned);
+        if let Some(recorded) = &self.recorded {
+            return Ok(Upstream {
+                tree,
+                ..recorded.clone()
+            });
+        }
+        let source = &self.source;
+        let upstream = upstream(&source.identifier_of(folder), &self.checkout.commit)?;
+        // The address is recorded only where the identifier leads to another one.
+        let default = Source::of_identifier(&upstream.identifier, None, &fetcher.settings.parse);
+        let is_default = matches!(&default, Ok(Source::Git(git)) if git.address == source.address);
+        Ok(Upstream {
+            address: (!is_default).then(|| source.address.clone()),
+            path: Some(folder.to_owned()),
+            reference: self.resolved.reference.clone(),
+            tree,
+            ..upstream
+        })
+    }
+}
+
+#[async_trait]
+impl Content for Repository {
+    async fn take(
+        &self,
+        fetcher: &Fetcher,
+        found: &Found,
+        policy: &SourcePolicy,
+    ) -> Result<FetchedSkill, FetchError> {
+        let folder = &found.folder;
+        policy.check_names(&self.source.policy_names(Some(folder)))?;
+        Ok(FetchedSkill {
+            files: self.files(folder).await?,
+            folder: last_part(folder).or_else(|| last_part(&self.source.place)),
+            upstream: self.upstream(fetcher, folder)?,
+        })
+    }
+
+    fn base(&self) -> Option<&str> {
+        Some(self.resolved.path.as_deref().unwrap_or_default())
+    }
+
+    fn revision(&self) -> Option<&str> {
+        Some(&self.checkout.commit)
+    }
+}

@@ -1,0 +1,102 @@
+//! Checks of the parts of a source: what must never reach git, SSH or a file system.
+
+use vault_skill::finding::printable;
+use vault_skill::name::is_deceptive;
+
+use super::{BadSource, FORMS};
+
+/// Decodes `%20` and the like in a segment of a path. A segment that is not UTF-8 then stays as it was.
+pub(super) fn decoded(segment: &str) -> String {
+    let bytes = segment.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = bytes
+            .get(at + 1..at + 3)
+            .filter(|_| bytes[at] == b'%')
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        if let Some(code) = code {
+            out.push(code);
+            at += 3;
+        } else {
+            out.push(bytes[at]);
+            at += 1;
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| segment.to_owned())
+}
+
+/// Checks the segments of a path inside a repository or of an address.
+pub(super) fn check_segments<'a>(
+    text: &str,
+    mut segments: impl Iterator<Item = &'a str>,
+) -> Result<(), BadSource> {
+    let fine = segments.all(|segment| {
+        !matches!(segment, "" | "." | "..")
+            && !segment.starts_with('-')
+            && !segment.contains(['\\', ':', '?', '#', '@'])
+            && !segment.chars().any(|c| is_deceptive(c) || c == '\0')
+    });
+    if fine {
+        Ok(())
+    } else {
+        Err(BadSource::new(
+            text,
+            "a part of its path is empty, `.`, `..`, begins with `-`, or holds one of \\ : ? # @",
+        ))
+    }
+}
+
+/// Checks the name of an owner or of a repository on a code host.
+pub(super) fn check_repository_part(text: &str, part: &str) -> Result<(), BadSource> {
+    let fine = (1..=100).contains(&part.len())
+        && !part.starts_with(['-', '.'])
+        && part
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    if fine {
+        Ok(())
+    } else {
+        Err(BadSource::new(
+            text,
+            format!("{} is no name of an owner or repository", printable(part)),
+        )
+        .with_hint(format!("a source is {FORMS}")))
+    }
+}
+
+/// Checks a user or a host, which end up on the command line of SSH.
+pub(super) fn check_ssh_word(text: &str, word: &str) -> Result<(), BadSource> {
+    let fine = !word.starts_with('-')
+        && word.chars().all(|c| {
+            c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '[' | ']' | ':')
+        });
+    if fine {
+        Ok(())
+    } else {
+        Err(BadSource::new(text, "its user or host holds what none has"))
+    }
+}
+
+/// Checks a branch, tag, commit or version against the rules of git for names.
+pub(crate) fn check_reference(text: &str) -> Result<(), BadSource> {
+    let fine = (1..=255).contains(&text.len())
+        && !text.starts_with(['-', '/', '.'])
+        && !text.ends_with(['/', '.'])
+        && !text.contains("..")
+        && !text.contains("//")
+        && !text.contains("@{")
+        && !text.contains(|c: char| c.is_whitespace() || is_deceptive(c) || "~^:?*[\\".contains(c))
+        && !text
+            .split('/')
+            .any(|part| part.starts_with('.') || part.strip_suffix(".lock").is_some());
+    if fine {
+        Ok(())
+    } else {
+        Err(BadSource::new(
+            text,
+            "this is no branch, tag, commit or version",
+        ))
+    }
+}

@@ -1,0 +1,484 @@
+//! The parser behind [`Source::parse`], for everything that is not a path of this machine.
+
+use url::Url;
+use vault_skill::finding::printable;
+use vault_skill::name::is_deceptive;
+
+use super::check::{
+    check_reference, check_repository_part, check_segments, check_ssh_word, decoded,
+};
+use super::{BadSource, FORMS, GitSource, ParseOptions, Source, is_archive, origin_text};
+
+/// Parses an address, a prefixed text or `owner/repository`, each with `#reference` behind it or not.
+pub(super) fn remote(text: &str, options: &ParseOptions) -> Result<Source, BadSource> {
+    Parser { text, options }.remote()
+}
+
+/// Parses the address of a repository for git.
+pub(super) fn git_address(text: &str, options: &ParseOptions) -> Result<GitSource, BadSource> {
+    Parser { text, options }.git_address(text)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    options: &'a ParseOptions,
+}
+
+impl Parser<'_> {
+    fn bad(&self, reason: impl Into<String>) -> BadSource {
+        BadSource::new(self.text, reason)
+    }
+
+    fn remote(&self) -> Result<Source, BadSource> {
+        let (rest, reference) = match self.text.rsplit_once('#') {
+            Some((rest, reference)) => {
+                check_reference(reference)?;
+                (rest, Some(reference))
+            }
+            None => (self.text, None),
+        };
+        let source = self.unpinned(rest)?;
+        match reference {
+            Some(reference) => source.with_reference(reference),
+            None => Ok(source),
+        }
+    }
+
+    fn unpinned(&self, text: &str) -> Result<Source, BadSource> {
+        // `::` is part of an IPv6 address in brackets, and of nothing else in an address.
+        let in_brackets = text.split_once("://[").is_some_and(|(scheme, rest)| {
+            let after = rest.split_once(']').map_or(rest, |(_, after)| after);
+            !scheme.contains("::") && !after.contains("::")
+        });
+        if text.contains("::") && !in_brackets {
+            return Err(
+                self.bad("`::` would start a helper program of git; only https and ssh are used")
+            );
+        }
+        if text.split('/').any(|part| part == "..") {
+            return Err(self.bad("`..` leads out of where it begins"));
+        }
+        if let Some((scheme, _)) = text.split_once("://")
+            && scheme
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'.' | b'-'))
+        {
+            return self.address(&scheme.to_ascii_lowercase(), text);
+        }
+        if let Some((before, _)) = text.split_once(':')
+            && !before.contains('/')
+        {
+            if before.contains(['@', '.']) && !before.starts_with('@') {
+                return self.git_address(text).map(Source::Git);
+            }
+            return self.prefixed(before, &text[before.len() + 1..]);
+        }
+        if text.contains('/') && !text.starts_with('@') {
+            return self.project_and_path(&self.options.default_host, text);
+        }
+        let is_registry_skill = !is_archive(text) && self.clawhub(text).is_ok();
+        Err(BadSource::Missing {
+            text: self.text.to_owned(),
+            registry: is_registry_skill.then(|| format!("clawhub:{}", self.text)),
+        })
+    }
+
+    fn address(&self, scheme: &str, text: &str) -> Result<Source, BadSource> {
+        match scheme {
+            "https" => self.web(&self.url(text)?),
+            "http" if self.options.loopback => self.web(&self.url(text)?),
+            "http" | "git" => Err(self
+                .bad(format!("`{scheme}://` is not encrypted"))
+                .with_hint("use the https address")),
+            "ssh" => self.git_address(text).map(Source::Git),
+            "git+https" | "git+ssh" => self.git_address(&text[4..]).map(Source::Git),
+            "file" if self.options.loopback => self.git_address(text).map(Source::Git),
+            "file" => Err(self
+                .bad("`file:` addresses are not used")
+                .with_hint("give the folder's path")),
+            "mcp+https" => Err(self
+                .bad("skills of an MCP server cannot be added yet")
+                .with_hint(
+                    "link the vault behind it (vault link), or add the skill from its repository",
+                )),
+            _ => Err(self
+                .bad(format!("`{scheme}://` is no transport that is used"))
+                .with_hint("use an https or ssh address")),
+        }
+    }
+
+    fn url(&self, text: &str) -> Result<Url, BadSource> {
+        let url: Url = text
+            .parse()
+            .map_err(|error| self.bad(format!("it is no address: {error}")))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(self.bad("an address carries no user and no password").with_hint(
+                "git's credential helpers are used for private repositories: leave the credentials out",
+            ));
+        }
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(self.bad("it names no host"));
+        }
+        // The parsed address has these decoded already: an escaped dot or slash is only ever an attempt to leave the path.
+        let written = text.to_ascii_lowercase();
+        if ["%2e", "%2f", "%5c", "%00"]
+            .iter()
+            .any(|escape| written.contains(escape))
+        {
+            return Err(self.bad("it holds escaped dots, slashes or NUL"));
+        }
+        Ok(url)
+    }
+
+    /// An address as a browser shows it.
+    fn web(&self, url: &Url) -> Result<Source, BadSource> {
+        let host = url.host_str().unwrap_or_default();
+        let segments: Vec<String> = url
+            .path_segments()
+            .map(|parts| parts.filter(|part| !part.is_empty()).map(decoded).collect())
+            .unwrap_or_default();
+        // GitLab and npm put a lone hyphen between project and page, and npm an `@` before the scope of a package.
+        let is_archive = is_archive(url.path());
+        let checked = segments.iter().map(String::as_str);
+        let checked = checked.filter(|part| *part != "-");
+        let checked = checked.map(|part| match part.strip_prefix('@') {
+            Some(scope) if is_archive => scope,
+            _ => part,
+        });
+        check_segments(self.text, checked)?;
+        let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+        if let Some(page) = self.code_host_page(url, host, &parts) {
+            return page;
+        }
+        let last = parts.last().copied().unwrap_or_default();
+        if is_archive {
+            return Ok(Source::Archive(url.clone()));
+        }
+        if last == "SKILL.md" {
+            return Ok(Source::SkillMd(url.clone()));
+        }
+        if last.strip_suffix(".git").is_some()
+            || (parts.len() >= 2 && !parts.contains(&".well-known"))
+        {
+            return self.git_address(url.as_str()).map(Source::Git);
+        }
+        let skill = match parts[..] {
+            [name] if name != ".well-known" => Some(name.to_owned()),
+            _ => None,
+        };
+        Ok(Source::WellKnown {
+            origin: origin_of(url),
+            skill,
+        })
+    }
+
+    /// A page of a code host about a repository, a folder or a file.
+    fn code_host_page(
+        &self,
+        url: &Url,
+        host: &str,
+        parts: &[&str],
+    ) -> Option<Result<Source, BadSource>> {
+        match (host, parts) {
+            ("raw.githubusercontent.com", [owner, repository, tail @ ..]) if !tail.is_empty() => {
+                let tail = match tail {
+                    ["refs", "heads" | "tags", tail @ ..] | tail => tail,
+                };
+                Some(self.hosted("github.com", &[owner, repository], tail))
+            }
+            (
+                "github.com" | "www.github.com",
+                [owner, repository, "tree" | "blob" | "raw", tail @ ..],
+            ) if !tail.is_empty() => Some(self.hosted("github.com", &[owner, repository], tail)),
+            ("github.com" | "www.github.com", [owner, repository]) => {
+                Some(self.hosted("github.com", &[owner, repository], &[]))
+            }
+            (_, parts) if parts.contains(&"-") => {
+                let dash = parts.iter().position(|part| *part == "-")?;
+                match (&parts[..dash], &parts[dash + 1..]) {
+                    (project @ [_, _, ..], ["tree" | "blob" | "raw", tail @ ..])
+                        if !tail.is_empty() =>
+                    {
+                        Some(self.project(url, project, tail))
+                    }
+                    _ => None,
+                }
+            }
+            ("gitlab.com", [_, _, ..]) => Some(self.project(url, parts, &[])),
+            _ => None,
+        }
+    }
+
+    /// A project of a GitLab server, at any depth of groups.
+    fn project(&self, url: &Url, project: &[&str], tail: &[&str]) -> Result<Source, BadSource> {
+        let host = url.host_str().unwrap_or_default();
+        if host == "gitlab.com" && project.len() == 2 {
+            return self.hosted(host, project, tail);
+        }
+        let address = format!("{}/{}", origin_text(&origin_of(url)), project.join("/"));
+        let mut git = self.git_address(&address)?;
+        if git.address.strip_suffix(".git").is_none() {
+            git.address.push_str(".git");
+        }
+        set_tail(&mut git, tail);
+        Ok(Source::Git(git))
+    }
+
+    /// `owner/repository` of a host.
+    fn hosted(&self, host: &str, project: &[&str], tail: &[&str]) -> Result<Source, BadSource> {
+        let mut project: Vec<String> = project.iter().map(|part| (*part).to_owned()).collect();
+        if let Some(last) = project.last_mut()
+            && let Some(bare) = last.strip_suffix(".git")
+        {
+            *last = bare.to_owned();
+        }
+        for part in &project {
+            check_repository_part(self.text, part)?;
+        }
+        let project = project.join("/");
+        let identifier = match host {
+            "github.com" => format!("github:{project}"),
+            "gitlab.com" => format!("gitlab:{project}"),
+            host => format!("git:https://{host}/{project}.git"),
+        };
+        let address = format!("https://{host}/{project}.git");
+        let mut git = GitSource::new(address, identifier, format!("{host}/{project}"));
+        set_tail(&mut git, tail);
+        Ok(Source::Git(git))
+    }
+
+    /// An address for git, as the user wrote it.
+    fn git_address(&self, text: &str) -> Result<GitSource, BadSource> {
+        let literal = text.starts_with("https://[") || text.starts_with("ssh://");
+        if text.starts_with('-')
+            || (text.contains("::") && !literal)
+            || text.chars().any(|c| c.is_whitespace() || is_deceptive(c))
+        {
+            return Err(self.bad("it is no address for git"));
+        }
+        let (text, inside) = match text.find("://").map(|at| at + 3) {
+            Some(after) => match text[after..].split_once("//") {
+                Some((before, inside)) => (&text[..after + before.len()], Some(inside)),
+                None => (text, None),
+            },
+            None => (text, None),
+        };
+        let mut git = if text.contains("://") {
+            self.git_url(text)?
+        } else {
+            self.scp(text)?
+        };
+        if let Some(inside) = inside.map(|inside| inside.trim_matches('/')) {
+            check_segments(self.text, inside.split('/'))?;
+            git.path = Some(inside.to_owned());
+        }
+        Ok(git)
+    }
+
+    fn git_url(&self, text: &str) -> Result<GitSource, BadSource> {
+        let url: Url = text
+            .parse()
+            .map_err(|error| self.bad(format!("it is no address: {error}")))?;
+        let plain = matches!(url.scheme(), "http" | "file") && self.options.loopback;
+        if !plain && !matches!(url.scheme(), "https" | "ssh") {
+            return Err(self.bad(format!("`{}:` is no transport that is used", url.scheme())));
+        }
+        if url.scheme() != "ssh" && !url.username().is_empty() || url.password().is_some() {
+            return Err(self.bad("an address carries no user and no password").with_hint(
+                "git's credential helpers are used for private repositories: leave the credentials out",
+            ));
+        }
+        check_ssh_word(self.text, url.username())?;
+        let host = if url.scheme() == "file" {
+            "localhost"
+        } else {
+            url.host_str().unwrap_or_default()
+        };
+        check_ssh_word(self.text, host)?;
+        if host.is_empty() || url.query().is_some() || url.fragment().is_some() {
+            return Err(self.bad("a repository has a host and a path, and no query"));
+        }
+        let path = url.path().trim_matches('/');
+        check_segments(self.text, path.split('/'))?;
+        if path.contains('%') {
+            return Err(self.bad("the path of a repository holds no escapes"));
+        }
+        let authority = match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        let scheme = if url.scheme() == "ssh" {
+            "ssh"
+        } else {
+            "https"
+        };
+        Ok(Self::repository(text.to_owned(), scheme, &authority, path))
+    }
+
+    fn scp(&self, text: &str) -> Result<GitSource, BadSource> {
+        let (login, path) = text
+            .split_once(':')
+            .ok_or_else(|| self.bad("it is no address for git"))?;
+        let (user, host) = match login.rsplit_once('@') {
+            Some((user, host)) => (user, host),
+            None => ("", login),
+        };
+        check_ssh_word(self.text, user)?;
+        check_ssh_word(self.text, host)?;
+        let host = host.to_ascii_lowercase();
+        let host_is_fine = !host.is_empty()
+            && host
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
+        let path = path.trim_matches('/');
+        if !host_is_fine || path.contains('%') {
+            return Err(self.bad("it is no address for git"));
+        }
+        check_segments(self.text, path.split('/'))?;
+        Ok(Self::repository(text.to_owned(), "ssh", &host, path))
+    }
+
+    fn repository(address: String, scheme: &str, authority: &str, path: &str) -> GitSource {
+        let bare = path.strip_suffix(".git").unwrap_or(path);
+        let two = bare.split('/').count() == 2;
+        let identifier = match authority {
+            "github.com" if two => format!("github:{bare}"),
+            "gitlab.com" if two => format!("gitlab:{bare}"),
+            authority => format!("git:{scheme}://{authority}/{path}"),
+        };
+        GitSource::new(address, identifier, format!("{authority}/{bare}"))
+    }
+
+    fn prefixed(&self, prefix: &str, rest: &str) -> Result<Source, BadSource> {
+        match prefix {
+            "github" | "gitlab" => {
+                let host = format!("{prefix}.com");
+                self.project_and_path(&host, rest)
+            }
+            "git" => self.git_address(rest).map(Source::Git),
+            "wellknown" => {
+                let url = self.url(rest)?;
+                if url.scheme() != "https" && !self.options.loopback {
+                    return Err(self.bad("a site is asked over https"));
+                }
+                let skill = url.path().trim_matches('/');
+                let skill = (!skill.is_empty()).then(|| skill.to_owned());
+                if skill.as_ref().is_some_and(|skill| skill.contains('/')) {
+                    return Err(self.bad("a site's skill has one name"));
+                }
+                Ok(Source::WellKnown {
+                    origin: origin_of(&url),
+                    skill,
+                })
+            }
+            "clawhub" => self.clawhub(rest),
+            "registry" => match rest.strip_prefix("clawhub/") {
+                Some(slug) => self.clawhub(slug),
+                None => {
+                    let (slug, version) = self.slug_and_version(rest)?;
+                    Ok(Source::Registry { slug, version })
+                }
+            },
+            "vault" => {
+                let (slug, name) = rest
+                    .rsplit_once('/')
+                    .ok_or_else(|| self.bad("a linked vault's skill is `vault:<slug>/<name>`"))?;
+                Ok(Source::Vault {
+                    slug: slug.to_owned(),
+                    name: name.to_owned(),
+                })
+            }
+            "local" => Err(self
+                .bad("`local:` is what is recorded of a folder")
+                .with_hint("give the folder's path")),
+            "file" => Err(self
+                .bad("`file:` addresses are not used")
+                .with_hint("give the folder's path")),
+            _ => Err(self
+                .bad(format!("`{}:` is no known prefix", printable(prefix)))
+                .with_hint(format!("a source is {FORMS}"))),
+        }
+    }
+
+    fn project_and_path(&self, host: &str, text: &str) -> Result<Source, BadSource> {
+        let (text, skill) = match text.rsplit_once('@') {
+            Some((text, skill)) if !skill.contains('/') => (text, Some(skill)),
+            _ => (text, None),
+        };
+        let parts: Vec<&str> = text.trim_end_matches('/').split('/').collect();
+        let [owner, repository, path @ ..] = &parts[..] else {
+            return Err(self
+                .bad(
+                    "nothing of that name is on this machine, and it has no other form of a source",
+                )
+                .with_hint(format!("a source is {FORMS}")));
+        };
+        check_segments(self.text, path.iter().copied())?;
+        let mut source = self.hosted(host, &[owner, repository], &[])?;
+        if let Source::Git(git) = &mut source {
+            git.path = (!path.is_empty()).then(|| path.join("/"));
+            if let Some(skill) = skill {
+                check_segments(self.text, [skill].into_iter())?;
+                git.skill = Some(skill.to_owned());
+            }
+        }
+        Ok(source)
+    }
+
+    fn clawhub(&self, text: &str) -> Result<Source, BadSource> {
+        let (slug, version) = self.slug_and_version(text)?;
+        let (owner, slug) = match slug.split_once('/') {
+            Some((owner, slug)) => (Some(owner.to_owned()), slug.to_owned()),
+            None => (None, slug),
+        };
+        if slug.contains('/') {
+            return Err(self.bad("a registry's skill is `[@owner/]name[@version]`"));
+        }
+        Ok(Source::ClawHub {
+            owner,
+            slug,
+            version,
+        })
+    }
+
+    fn slug_and_version(&self, text: &str) -> Result<(String, Option<String>), BadSource> {
+        let text = text.strip_prefix('@').unwrap_or(text);
+        let (slug, version) = match text.split_once('@') {
+            Some((slug, version)) => (slug, Some(version)),
+            None => (text, None),
+        };
+        let fits = |part: &str| {
+            (1..=100).contains(&part.len())
+                && !part.starts_with(['.', '-'])
+                && part.bytes().all(|byte| {
+                    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+')
+                })
+        };
+        if !slug.split('/').all(fits) || !version.is_none_or(fits) {
+            return Err(self
+                .bad(
+                    "nothing of that name is on this machine, and it has no other form of a source",
+                )
+                .with_hint(format!("a source is {FORMS}")));
+        }
+        Ok((slug.to_owned(), version.map(str::to_owned)))
+    }
+}
+
+/// The address without path, query and fragment.
+fn origin_of(url: &Url) -> Url {
+    let mut url = url.clone();
+    url.set_path("");
+    url.set_query(None);
+    url.set_fragment(None);
+    url
+}
+
+/// Keeps what followed `tree/`. A SKILL.md at its end stands for its folder.
+fn set_tail(git: &mut GitSource, tail: &[&str]) {
+    let tail = match tail {
+        [before @ .., "SKILL.md"] => before,
+        tail => tail,
+    };
+    git.tail = tail.iter().map(|part| (*part).to_owned()).collect();
+}
