@@ -1,5 +1,7 @@
 //! Compares installed skills with what their sources have now.
 
+use std::sync::Arc;
+
 use vault_library::{Origin, Vault, shelf, upstream};
 use vault_skill::{name::SkillName, provenance::ProvenanceId};
 use vault_store::{fetch::Upstream, shelf::DriftState};
@@ -85,12 +87,16 @@ pub fn compare(
 ) -> Result<Vec<DriftState>, Failure> {
     let bar = context.ui.progress(asked.len() as u64, "Asking");
     let upstreams: Vec<Upstream> = asked.iter().map(|asked| asked.upstream.clone()).collect();
-    let states = context.block_on(async {
-        let compare = fetching
-            .fetcher
-            .compare_all(upstreams, &fetching.policy, || bar.inc(1));
-        Ok(compare.await)
+    let mut states = vec![DriftState::Unchecked("was not asked".to_owned()); asked.len()];
+    let done = context.block_on(async {
+        let fetcher = Arc::clone(&fetching.fetcher);
+        let compare = fetcher.compare_all(upstreams, &fetching.policy, |at, state| {
+            states[at] = state;
+            bar.inc(1);
+        });
+        compare.await;
+        Ok(())
     });
     bar.finish_and_clear();
-    states
+    done.map(|()| states)
 }

@@ -27,7 +27,7 @@ pub use self::{
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
-    output::{clean, text::size},
+    output::{clean, size},
 };
 
 /// Ceilings of what we read, in bytes.

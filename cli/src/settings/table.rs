@@ -1,4 +1,5 @@
 //! Every variable that `vault` reads, and what its value must look like.
+
 use vault_sources::fetcher::{DEFAULT_CLAWHUB, DEFAULT_NPM};
 
 /// What a value must look like.

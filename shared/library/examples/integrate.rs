@@ -21,7 +21,7 @@ use vault_skill::manifest::Mode;
 use vault_skill::name::SkillName;
 use vault_skill::policy::Policy;
 use vault_store::clock::SystemClock;
-use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Round, Upstream};
+use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 use vault_store::random::SystemRandom;
 use vault_store::shelf::DriftState;
 
@@ -161,14 +161,12 @@ impl Fetch for Website {
         self.skill()
     }
 
-    fn round(self: Arc<Self>) -> Arc<dyn Round> {
-        self
-    }
-}
-
-#[async_trait]
-impl Round for Website {
-    async fn compare(&self, _upstream: &Upstream, _policy: Option<&Policy>) -> DriftState {
-        DriftState::UpToDate
+    async fn compare(
+        self: Arc<Self>,
+        upstreams: Vec<Upstream>,
+        _: Option<&Policy>,
+        answer: &mut (dyn FnMut(usize, DriftState) + Send),
+    ) {
+        (0..upstreams.len()).for_each(|at| answer(at, DriftState::UpToDate));
     }
 }

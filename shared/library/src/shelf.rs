@@ -42,8 +42,6 @@ const CACHED_BYTES: usize = 4 << 20;
 const TRIES: u32 = 5;
 /// How long all sources together may take that are asked for drift; those that were not asked by then stay unchecked.
 const DRIFT_TIME: Duration = Duration::from_secs(15);
-/// How many sources are asked at a time.
-const AT_ONCE: usize = 4;
 /// The file beside the skills in which the owner says who sees what.
 const POLICY: &str = "policy.toml";
 
@@ -274,28 +272,15 @@ impl Shelf for LibraryShelf {
         if asked.is_empty() {
             return Ok(drifts);
         }
-        let policy = Arc::new(self.source_policy().await?);
-        let slots = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
-        let round = fetch.round();
-        let mut asking = tokio::task::JoinSet::new();
-        for (at, upstream) in asked {
-            let late = "its source was not asked within the time of one call; ask for it alone";
-            drifts[at].state = DriftState::Unchecked(late.to_owned());
-            let (round, policy, slots) =
-                (Arc::clone(&round), Arc::clone(&policy), Arc::clone(&slots));
-            asking.spawn(async move {
-                let _slot = slots.acquire().await;
-                (at, round.compare(&upstream, policy.as_ref().as_ref()).await)
-            });
+        let policy = self.source_policy().await?;
+        let (places, upstreams): (Vec<usize>, Vec<_>) = asked.into_iter().unzip();
+        let late = "its source was not asked within the time of one call; ask for it alone";
+        for at in &places {
+            drifts[*at].state = DriftState::Unchecked(late.to_owned());
         }
-        let _all_or_late = tokio::time::timeout(DRIFT_TIME, async {
-            while let Some(Ok((at, state))) = asking.join_next().await {
-                if let Some(drift) = drifts.get_mut(at) {
-                    drift.state = state;
-                }
-            }
-        })
-        .await;
+        let mut answer = |at: usize, state| drifts[places[at]].state = state;
+        let compare = fetch.compare(upstreams, policy.as_ref(), &mut answer);
+        let _all_or_late = tokio::time::timeout(DRIFT_TIME, compare).await;
         Ok(drifts)
     }
 }

@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 use vault_skill::gate::RawFile;
 use vault_skill::manifest::Mode;
 
-use crate::error::{FetchError, shown};
+use crate::error::{FetchError, Result, shown};
 
 /// Largest archive, in bytes.
 pub const MAX_DOWNLOAD_BYTES: u64 = 10 << 20;
@@ -23,13 +23,9 @@ const MAX_ENTRIES: usize = 4_000;
 const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (MAX_ENTRIES as u64) * 2048;
 
 /// Reads all files of an archive; `place` is its name in messages.
-pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>, FetchError> {
+pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
     if bytes.len() as u64 > MAX_DOWNLOAD_BYTES {
-        return Err(FetchError::TooLarge {
-            what: shown(place),
-            limit: MAX_DOWNLOAD_BYTES,
-            unit: "bytes",
-        });
+        return Err(FetchError::too_large(place, MAX_DOWNLOAD_BYTES, "bytes"));
     }
     let mut unpacked = Unpacked {
         place,
@@ -65,7 +61,7 @@ impl Unpacked<'_> {
         FetchError::content(self.place, reason)
     }
 
-    fn tar(&mut self, stream: impl Read) -> Result<(), FetchError> {
+    fn tar(&mut self, stream: impl Read) -> Result<()> {
         let broken = |place: &str, error: &std::io::Error| {
             if error
                 .get_ref()
@@ -118,7 +114,7 @@ impl Unpacked<'_> {
         Ok(())
     }
 
-    fn zip(&mut self, bytes: &[u8]) -> Result<(), FetchError> {
+    fn zip(&mut self, bytes: &[u8]) -> Result<()> {
         let place = self.place;
         let broken = |error: zip::result::ZipError| {
             FetchError::content(
@@ -164,7 +160,7 @@ impl Unpacked<'_> {
         Ok(())
     }
 
-    fn keep(&mut self, path: &str, mode: Mode, bytes: Vec<u8>) -> Result<(), FetchError> {
+    fn keep(&mut self, path: &str, mode: Mode, bytes: Vec<u8>) -> Result<()> {
         let path = path.strip_prefix("./").unwrap_or(path);
         let plain = !path.is_empty()
             && !path.contains('\\')
@@ -189,20 +185,16 @@ impl Unpacked<'_> {
     }
 
     fn too_many(&self) -> FetchError {
-        FetchError::TooLarge {
-            what: shown(self.place),
-            limit: MAX_ARCHIVE_FILES as u64,
-            unit: "files",
-        }
+        FetchError::too_large(self.place, MAX_ARCHIVE_FILES as u64, "files")
     }
 }
 
 fn too_large(place: &str) -> FetchError {
-    FetchError::TooLarge {
-        what: format!("{}, unpacked,", shown(place)),
-        limit: MAX_UNPACKED_BYTES,
-        unit: "bytes",
-    }
+    FetchError::too_large(
+        format!("{}, unpacked,", shown(place)),
+        MAX_UNPACKED_BYTES,
+        "bytes",
+    )
 }
 
 #[derive(Debug, thiserror::Error)]

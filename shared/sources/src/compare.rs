@@ -4,14 +4,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
 use tokio::sync::OnceCell;
-use vault_skill::policy::Policy;
-use vault_store::fetch::{self, Upstream};
+use vault_store::fetch::Upstream;
 use vault_store::shelf::DriftState;
 
-use crate::error::{FetchError, shown};
-use crate::fetcher::{Fetcher, short};
+use crate::error::{FetchError, Result, shown};
+use crate::fetcher::{Access, Fetcher, short};
 use crate::git::{Checkout, Resolved};
 use crate::kinds::kind_of;
 use crate::kinds::site::Site;
@@ -47,7 +45,7 @@ pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source
     Ok(Source::Git(git))
 }
 
-/// What the questions of one round found out: skills of one repository or one site share its requests.
+/// The answers of one round of comparisons: skills of one repository or one site share its requests.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     pub(crate) commits: Answers<Resolved>,
@@ -56,14 +54,14 @@ pub(crate) struct Round {
 }
 
 /// Answers by question. A second caller waits for an answer that is on its way.
-type Answers<T> = Mutex<HashMap<String, Arc<OnceCell<Result<T, FetchError>>>>>;
+type Answers<T> = Mutex<HashMap<String, Arc<OnceCell<Result<T>>>>>;
 
 /// The answer to a question, asked once in a round.
 pub(crate) async fn once<T: Clone>(
     answers: &Answers<T>,
     question: String,
-    ask: impl Future<Output = Result<T, FetchError>>,
-) -> Result<T, FetchError> {
+    ask: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let answer = {
         let mut known = answers.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry(question).or_default())
@@ -73,12 +71,11 @@ pub(crate) async fn once<T: Clone>(
 
 /// One question of a round: a skill, and what is recorded of it.
 pub(crate) struct Comparison<'a> {
-    pub(crate) fetcher: &'a Fetcher,
+    pub(crate) access: Access<'a>,
     pub(crate) round: &'a Round,
     pub(crate) upstream: &'a Upstream,
     /// The recorded commit, version or digest.
     pub(crate) recorded: &'a str,
-    pub(crate) policy: &'a SourcePolicy,
 }
 
 impl Comparison<'_> {
@@ -99,92 +96,69 @@ impl Comparison<'_> {
     }
 
     /// Fetches the skill again and compares its digest.
-    pub(crate) async fn by_bytes(&self) -> Result<DriftState, FetchError> {
-        let now = self.fetcher.fetch_recorded(self.upstream, self.policy);
+    pub(crate) async fn by_bytes(&self) -> Result<DriftState> {
+        let now = self
+            .access
+            .fetcher
+            .fetch_recorded(self.upstream, self.access.policy);
         let revision = now.await?.upstream.revision.unwrap_or_default();
         Ok(self.with_revision(&revision))
     }
 }
 
 impl Fetcher {
-    /// Compares skills with their sources, several at a time. `answered` runs after each; the answers are in the order of the questions.
+    /// Compares skills with their sources, several at a time. `answer` gets each result as it comes, with the index of its question.
     pub async fn compare_all(
-        self: &Arc<Self>,
-        upstreams: impl IntoIterator<Item = Upstream>,
+        self: Arc<Self>,
+        upstreams: Vec<Upstream>,
         policy: &SourcePolicy,
-        mut answered: impl FnMut(),
-    ) -> Vec<DriftState> {
-        let round = Arc::new(SharedRound::new(Arc::clone(self)));
+        mut answer: impl FnMut(usize, DriftState),
+    ) {
+        let round = Arc::new(Round::default());
         let slots = Arc::new(tokio::sync::Semaphore::new(CONCURRENT));
         let mut asking = tokio::task::JoinSet::new();
         for (at, upstream) in upstreams.into_iter().enumerate() {
-            let (round, slots, policy) = (Arc::clone(&round), Arc::clone(&slots), policy.clone());
+            let (fetcher, policy) = (Arc::clone(&self), policy.clone());
+            let (round, slots) = (Arc::clone(&round), Arc::clone(&slots));
             asking.spawn(async move {
                 let _slot = slots.acquire().await;
-                (at, round.state(&upstream, &policy).await)
+                let state = fetcher.compare_one(&round, &upstream, &policy).await;
+                let failed = |error: FetchError| DriftState::Failed(error.to_string());
+                (at, state.unwrap_or_else(failed))
             });
         }
-        let mut states = vec![DriftState::Unchecked("was not asked".to_owned()); asking.len()];
+        // A task that panicked has no answer, which leaves its skill unchecked.
         while let Some(done) = asking.join_next().await {
-            // A task that panicked leaves its skill unchecked.
             if let Ok((at, state)) = done {
-                states[at] = state;
+                answer(at, state);
             }
-            answered();
-        }
-        states
-    }
-}
-
-/// A round together with its fetcher.
-pub(crate) struct SharedRound {
-    fetcher: Arc<Fetcher>,
-    round: Round,
-}
-
-impl SharedRound {
-    pub(crate) fn new(fetcher: Arc<Fetcher>) -> Self {
-        Self {
-            fetcher,
-            round: Round::default(),
         }
     }
 
-    async fn state(&self, upstream: &Upstream, policy: &SourcePolicy) -> DriftState {
-        let unchecked = |why: String| DriftState::Unchecked(why);
-        let source = match source_of(&self.fetcher, upstream) {
+    async fn compare_one(
+        &self,
+        round: &Round,
+        upstream: &Upstream,
+        policy: &SourcePolicy,
+    ) -> Result<DriftState> {
+        let source = match source_of(self, upstream) {
             Ok(source) => source,
-            Err(bad) => return unchecked(bad.to_string()),
+            Err(bad) => return Ok(DriftState::Unchecked(bad.to_string())),
         };
         let Some(recorded) = &upstream.revision else {
-            return unchecked("nothing is recorded of what it was".to_owned());
+            let reason = "nothing is recorded of what it was".to_owned();
+            return Ok(DriftState::Unchecked(reason));
         };
+        policy.check(&source)?;
         let comparison = Comparison {
-            fetcher: &self.fetcher,
-            round: &self.round,
+            access: Access {
+                fetcher: self,
+                policy,
+            },
+            round,
             upstream,
             recorded,
-            policy,
         };
-        match self.ask(&source, &comparison).await {
-            Ok(state) => state,
-            Err(error) => DriftState::Failed(error.to_string()),
-        }
-    }
-
-    async fn ask(
-        &self,
-        source: &Source,
-        comparison: &Comparison<'_>,
-    ) -> Result<DriftState, FetchError> {
-        comparison.policy.check(source)?;
-        kind_of(source, None)?.compare(comparison).await
-    }
-}
-
-#[async_trait]
-impl fetch::Round for SharedRound {
-    async fn compare(&self, upstream: &Upstream, policy: Option<&Policy>) -> DriftState {
-        self.state(upstream, &SourcePolicy::new(policy)).await
+        kind_of(&source, None)?.compare(&comparison).await
     }
 }

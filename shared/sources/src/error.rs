@@ -2,6 +2,9 @@
 
 use vault_skill::finding::printable;
 
+/// The result of whatever can fail while fetching.
+pub(crate) type Result<T, E = FetchError> = std::result::Result<T, E>;
+
 /// Why a fetch ended without a skill. Nothing was changed anywhere.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FetchError {
@@ -90,6 +93,14 @@ pub enum FetchError {
 }
 
 impl FetchError {
+    pub(crate) fn too_large(what: impl AsRef<str>, limit: u64, unit: &'static str) -> Self {
+        Self::TooLarge {
+            what: shown(what.as_ref()),
+            limit,
+            unit,
+        }
+    }
+
     pub(crate) fn content(place: impl AsRef<str>, reason: impl Into<String>) -> Self {
         Self::Content {
             place: shown(place.as_ref()),

@@ -12,12 +12,13 @@ use vault_skill::draft;
 use vault_skill::name::SkillName;
 use vault_skill::policy::Policy;
 use vault_store::clock::Clock;
-use vault_store::fetch::{self, Fetch, FetchFault, FetchedSkill, Upstream};
+use vault_store::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
+use vault_store::shelf::DriftState;
 
-use crate::compare::{SharedRound, source_of};
-use crate::error::{FetchError, shown};
+use crate::compare::source_of;
+use crate::error::{FetchError, Result, shown};
 use crate::git::{self, GitSettings};
-use crate::http::{self, Http};
+use crate::http::{self, Got, Http};
 use crate::kinds::{Content, kind_of, last_part};
 use crate::policy::SourcePolicy;
 use crate::source::{GitSource, ParseOptions, Source};
@@ -65,6 +66,26 @@ impl std::fmt::Debug for Fetcher {
     }
 }
 
+/// A fetcher under a policy, as the kinds of sources use it.
+#[derive(Clone, Copy)]
+pub(crate) struct Access<'a> {
+    pub(crate) fetcher: &'a Fetcher,
+    pub(crate) policy: &'a SourcePolicy,
+}
+
+impl Access<'_> {
+    /// Gets what is at an address, or `None` where the server answers 404 or 410. At most `max` bytes.
+    pub(crate) async fn get(self, url: &Url, max: u64) -> Result<Option<Got>> {
+        self.fetcher.http.get(url, max, self.policy).await
+    }
+
+    /// Like [`Access::get`]; an answer of 404 or 410 is an error.
+    pub(crate) async fn fetch(self, url: &Url, max: u64) -> Result<Got> {
+        let got = self.get(url, max).await?;
+        got.ok_or_else(|| FetchError::NotFound(format!("{url} is not there")))
+    }
+}
+
 /// A skill of a source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Found {
@@ -107,9 +128,13 @@ impl Fetcher {
         source: &Source,
         plugin: Option<&str>,
         policy: &SourcePolicy,
-    ) -> Result<Opened, FetchError> {
+    ) -> Result<Opened> {
         policy.check(source)?;
-        kind_of(source, plugin)?.open(self, policy).await
+        let access = Access {
+            fetcher: self,
+            policy,
+        };
+        kind_of(source, plugin)?.open(access).await
     }
 
     /// Downloads one of the skills of a source. Fails for links, for too large files, and where the policy does not allow it.
@@ -118,8 +143,12 @@ impl Fetcher {
         opened: &Opened,
         found: &Found,
         policy: &SourcePolicy,
-    ) -> Result<FetchedSkill, FetchError> {
-        opened.content.take(self, found, policy).await
+    ) -> Result<FetchedSkill> {
+        let access = Access {
+            fetcher: self,
+            policy,
+        };
+        opened.content.take(access, found).await
     }
 
     /// Fetches a skill again from its recorded origin, at the reference that was asked for then. Fails without the pinned signature.
@@ -127,7 +156,7 @@ impl Fetcher {
         &self,
         upstream: &Upstream,
         policy: &SourcePolicy,
-    ) -> Result<FetchedSkill, FetchError> {
+    ) -> Result<FetchedSkill> {
         let source = source_of(self, upstream).map_err(|bad| FetchError::Unsupported {
             message: bad.to_string(),
             hint: "add it again from where it is now".to_owned(),
@@ -169,7 +198,7 @@ impl Fetcher {
     pub(crate) async fn git_access(
         &self,
         source: &GitSource,
-    ) -> Result<(Vec<String>, GitSettings), FetchError> {
+    ) -> Result<(Vec<String>, GitSettings)> {
         let mut settings = self.settings.git.clone();
         if !self.settings.guarded || settings.loopback {
             // The user's own SSH command is used, wherever it is set.
@@ -224,11 +253,6 @@ impl Opened {
             [first, ..] => (self.content.base() == Some(&first.folder)).then_some(first),
             [] => None,
         }
-    }
-
-    /// The commit, version or digest of the source, where it has one.
-    pub fn revision(&self) -> Option<&str> {
-        self.content.revision()
     }
 }
 
@@ -330,7 +354,13 @@ impl Fetch for Fetcher {
         Ok(self.fetch_recorded(upstream, &policy).await?)
     }
 
-    fn round(self: Arc<Self>) -> Arc<dyn fetch::Round> {
-        Arc::new(SharedRound::new(self))
+    async fn compare(
+        self: Arc<Self>,
+        upstreams: Vec<Upstream>,
+        policy: Option<&Policy>,
+        answer: &mut (dyn FnMut(usize, DriftState) + Send),
+    ) {
+        let policy = SourcePolicy::new(policy);
+        self.compare_all(upstreams, &policy, answer).await;
     }
 }

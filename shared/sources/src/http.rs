@@ -7,7 +7,7 @@ use url::{Host, Url};
 use vault_http::{Client, Guard, HttpError, Limits, Options, Reach, Response};
 use vault_skill::address::is_public;
 
-use crate::error::{FetchError, shown};
+use crate::error::{FetchError, Result, shown};
 use crate::policy::SourcePolicy;
 use crate::tokens::Tokens;
 
@@ -64,7 +64,7 @@ impl Http {
         url: &Url,
         max: u64,
         policy: &SourcePolicy,
-    ) -> Result<Option<Got>, FetchError> {
+    ) -> Result<Option<Got>> {
         let whole = self.limits.whole;
         match tokio::time::timeout(whole, self.follow(url, max, policy)).await {
             Ok(done) => done,
@@ -75,23 +75,7 @@ impl Http {
         }
     }
 
-    /// Like [`Http::get`]; an answer of 404 or 410 is an error.
-    pub(crate) async fn fetch(
-        &self,
-        url: &Url,
-        max: u64,
-        policy: &SourcePolicy,
-    ) -> Result<Got, FetchError> {
-        let got = self.get(url, max, policy).await?;
-        got.ok_or_else(|| FetchError::NotFound(format!("{url} is not there")))
-    }
-
-    async fn follow(
-        &self,
-        asked: &Url,
-        max: u64,
-        policy: &SourcePolicy,
-    ) -> Result<Option<Got>, FetchError> {
+    async fn follow(&self, asked: &Url, max: u64, policy: &SourcePolicy) -> Result<Option<Got>> {
         let mut url = asked.clone();
         for _ in 0..=MAX_REDIRECTS {
             self.check(&url)?;
@@ -134,7 +118,7 @@ impl Http {
     }
 
     /// The checks of each hop beside those of the guard.
-    fn check(&self, url: &Url) -> Result<(), FetchError> {
+    fn check(&self, url: &Url) -> Result<()> {
         let plain = url.scheme() == "http" && self.loopback && is_loopback(url);
         if !plain && url.scheme() != "https" {
             return Err(FetchError::unreachable(
@@ -186,11 +170,7 @@ fn failed(url: &Url, error: HttpError) -> FetchError {
     match error {
         HttpError::Setup(error) => FetchError::local("making an HTTP client", &error),
         HttpError::NotPublic => FetchError::NotPublic(shown(url.as_str())),
-        HttpError::TooLarge(limit) => FetchError::TooLarge {
-            what: shown(url.as_str()),
-            limit,
-            unit: "bytes",
-        },
+        HttpError::TooLarge(limit) => FetchError::too_large(url.as_str(), limit, "bytes"),
         HttpError::Encoded => FetchError::content(url, error.to_string()),
         error => FetchError::unreachable(url, shown(&error.reason())),
     }

@@ -8,7 +8,7 @@ use vault_skill::keys::PublicKey;
 use vault_skill::policy::Policy;
 use vault_skill::time::Timestamp;
 
-use crate::error::{FetchError, shown};
+use crate::error::{FetchError, Result, shown};
 use crate::source::{Source, url_names};
 
 /// The source policy, compiled.
@@ -38,7 +38,7 @@ impl SourcePolicy {
     }
 
     /// Fails where nothing of this source can be allowed. Called before the first request.
-    pub fn check(&self, source: &Source) -> Result<(), FetchError> {
+    pub fn check(&self, source: &Source) -> Result<()> {
         if matches!(source, Source::Local(_)) {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl SourcePolicy {
     }
 
     /// Fails where no pattern covers any of these names of a skill.
-    pub fn check_names(&self, names: &[String]) -> Result<(), FetchError> {
+    pub fn check_names(&self, names: &[String]) -> Result<()> {
         if names.iter().any(|name| self.allows(name)) {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl SourcePolicy {
     }
 
     /// Fails where an address on the way is neither on the first host nor covered by a pattern.
-    pub fn check_hop(&self, asked: &Url, reached: &Url) -> Result<(), FetchError> {
+    pub fn check_hop(&self, asked: &Url, reached: &Url) -> Result<()> {
         if asked.host_str() == reached.host_str() || self.allow.is_none() {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl SourcePolicy {
     }
 
     /// Fails for a commit that is younger than the policy allows. A commit from the future has no age.
-    pub fn check_age(&self, place: &str, committed: i64, now: Timestamp) -> Result<(), FetchError> {
+    pub fn check_age(&self, place: &str, committed: i64, now: Timestamp) -> Result<()> {
         let days = now.unix().saturating_sub(committed).div_euclid(86_400);
         if i64::from(self.minimum_age_days) <= days || self.minimum_age_days == 0 {
             return Ok(());
@@ -99,7 +99,7 @@ impl SourcePolicy {
     }
 
     /// Fails where a source carries a vault's signature by a key that is not listed; an empty list allows every key.
-    pub fn check_signer(&self, place: &str, signer: &PublicKey) -> Result<(), FetchError> {
+    pub fn check_signer(&self, place: &str, signer: &PublicKey) -> Result<()> {
         if self.signers.is_empty() || self.signers.contains(signer) {
             return Ok(());
         }

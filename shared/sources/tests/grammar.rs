@@ -16,148 +16,51 @@ fn git(text: &str) -> GitSource {
     }
 }
 
+/// Text, address, identifier, path and reference; `-` stands for none.
+const REPOSITORIES: &str = "\
+acme/skills https://github.com/acme/skills.git github:acme/skills - -
+acme/skills/a/pdf#v1.2 https://github.com/acme/skills.git github:acme/skills a/pdf v1.2
+github:acme/skills/pdf https://github.com/acme/skills.git github:acme/skills pdf -
+https://github.com/acme/skills https://github.com/acme/skills.git github:acme/skills - -
+https://github.com/acme/skills.git#main https://github.com/acme/skills.git github:acme/skills - main
+git@github.com:acme/skills.git git@github.com:acme/skills.git github:acme/skills - -
+git@git.example.com:acme/skills.git#feature/x git@git.example.com:acme/skills.git git:ssh://git.example.com/acme/skills.git - feature/x
+ssh://git@git.example.com:2222/acme/skills ssh://git@git.example.com:2222/acme/skills git:ssh://git.example.com:2222/acme/skills - -
+https://git.example.com/acme/skills.git https://git.example.com/acme/skills.git git:https://git.example.com/acme/skills.git - -
+git:https://git.example.com/acme/skills.git//a/pdf https://git.example.com/acme/skills.git git:https://git.example.com/acme/skills.git a/pdf -
+git+https://git.example.com/acme https://git.example.com/acme git:https://git.example.com/acme - -
+gitlab:acme/skills https://gitlab.com/acme/skills.git gitlab:acme/skills - -";
+
 #[test]
 fn every_form_of_a_repository_leads_to_the_same_place() {
-    for (text, address, identifier, path, reference) in [
-        (
-            "acme/skills",
-            "https://github.com/acme/skills.git",
-            "github:acme/skills",
-            None,
-            None,
-        ),
-        (
-            "acme/skills/a/pdf#v1.2",
-            "https://github.com/acme/skills.git",
-            "github:acme/skills",
-            Some("a/pdf"),
-            Some("v1.2"),
-        ),
-        (
-            "github:acme/skills/pdf",
-            "https://github.com/acme/skills.git",
-            "github:acme/skills",
-            Some("pdf"),
-            None,
-        ),
-        (
-            "https://github.com/acme/skills",
-            "https://github.com/acme/skills.git",
-            "github:acme/skills",
-            None,
-            None,
-        ),
-        (
-            "https://github.com/acme/skills.git#main",
-            "https://github.com/acme/skills.git",
-            "github:acme/skills",
-            None,
-            Some("main"),
-        ),
-        (
-            "git@github.com:acme/skills.git",
-            "git@github.com:acme/skills.git",
-            "github:acme/skills",
-            None,
-            None,
-        ),
-        (
-            "git@git.example.com:acme/skills.git#feature/x",
-            "git@git.example.com:acme/skills.git",
-            "git:ssh://git.example.com/acme/skills.git",
-            None,
-            Some("feature/x"),
-        ),
-        (
-            "ssh://git@git.example.com:2222/acme/skills",
-            "ssh://git@git.example.com:2222/acme/skills",
-            "git:ssh://git.example.com:2222/acme/skills",
-            None,
-            None,
-        ),
-        (
-            "https://git.example.com/acme/skills.git",
-            "https://git.example.com/acme/skills.git",
-            "git:https://git.example.com/acme/skills.git",
-            None,
-            None,
-        ),
-        (
-            "git:https://git.example.com/acme/skills.git//a/pdf",
-            "https://git.example.com/acme/skills.git",
-            "git:https://git.example.com/acme/skills.git",
-            Some("a/pdf"),
-            None,
-        ),
-        (
-            "git+https://git.example.com/acme",
-            "https://git.example.com/acme",
-            "git:https://git.example.com/acme",
-            None,
-            None,
-        ),
-        (
-            "gitlab:acme/skills",
-            "https://gitlab.com/acme/skills.git",
-            "gitlab:acme/skills",
-            None,
-            None,
-        ),
-    ] {
-        let git = git(text);
-        assert_eq!(
-            (
-                git.address.as_str(),
-                git.identifier.as_str(),
-                git.path.as_deref(),
-                git.reference.as_deref()
-            ),
-            (address, identifier, path, reference),
-            "{text}"
-        );
+    for row in REPOSITORIES.lines() {
+        let cells: Vec<&str> = row.split(' ').collect();
+        let git = git(cells[0]);
+        let found = [
+            git.address.as_str(),
+            git.identifier.as_str(),
+            git.path.as_deref().unwrap_or("-"),
+            git.reference.as_deref().unwrap_or("-"),
+        ];
+        assert_eq!(found, cells[1..], "{row}");
     }
 }
 
+/// Text, place and tail.
+const PAGES: &str = "\
+https://github.com/acme/skills/tree/feature/x/pdf github.com/acme/skills feature/x/pdf
+https://github.com/acme/skills/blob/main/pdf/SKILL.md github.com/acme/skills main/pdf
+https://raw.githubusercontent.com/acme/skills/main/pdf/SKILL.md github.com/acme/skills main/pdf
+https://raw.githubusercontent.com/acme/skills/refs/heads/main/pdf/SKILL.md github.com/acme/skills main/pdf
+https://gitlab.com/acme/skills/-/tree/main/pdf gitlab.com/acme/skills main/pdf
+https://git.example.com/g/sub/repo/-/blob/v1/pdf/SKILL.md git.example.com/g/sub/repo v1/pdf";
+
 #[test]
 fn web_addresses_keep_what_may_be_a_branch_with_a_slash() {
-    for (text, place, tail) in [
-        (
-            "https://github.com/acme/skills/tree/feature/x/pdf",
-            "github.com/acme/skills",
-            "feature/x/pdf",
-        ),
-        (
-            "https://github.com/acme/skills/blob/main/pdf/SKILL.md",
-            "github.com/acme/skills",
-            "main/pdf",
-        ),
-        (
-            "https://raw.githubusercontent.com/acme/skills/main/pdf/SKILL.md",
-            "github.com/acme/skills",
-            "main/pdf",
-        ),
-        (
-            "https://raw.githubusercontent.com/acme/skills/refs/heads/main/pdf/SKILL.md",
-            "github.com/acme/skills",
-            "main/pdf",
-        ),
-        (
-            "https://gitlab.com/acme/skills/-/tree/main/pdf",
-            "gitlab.com/acme/skills",
-            "main/pdf",
-        ),
-        (
-            "https://git.example.com/g/sub/repo/-/blob/v1/pdf/SKILL.md",
-            "git.example.com/g/sub/repo",
-            "v1/pdf",
-        ),
-    ] {
-        let git = git(text);
-        assert_eq!(
-            (git.place.as_str(), git.tail.join("/").as_str()),
-            (place, tail),
-            "{text}"
-        );
+    for row in PAGES.lines() {
+        let cells: Vec<&str> = row.split(' ').collect();
+        let git = git(cells[0]);
+        assert_eq!([git.place, git.tail.join("/")], cells[1..], "{row}");
     }
 }
 
@@ -214,28 +117,26 @@ fn other_forms_are_told_apart() {
             other => panic!("{text}: {other:?}"),
         }
     }
-    for (text, owner, slug, version) in [
-        (
-            "clawhub:@openclaw/gifgrep@1.2.3",
-            Some("openclaw"),
-            "gifgrep",
-            Some("1.2.3"),
-        ),
-        (
-            "registry:clawhub/openclaw/gifgrep",
-            Some("openclaw"),
-            "gifgrep",
-            None,
-        ),
-        ("clawhub:gifgrep@2.0.0", None, "gifgrep", Some("2.0.0")),
-        ("clawhub:gifgrep#1.0.0", None, "gifgrep", Some("1.0.0")),
-    ] {
+}
+
+#[test]
+fn registries_and_vaults_have_prefixes() {
+    let parsed = |text| parse(text).unwrap();
+    let some = |cell: &str| (cell != "-").then(|| cell.to_owned());
+    // Text, owner, name and version.
+    let table = "\
+clawhub:@openclaw/gifgrep@1.2.3 openclaw gifgrep 1.2.3
+registry:clawhub/openclaw/gifgrep openclaw gifgrep -
+clawhub:gifgrep@2.0.0 - gifgrep 2.0.0
+clawhub:gifgrep#1.0.0 - gifgrep 1.0.0";
+    for row in table.lines() {
+        let cells: Vec<&str> = row.split(' ').collect();
         let wanted = Source::ClawHub {
-            owner: owner.map(str::to_owned),
-            slug: slug.to_owned(),
-            version: version.map(str::to_owned),
+            owner: some(cells[1]),
+            slug: cells[2].to_owned(),
+            version: some(cells[3]),
         };
-        assert_eq!(parsed(text), wanted, "{text}");
+        assert_eq!(parsed(cells[0]), wanted, "{row}");
     }
     assert!(matches!(
         parsed("registry:pdf@1.0"),

@@ -10,7 +10,7 @@ use archives::{gzip, tar_of, zip_of};
 use base64::Engine as _;
 use sha2::{Digest as _, Sha512};
 use support::{
-    Answer, Repository, SiteServer, drift, fetch, fetcher, open, parse, paths, skill_md,
+    Answer, Repository, SiteServer, code, drift, fetch, fetcher, open, parse, paths, skill_md,
 };
 use vault_skill::policy::Policy;
 use vault_sources::{FetchError, Source, SourcePolicy};
@@ -106,10 +106,9 @@ async fn a_registry_that_hands_over_to_a_repository_is_held_to_the_policy_there(
         "/api/v1/download",
         r#"{"sourceRef":"public-github","repo":"evil/skills","commit":"main","path":"x"}"#,
     );
-    let refused = open(&fetcher, &parse("clawhub:gif")).await;
-    assert!(
-        matches!(refused, Err(FetchError::Content { .. })),
-        "{refused:?}"
+    assert_eq!(
+        code(open(&fetcher, &parse("clawhub:gif")).await),
+        "source_malformed"
     );
 }
 

@@ -5,14 +5,15 @@
 mod support;
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::sync::Arc;
 use std::time::Duration;
 
-use support::{Repository, drift, fetch, open, parse, paths, plain_fetcher, settings, skill_md};
+use support::{
+    Repository, code, compare, drift, fetch, fetcher_with, open, parse, paths, plain_fetcher,
+    settings, skill_md,
+};
 use vault_skill::manifest::Mode;
 use vault_skill::policy::Policy;
-use vault_sources::{FetchError, Fetcher, Source, SourcePolicy};
-use vault_store::fetch::Fetch;
+use vault_sources::{FetchError, Source, SourcePolicy};
 use vault_store::shelf::DriftState;
 
 fn source(repository: &Repository) -> Source {
@@ -240,10 +241,7 @@ async fn a_git_that_hangs_is_ended_with_what_it_started() {
     let mut settings = settings("http://127.0.0.1:9");
     settings.git.program = program;
     settings.git.list_time = Duration::from_secs(2);
-    let fetcher = Fetcher::new(
-        settings,
-        std::sync::Arc::new(vault_store::clock::TestClock::default()),
-    );
+    let fetcher = fetcher_with(settings);
     let refused = open(&fetcher, &parse("https://git.example.com/acme/skills.git"))
         .await
         .unwrap_err();
@@ -274,10 +272,7 @@ async fn a_git_that_hangs_is_ended_with_what_it_started() {
 async fn without_git_the_way_out_is_said() {
     let mut settings = settings("http://127.0.0.1:9");
     settings.git.program = "/nowhere/git".into();
-    let fetcher = Fetcher::new(
-        settings,
-        std::sync::Arc::new(vault_store::clock::TestClock::default()),
-    );
+    let fetcher = fetcher_with(settings);
     let refused = open(&fetcher, &parse("github:acme/skills"))
         .await
         .unwrap_err();
@@ -330,24 +325,6 @@ async fn drift_is_told_by_commit_and_tree() {
         drift(&fetcher, &again.upstream, &policy).await,
         DriftState::Failed(_)
     ));
-    // In one round, what a skill of the repository found out holds for the others.
-    let port: Arc<dyn Fetch> = Arc::clone(&fetcher) as _;
-    let round = port.round();
-    let csv = fetch(&fetcher, &source(&repository), Some("csv"))
-        .await
-        .unwrap();
-    for _ in 0..2 {
-        assert_eq!(
-            round.compare(&csv.upstream, None).await,
-            DriftState::UpToDate
-        );
-        repository.write("skills/csv/more.md", "seen by the next round");
-        repository.commit();
-    }
-    assert!(matches!(
-        drift(&fetcher, &csv.upstream, &policy).await,
-        DriftState::Drifted { .. }
-    ));
     // A commit never drifts.
     let pinned = source(&repository).with_reference(&commit).unwrap();
     let pinned = fetch(&fetcher, &pinned, Some("pdf")).await.unwrap();
@@ -355,6 +332,38 @@ async fn drift_is_told_by_commit_and_tree() {
         drift(&fetcher, &pinned.upstream, &policy).await,
         DriftState::UpToDate
     );
+}
+
+#[tokio::test]
+async fn skills_of_one_repository_are_compared_with_one_request() {
+    let repository = with_two();
+    let policy = SourcePolicy::default();
+    let (folder, mut skills) = (tempfile::tempdir().unwrap(), Vec::new());
+    for name in ["pdf", "csv"] {
+        let skill = fetch(&plain_fetcher(), &source(&repository), Some(name)).await;
+        skills.push(skill.unwrap().upstream);
+    }
+    repository.write("skills/csv/more.md", "more");
+    repository.commit();
+    let (program, calls) = (folder.path().join("git"), folder.path().join("calls"));
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >> {}\nexec git \"$@\"\n",
+        calls.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut counted = settings("http://127.0.0.1:9");
+    counted.git.program = program;
+    let fetcher = fetcher_with(counted);
+    let states = compare(&fetcher, &skills, &policy).await;
+    assert_eq!(states[0], DriftState::UpToDate);
+    assert!(
+        matches!(states[1], DriftState::Drifted { .. }),
+        "{states:?}"
+    );
+    let calls = std::fs::read_to_string(calls).unwrap();
+    assert_eq!(calls.matches(" ls-remote ").count(), 1, "{calls}");
+    assert_eq!(calls.matches(" fetch ").count(), 1, "{calls}");
 }
 
 #[tokio::test]
@@ -384,19 +393,18 @@ async fn the_policy_is_asked_before_git_and_again_for_the_folder() {
     let policy = |toml: &str| SourcePolicy::new(Some(&Policy::from_toml(toml).unwrap()));
     let mut never = settings("http://127.0.0.1:9");
     never.git.program = "/nowhere/git".into();
-    let never = Fetcher::new(
-        never,
-        std::sync::Arc::new(vault_store::clock::TestClock::default()),
-    );
-    let refused = never
-        .open(
-            &parse("github:acme/skills"),
-            None,
-            &policy("[sources]\nallow = [\"github.com/other/*\"]\n"),
-        )
-        .await;
-    assert!(
-        matches!(refused, Err(FetchError::Policy { .. })),
+    let never = fetcher_with(never);
+    assert_eq!(
+        code(
+            never
+                .open(
+                    &parse("github:acme/skills"),
+                    None,
+                    &policy("[sources]\nallow = [\"github.com/other/*\"]\n"),
+                )
+                .await
+        ),
+        "source_refused",
         "git was not even looked for"
     );
     let place = match source(&repository) {
@@ -411,15 +419,14 @@ async fn the_policy_is_asked_before_git_and_again_for_the_folder() {
         .unwrap();
     let [pdf, csv] = ["pdf", "csv"].map(|name| opened.by_name(name).unwrap());
     assert!(fetcher.take(&opened, pdf, &narrow).await.is_ok());
-    assert!(matches!(
-        fetcher.take(&opened, csv, &narrow).await,
-        Err(FetchError::Policy { .. })
-    ));
+    assert_eq!(
+        code(fetcher.take(&opened, csv, &narrow).await),
+        "source_refused"
+    );
     let aged = policy("[sources]\nminimum_age_days = 36500\n");
-    let refused = fetcher.open(&source(&repository), None, &aged).await;
-    assert!(
-        matches!(refused, Err(FetchError::Policy { .. })),
-        "{refused:?}"
+    assert_eq!(
+        code(fetcher.open(&source(&repository), None, &aged).await),
+        "source_refused"
     );
 }
 
@@ -429,10 +436,7 @@ async fn callers_from_elsewhere_reach_no_private_host_and_no_ssh() {
     guarded.guarded = true;
     guarded.git.loopback = false;
     guarded.git.program = "/nowhere/git".into();
-    let fetcher = Fetcher::new(
-        guarded,
-        std::sync::Arc::new(vault_store::clock::TestClock::default()),
-    );
+    let fetcher = fetcher_with(guarded);
     for address in [
         "https://127.0.0.1/acme/skills.git",
         "https://localhost/acme/skills.git",
@@ -492,11 +496,9 @@ async fn a_marketplace_names_the_skills_of_its_plugins() {
     assert_eq!(names(&plugin("tools").await.unwrap()), ["lint"]);
     let opened = plugin("far").await.unwrap();
     assert_eq!(names(&opened), ["far"]);
-    assert_eq!(
-        opened.revision(),
-        Some(far.as_str()),
-        "the commit that the marketplace fixes"
-    );
+    let skill = fetcher.take(&opened, &opened.found[0], &policy).await;
+    let revision = skill.unwrap().upstream.revision;
+    assert_eq!(revision, Some(far), "the commit that the marketplace fixes");
     assert!(
         plugin("docs").await.is_err(),
         "a path that leads out of the plugin root"

@@ -9,13 +9,15 @@ mod support;
 use std::sync::Arc;
 
 use archives::{File, gzip, tar_of, zip_of};
-use support::{Answer, SiteServer, drift, fetch, fetcher, open, parse, paths, settings, skill_md};
+use support::{
+    Answer, SiteServer, code, compare, drift, fetch, fetcher, fetcher_with, open, parse, paths,
+    settings, skill_md,
+};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
 use vault_skill::policy::Policy;
 use vault_sources::site::SCHEMA;
-use vault_sources::{FetchError, Fetcher, Source, SourcePolicy, Tokens};
-use vault_store::clock::TestClock;
+use vault_sources::{FetchError, Source, SourcePolicy, Tokens};
 use vault_store::fetch::Fetch;
 use vault_store::shelf::DriftState;
 
@@ -186,8 +188,10 @@ async fn a_pinned_index_is_held_to_its_digests() {
         paths(&fetch(&fetcher, &source, Some("csv")).await.unwrap()),
         ["SKILL.md"]
     );
-    let lied = fetch(&fetcher, &source, Some("lie")).await;
-    assert!(matches!(lied, Err(FetchError::Digest { .. })), "{lied:?}");
+    assert_eq!(
+        code(fetch(&fetcher, &source, Some("lie")).await),
+        "source_digest"
+    );
     // One skill of it by name, and what has changed since.
     let named = parse(&format!("wellknown:{}/csv", site.base));
     assert_eq!(open(&fetcher, &named).await.unwrap().found.len(), 1);
@@ -199,17 +203,17 @@ async fn a_pinned_index_is_held_to_its_digests() {
     // The skills of one site cost one look at its index.
     let csv = fetch(&fetcher, &source, Some("csv")).await.unwrap();
     let before = site.asked().len();
-    let both = [&pdf, &csv].map(|skill| skill.upstream.clone());
-    let states = fetcher.compare_all(both, &policy, || ()).await;
-    assert_eq!(states, [DriftState::UpToDate, DriftState::UpToDate]);
+    let both = [&pdf.upstream, &csv.upstream];
+    let up_to_date = [DriftState::UpToDate, DriftState::UpToDate];
+    assert_eq!(compare(&fetcher, both, &policy).await, up_to_date);
     assert_eq!(site.asked().len(), before + 1);
     // The same holds through the port.
-    let port: Arc<dyn Fetch> = support::fetcher(&site.base);
-    let (round, before) = (port.round(), site.asked().len());
-    for skill in [&pdf, &csv] {
-        let state = round.compare(&skill.upstream, None).await;
-        assert_eq!(state, DriftState::UpToDate);
-    }
+    let (port, before): (Arc<dyn Fetch>, _) = (fetcher.clone(), site.asked().len());
+    let mut states = Vec::new();
+    let mut answer = |_: usize, state| states.push(state);
+    let both = both.map(Clone::clone).to_vec();
+    port.compare(both, None, &mut answer).await;
+    assert_eq!(states, up_to_date);
     assert_eq!(site.asked().len(), before + 1);
     site.json(
         "/.well-known/agent-skills/index.json",
@@ -223,11 +227,9 @@ async fn a_pinned_index_is_held_to_its_digests() {
         "/.well-known/agent-skills/index.json",
         r#"{"$schema":"https://example.com/other","skills":[]}"#,
     );
-    assert!(
-        matches!(
-            open(&fetcher, &source).await,
-            Err(FetchError::Content { .. })
-        ),
+    assert_eq!(
+        code(open(&fetcher, &source).await),
+        "source_malformed",
         "a schema that nobody knows"
     );
 }
@@ -262,17 +264,16 @@ async fn the_older_index_is_taken_with_a_warning_and_never_where_digests_are_ask
         drift(&fetcher, &skill.upstream, &policy).await,
         DriftState::Drifted { .. }
     ));
-    assert!(matches!(
-        fetch(&fetcher, &source, Some("up")).await,
-        Err(FetchError::Content { .. })
-    ));
+    assert_eq!(
+        code(fetch(&fetcher, &source, Some("up")).await),
+        "source_malformed"
+    );
     let signed = SourcePolicy::new(Some(
         &Policy::from_toml("[sources]\nsigned_only = true\n").unwrap(),
     ));
-    let refused = fetcher.open(&source, None, &signed).await;
-    assert!(
-        matches!(refused, Err(FetchError::Policy { .. })),
-        "{refused:?}"
+    assert_eq!(
+        code(fetcher.open(&source, None, &signed).await),
+        "source_refused"
     );
 }
 
@@ -321,25 +322,14 @@ async fn redirects_end_and_never_lead_inside() {
     };
     assert!(get("one").await.is_ok());
     for at in ["private", "cloud", "six", "mapped"] {
-        let refused = get(at).await;
-        assert!(
-            matches!(refused, Err(FetchError::NotPublic(_))),
-            "{at}: {refused:?}"
-        );
+        assert_eq!(code(get(at).await), "source_not_public", "{at}");
     }
     for at in ["loop", "file", "plain", "user"] {
-        let refused = get(at).await;
-        assert!(
-            matches!(refused, Err(FetchError::Unreachable { .. })),
-            "{at}: {refused:?}"
-        );
+        assert_eq!(code(get(at).await), "source_unreachable", "{at}");
     }
-    assert!(matches!(get("gone").await, Err(FetchError::NotFound(_))));
-    assert!(matches!(
-        get("secret").await,
-        Err(FetchError::NotAllowed { .. })
-    ));
-    assert!(matches!(get("page").await, Err(FetchError::Content { .. })));
+    assert_eq!(code(get("gone").await), "source_not_found");
+    assert_eq!(code(get("secret").await), "source_not_allowed");
+    assert_eq!(code(get("page").await), "source_malformed");
     assert!(
         get("wait")
             .await
@@ -357,10 +347,9 @@ async fn redirects_end_and_never_lead_inside() {
         &Policy::from_toml(&format!("[sources]\nallow = [\"{host}/*\"]\n")).unwrap(),
     ));
     let source = parse(&format!("{}/away/SKILL.md", site.base));
-    let refused = fetcher.open(&source, None, &listed).await;
-    assert!(
-        matches!(refused, Err(FetchError::Policy { .. })),
-        "{refused:?}"
+    assert_eq!(
+        code(fetcher.open(&source, None, &listed).await),
+        "source_refused"
     );
 }
 
@@ -384,21 +373,14 @@ async fn bodies_that_do_not_end_are_cut() {
     let fetcher = fetcher(&site.base);
     let get = async |at: &str| fetch(&fetcher, &parse(&format!("{}{at}", site.base)), None).await;
     for at in ["/endless/SKILL.md", "/lies/SKILL.md", "/endless.zip", ""] {
-        let refused = get(at).await;
-        assert!(
-            matches!(refused, Err(FetchError::TooLarge { .. })),
-            "{at}: {refused:?}"
-        );
+        assert_eq!(code(get(at).await), "source_too_large", "{at}");
     }
     let refused = get("/stalls/SKILL.md").await.unwrap_err();
     assert!(
         refused.to_string().contains("it sends less than"),
         "{refused}"
     );
-    assert!(matches!(
-        get("/packed/SKILL.md").await,
-        Err(FetchError::Content { .. })
-    ));
+    assert_eq!(code(get("/packed/SKILL.md").await), "source_malformed");
 }
 
 #[tokio::test]
@@ -406,17 +388,14 @@ async fn without_the_test_flag_no_request_reaches_this_machine() {
     let site = SiteServer::new();
     let mut closed = settings(&site.base);
     closed.parse.loopback = false;
-    let fetcher = Fetcher::new(
-        closed,
-        std::sync::Arc::new(vault_store::clock::TestClock::default()),
-    );
+    let fetcher = fetcher_with(closed);
     let port = site.base.rsplit(':').next().unwrap().to_owned();
     for host in ["127.0.0.1", "localhost"] {
         let url = format!("https://{host}:{port}/SKILL.md").parse().unwrap();
-        let refused = open(&fetcher, &Source::SkillMd(url)).await;
-        assert!(
-            matches!(refused, Err(FetchError::NotPublic(_))),
-            "{host}: {refused:?}"
+        assert_eq!(
+            code(open(&fetcher, &Source::SkillMd(url)).await),
+            "source_not_public",
+            "{host}"
         );
         let url = format!("http://{host}:{port}/SKILL.md").parse().unwrap();
         let refused = open(&fetcher, &Source::SkillMd(url)).await;
@@ -444,7 +423,7 @@ async fn a_token_goes_to_its_own_host_and_along_no_redirect() {
     let host = private.base.trim_start_matches("http://");
     let mut settings = settings(&private.base);
     settings.tokens = Tokens::parse(&format!("{host}=s3cret")).unwrap();
-    let fetcher = Fetcher::new(settings, Arc::new(TestClock::default()));
+    let fetcher = fetcher_with(settings);
     assert_eq!(
         paths(&fetch(&fetcher, &source, None).await.unwrap()),
         ["SKILL.md"]
@@ -453,10 +432,10 @@ async fn a_token_goes_to_its_own_host_and_along_no_redirect() {
         format!("{}/SKILL.md", other.base),
         format!("{}/away/SKILL.md", private.base),
     ] {
-        let refused = fetch(&fetcher, &parse(&source), None).await;
-        assert!(
-            matches!(refused, Err(FetchError::NotAllowed { .. })),
-            "{source}: {refused:?}"
+        assert_eq!(
+            code(fetch(&fetcher, &parse(&source), None).await),
+            "source_not_allowed",
+            "{source}"
         );
     }
 }

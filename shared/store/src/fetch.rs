@@ -156,15 +156,14 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault>;
 
-    /// Begins a round of questions: what one of them finds out of a repository or of a site serves the others.
-    fn round(self: Arc<Self>) -> Arc<dyn Round>;
-}
-
-/// Questions about several skills that are asked together.
-#[async_trait]
-pub trait Round: Send + Sync {
-    /// Says how the place stands to what is remembered of it; never fails, the failure is part of the answer.
-    async fn compare(&self, upstream: &Upstream, policy: Option<&Policy>) -> DriftState;
+    /// Compares skills with their sources, a few at a time; skills of one repository or site share its requests. `answer` gets each result
+    /// as it comes, with the index of its question. Never fails: a failure is part of the result.
+    async fn compare(
+        self: Arc<Self>,
+        upstreams: Vec<Upstream>,
+        policy: Option<&Policy>,
+        answer: &mut (dyn FnMut(usize, DriftState) + Send),
+    );
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use vault_skill::manifest::{MAX_FILE_BYTES, Mode};
 
 use super::run::{Git, Run};
 use super::{GitSettings, Resolved, is_commit};
-use crate::error::{FetchError, shown};
+use crate::error::{FetchError, Result, shown};
 use crate::source::GitSource;
 
 /// Most bytes of a listing.
@@ -57,11 +57,7 @@ impl Checkout {
     }
 
     /// The bytes of files, by their ids. At most `max` bytes together.
-    pub(crate) async fn read(
-        &self,
-        ids: &[&str],
-        max: u64,
-    ) -> Result<HashMap<String, Vec<u8>>, FetchError> {
+    pub(crate) async fn read(&self, ids: &[&str], max: u64) -> Result<HashMap<String, Vec<u8>>> {
         let mut asked: Vec<&str> = ids.to_vec();
         asked.sort_unstable();
         asked.dedup();
@@ -83,11 +79,7 @@ impl Checkout {
             .run(&["cat-file", "--batch"], &run)
             .await
             .map_err(|error| match error {
-                FetchError::TooLarge { .. } => FetchError::TooLarge {
-                    what: self.place.clone(),
-                    limit: max,
-                    unit: "bytes",
-                },
+                FetchError::TooLarge { .. } => FetchError::too_large(&self.place, max, "bytes"),
                 error => error,
             })?;
         objects(&self.place, &out)
@@ -95,7 +87,7 @@ impl Checkout {
 }
 
 /// Parses the output of `cat-file --batch`.
-fn objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>, FetchError> {
+fn objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>> {
     let broken = || FetchError::content(place, "git gave an answer that cannot be read");
     let mut found = HashMap::new();
     while !out.is_empty() {
@@ -115,11 +107,11 @@ fn objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>, Fetc
             }
             // The filter of the fetch left it out: it is larger than any file of a skill may be.
             [id, "missing"] => {
-                return Err(FetchError::TooLarge {
-                    what: format!("a file of {place} ({})", shown(id)),
-                    limit: MAX_FILE_BYTES,
-                    unit: "bytes",
-                });
+                return Err(FetchError::too_large(
+                    format!("a file of {place} ({})", shown(id)),
+                    MAX_FILE_BYTES,
+                    "bytes",
+                ));
             }
             _ => return Err(broken()),
         }
@@ -144,7 +136,7 @@ pub(crate) async fn fetch(
     resolved: &Resolved,
     depth: Depth,
     pinned_to: &[String],
-) -> Result<Checkout, FetchError> {
+) -> Result<Checkout> {
     let folder = tempfile::Builder::new()
         .prefix("vault-git-")
         .tempdir()
@@ -194,7 +186,7 @@ async fn download(
     resolved: &Resolved,
     depth: Depth,
     pinned_to: &[String],
-) -> Result<(), FetchError> {
+) -> Result<()> {
     let filter = match depth {
         Depth::Files => format!("--filter=blob:limit={}", MAX_FILE_BYTES + 1),
         Depth::Trees => "--filter=blob:none".to_owned(),
@@ -227,7 +219,7 @@ async fn download(
 }
 
 /// Tree and time of a commit, read from the object itself, which no configuration can change.
-async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64), FetchError> {
+async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64)> {
     let broken = || FetchError::content(git.place, "the commit cannot be read");
     let run = Run::new(1 << 20, git.settings.list_time);
     let bytes = git.run(&["cat-file", "commit", commit], &run).await?;
@@ -247,7 +239,7 @@ async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64), Fetc
     Ok((tree.to_owned(), time))
 }
 
-fn entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>, FetchError> {
+fn entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>> {
     let broken = || FetchError::content(place, "git gave an answer that cannot be read");
     let mut entries = Vec::new();
     for line in out.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {

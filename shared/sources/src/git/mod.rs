@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) use checkout::{Checkout, Depth, EntryKind, fetch};
 use run::{Git, Run};
 
-use crate::error::{FetchError, shown};
+use crate::error::{FetchError, Result, shown};
 use crate::source::GitSource;
 
 /// How git is run.
@@ -66,7 +66,7 @@ pub(crate) async fn resolve(
     settings: &GitSettings,
     source: &GitSource,
     pinned_to: &[String],
-) -> Result<Resolved, FetchError> {
+) -> Result<Resolved> {
     if let Some(commit) = source.reference.as_deref().filter(|text| is_commit(text)) {
         return Ok(Resolved {
             commit: commit.to_owned(),
@@ -150,7 +150,7 @@ async fn list_remote(
     source: &GitSource,
     candidates: &[String],
     pinned_to: &[String],
-) -> Result<HashMap<String, String>, FetchError> {
+) -> Result<HashMap<String, String>> {
     let git = Git {
         settings,
         place: &source.place,

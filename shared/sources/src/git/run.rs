@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
 use super::GitSettings;
-use crate::error::{FetchError, shown};
+use crate::error::{FetchError, Result, shown};
 
 /// Most bytes of objects that a fetch may bring.
 const MAX_REPOSITORY_BYTES: u64 = 512 << 20;
@@ -141,11 +141,7 @@ impl Git<'_> {
     }
 
     /// Runs git and returns its output. Fails where it fails, takes too long or writes too much; all its children are killed then.
-    pub(super) async fn run(
-        &self,
-        arguments: &[impl AsRef<str>],
-        run: &Run,
-    ) -> Result<Vec<u8>, FetchError> {
+    pub(super) async fn run(&self, arguments: &[impl AsRef<str>], run: &Run) -> Result<Vec<u8>> {
         let work = self.to_the_end(arguments, run);
         match tokio::time::timeout(run.time, work).await {
             Ok(done) => done,
@@ -162,7 +158,7 @@ impl Git<'_> {
         arguments: &[impl AsRef<str>],
         run: &Run,
         folder: &Path,
-    ) -> Result<Vec<u8>, FetchError> {
+    ) -> Result<Vec<u8>> {
         let watch = async {
             loop {
                 tokio::time::sleep(LOOK).await;
@@ -173,19 +169,15 @@ impl Git<'_> {
         };
         tokio::select! {
             done = self.run(arguments, run) => done,
-            () = watch => Err(FetchError::TooLarge {
-                what: self.place.to_owned(),
-                limit: MAX_REPOSITORY_BYTES,
-                unit: "bytes of one commit",
-            }),
+            () = watch => Err(FetchError::too_large(
+                self.place,
+                MAX_REPOSITORY_BYTES,
+                "bytes of one commit",
+            )),
         }
     }
 
-    async fn to_the_end(
-        &self,
-        arguments: &[impl AsRef<str>],
-        run: &Run,
-    ) -> Result<Vec<u8>, FetchError> {
+    async fn to_the_end(&self, arguments: &[impl AsRef<str>], run: &Run) -> Result<Vec<u8>> {
         let mut child = self.command(arguments).spawn().map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound {
                 FetchError::Unsupported {
@@ -203,11 +195,11 @@ impl Git<'_> {
         let (out, said) = exchange(&mut child, run).await;
         let out = out.map_err(failed)?;
         if out.len() > run.most {
-            return Err(FetchError::TooLarge {
-                what: self.place.to_owned(),
-                limit: run.most as u64,
-                unit: "bytes in a listing",
-            });
+            return Err(FetchError::too_large(
+                self.place,
+                run.most as u64,
+                "bytes in a listing",
+            ));
         }
         let status = child.wait().await.map_err(failed)?;
         group.0 = None;

@@ -15,10 +15,9 @@ use super::{
 };
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
 use crate::compare::Comparison;
-use crate::error::{FetchError, shown};
-use crate::fetcher::{Fetcher, Found, Opened};
+use crate::error::{FetchError, Result};
+use crate::fetcher::{Access, Found, Opened};
 use crate::find;
-use crate::policy::SourcePolicy;
 
 /// An archive of this machine.
 pub(crate) struct LocalArchive<'a>(pub(crate) &'a Path);
@@ -31,7 +30,7 @@ pub(crate) struct RemoteSkillMd<'a>(pub(crate) &'a Url);
 
 /// All files of an artifact, and what is recorded of each skill among them.
 #[derive(Debug)]
-struct Files {
+struct FileSet {
     files: Vec<RawFile>,
     upstream: Upstream,
     has_several: bool,
@@ -39,7 +38,7 @@ struct Files {
 
 #[async_trait]
 impl Kind for LocalArchive<'_> {
-    async fn open(&self, _: &Fetcher, _: &SourcePolicy) -> Result<Opened, FetchError> {
+    async fn open(&self, _: Access<'_>) -> Result<Opened> {
         let place = self.0.display().to_string();
         let bytes = read_file(self.0, MAX_DOWNLOAD_BYTES)?;
         let files = archive::unpack(&place, &bytes)?;
@@ -49,7 +48,7 @@ impl Kind for LocalArchive<'_> {
         open_all(files, upstream, &place)
     }
 
-    async fn compare(&self, _: &Comparison<'_>) -> Result<DriftState, FetchError> {
+    async fn compare(&self, _: &Comparison<'_>) -> Result<DriftState> {
         let reason = "there is nothing to compare with".to_owned();
         Ok(DriftState::Unchecked(reason))
     }
@@ -57,9 +56,9 @@ impl Kind for LocalArchive<'_> {
 
 #[async_trait]
 impl Kind for RemoteArchive<'_> {
-    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
         let url = self.0;
-        let got = fetcher.http.fetch(url, MAX_DOWNLOAD_BYTES, policy).await?;
+        let got = access.fetch(url, MAX_DOWNLOAD_BYTES).await?;
         let files = archive::unpack(url.as_str(), &got.body)?;
         open_all(files, web_upstream(url, &got.body)?, url.as_str())
     }
@@ -67,9 +66,9 @@ impl Kind for RemoteArchive<'_> {
 
 #[async_trait]
 impl Kind for RemoteSkillMd<'_> {
-    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
         let url = self.0;
-        let got = fetcher.http.fetch(url, MAX_SKILL_MD_BYTES, policy).await?;
+        let got = access.fetch(url, MAX_SKILL_MD_BYTES).await?;
         if got.content_type.starts_with("text/html") {
             return Err(FetchError::content(url, "it is a web page, not a SKILL.md"));
         }
@@ -86,11 +85,7 @@ impl Kind for RemoteSkillMd<'_> {
 }
 
 /// Lists every skill among these files.
-pub(super) fn open_all(
-    files: Vec<RawFile>,
-    upstream: Upstream,
-    place: &str,
-) -> Result<Opened, FetchError> {
+pub(super) fn open_all(files: Vec<RawFile>, upstream: Upstream, place: &str) -> Result<Opened> {
     let folders = find::skills(files.iter().map(|file| file.path.as_str()), "");
     if folders.is_empty() {
         return Err(FetchError::NotFound(format!("{place} holds no SKILL.md")));
@@ -116,7 +111,7 @@ pub(super) fn open_folders(
     let has_several = found.len() > 1;
     Opened::new(
         found,
-        Files {
+        FileSet {
             files,
             upstream,
             has_several,
@@ -125,7 +120,7 @@ pub(super) fn open_folders(
 }
 
 /// What is recorded of an artifact behind an address. Plain HTTP, which only tests use, is recorded as HTTPS with its address beside it.
-pub(super) fn web_upstream(url: &Url, body: &[u8]) -> Result<Upstream, FetchError> {
+pub(super) fn web_upstream(url: &Url, body: &[u8]) -> Result<Upstream> {
     let plain = url.as_str().strip_prefix("http://");
     let identifier = match plain {
         Some(rest) => format!("https:https://{rest}"),
@@ -138,13 +133,8 @@ pub(super) fn web_upstream(url: &Url, body: &[u8]) -> Result<Upstream, FetchErro
 }
 
 #[async_trait]
-impl Content for Files {
-    async fn take(
-        &self,
-        _: &Fetcher,
-        found: &Found,
-        _: &SourcePolicy,
-    ) -> Result<FetchedSkill, FetchError> {
+impl Content for FileSet {
+    async fn take(&self, _: Access<'_>, found: &Found) -> Result<FetchedSkill> {
         let kept = self.files.iter().filter_map(|file| {
             let path = skill_file(&file.path, &found.folder)?;
             Some(RawFile {
@@ -167,10 +157,6 @@ impl Content for Files {
     fn base(&self) -> Option<&str> {
         Some("")
     }
-
-    fn revision(&self) -> Option<&str> {
-        self.upstream.revision.as_deref()
-    }
 }
 
 /// The name of an archive without its ending.
@@ -183,7 +169,7 @@ fn file_stem(identifier: &str) -> Option<String> {
     (!name.is_empty() && name != SKILL_MD).then(|| name.to_owned())
 }
 
-fn read_file(path: &Path, max: u64) -> Result<Vec<u8>, FetchError> {
+fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     use rustix::fs::{FileType, Mode as Bits, OFlags, fstat, open};
     use std::io::Read as _;
     let place = path.display().to_string();
@@ -203,11 +189,7 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>, FetchError> {
         .read_to_end(&mut bytes)
         .map_err(|error| failed(&error))?;
     if bytes.len() as u64 > max {
-        return Err(FetchError::TooLarge {
-            what: shown(&place),
-            limit: max,
-            unit: "bytes",
-        });
+        return Err(FetchError::too_large(&place, max, "bytes"));
     }
     Ok(bytes)
 }

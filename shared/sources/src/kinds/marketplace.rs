@@ -8,11 +8,10 @@ use super::npm::Package;
 use super::repository::Repository;
 use super::{Kind, MAX_JSON_BYTES, join, parse_json};
 use crate::archive;
-use crate::error::{FetchError, shown};
-use crate::fetcher::{Fetcher, Opened};
+use crate::error::{FetchError, Result, shown};
+use crate::fetcher::{Access, Opened};
 use crate::find;
 use crate::git::is_commit;
-use crate::policy::SourcePolicy;
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
 const FILE: &str = ".claude-plugin/marketplace.json";
@@ -82,8 +81,8 @@ struct Elsewhere {
 
 #[async_trait]
 impl Kind for Plugin<'_> {
-    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
-        let repository = Repository::fetch(fetcher, self.market, policy).await?;
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let repository = Repository::fetch(access, self.market).await?;
         let place = format!("{}/{FILE}", self.market.place);
         let (root, entry) = self.entry(&repository, &place).await?;
         let selection = Selection {
@@ -108,12 +107,12 @@ impl Kind for Plugin<'_> {
                 let package = elsewhere.package.as_deref().unwrap_or_default();
                 let package = Package::new(package, elsewhere.version.as_deref());
                 let package = package.map_err(|reason| FetchError::content(&place, reason))?;
-                open_package(fetcher, policy, &package, selection, &plugin).await
+                open_package(access, &package, selection, &plugin).await
             }
             Place::Elsewhere(elsewhere) => {
-                let source = elsewhere.source(&fetcher.settings.parse, &place)?;
-                policy.check(&Source::Git(source.clone()))?;
-                let repository = Repository::fetch(fetcher, &source, policy).await?;
+                let source = elsewhere.source(&access.fetcher.settings.parse, &place)?;
+                access.policy.check(&Source::Git(source.clone()))?;
+                let repository = Repository::fetch(access, &source).await?;
                 repository.open_all().await
             }
         }
@@ -122,11 +121,7 @@ impl Kind for Plugin<'_> {
 
 impl Plugin<'_> {
     /// The plugin's entry in the marketplace, and the folder that its relative path begins at.
-    async fn entry(
-        &self,
-        repository: &Repository,
-        place: &str,
-    ) -> Result<(String, Entry), FetchError> {
+    async fn entry(&self, repository: &Repository, place: &str) -> Result<(String, Entry)> {
         let checkout = &repository.checkout;
         let file = checkout.tree.iter().find(|entry| entry.path == FILE);
         let file = file.ok_or_else(|| {
@@ -150,13 +145,12 @@ impl Plugin<'_> {
 }
 
 async fn open_package(
-    fetcher: &Fetcher,
-    policy: &SourcePolicy,
+    access: Access<'_>,
     package: &Package,
     selection: Selection,
     plugin: &str,
-) -> Result<Opened, FetchError> {
-    let archive = package.fetch(fetcher, policy).await?;
+) -> Result<Opened> {
+    let archive = package.fetch(access).await?;
     let files = archive::unpack(&archive.shown, &archive.body)?;
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     // All of a package is in one folder of its archive, most often `package`.
@@ -173,13 +167,7 @@ async fn open_package(
 
 impl Selection {
     /// The folders of a plugin's skills among these files, below its base. Fails where there are none.
-    fn folders(
-        self,
-        files: &[&str],
-        base: &str,
-        place: &str,
-        plugin: &str,
-    ) -> Result<Vec<String>, FetchError> {
+    fn folders(self, files: &[&str], base: &str, place: &str, plugin: &str) -> Result<Vec<String>> {
         let files = || files.iter().copied();
         let named = match self.named {
             Some(Folders::One(one)) => Some(vec![one]),
@@ -215,7 +203,7 @@ impl Selection {
 }
 
 impl Elsewhere {
-    fn source(self, options: &ParseOptions, place: &str) -> Result<GitSource, FetchError> {
+    fn source(self, options: &ParseOptions, place: &str) -> Result<GitSource> {
         let text = match (self.source.as_str(), &self.repo, &self.url) {
             ("github" | "git-subdir", Some(repo), None) => format!("github:{repo}"),
             ("url" | "git" | "git-subdir", _, Some(url))

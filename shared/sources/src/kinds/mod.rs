@@ -10,6 +10,7 @@ pub mod site;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+use url::Url;
 use vault_skill::document::Document;
 use vault_skill::gate::{RawFile, is_ignored};
 use vault_skill::manifest::Mode;
@@ -18,9 +19,8 @@ use vault_store::fetch::{FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
 use crate::compare::Comparison;
-use crate::error::{FetchError, shown};
-use crate::fetcher::{Fetcher, Found, Opened};
-use crate::policy::SourcePolicy;
+use crate::error::{FetchError, Result, shown};
+use crate::fetcher::{Access, Found, Opened};
 use crate::source::Source;
 
 /// Largest SKILL.md that is read on its own, in bytes.
@@ -32,10 +32,10 @@ pub(crate) const MAX_JSON_BYTES: u64 = 1 << 20;
 #[async_trait]
 pub(crate) trait Kind: Send + Sync {
     /// Reaches the place and lists its skills.
-    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError>;
+    async fn open(&self, access: Access<'_>) -> Result<Opened>;
 
     /// Compares what the place has with what is recorded of a skill. Kinds without a cheaper way fetch the skill again.
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState, FetchError> {
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         comparison.by_bytes().await
     }
 }
@@ -44,25 +44,17 @@ pub(crate) trait Kind: Send + Sync {
 #[async_trait]
 pub(crate) trait Content: Debug + Send + Sync {
     /// Downloads one of the skills. Fails for links, for too large files, and where the policy does not allow it.
-    async fn take(
-        &self,
-        fetcher: &Fetcher,
-        found: &Found,
-        policy: &SourcePolicy,
-    ) -> Result<FetchedSkill, FetchError>;
+    async fn take(&self, access: Access<'_>, found: &Found) -> Result<FetchedSkill>;
 
     /// The folder that is meant when nobody names a skill; `None` where there is no such folder.
     fn base(&self) -> Option<&str>;
-
-    /// The commit, version or digest of all of it, where there is one.
-    fn revision(&self) -> Option<&str>;
 }
 
 /// The kind of a source. `plugin` is one of a marketplace, which only a repository can be.
 pub(crate) fn kind_of<'a>(
     source: &'a Source,
     plugin: Option<&'a str>,
-) -> Result<Box<dyn Kind + 'a>, FetchError> {
+) -> Result<Box<dyn Kind + 'a>> {
     if plugin.is_some() && !matches!(source, Source::Git(_)) {
         return Err(FetchError::Unsupported {
             message: "a marketplace is a repository; this source is none".to_owned(),
@@ -126,10 +118,7 @@ pub(crate) fn describe(folder: &str, place: &str, document: Option<&[u8]>) -> Fo
 }
 
 /// What is recorded of a skill: where it is from, and at which commit, version or digest.
-pub(crate) fn upstream(
-    identifier: &str,
-    revision: impl Into<String>,
-) -> Result<Upstream, FetchError> {
+pub(crate) fn upstream(identifier: &str, revision: impl Into<String>) -> Result<Upstream> {
     let parsed: Result<ProvenanceId, _> = identifier.parse();
     let identifier = parsed.map_err(|error| {
         FetchError::content(identifier, format!("no source can be recorded: {error}"))
@@ -146,11 +135,17 @@ pub(crate) fn upstream(
     })
 }
 
+/// An address relative to another one.
+pub(crate) fn join_url(base: &Url, path: &str) -> Result<Url> {
+    base.join(path)
+        .map_err(|error| FetchError::content(path, error.to_string()))
+}
+
 /// An answer in JSON.
 pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(
     place: impl AsRef<str>,
     body: &[u8],
-) -> Result<T, FetchError> {
+) -> Result<T> {
     serde_json::from_slice(body).map_err(|error| {
         FetchError::content(
             place,

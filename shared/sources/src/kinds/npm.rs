@@ -9,9 +9,8 @@ use url::Url;
 
 use super::{MAX_JSON_BYTES, parse_json};
 use crate::archive::MAX_DOWNLOAD_BYTES;
-use crate::error::{FetchError, shown};
-use crate::fetcher::Fetcher;
-use crate::policy::SourcePolicy;
+use crate::error::{FetchError, Result, shown};
+use crate::fetcher::Access;
 use crate::source::Source;
 
 /// Longest name of a package, as npm has it, in bytes.
@@ -88,20 +87,16 @@ impl Package {
     }
 
     /// Asks the registry for the version and fetches its archive.
-    pub(crate) async fn fetch(
-        &self,
-        fetcher: &Fetcher,
-        policy: &SourcePolicy,
-    ) -> Result<Archive, FetchError> {
-        let base = &fetcher.settings.npm;
+    pub(crate) async fn fetch(&self, access: Access<'_>) -> Result<Archive> {
+        let base = &access.fetcher.settings.npm;
         let mut url = base.clone();
         url.path_segments_mut()
             .map_err(|()| FetchError::content(base, "it is no base address"))?
             .pop_if_empty()
             .push(&self.name)
             .push(&self.version);
-        policy.check(&Source::Archive(url.clone()))?;
-        let got = fetcher.http.get(&url, MAX_JSON_BYTES, policy).await?;
+        access.policy.check(&Source::Archive(url.clone()))?;
+        let got = access.get(&url, MAX_JSON_BYTES).await?;
         let got = got.ok_or_else(|| {
             FetchError::NotFound(format!(
                 "the registry has no package {}@{}",
@@ -122,9 +117,8 @@ impl Package {
             .ok_or_else(|| {
                 FetchError::content(&place, "the registry names no SHA-512 of its archive")
             })?;
-        policy.check(&Source::Archive(archive.clone()))?;
-        let http = &fetcher.http;
-        let got = http.fetch(&archive, MAX_DOWNLOAD_BYTES, policy).await?;
+        access.policy.check(&Source::Archive(archive.clone()))?;
+        let got = access.fetch(&archive, MAX_DOWNLOAD_BYTES).await?;
         let found = STANDARD.encode(Sha512::digest(&got.body));
         if found != announced {
             return Err(FetchError::Digest {

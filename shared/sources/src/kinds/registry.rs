@@ -10,13 +10,12 @@ use vault_store::shelf::DriftState;
 
 use super::files::open_all;
 use super::repository::Repository;
-use super::{Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, parse_json, plain_file, upstream};
+use super::{Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, join_url, parse_json, plain_file, upstream};
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
 use crate::compare::Comparison;
-use crate::error::{FetchError, shown};
-use crate::fetcher::{Fetcher, Opened};
+use crate::error::{FetchError, Result, shown};
+use crate::fetcher::{Access, Opened};
 use crate::git::is_commit;
-use crate::policy::SourcePolicy;
 use crate::source::{GitSource, ParseOptions, Source};
 
 /// A skill of the registry with ClawHub's protocol.
@@ -80,15 +79,15 @@ struct HandOff {
 
 #[async_trait]
 impl Kind for ClawHub<'_> {
-    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
-        let api = api_base(fetcher, policy).await?;
-        let version = self.resolve(fetcher, &api, policy).await?;
-        self.verify(fetcher, &api, &version, policy).await?;
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let api = api_base(access).await?;
+        let version = self.resolve(access, &api).await?;
+        self.verify(access, &api, &version).await?;
         let mut url = endpoint(&api, &["download"])?;
         url.query_pairs_mut()
             .append_pair("slug", self.slug)
             .append_pair("version", &version);
-        let got = fetcher.http.get(&url, MAX_DOWNLOAD_BYTES, policy).await?;
+        let got = access.get(&url, MAX_DOWNLOAD_BYTES).await?;
         let got = got.ok_or_else(|| self.missing(Some(&version)))?;
         let owner = self.owner.map(|owner| format!("{owner}/"));
         let identifier = format!(
@@ -102,36 +101,31 @@ impl Kind for ClawHub<'_> {
         };
         if got.content_type.contains("json") {
             let hand_off: HandOff = parse_json(&url, &got.body)?;
-            let source = hand_off.source(&url, &fetcher.settings.parse)?;
-            policy.check(&Source::Git(source.clone()))?;
-            let repository = Repository::fetch(fetcher, &source, policy).await?;
+            let source = hand_off.source(&url, &access.fetcher.settings.parse)?;
+            access.policy.check(&Source::Git(source.clone()))?;
+            let repository = Repository::fetch(access, &source).await?;
             return repository.recorded_as(recorded).open_all().await;
         }
         let files = archive::unpack(url.as_str(), &got.body)?;
         open_all(files, recorded, &format!("clawhub:{}", self.slug))
     }
 
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState, FetchError> {
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         if self.version.is_some() {
             return Ok(DriftState::UpToDate);
         }
-        let (fetcher, policy) = (comparison.fetcher, comparison.policy);
-        let api = api_base(fetcher, policy).await?;
-        let latest = self.resolve(fetcher, &api, policy).await?;
+        let access = comparison.access;
+        let api = api_base(access).await?;
+        let latest = self.resolve(access, &api).await?;
         Ok(comparison.with_revision(&latest))
     }
 }
 
 impl ClawHub<'_> {
     /// The version to fetch: the one that was asked for, else the latest. Fails where the registry blocks the skill or names another owner.
-    async fn resolve(
-        &self,
-        fetcher: &Fetcher,
-        api: &Url,
-        policy: &SourcePolicy,
-    ) -> Result<String, FetchError> {
+    async fn resolve(&self, access: Access<'_>, api: &Url) -> Result<String> {
         let url = endpoint(api, &["skills", self.slug])?;
-        let got = fetcher.http.get(&url, MAX_JSON_BYTES, policy).await?;
+        let got = access.get(&url, MAX_JSON_BYTES).await?;
         let got = got.ok_or_else(|| self.missing(None))?;
         let skill: Skill = parse_json(&url, &got.body)?;
         if skill.moderation.is_some_and(|state| state.blocked) {
@@ -158,16 +152,10 @@ impl ClawHub<'_> {
     }
 
     /// Fails where the registry's own check rejects the version. A registry without such a check passes.
-    async fn verify(
-        &self,
-        fetcher: &Fetcher,
-        api: &Url,
-        version: &str,
-        policy: &SourcePolicy,
-    ) -> Result<(), FetchError> {
+    async fn verify(&self, access: Access<'_>, api: &Url, version: &str) -> Result<()> {
         let mut url = endpoint(api, &["skills", self.slug, "verify"])?;
         url.query_pairs_mut().append_pair("version", version);
-        let Some(got) = fetcher.http.get(&url, MAX_JSON_BYTES, policy).await? else {
+        let Some(got) = access.get(&url, MAX_JSON_BYTES).await? else {
             return Ok(());
         };
         let verdict: Verdict = parse_json(&url, &got.body)?;
@@ -203,7 +191,7 @@ impl ClawHub<'_> {
 }
 
 impl HandOff {
-    fn source(&self, url: &Url, options: &ParseOptions) -> Result<GitSource, FetchError> {
+    fn source(&self, url: &Url, options: &ParseOptions) -> Result<GitSource> {
         if !is_commit(&self.commit) {
             return Err(FetchError::content(
                 url,
@@ -230,12 +218,10 @@ impl HandOff {
 }
 
 /// The base of the API: where the discovery document puts it, else the registry's own address.
-async fn api_base(fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Url, FetchError> {
-    let base = &fetcher.settings.clawhub;
-    let address = base
-        .join("/.well-known/clawhub.json")
-        .map_err(|error| FetchError::content(base, error.to_string()))?;
-    let Some(got) = fetcher.http.get(&address, MAX_JSON_BYTES, policy).await? else {
+async fn api_base(access: Access<'_>) -> Result<Url> {
+    let base = &access.fetcher.settings.clawhub;
+    let address = join_url(base, "/.well-known/clawhub.json")?;
+    let Some(got) = access.get(&address, MAX_JSON_BYTES).await? else {
         return Ok(base.clone());
     };
     let discovery: Discovery = parse_json(&address, &got.body)?;
@@ -245,11 +231,11 @@ async fn api_base(fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Url, Fetch
     let url: Url = text
         .parse()
         .map_err(|_| FetchError::content(&address, "its apiBase is no address"))?;
-    policy.check_hop(base, &url)?;
+    access.policy.check_hop(base, &url)?;
     Ok(url)
 }
 
-fn endpoint(api: &Url, parts: &[&str]) -> Result<Url, FetchError> {
+fn endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
     let mut url = api.clone();
     url.set_query(None);
     let prefix: &[&str] = if url.path().contains("/api/") {
@@ -267,8 +253,8 @@ fn endpoint(api: &Url, parts: &[&str]) -> Result<Url, FetchError> {
 
 #[async_trait]
 impl Kind for FileRegistry<'_> {
-    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
-        let base = fetcher.settings.registry.as_ref();
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let base = access.fetcher.settings.registry.as_ref();
         let base = base.ok_or_else(|| FetchError::Unsupported {
             message: "no registry is set".to_owned(),
             hint: "set VAULT_REGISTRY_URL to its base address".to_owned(),
@@ -285,7 +271,7 @@ impl Kind for FileRegistry<'_> {
             .extend(slug.split('/'))
             .extend(self.version)
             .push(SKILL_MD);
-        let got = fetcher.http.fetch(&url, MAX_SKILL_MD_BYTES, policy).await?;
+        let got = access.fetch(&url, MAX_SKILL_MD_BYTES).await?;
         let revision = match self.version {
             Some(version) => version.to_owned(),
             None => format!("sha256:{}", Digest::of(&got.body)),
@@ -299,7 +285,7 @@ impl Kind for FileRegistry<'_> {
         open_all(files, upstream, &format!("registry:{}", self.slug))
     }
 
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState, FetchError> {
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         match self.version {
             Some(_) => Ok(DriftState::UpToDate),
             None => comparison.by_bytes().await,

@@ -11,11 +11,10 @@ use vault_store::shelf::DriftState;
 use super::{Content, Kind, MAX_SKILL_MD_BYTES, describe, join, last_part, skill_file, upstream};
 use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
 use crate::compare::{Comparison, once};
-use crate::error::{FetchError, shown};
-use crate::fetcher::{Fetcher, Found, Opened, short};
+use crate::error::{FetchError, Result, shown};
+use crate::fetcher::{Access, Fetcher, Found, Opened, short};
 use crate::find;
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
-use crate::policy::SourcePolicy;
 use crate::source::{GitSource, Source};
 
 /// The address of a repository.
@@ -33,19 +32,16 @@ pub(crate) struct Repository {
 
 #[async_trait]
 impl Kind for Address<'_> {
-    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
-        Repository::fetch(fetcher, self.0, policy)
-            .await?
-            .open_all()
-            .await
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        Repository::fetch(access, self.0).await?.open_all().await
     }
 
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState, FetchError> {
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         let (source, upstream) = (self.0, comparison.upstream);
         if upstream.reference.as_deref().is_some_and(is_commit) {
             return Ok(DriftState::UpToDate);
         }
-        let (pinned, settings) = comparison.fetcher.git_access(source).await?;
+        let (pinned, settings) = comparison.access.fetcher.git_access(source).await?;
         let asked = format!(
             "{} {:?} {:?}",
             source.address, source.reference, source.tail
@@ -79,15 +75,15 @@ impl Kind for Address<'_> {
 
 impl Repository {
     /// Fetches the commit that the source means now. Fails where it is younger than the policy allows.
-    pub(crate) async fn fetch(
-        fetcher: &Fetcher,
-        source: &GitSource,
-        policy: &SourcePolicy,
-    ) -> Result<Self, FetchError> {
-        let (pinned, settings) = fetcher.git_access(source).await?;
+    pub(crate) async fn fetch(access: Access<'_>, source: &GitSource) -> Result<Self> {
+        let (pinned, settings) = access.fetcher.git_access(source).await?;
         let resolved = git::resolve(&settings, source, &pinned).await?;
         let checkout = git::fetch(&settings, source, &resolved, Depth::Files, &pinned).await?;
-        policy.check_age(&source.place, checkout.committed, fetcher.clock.now())?;
+        access.policy.check_age(
+            &source.place,
+            checkout.committed,
+            access.fetcher.clock.now(),
+        )?;
         Ok(Self {
             source: source.clone(),
             resolved,
@@ -114,7 +110,7 @@ impl Repository {
     }
 
     /// Lists every skill below the folder that the source names.
-    pub(crate) async fn open_all(self) -> Result<Opened, FetchError> {
+    pub(crate) async fn open_all(self) -> Result<Opened> {
         let base = self.resolved.path.clone().unwrap_or_default();
         let folders = find::skills(self.paths(), &base);
         if folders.is_empty() {
@@ -128,7 +124,7 @@ impl Repository {
     }
 
     /// Lists the skills in these folders.
-    pub(crate) async fn open_folders(self, folders: Vec<String>) -> Result<Opened, FetchError> {
+    pub(crate) async fn open_folders(self, folders: Vec<String>) -> Result<Opened> {
         let documents: Vec<(String, &str)> = folders
             .into_iter()
             .filter_map(|folder| {
@@ -154,7 +150,7 @@ impl Repository {
     }
 
     /// The files of a skill.
-    async fn files(&self, folder: &str) -> Result<Vec<RawFile>, FetchError> {
+    async fn files(&self, folder: &str) -> Result<Vec<RawFile>> {
         let place = &self.source.place;
         let mut wanted = Vec::new();
         for entry in &self.checkout.tree {
@@ -175,11 +171,11 @@ impl Repository {
             return Err(FetchError::content(place, reason));
         }
         if wanted.len() > MAX_ARCHIVE_FILES {
-            return Err(FetchError::TooLarge {
-                what: place.clone(),
-                limit: MAX_ARCHIVE_FILES as u64,
-                unit: "files in one skill",
-            });
+            return Err(FetchError::too_large(
+                place,
+                MAX_ARCHIVE_FILES as u64,
+                "files in one skill",
+            ));
         }
         let ids: Vec<&str> = wanted.iter().map(|(_, _, id)| *id).collect();
         let contents = self.checkout.read(&ids, MAX_UNPACKED_BYTES).await?;
@@ -202,7 +198,7 @@ impl Repository {
     }
 
     /// What is recorded of the skill in a folder.
-    fn upstream(&self, fetcher: &Fetcher, folder: &str) -> Result<Upstream, FetchError> {
+    fn upstream(&self, fetcher: &Fetcher, folder: &str) -> Result<Upstream> {
         let tree = self.checkout.tree_id(folder).map(str::to_owned);
         if let Some(recorded) = &self.recorded {
             return Ok(Upstream {
@@ -227,26 +223,19 @@ impl Repository {
 
 #[async_trait]
 impl Content for Repository {
-    async fn take(
-        &self,
-        fetcher: &Fetcher,
-        found: &Found,
-        policy: &SourcePolicy,
-    ) -> Result<FetchedSkill, FetchError> {
+    async fn take(&self, access: Access<'_>, found: &Found) -> Result<FetchedSkill> {
         let folder = &found.folder;
-        policy.check_names(&self.source.policy_names(Some(folder)))?;
+        access
+            .policy
+            .check_names(&self.source.policy_names(Some(folder)))?;
         Ok(FetchedSkill {
             files: self.files(folder).await?,
             folder: last_part(folder).or_else(|| last_part(&self.source.place)),
-            upstream: self.upstream(fetcher, folder)?,
+            upstream: self.upstream(access.fetcher, folder)?,
         })
     }
 
     fn base(&self) -> Option<&str> {
         Some(self.resolved.path.as_deref().unwrap_or_default())
-    }
-
-    fn revision(&self) -> Option<&str> {
-        Some(&self.checkout.commit)
     }
 }

@@ -12,13 +12,12 @@ use vault_skill::manifest::{Mode, SKILL_MD, SignedManifest};
 use vault_store::fetch::{FetchedSkill, SignedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
-use super::{Content, Kind, plain_file, upstream};
+use super::{Content, Kind, join_url, plain_file, upstream};
 use crate::archive::{self, MAX_ARCHIVE_FILES, MAX_DOWNLOAD_BYTES, MAX_UNPACKED_BYTES};
 use crate::compare::{Comparison, once};
-use crate::error::{FetchError, shown};
-use crate::fetcher::{Fetcher, Found, Opened};
+use crate::error::{FetchError, Result, shown};
+use crate::fetcher::{Access, Found, Opened};
 use crate::find;
-use crate::policy::SourcePolicy;
 use crate::source::{origin_text, well_known_names};
 
 /// The schema of version 0.2.0, an opaque string.
@@ -100,8 +99,8 @@ struct Meta {
 
 #[async_trait]
 impl Kind for Address<'_> {
-    async fn open(&self, fetcher: &Fetcher, policy: &SourcePolicy) -> Result<Opened, FetchError> {
-        let mut site = Site::fetch(fetcher, self.origin, policy).await?;
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let mut site = Site::fetch(access, self.origin).await?;
         let wanted = |entry: &&Entry| self.skill.is_none_or(|skill| entry.name == skill);
         let found: Vec<Found> = site
             .entries
@@ -122,9 +121,9 @@ impl Kind for Address<'_> {
         Ok(opened)
     }
 
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState, FetchError> {
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         let fetch = async {
-            let site = Site::fetch(comparison.fetcher, self.origin, comparison.policy).await;
+            let site = Site::fetch(comparison.access, self.origin).await;
             site.map(Arc::new)
         };
         let site = once(&comparison.round.sites, self.origin.to_string(), fetch).await?;
@@ -208,20 +207,11 @@ fn artifact(is_pinned: bool, listed: &Listed) -> Result<Artifact, String> {
 
 impl Site {
     /// Gets and reads a site's index.
-    async fn fetch(
-        fetcher: &Fetcher,
-        origin: &Url,
-        policy: &SourcePolicy,
-    ) -> Result<Self, FetchError> {
-        let at = |path| {
-            origin
-                .join(path)
-                .map_err(|error| FetchError::content(origin, error.to_string()))
-        };
-        let (http, older) = (&fetcher.http, at(OLDER_INDEX)?);
-        let got = match http.get(&at(INDEX)?, MAX_INDEX_BYTES, policy).await? {
+    async fn fetch(access: Access<'_>, origin: &Url) -> Result<Self> {
+        let (index, older) = (join_url(origin, INDEX)?, join_url(origin, OLDER_INDEX)?);
+        let got = match access.get(&index, MAX_INDEX_BYTES).await? {
             Some(got) => Some(got),
-            None => http.get(&older, MAX_INDEX_BYTES, policy).await?,
+            None => access.get(&older, MAX_INDEX_BYTES).await?,
         };
         let got = got.ok_or_else(|| {
             FetchError::NotFound(format!(
@@ -233,7 +223,7 @@ impl Site {
         let (is_pinned, values) = index.map_err(|why| FetchError::content(&got.url, why))?;
         let mut notices = Vec::new();
         if !is_pinned {
-            if policy.wants_digests() {
+            if access.policy.wants_digests() {
                 return Err(FetchError::Policy {
                     place: origin_text(origin),
                     reason: "its index carries no digests (signed_only)".to_owned(),
@@ -259,7 +249,7 @@ impl Site {
         })
     }
 
-    fn entry(&self, name: &str) -> Result<&Entry, FetchError> {
+    fn entry(&self, name: &str) -> Result<&Entry> {
         let entry = self.entries.iter().find(|entry| entry.name == name);
         entry.ok_or_else(|| self.lacks(name))
     }
@@ -273,19 +263,14 @@ impl Site {
     }
 
     /// The files of a skill, and the digest that is recorded of it.
-    async fn files_of(
-        &self,
-        fetcher: &Fetcher,
-        entry: &Entry,
-        policy: &SourcePolicy,
-    ) -> Result<(Vec<RawFile>, Digest), FetchError> {
+    async fn files_of(&self, access: Access<'_>, entry: &Entry) -> Result<(Vec<RawFile>, Digest)> {
         match &entry.artifact {
             Artifact::SkillMd { url, digest } => {
-                let body = self.artifact(fetcher, url, digest, policy).await?;
+                let body = self.artifact(access, url, digest).await?;
                 Ok((vec![plain_file(SKILL_MD, body)], *digest))
             }
             Artifact::Archive { url, digest } => {
-                let body = self.artifact(fetcher, url, digest, policy).await?;
+                let body = self.artifact(access, url, digest).await?;
                 let files = archive::unpack(url, &body)?;
                 if files.iter().any(|file| file.path == SKILL_MD) {
                     Ok((files, *digest))
@@ -295,7 +280,7 @@ impl Site {
                 }
             }
             Artifact::Files(paths) => {
-                let files = self.listed_files(fetcher, entry, paths, policy).await?;
+                let files = self.listed_files(access, entry, paths).await?;
                 let digest = content_digest(&files);
                 Ok((files, digest))
             }
@@ -306,24 +291,22 @@ impl Site {
     /// valid, and where the policy does not list the signer.
     async fn signature(
         &self,
-        fetcher: &Fetcher,
+        access: Access<'_>,
         entry: &Entry,
         signed: &SignedSkill,
-        policy: &SourcePolicy,
         files: &mut [RawFile],
-    ) -> Result<(PublicKey, u64), FetchError> {
+    ) -> Result<(PublicKey, u64)> {
         let key = signed.public_key;
-        policy.check_signer(&origin_text(&self.origin), &key)?;
-        let at = self
-            .base
-            .join(&signed.manifest)
-            .map_err(|error| FetchError::content(&signed.manifest, error.to_string()))?;
-        policy.check_hop(&self.origin, &at)?;
+        access
+            .policy
+            .check_signer(&origin_text(&self.origin), &key)?;
+        let at = join_url(&self.base, &signed.manifest)?;
+        access.policy.check_hop(&self.origin, &at)?;
         let wrong = |reason: String| FetchError::Signer {
             place: shown(at.as_str()),
             reason,
         };
-        let got = fetcher.http.get(&at, MAX_MANIFEST_BYTES, policy).await?;
+        let got = access.get(&at, MAX_MANIFEST_BYTES).await?;
         let body = got
             .ok_or_else(|| wrong("it is not there, though the index names it".to_owned()))?
             .body;
@@ -349,19 +332,10 @@ impl Site {
         Ok((key, manifest.version))
     }
 
-    async fn artifact(
-        &self,
-        fetcher: &Fetcher,
-        url: &str,
-        digest: &Digest,
-        policy: &SourcePolicy,
-    ) -> Result<Vec<u8>, FetchError> {
-        let at = self
-            .base
-            .join(url)
-            .map_err(|error| FetchError::content(url, error.to_string()))?;
-        policy.check_hop(&self.origin, &at)?;
-        let got = fetcher.http.fetch(&at, MAX_DOWNLOAD_BYTES, policy).await?;
+    async fn artifact(&self, access: Access<'_>, url: &str, digest: &Digest) -> Result<Vec<u8>> {
+        let at = join_url(&self.base, url)?;
+        access.policy.check_hop(&self.origin, &at)?;
+        let got = access.fetch(&at, MAX_DOWNLOAD_BYTES).await?;
         let body = got.body;
         // Before anything parses it.
         let found = Digest::of(&body);
@@ -378,11 +352,10 @@ impl Site {
     /// The files of a skill in an older index, which are below the site's folder.
     async fn listed_files(
         &self,
-        fetcher: &Fetcher,
+        access: Access<'_>,
         entry: &Entry,
         paths: &[String],
-        policy: &SourcePolicy,
-    ) -> Result<Vec<RawFile>, FetchError> {
+    ) -> Result<Vec<RawFile>> {
         let mut left = MAX_UNPACKED_BYTES;
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
@@ -403,7 +376,7 @@ impl Site {
                     )
                 })?;
             let max = left.min(MAX_DOWNLOAD_BYTES);
-            let body = fetcher.http.fetch(&at, max, policy).await?.body;
+            let body = access.fetch(&at, max).await?.body;
             left -= body.len() as u64;
             files.push(plain_file(path, body));
         }
@@ -413,20 +386,14 @@ impl Site {
 
 #[async_trait]
 impl Content for Site {
-    async fn take(
-        &self,
-        fetcher: &Fetcher,
-        found: &Found,
-        policy: &SourcePolicy,
-    ) -> Result<FetchedSkill, FetchError> {
+    async fn take(&self, access: Access<'_>, found: &Found) -> Result<FetchedSkill> {
         let entry = self.entry(&found.folder)?;
-        policy.check_names(&well_known_names(&self.origin, Some(&entry.name)))?;
-        let (mut files, digest) = self.files_of(fetcher, entry, policy).await?;
+        access
+            .policy
+            .check_names(&well_known_names(&self.origin, Some(&entry.name)))?;
+        let (mut files, digest) = self.files_of(access, entry).await?;
         let signature = match &entry.signed {
-            Some(signed) => Some(
-                self.signature(fetcher, entry, signed, policy, &mut files)
-                    .await?,
-            ),
+            Some(signed) => Some(self.signature(access, entry, signed, &mut files).await?),
             None => None,
         };
         // Plain HTTP, which only tests use, is recorded as HTTPS with its address beside it.
@@ -449,10 +416,6 @@ impl Content for Site {
     }
 
     fn base(&self) -> Option<&str> {
-        None
-    }
-
-    fn revision(&self) -> Option<&str> {
         None
     }
 }

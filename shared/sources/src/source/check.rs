@@ -7,24 +7,10 @@ use super::{BadSource, FORMS};
 
 /// Decodes `%20` and the like in a segment of a path. A segment that is not UTF-8 then stays as it was.
 pub(super) fn decoded(segment: &str) -> String {
-    let bytes = segment.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = bytes
-            .get(at + 1..at + 3)
-            .filter(|_| bytes[at] == b'%')
-            .and_then(|hex| std::str::from_utf8(hex).ok())
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        if let Some(code) = code {
-            out.push(code);
-            at += 3;
-        } else {
-            out.push(bytes[at]);
-            at += 1;
-        }
+    match percent_encoding::percent_decode_str(segment).decode_utf8() {
+        Ok(decoded) => decoded.into_owned(),
+        Err(_) => segment.to_owned(),
     }
-    String::from_utf8(out).unwrap_or_else(|_| segment.to_owned())
 }
 
 /// Checks the segments of a path inside a repository or of an address.

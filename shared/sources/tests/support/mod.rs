@@ -266,7 +266,11 @@ pub fn settings(base: &str) -> Settings {
 }
 
 pub fn fetcher(base: &str) -> Arc<Fetcher> {
-    Arc::new(Fetcher::new(settings(base), Arc::new(TestClock::default())))
+    fetcher_with(settings(base))
+}
+
+pub fn fetcher_with(settings: Settings) -> Arc<Fetcher> {
+    Arc::new(Fetcher::new(settings, Arc::new(TestClock::default())))
 }
 
 /// A fetcher for what needs no site.
@@ -293,13 +297,29 @@ pub async fn fetch(
     fetcher.take(&opened, found, &policy).await
 }
 
+/// The code of the error that a fetch ended with.
+pub fn code<T>(result: Result<T, FetchError>) -> &'static str {
+    result.err().map_or("no error", |error| error.word())
+}
+
 pub async fn drift(
     fetcher: &Arc<Fetcher>,
     upstream: &Upstream,
     policy: &SourcePolicy,
 ) -> DriftState {
-    let mut states = fetcher.compare_all([upstream.clone()], policy, || ()).await;
-    states.pop().unwrap()
+    compare(fetcher, [upstream], policy).await.pop().unwrap()
+}
+
+pub async fn compare(
+    fetcher: &Arc<Fetcher>,
+    upstreams: impl IntoIterator<Item = &Upstream>,
+    policy: &SourcePolicy,
+) -> Vec<DriftState> {
+    let upstreams: Vec<Upstream> = upstreams.into_iter().cloned().collect();
+    let mut states = vec![DriftState::Unchecked("no answer".to_owned()); upstreams.len()];
+    let asked = Arc::clone(fetcher).compare_all(upstreams, policy, |at, state| states[at] = state);
+    asked.await;
+    states
 }
 
 pub fn paths(skill: &FetchedSkill) -> Vec<&str> {
