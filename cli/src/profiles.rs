@@ -1,18 +1,21 @@
 //! The folders in which agents find the vault's skills: brought up to date after a change, and shown.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use vault_library::{
     Vault,
-    agents::{self, Machine},
-    profiles::{self, ProfileSyncError, ProfileSyncReport, RootMode, RootState},
+    agents::{self, Machine, ProfileSyncError, ProfileSyncReport, RootMode, RootState},
 };
 use vault_skill::name::AgentId;
 
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{BAD, BOLD, DIM, GOOD, HINT, Report, Table, Warning, clean, count, paint},
+    output::{
+        BAD, BOLD, DIM, GOOD, HINT, Report, Table, Warning, clean, count, doctor::profile_warning,
+        paint,
+    },
 };
 
 /// `agent=/path`, the path made absolute.
@@ -57,7 +60,7 @@ pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
         return None;
     }
     let machine = context.process.machine(None)?;
-    match profiles::refresh(vault, &machine) {
+    match agents::refresh(vault, &machine) {
         Ok(report) => {
             let report = report?;
             warn(context, &report);
@@ -76,13 +79,10 @@ pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
 
 fn warn(context: &Context, report: &ProfileSyncReport) {
     for warning in &report.warnings {
-        context.ui.warn(Warning {
-            code: warning.code.to_owned(),
-            message: clean(&warning.message, 400),
-            hint: Some(warning.hint.clone()),
-            path: None,
-            line: None,
-        });
+        let (message, hint) = profile_warning(warning);
+        context
+            .ui
+            .warn(Warning::new(warning.code(), clean(&message, 400)).hint(hint));
     }
     for root in &report.roots {
         if let Some(reason) = &root.failed {
@@ -151,7 +151,45 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
         lines.push(paint(DIM, "Nothing changed."));
     }
     let failed = report.roots.iter().any(|root| root.failed.is_some());
-    Report::new(report, lines.join("\n")).exit(if failed { Exit::Failed } else { Exit::Done })
+    Report::new(ReportJson::new(report), lines.join("\n")).exit(if failed {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
+}
+
+/// The report of the library with the sentences of its warnings.
+#[derive(Serialize)]
+struct ReportJson<'a> {
+    #[serde(flatten)]
+    report: &'a ProfileSyncReport,
+    warnings: Vec<WarningJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct WarningJson<'a> {
+    code: &'static str,
+    message: String,
+    hint: String,
+    path: Option<&'a Path>,
+}
+
+impl<'a> ReportJson<'a> {
+    fn new(report: &'a ProfileSyncReport) -> Self {
+        let warnings = report.warnings.iter().map(|warning| {
+            let (message, hint) = profile_warning(warning);
+            WarningJson {
+                code: warning.code(),
+                message,
+                hint,
+                path: warning.path(),
+            }
+        });
+        Self {
+            report,
+            warnings: warnings.collect(),
+        }
+    }
 }
 
 fn row(context: &Context, root: &RootState) -> [String; 4] {

@@ -3,6 +3,7 @@
 //! Standard output carries the result and nothing else; notes, warnings, progress and questions go to standard error.
 //! With `--json` standard output is one line, the envelope, on success and on failure alike.
 
+pub mod doctor;
 pub mod excerpt;
 pub mod finding;
 pub mod origin;

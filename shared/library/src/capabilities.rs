@@ -8,8 +8,8 @@ use vault_skill::policy::{
 };
 use vault_skill::search::Text;
 
-use crate::files;
-use crate::shelf::{self, Listed};
+use crate::disk;
+use crate::installed::list::{self, Listed};
 use crate::vault::{Vault, VaultError};
 
 /// Name of the policy's file in a vault's folder.
@@ -99,7 +99,7 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
             &read
         }
     };
-    let mut skills = shelf::list(input.vault)?.skills;
+    let mut skills = list::list(input.vault)?.skills;
     skills.retain(|skill| !skill.shadowed);
     let texts: Vec<Text<'_>> = skills.iter().map(text).collect();
     Ok(policy::resolve_capabilities(&Input {
@@ -125,7 +125,7 @@ pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
 pub fn read_policy_at(root: &std::path::Path) -> Result<Option<Policy>, ResolveError> {
     let path = root.join(POLICY_FILE);
     // One byte more than is allowed, so that a file that is too large is told so with the limit.
-    let Some(bytes) = files::read(&path, 4 * MAX_BYTES as u64).map_err(VaultError::from)? else {
+    let Some(bytes) = disk::read(&path, 4 * MAX_BYTES as u64).map_err(VaultError::from)? else {
         return Ok(None);
     };
     let text = String::from_utf8(bytes).map_err(|_| ResolveError::NotText)?;

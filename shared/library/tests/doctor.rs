@@ -12,8 +12,10 @@ use std::os::unix::fs::symlink;
 
 use support::{Home, name, set_mode, skill_md, write};
 use vault_library::agents::Machine;
-use vault_library::doctor::{DoctorInput, DoctorReport, RepairStatus, examine};
-use vault_library::profiles::{SyncProfilesInput, set_enabled, sync_profiles};
+use vault_library::agents::{SyncProfilesInput, set_enabled, sync_profiles};
+use vault_library::doctor::{
+    DoctorFinding, DoctorInput, DoctorReport, Remedy, RepairStatus, examine,
+};
 
 fn run(home: &Home, clean: bool, repair: bool) -> DoctorReport {
     let input = DoctorInput {
@@ -35,7 +37,7 @@ fn codes(report: &DoctorReport) -> Vec<&str> {
     report
         .findings
         .iter()
-        .map(|finding| finding.code)
+        .map(DoctorFinding::code)
         .filter(|code| *code != "recovery_here")
         .collect()
 }
@@ -87,12 +89,6 @@ fn a_healthy_vault_has_nothing_to_mend() {
     let report = look(&home);
     assert!(report.is_clean() && codes(&report).is_empty());
     assert_eq!(status(&report, "greet"), RepairStatus::NotNeeded);
-    assert!(
-        report
-            .findings
-            .iter()
-            .all(|finding| !finding.hint.is_empty())
-    );
 }
 
 #[test]
@@ -185,13 +181,11 @@ fn a_skill_from_elsewhere_is_never_signed_as_ours() {
     let report = run(&home, false, true);
     assert_eq!(status(&report, "fetched"), RepairStatus::RefusedRemote);
     assert_eq!(status(&report, "unknown"), RepairStatus::Repaired);
-    let hint = &report
-        .findings
-        .iter()
-        .find(|finding| finding.skill.is_some())
-        .unwrap()
-        .hint;
-    assert!(hint.contains("github:acme/skills/fetched"), "{hint}");
+    let source = "github:acme/skills/fetched".parse().unwrap();
+    let add_again = Remedy::AddAgain(Some(source));
+    assert!(report.findings.iter().any(|finding| {
+        matches!(finding, DoctorFinding::SkillDamaged { remedy, .. } if *remedy == add_again)
+    }));
     fs::remove_file(home.path("vault/index.db")).unwrap();
     fs::remove_file(bundle(&home, "unknown").join("manifest.json")).unwrap();
     let report = run(&home, false, true);
@@ -258,10 +252,13 @@ fn who_sees_what_and_why_not_is_said() {
         .agents
         .iter()
         .flat_map(|agent| {
-            agent
-                .hidden
-                .iter()
-                .map(|hidden| (agent.agent.as_str(), hidden.skill.as_str(), hidden.code))
+            agent.hidden.iter().map(|hidden| {
+                (
+                    agent.agent.as_str(),
+                    hidden.skill.as_str(),
+                    hidden.reason.code(),
+                )
+            })
         })
         .collect();
     assert_eq!(

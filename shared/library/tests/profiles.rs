@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use support::{Home, name, snapshot, write};
 use vault_library::agents::Machine;
-use vault_library::integrity;
-use vault_library::profiles::{
+use vault_library::agents::{
     ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput, refresh,
     set_enabled, sync_profiles,
 };
+use vault_library::integrity;
 use vault_library::remove::{RemoveSkills, remove_skills};
 use vault_library::transforms::{self, AddTransformError};
 use vault_skill::name::AgentId;
@@ -321,7 +321,7 @@ fn a_folder_that_is_named_is_made_and_remembered() {
     fs::remove_dir_all(&given).unwrap();
     let report = again(&home);
     assert!(report.roots[0].missing);
-    assert_eq!(report.warnings[0].code, "root_missing");
+    assert_eq!(report.warnings[0].code(), "root_missing");
     assert!(!given.exists(), "what somebody took away is not made again");
 }
 
@@ -349,7 +349,7 @@ fn a_folder_that_leads_into_the_vault_is_left_alone() {
     symlink(home.path("vault/skills"), home.path(".claude/skills")).unwrap();
     let before = snapshot(&home.path("vault/skills"));
     let report = sync_profiles(&home.vault, &input(&home)).unwrap();
-    assert_eq!(report.warnings[0].code, "root_in_vault");
+    assert_eq!(report.warnings[0].code(), "root_in_vault");
     assert_eq!(snapshot(&home.path("vault/skills")), before);
 }
 
@@ -439,11 +439,7 @@ fn removing_a_skill_takes_its_transforms_and_variants() {
     add_transform(&home, "rules", "---\n---\nFor everybody.\n");
     sync(&home);
     assert!(shown(&home, ".cursor/skills/greet").contains("For everybody."));
-    let request = RemoveSkills {
-        names: vec!["greet".into()],
-        ..RemoveSkills::default()
-    };
-    let report = remove_skills(&home.vault, &request).unwrap();
+    let report = home.remove("greet", None);
     assert!(report.removed[0].transforms);
     nothing_dangles(&home);
     assert!(
@@ -483,6 +479,6 @@ fn a_transform_that_makes_no_good_skill_is_refused_before_anything_changes() {
         false,
     );
     let report = sync(&home);
-    assert_eq!(report.warnings[0].code, "transform_failed");
+    assert_eq!(report.warnings[0].code(), "transform_failed");
     assert!(home.path(".cursor/skills/greet/SKILL.md").is_file());
 }

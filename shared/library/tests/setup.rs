@@ -12,10 +12,10 @@ use std::os::unix::fs::symlink;
 
 use support::{Home, skill_md, snapshot, write};
 use vault_library::agents::Machine;
-use vault_library::profiles::{SyncProfilesInput, sync_profiles};
-use vault_library::setup::{
+use vault_library::agents::setup::{
     AdoptNativeError, AdoptionMode, NativeSkill, NativeState, Scan, adopt, scan,
 };
+use vault_library::agents::{SyncProfilesInput, sync_profiles};
 
 fn native(home: &Home, root: &str, name: &str, body: &str) {
     let folder = home.path(root).join(name);

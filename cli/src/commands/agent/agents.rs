@@ -5,10 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use vault_library::{
-    agents::{self, Agent},
-    profiles,
-};
+use vault_library::agents::{self, Agent};
 
 use crate::{
     context::Context,
@@ -63,7 +60,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let machine = crate::profiles::machine(context, project)?;
     let linked: BTreeMap<PathBuf, Vec<String>> = match context.existing_vault()? {
-        Some(vault) => profiles::linked_roots(&vault)?
+        Some(vault) => agents::linked_roots(&vault)?
             .into_iter()
             .map(|(path, agents)| (path, agents.iter().map(ToString::to_string).collect()))
             .collect(),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use vault_library::profiles::set_enabled;
+use vault_library::agents::set_enabled;
 use vault_skill::name::{AgentId, SkillName};
 
 use crate::{

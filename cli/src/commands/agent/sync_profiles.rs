@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use vault_library::profiles::{SyncProfilesInput, sync_profiles};
+use vault_library::agents::{SyncProfilesInput, sync_profiles};
 use vault_skill::name::AgentId;
 
 use crate::{

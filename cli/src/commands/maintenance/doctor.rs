@@ -2,7 +2,7 @@
 
 use clap::Args;
 use vault_library::{
-    doctor::{self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity},
+    doctor::{self, DoctorInput, DoctorReport, RepairStatus, Severity},
     shelf,
 };
 use vault_skill::name::SkillName;
@@ -11,7 +11,11 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     lookup,
-    output::{BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, paint, thousands},
+    output::{
+        BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count,
+        doctor::{FindingText, hidden_text, json},
+        paint, thousands,
+    },
     profiles,
 };
 
@@ -83,27 +87,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if repaired {
         profiles::refresh(context, &vault);
     }
-    let mut extra = Vec::new();
+    let mut findings: Vec<_> = report.findings.iter().map(FindingText::new).collect();
     if context.process.program("git").is_none() {
-        extra.push(DoctorFinding {
-            code: "git_missing",
-            severity: Severity::Warning,
-            message: "git is not installed".to_owned(),
-            hint: "install it: vault add fetches repositories with it".to_owned(),
-            skill: None,
-            path: None,
-        });
+        findings.push(FindingText::git_missing());
     }
-    Ok(report_of(context, arguments, report, extra))
+    Ok(report_of(context, arguments, &report, &findings))
 }
 
 fn report_of(
     context: &Context,
     arguments: &Arguments,
-    mut report: DoctorReport,
-    extra: Vec<DoctorFinding>,
+    report: &DoctorReport,
+    findings: &[FindingText],
 ) -> Report {
-    report.findings.extend(extra);
     let exit = if report.is_tampered() {
         Exit::Integrity
     } else if report.is_clean() {
@@ -112,7 +108,7 @@ fn report_of(
         Exit::Differences
     };
     let mut lines = Vec::new();
-    for finding in &report.findings {
+    for finding in findings {
         // Notes are for those who ask for more.
         if finding.severity == Severity::Note
             && context.global.verbose == 0
@@ -140,23 +136,23 @@ fn report_of(
         ));
     }
     if let Some(name) = &arguments.skill {
-        one_skill(&report, name, &mut lines);
+        one_skill(report, name, &mut lines);
     }
-    agents(&report, arguments.skill.is_some(), &mut lines);
-    lines.push(summary(&report));
-    let data = context.global.json.then(|| report.to_json());
+    agents(report, arguments.skill.is_some(), &mut lines);
+    lines.push(summary(report, findings));
+    let data = context.global.json.then(|| json(report, findings));
     Report::written(data, lines.join("\n")).exit(exit)
 }
 
 /// Notes that a command follows from.
-fn hint_worthy(finding: &DoctorFinding) -> bool {
+fn hint_worthy(finding: &FindingText) -> bool {
     matches!(
         finding.code,
         "unfinished" | "ignored_metadata" | "agent_not_linked"
     )
 }
 
-fn shown(finding: &DoctorFinding) -> String {
+fn shown(finding: &FindingText) -> String {
     let mark = match finding.severity {
         Severity::Error => paint(BAD, "✗"),
         Severity::Warning => paint(WARN, "!"),
@@ -195,13 +191,14 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
             lines.push(format!("  {} {} sees it", paint(GOOD, "✓"), agent.agent));
         }
         for hidden in &agent.hidden {
+            let (reason, hint) = hidden_text(&agent.agent, hidden);
             lines.push(format!(
                 "  {} {} does not: {}\n    {} {}",
                 paint(WARN, "!"),
                 agent.agent,
-                hidden.reason,
+                reason,
                 paint(HINT, "→"),
-                hidden.hint
+                hint
             ));
         }
     }
@@ -224,7 +221,7 @@ fn agents(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
                 .hidden
                 .iter()
                 .take(3)
-                .map(|hidden| format!("{} ({})", hidden.skill, hidden.code))
+                .map(|hidden| format!("{} ({})", hidden.skill, hidden.reason.code()))
                 .collect();
             let more = agent.hidden.len().saturating_sub(3);
             let more = if more == 0 {
@@ -247,10 +244,9 @@ fn agents(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
     }
 }
 
-fn summary(report: &DoctorReport) -> String {
+fn summary(report: &DoctorReport, findings: &[FindingText]) -> String {
     let of = |severity| {
-        report
-            .findings
+        findings
             .iter()
             .filter(|finding| finding.severity == severity)
             .count()

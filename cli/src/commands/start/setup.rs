@@ -12,9 +12,8 @@ use serde_json::{Value, json};
 use vault_library::{
     Vault, add_folder,
     admit::{AdmitError, Options},
-    agents::{self, Machine},
-    profiles::{PROFILES_FILE, SyncProfilesInput, sync_profiles},
-    setup::{self, AdoptNativeError},
+    agents::setup::{self, AdoptNativeError},
+    agents::{self, Machine, PROFILES_FILE, SyncProfilesInput, sync_profiles},
     shelf,
 };
 use vault_skill::name::AgentId;

@@ -122,11 +122,8 @@ impl Nearest {
     }
 
     fn warning(&self) -> Finding {
-        let hint = format!(
-            "vault show {} shows that one; keep one of them, or let each say what it alone is for",
-            self.name
-        );
-        similar::finding(self.name.as_str(), self.likeness, &hint)
+        let hint = "read both; keep one of them, or let each say what it alone is for";
+        similar::finding(self.name.as_str(), self.likeness, hint)
     }
 }
 

@@ -6,22 +6,22 @@ use std::path::Path;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
 
-use super::wanted::Shown;
-use crate::files::{self, Batch, FileError};
+use super::profiles::ShownSkill;
+use crate::disk::{self, Batch, FileError};
 use crate::installed::agent_links::copies::{aside, content_of};
 use crate::store::{self, Want};
 use crate::vault::Vault;
 
 /// Verified bytes, ready to be copied.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct VerifiedCopy {
     files: Vec<vault_skill::bundle::File>,
     /// What the copy will hold.
     pub(super) content: Digest,
 }
 
 /// Reads and verifies a skill; `None` when it is not as it was signed.
-pub(super) fn ready(vault: &Vault, shown: &Shown) -> Option<Ready> {
+pub(super) fn ready(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
     let mut buffer = Vec::new();
     let examined = store::examine(
         &vault.store(),
@@ -39,26 +39,26 @@ pub(super) fn ready(vault: &Vault, shown: &Shown) -> Option<Ready> {
             &file.bytes[..],
         )
     }));
-    Some(Ready {
+    Some(VerifiedCopy {
         files: examined.files,
         content,
     })
 }
 
 /// Puts a copy under its name, in place of `before` where one of ours stands there.
-pub(super) fn put(root: &Path, name: &str, ready: &Ready) -> Result<(), FileError> {
+pub(super) fn put(root: &Path, name: &str, ready: &VerifiedCopy) -> Result<(), FileError> {
     let staged = aside(root, name, "new");
-    files::remove_tree(&staged)?;
+    disk::remove_tree(&staged)?;
     let mut batch = Batch::default();
     store::copy_plain(&mut batch, &staged, &ready.files)?;
     batch.flush(root)?;
     let place = root.join(name);
     let old = aside(root, name, "old");
-    files::remove_tree(&old)?;
-    if files::kind(&place)?.is_some() {
-        files::rename(&place, &old)?;
+    disk::remove_tree(&old)?;
+    if disk::kind(&place)?.is_some() {
+        disk::rename(&place, &old)?;
     }
-    files::rename(&staged, &place)?;
-    files::sync_dir(root)?;
-    files::remove_tree(&old)
+    disk::rename(&staged, &place)?;
+    disk::sync_dir(root)?;
+    disk::remove_tree(&old)
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use vault_skill::name::AgentId;
 
-use crate::files;
+use crate::disk;
 
 /// The variables that move an agent's folders; a [`Machine`] holds those of them that are set.
 pub const VARIABLES: [&str; 10] = [
@@ -137,7 +137,7 @@ impl Agent {
             .iter()
             .filter(|mark| mark.kind != MarkKind::Project)
             .filter_map(|mark| machine.mark(mark))
-            .find(|path| files::is_there(path));
+            .find(|path| disk::is_there(path));
         at_home.or_else(|| {
             let project = machine.project.as_deref()?;
             let marks = self
@@ -148,7 +148,7 @@ impl Agent {
             marks
                 .chain(&self.project_markers)
                 .map(|path| project.join(path.trim_start_matches("./")))
-                .find(|path| files::is_there(path))
+                .find(|path| disk::is_there(path))
         })
     }
 
@@ -170,7 +170,7 @@ impl Agent {
         // The interface's folder for Codex counts where it is there, else the one that most tools agree on.
         let main = paths
             .first()
-            .filter(|path| self.interface_global_dir.is_some() && files::is_folder(path))
+            .filter(|path| self.interface_global_dir.is_some() && disk::is_folder(path))
             .cloned()
             .or_else(|| Some(self.expand(self.global_dir.as_ref()?, machine)));
         self.chosen(paths, main.as_deref())
@@ -193,7 +193,7 @@ impl Agent {
                 main: main == Some(path.as_path()),
                 path,
             })
-            .filter(|root| (root.main && sure) || files::is_folder(&root.path))
+            .filter(|root| (root.main && sure) || disk::is_folder(&root.path))
             .collect()
     }
 
@@ -325,7 +325,7 @@ mod tests {
         found(machine)
             .iter()
             .map(|agent| agent.id.as_str())
-            .filter(|id| *id != "codex" || !files::is_there(Path::new("/etc/codex")))
+            .filter(|id| *id != "codex" || !disk::is_there(Path::new("/etc/codex")))
             .collect()
     }
 

@@ -3,6 +3,7 @@
 mod copies;
 mod found;
 mod plan;
+mod profiles;
 mod report;
 mod roots;
 pub mod setup;
@@ -10,16 +11,16 @@ mod switches;
 mod sync;
 mod tree;
 mod view;
-mod wanted;
 
 pub use self::found::{Agent, AgentRoot, Machine, VARIABLES, all, by_name, found};
 pub use self::plan::SyncProfilesInput;
+pub use self::profiles::PROFILES_FILE;
 pub use self::report::{
     ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootState,
 };
 pub use self::switches::{Disabled, Switches, set_enabled};
 pub(crate) use self::sync::clean;
-pub use self::sync::{PROFILES_FILE, linked_roots, refresh, sync_profiles};
+pub use self::sync::{linked_roots, refresh, sync_profiles};
 pub(crate) use self::view::view;
-pub use self::view::{AgentView, Hidden, View};
+pub use self::view::{AgentView, Hidden, HiddenReason, View};
 pub use crate::installed::agent_links::record::{RootMode, RootScope};

@@ -8,19 +8,16 @@ use vault_skill::hash::Digest;
 use vault_skill::name::{AgentId, SkillName};
 
 use super::found::{self, Agent, Machine};
-use super::report::{
-    ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootState, damaged_warning,
-    inside_warning, missing_warning, strange_warning, transform_warning,
-};
-use super::roots::{self, Done, RootChange};
+use super::profiles::{self, AvailableSkill, PlannedProfile, Variants};
+use super::report::{ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootState};
+use super::roots::{self, CopyOutcome, RootChange};
 use super::switches::Switches;
 use super::tree::{self, TreeChange};
-use super::wanted::{self, Candidate, Variants, Wanted};
-use crate::files;
+use crate::admit::variants::Transforms;
+use crate::disk;
 use crate::installed::agent_links::entries::homes;
 use crate::installed::agent_links::record::{Record, RootMode, RootRecord, RootScope, trees};
-use crate::scan::Places;
-use crate::transforms::Transforms;
+use crate::installed::place::Places;
 use crate::vault::{Change, Vault, VaultError};
 
 /// What to link where.
@@ -42,10 +39,10 @@ pub struct SyncProfilesInput {
 
 /// All that is to be done, found without writing.
 pub(super) struct Plan {
-    pub(super) skills: Vec<Candidate>,
+    pub(super) skills: Vec<AvailableSkill>,
     pub(super) transforms: Transforms,
     pub(super) unrendered: Vec<(SkillName, AgentId)>,
-    pub(super) profiles: Vec<Wanted>,
+    pub(super) profiles: Vec<PlannedProfile>,
     pub(super) trees: Vec<TreeChange>,
     pub(super) roots: Vec<RootChange>,
     pub(super) record: Record,
@@ -54,112 +51,144 @@ pub(super) struct Plan {
     pub(super) warnings: Vec<ProfileWarning>,
 }
 
+/// What a plan starts from.
+pub(super) struct PlanInput<'a> {
+    pub(super) sync: &'a SyncProfilesInput,
+    /// The installed skills, where they were listed already.
+    pub(super) places: Option<&'a Places>,
+    /// The plan is only shown.
+    pub(super) read_only: bool,
+}
+
 impl Plan {
-    pub(super) fn make(
-        vault: &Vault,
-        input: &SyncProfilesInput,
-        places: Option<&Places>,
-    ) -> Result<Self, ProfileSyncError> {
+    pub(super) fn make(vault: &Vault, input: &PlanInput<'_>) -> Result<Self, ProfileSyncError> {
         let before = Record::read(vault)?;
         let mut record = before.clone();
-        let machine = if input.project {
-            input.machine.clone()
-        } else {
-            Machine {
-                project: None,
-                ..input.machine.clone()
-            }
+        let machine = Machine {
+            project: input
+                .sync
+                .machine
+                .project
+                .clone()
+                .filter(|_| input.sync.project),
+            ..input.sync.machine.clone()
         };
         let found = found::found(&machine);
-        let may_make = note_roots(&mut record, input, &machine, &found);
+        let may_make = collect_roots(&mut record, input.sync, &machine, &found);
         let mut agents: BTreeSet<AgentId> = found.iter().map(|agent| agent.id.clone()).collect();
         agents.extend(record.roots.iter().flat_map(|root| root.agents.clone()));
-        let (rules, from_file) = wanted::rules(vault, &agents)?;
+        let mut plan = Self::choose(vault, input, &machine.home, &agents, record)?;
+        plan.compare(vault, &before, &may_make)?;
+        plan.record_changed = plan.record != before;
+        let linked = plan.record.roots.iter().flat_map(|root| &root.agents);
+        let linked: BTreeSet<_> = linked.collect();
+        plan.unlinked = found
+            .iter()
+            .filter(|agent| !linked.contains(&agent.id))
+            .map(|agent| agent.id.clone())
+            .collect();
+        Ok(plan)
+    }
+
+    /// Chooses the skills that each profile shows; what the folders hold is compared later.
+    fn choose(
+        vault: &Vault,
+        input: &PlanInput<'_>,
+        home: &Path,
+        agents: &BTreeSet<AgentId>,
+        mut record: Record,
+    ) -> Result<Self, ProfileSyncError> {
+        let (rules, from_file) = profiles::rules(vault, agents)?;
         let with_tags = rules
             .iter()
             .any(|rule| rule.include_tags.is_some() || rule.exclude_tags.is_some());
         let switches = Switches::read(vault)?;
         let transforms = Transforms::read(vault)?;
-        // Who only looks need not read of all skills what nobody can see.
-        let nobody = agents.is_empty() && rules.is_empty() && transforms.has_none();
-        let (skills, damaged) = if places.is_some() && nobody {
+        // A read-only plan can skip skills that no agent would see.
+        let unseen = agents.is_empty() && rules.is_empty() && transforms.has_none();
+        let (skills, damaged) = if input.read_only && unseen {
             Default::default()
         } else {
-            wanted::candidates(vault, with_tags, places)?
+            profiles::available_skills(vault, with_tags, input.places)?
         };
         let mut variants = Variants {
             transforms: &transforms,
             trusted: Rc::new(vault.trusted()?),
             missing: Vec::new(),
-            problems: Vec::new(),
+            failed: Vec::new(),
         };
-        let profiles = wanted::choose(rules, &skills, &switches, &machine.home, &mut variants)?;
-        let mut warnings: Vec<_> = damaged.iter().map(damaged_warning).collect();
-        warnings.extend(variants.problems.into_iter().map(transform_warning));
-        let unrendered = variants.missing;
-        let targets: BTreeMap<_, _> = profiles
-            .iter()
-            .filter_map(|profile| Some((profile.name.clone(), profile.target.clone()?)))
-            .collect();
-        if from_file {
-            for profile in &profiles {
-                if let Some(target) = &profile.target {
-                    let scope = RootScope::Profile(profile.name.clone());
-                    record.note(target, &profile.agent, scope, RootMode::Link);
-                }
+        let profiles = profiles::choose(rules, &skills, &switches, home, &mut variants)?;
+        let (unrendered, failed) = (variants.missing, variants.failed);
+        let damaged = damaged.into_iter().map(ProfileWarning::SkillDamaged);
+        for profile in profiles.iter().filter(|_| from_file) {
+            if let Some(target) = &profile.target {
+                let scope = RootScope::Profile(profile.name.clone());
+                record.note(target, &profile.agent, scope, RootMode::Link);
             }
         }
-        let mut strange = Vec::new();
-        let trees = tree::compare(vault, &profiles, &mut strange)?;
-        warnings.extend(strange.into_iter().map(strange_warning));
-        let mut roots = Vec::new();
-        let vault_root = files::resolve(&vault.paths().root)?;
-        let mut seen = BTreeSet::new();
-        for root in &record.roots {
-            let real = files::resolve(&root.path).unwrap_or_else(|_| root.path.clone());
-            if real.starts_with(&vault_root) {
-                warnings.push(inside_warning(&root.path));
-                continue;
-            }
-            let create = may_make.contains(&root.path)
-                || matches!(&root.scope, RootScope::Profile(name) if targets.get(name) == Some(&root.path));
-            // One folder under two names is worked on once.
-            let merged = merged(&record, root, &real);
-            if seen.insert(real) {
-                roots.push(roots::compare(vault, &merged, &profiles, create)?);
-            }
-        }
-        // A folder that would have been made for nothing is not remembered.
-        let known = |root: &RootChange| before.roots.iter().any(|old| old.path == root.path);
-        roots.retain(|root| !root.missing || known(root));
-        record.roots.retain(|root| {
-            before.roots.iter().any(|old| old.path == root.path)
-                || roots.iter().any(|change| change.path == root.path)
-                || files::is_folder(&root.path)
-        });
-        // What a profile no longer names is emptied with this sync and then forgotten.
-        record.roots.retain(|root| match &root.scope {
-            RootScope::Profile(name) => targets.get(name) == Some(&root.path),
-            _ => true,
-        });
-        let linked: BTreeSet<_> = record.roots.iter().flat_map(|root| &root.agents).collect();
-        let unlinked = found
-            .iter()
-            .filter(|agent| !linked.contains(&agent.id))
-            .map(|agent| agent.id.clone())
-            .collect();
         Ok(Self {
-            record_changed: record != before,
             skills,
             transforms,
             unrendered,
             profiles,
-            trees,
-            roots,
-            unlinked,
-            warnings,
+            trees: Vec::new(),
+            roots: Vec::new(),
             record,
+            record_changed: false,
+            unlinked: Vec::new(),
+            warnings: damaged.chain(failed).collect(),
         })
+    }
+
+    /// Compares the trees and the agents' folders with what the profiles show.
+    fn compare(
+        &mut self,
+        vault: &Vault,
+        before: &Record,
+        may_make: &BTreeSet<PathBuf>,
+    ) -> Result<(), ProfileSyncError> {
+        let mut strange = Vec::new();
+        self.trees = tree::compare(vault, &self.profiles, &mut strange)?;
+        let strange = strange.into_iter().map(ProfileWarning::ForeignInProfiles);
+        self.warnings.extend(strange);
+        let targets: BTreeMap<_, _> = self
+            .profiles
+            .iter()
+            .filter_map(|profile| Some((&profile.name, profile.target.as_ref()?)))
+            .collect();
+        let is_target = |root: &RootRecord| matches!(&root.scope, RootScope::Profile(name) if targets.get(name) == Some(&&root.path));
+        let vault_root = disk::resolve(&vault.paths().root)?;
+        let mut seen = BTreeSet::new();
+        for root in &self.record.roots {
+            let real = disk::resolve(&root.path).unwrap_or_else(|_| root.path.clone());
+            if real.starts_with(&vault_root) {
+                self.warnings
+                    .push(ProfileWarning::RootInVault(root.path.clone()));
+                continue;
+            }
+            let create = may_make.contains(&root.path) || is_target(root);
+            // A folder that has two names is changed once.
+            let merged = merged(&self.record, root, &real);
+            if seen.insert(real) {
+                self.roots
+                    .push(roots::compare(vault, &merged, &self.profiles, create)?);
+            }
+        }
+        let was_recorded = |path: &Path| before.roots.iter().any(|old| old.path == path);
+        // A folder that is missing and would stay empty is not recorded.
+        self.roots
+            .retain(|root| !root.missing || was_recorded(&root.path));
+        let (record, roots) = (&mut self.record, &self.roots);
+        record.roots.retain(|root| {
+            was_recorded(&root.path)
+                || roots.iter().any(|change| change.path == root.path)
+                || disk::is_folder(&root.path)
+        });
+        // A folder that no profile names any more is emptied by this sync and then forgotten.
+        record
+            .roots
+            .retain(|root| !matches!(root.scope, RootScope::Profile(_)) || is_target(root));
+        Ok(())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -224,10 +253,10 @@ impl Plan {
         let mut ready = BTreeMap::new();
         let mut noted = false;
         for root in &mut self.roots {
-            let mut done = Done::default();
+            let mut done = CopyOutcome::default();
             let read = root.prepare(vault, &mut done);
-            self.warnings
-                .extend(done.damaged.iter().map(damaged_warning));
+            let damaged = done.damaged.into_iter().map(ProfileWarning::SkillDamaged);
+            self.warnings.extend(damaged);
             for known in self
                 .record
                 .roots
@@ -294,7 +323,7 @@ impl Plan {
             })
             .collect();
         let missing = roots.iter().filter(|root| root.missing);
-        warnings.extend(missing.map(|root| missing_warning(&root.path)));
+        warnings.extend(missing.map(|root| ProfileWarning::RootMissing(root.path.clone())));
         ProfileSyncReport {
             restart_required: !self.trees.is_empty()
                 || roots.iter().any(|root| {
@@ -317,8 +346,8 @@ impl Plan {
     }
 }
 
-/// Notes the folders that this call adds; gives those that may be made.
-fn note_roots(
+/// Records the folders that this call adds; gives those that may be made.
+fn collect_roots(
     record: &mut Record,
     input: &SyncProfilesInput,
     machine: &Machine,
@@ -359,7 +388,7 @@ fn merged(record: &Record, root: &RootRecord, real: &Path) -> RootRecord {
         return merged;
     }
     for other in &record.roots {
-        let same = files::resolve(&other.path).is_ok_and(|other| other == *real);
+        let same = disk::resolve(&other.path).is_ok_and(|other| other == *real);
         if same && !matches!(other.scope, RootScope::Profile(_)) {
             merged.agents.extend(other.agents.iter().cloned());
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::profile::RulesError;
 
-use crate::files::FileError;
+use crate::disk::FileError;
 use crate::installed::agent_links::record::{RootMode, RootScope};
 use crate::vault::VaultError;
 
@@ -21,7 +21,8 @@ pub struct ProfileSyncReport {
     pub roots: Vec<RootState>,
     /// Agents that were found and are not linked into, by their ids.
     pub unlinked_agents: Vec<AgentId>,
-    /// What was noticed besides.
+    /// What was noticed besides; callers write the sentences.
+    #[serde(skip)]
     pub warnings: Vec<ProfileWarning>,
 }
 
@@ -68,16 +69,48 @@ pub struct RootState {
 }
 
 /// Something that did not stop the sync and that the user should know.
-#[derive(Clone, Debug, Serialize)]
-pub struct ProfileWarning {
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ProfileWarning {
+    /// A skill is not as it was signed and is shown to no agent.
+    SkillDamaged(SkillName),
+    /// An agent sees a skill without its transforms.
+    TransformFailed {
+        /// The skill.
+        skill: SkillName,
+        /// The agent.
+        agent: AgentId,
+        /// Why the transforms can't be applied.
+        reason: String,
+    },
+    /// This entry of the link trees was not made by the vault and is left alone.
+    ForeignInProfiles(PathBuf),
+    /// This folder of an agent leads into the vault itself.
+    RootInVault(PathBuf),
+    /// This folder of an agent is missing.
+    RootMissing(PathBuf),
+}
+
+impl ProfileWarning {
     /// The stable word.
-    pub code: &'static str,
-    /// One sentence without a full stop.
-    pub message: String,
-    /// What mends it.
-    pub hint: String,
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::SkillDamaged(_) => "skill_damaged",
+            Self::TransformFailed { .. } => "transform_failed",
+            Self::ForeignInProfiles(_) => "foreign_in_profiles",
+            Self::RootInVault(_) => "root_in_vault",
+            Self::RootMissing(_) => "root_missing",
+        }
+    }
+
     /// Where.
-    pub path: Option<PathBuf>,
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::ForeignInProfiles(path) | Self::RootInVault(path) | Self::RootMissing(path) => {
+                Some(path)
+            }
+            Self::SkillDamaged(_) | Self::TransformFailed { .. } => None,
+        }
+    }
 }
 
 /// Why profiles were not synced. What was linked before still is.
@@ -97,55 +130,5 @@ pub enum ProfileSyncError {
 impl From<FileError> for ProfileSyncError {
     fn from(failed: FileError) -> Self {
         Self::Vault(failed.into())
-    }
-}
-
-pub(super) fn damaged_warning(name: &SkillName) -> ProfileWarning {
-    ProfileWarning {
-        code: "skill_damaged",
-        message: format!("{name} is not as it was signed and is shown to no agent"),
-        hint: format!("vault doctor {name}"),
-        path: None,
-    }
-}
-
-pub(super) fn transform_warning(
-    (name, agent, reason): (SkillName, AgentId, String),
-) -> ProfileWarning {
-    ProfileWarning {
-        code: "transform_failed",
-        message: format!("{agent} sees {name} without its transforms: {reason}"),
-        hint: format!("mend it and add it again: vault transform add {name} <file>"),
-        path: None,
-    }
-}
-
-pub(super) fn strange_warning(path: PathBuf) -> ProfileWarning {
-    ProfileWarning {
-        code: "foreign_in_profiles",
-        message: format!("{} is not the vault's and is left alone", path.display()),
-        hint: "move it elsewhere: this folder is made by vault sync-profiles".to_owned(),
-        path: Some(path),
-    }
-}
-
-pub(super) fn inside_warning(path: &Path) -> ProfileWarning {
-    ProfileWarning {
-        code: "root_in_vault",
-        message: format!("{} leads into the vault itself", path.display()),
-        hint: format!(
-            "make it a folder of its own: rm {0} && mkdir {0}",
-            path.display()
-        ),
-        path: Some(path.to_owned()),
-    }
-}
-
-pub(super) fn missing_warning(path: &Path) -> ProfileWarning {
-    ProfileWarning {
-        code: "root_missing",
-        message: format!("{} is not there any more", path.display()),
-        hint: "vault doctor --clean forgets it; vault sync-profiles --discover links into what is there".to_owned(),
-        path: Some(path.to_owned()),
     }
 }

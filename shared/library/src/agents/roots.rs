@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use vault_skill::name::{AgentId, SkillName};
 
-use super::copies::{self, Ready};
-use super::wanted::{Shown, Wanted};
-use crate::files::{self, FileError};
+use super::copies::{self, VerifiedCopy};
+use super::profiles::{PlannedProfile, ShownSkill};
+use crate::disk::{self, FileError};
 use crate::installed::agent_links::copies::{ASIDE, content, remove};
 use crate::installed::agent_links::entries::{Entry, entries, homes, is_ours};
 use crate::installed::agent_links::record::{CopyRecord, RootMode, RootRecord, RootScope, trees};
@@ -35,7 +35,7 @@ pub(super) struct RootChange {
     pub(super) switch: Vec<(SkillName, PathBuf)>,
     pub(super) drop: Vec<OsString>,
     /// Copies to make or replace; empty in a folder of links.
-    copy: Vec<(SkillName, Shown)>,
+    copy: Vec<(SkillName, ShownSkill)>,
     uncopy: Vec<SkillName>,
     litter: Vec<OsString>,
     /// Names of skills that something else stands under.
@@ -49,7 +49,7 @@ pub(super) struct RootChange {
 
 /// What became of a folder.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(super) struct CopyOutcome {
     pub(super) copies: BTreeMap<SkillName, CopyRecord>,
     /// Links could not be had here.
     pub(super) mode: RootMode,
@@ -95,18 +95,18 @@ impl RootChange {
 pub(super) fn compare(
     vault: &Vault,
     root: &RootRecord,
-    profiles: &[Wanted],
+    profiles: &[PlannedProfile],
     create: bool,
 ) -> Result<RootChange, FileError> {
-    let here = |profile: &&Wanted| match &root.scope {
+    let here = |profile: &&PlannedProfile| match &root.scope {
         RootScope::Profile(name) => profile.name == *name,
         _ => profile.target.is_none() && root.agents.contains(&profile.agent),
     };
-    let is_there = files::is_folder(&root.path);
+    let is_there = disk::is_folder(&root.path);
     let mut change = RootChange {
         path: root.path.clone(),
         real: if is_there {
-            files::resolve(&root.path)?
+            disk::resolve(&root.path)?
         } else {
             root.path.clone()
         },
@@ -127,7 +127,7 @@ pub(super) fn compare(
         elsewhere: Vec::new(),
     };
     // The first profile that shows a name has it: two agents may read one folder.
-    let mut wanted: BTreeMap<SkillName, (PathBuf, &Shown)> = BTreeMap::new();
+    let mut wanted: BTreeMap<SkillName, (PathBuf, &ShownSkill)> = BTreeMap::new();
     let trees = trees(vault);
     for profile in profiles.iter().filter(here) {
         let folder = trees.join(&profile.folder);
@@ -152,7 +152,7 @@ pub(super) fn compare(
 }
 
 impl RootChange {
-    fn add(&mut self, name: &SkillName, target: PathBuf, shown: &Shown) {
+    fn add(&mut self, name: &SkillName, target: PathBuf, shown: &ShownSkill) {
         match self.mode {
             RootMode::Link => self.make.push((name.clone(), target)),
             RootMode::Copy => self.copy.push((name.clone(), shown.clone())),
@@ -162,7 +162,7 @@ impl RootChange {
     fn look(
         &mut self,
         homes: &[PathBuf],
-        mut wanted: BTreeMap<SkillName, (PathBuf, &Shown)>,
+        mut wanted: BTreeMap<SkillName, (PathBuf, &ShownSkill)>,
     ) -> Result<(), FileError> {
         for (name, entry) in entries(&self.real)? {
             let skill = name.to_str().and_then(|name| wanted.remove_entry(name));
@@ -198,7 +198,7 @@ impl RootChange {
         let there: BTreeSet<_> = self
             .copies
             .keys()
-            .filter(|name| files::is_folder(&self.real.join(name.as_str())))
+            .filter(|name| disk::is_folder(&self.real.join(name.as_str())))
             .cloned()
             .collect();
         self.copies.retain(|name, _| there.contains(name));
@@ -210,7 +210,7 @@ impl RootChange {
             .is_some_and(|name| self.copies.contains_key(name))
     }
 
-    fn look_at_copy(&mut self, name: &OsString, skill: Option<&Shown>) {
+    fn look_at_copy(&mut self, name: &OsString, skill: Option<&ShownSkill>) {
         let Some((name, record)) = name
             .to_str()
             .and_then(|name| self.copies.get_key_value(name))
@@ -246,27 +246,31 @@ impl RootChange {
     /// First step: what must not be seen any more. To be done before the trees lose it.
     pub(super) fn withdraw(&self, homes: &[PathBuf]) -> Result<(), FileError> {
         for name in &self.litter {
-            files::remove_tree(&self.real.join(name))?;
+            disk::remove_tree(&self.real.join(name))?;
         }
         for name in &self.drop {
             // It may have been replaced since it was looked at.
             let path = self.real.join(name);
-            let target = files::link_target(&path)?;
+            let target = disk::link_target(&path)?;
             if target.is_some_and(|target| is_ours(target.as_os_str().as_encoded_bytes(), homes)) {
-                files::remove_file(&path)?;
+                disk::remove_file(&path)?;
             }
         }
         for name in &self.uncopy {
             remove(&self.real, name.as_str())?;
         }
         if !self.drop.is_empty() {
-            files::sync_dir(&self.real)?;
+            disk::sync_dir(&self.real)?;
         }
         Ok(())
     }
 
     /// The copies that are about to be made: to be noted before [`RootChange::show`] makes them.
-    pub(super) fn prepare(&mut self, vault: &Vault, done: &mut Done) -> Vec<(SkillName, Ready)> {
+    pub(super) fn prepare(
+        &mut self,
+        vault: &Vault,
+        done: &mut CopyOutcome,
+    ) -> Vec<(SkillName, VerifiedCopy)> {
         let mut ready = Vec::new();
         for name in &self.uncopy {
             self.copies.remove(name);
@@ -295,7 +299,7 @@ impl RootChange {
     }
 
     /// Where links can't be had: the same skills as copies.
-    fn without_links(&mut self, profiles: &[Wanted]) {
+    fn without_links(&mut self, profiles: &[PlannedProfile]) {
         self.mode = RootMode::Copy;
         let names: Vec<_> = self.make.drain(..).map(|(name, _)| name).collect();
         for name in names {
@@ -313,31 +317,31 @@ impl RootChange {
     }
 
     /// Makes the folder where it is to be made, and finds out whether it holds links.
-    pub(super) fn open(&mut self, profiles: &[Wanted]) -> Result<(), FileError> {
+    pub(super) fn open(&mut self, profiles: &[PlannedProfile]) -> Result<(), FileError> {
         if self.create {
-            files::make_dirs(&self.path, 0o755)?;
-            self.real = files::resolve(&self.path)?;
+            disk::make_dirs(&self.path, 0o755)?;
+            self.real = disk::resolve(&self.path)?;
         }
-        if self.mode == RootMode::Link && !self.make.is_empty() && !files::holds_links(&self.real) {
+        if self.mode == RootMode::Link && !self.make.is_empty() && !disk::holds_links(&self.real) {
             self.without_links(profiles);
         }
         Ok(())
     }
 
     /// Last step: what is new, once the trees have it.
-    pub(super) fn show(&self, ready: &[(SkillName, Ready)]) -> Result<(), FileError> {
+    pub(super) fn show(&self, ready: &[(SkillName, VerifiedCopy)]) -> Result<(), FileError> {
         for (name, target) in &self.make {
-            files::new_link(&self.real.join(name.as_str()), target)?;
+            disk::new_link(&self.real.join(name.as_str()), target)?;
         }
         for (name, target) in &self.switch {
             // The new link is made aside in the same folder: another one may lie on another file system.
-            files::switch_link(&self.real.join(name.as_str()), target, &self.real)?;
+            disk::switch_link(&self.real.join(name.as_str()), target, &self.real)?;
         }
         for (name, ready) in ready {
             copies::put(&self.real, name.as_str(), ready)?;
         }
         if !self.make.is_empty() || !self.switch.is_empty() {
-            files::sync_dir(&self.real)?;
+            disk::sync_dir(&self.real)?;
         }
         Ok(())
     }
@@ -346,6 +350,6 @@ impl RootChange {
     pub(super) fn targets(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.drop
             .iter()
-            .filter_map(|name| files::link_target(&self.real.join(name)).ok().flatten())
+            .filter_map(|name| disk::link_target(&self.real.join(name)).ok().flatten())
     }
 }

@@ -13,16 +13,13 @@ use std::path::PathBuf;
 use vault_skill::name::AgentId;
 
 use super::found::Machine;
-use super::plan::{Plan, SyncProfilesInput};
+use super::plan::{Plan, PlanInput, SyncProfilesInput};
 use super::report::{ProfileSyncError, ProfileSyncReport};
 use super::view::view;
-use crate::files;
+use crate::disk;
 use crate::installed::agent_links::entries::{homes, is_ours};
 use crate::installed::agent_links::record::Record;
 use crate::vault::{Vault, VaultError};
-
-/// The owner's text about profiles, in the vault's folder.
-pub const PROFILES_FILE: &str = "profiles.toml";
 
 /// Regenerates the link trees and the links in the agents' folders from what is installed. With nothing to do it takes
 /// no lock and writes nothing. A folder that can't be changed is reported and keeps nothing else back.
@@ -55,16 +52,21 @@ pub fn sync_profiles(
     vault: &Vault,
     input: &SyncProfilesInput,
 ) -> Result<ProfileSyncReport, ProfileSyncError> {
-    let plan = Plan::make(vault, input, None)?;
+    let plan_input = PlanInput {
+        sync: input,
+        places: None,
+        read_only: false,
+    };
+    let plan = Plan::make(vault, &plan_input)?;
     if plan.is_empty() {
         return Ok(plan.report(vault, &BTreeMap::new()));
     }
     let mut change = vault.change()?;
-    // Somebody else may have changed the vault while the lock was waited for.
-    let mut plan = Plan::make(vault, input, None)?;
+    // Another process may have changed the vault before the lock was free.
+    let mut plan = Plan::make(vault, &plan_input)?;
     if !plan.unrendered.is_empty() {
         plan.render(vault, &mut change)?;
-        plan = Plan::make(vault, input, None)?;
+        plan = Plan::make(vault, &plan_input)?;
     }
     plan.apply(vault, &mut change)
 }
@@ -102,7 +104,7 @@ pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, Pr
     let before = record.roots.len();
     record
         .roots
-        .retain(|root| files::is_folder(&root.path) || !seen.missing.contains(&root.path));
+        .retain(|root| disk::is_folder(&root.path) || !seen.missing.contains(&root.path));
     if record.roots.len() != before {
         record.write(vault, &mut change)?;
     }
@@ -110,10 +112,10 @@ pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, Pr
     let mut cleaned = seen.missing;
     for (path, _) in seen.dangling.into_iter().filter(|(_, ours)| *ours) {
         // It may lead somewhere by now, or be another.
-        let target = files::link_target(&path)?;
+        let target = disk::link_target(&path)?;
         let ours =
             target.is_some_and(|target| is_ours(target.as_os_str().as_encoded_bytes(), &homes));
-        if ours && !files::is_there(&path) && files::remove_file(&path)? {
+        if ours && !disk::is_there(&path) && disk::remove_file(&path)? {
             cleaned.push(path);
         }
     }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use vault_skill::name::SkillName;
 
-use super::wanted::Wanted;
-use crate::files::{self, FileError, Kind};
+use super::profiles::PlannedProfile;
+use crate::disk::{self, FileError, Kind};
 use crate::installed::agent_links::entries::{Entry, entries};
 use crate::installed::agent_links::record::trees;
 use crate::vault::{Vault, VaultError};
@@ -36,7 +36,7 @@ impl TreeChange {
 /// Compares the trees with what is wanted. What is no link in them is not ours: it is named in `strange` and left.
 pub(super) fn compare(
     vault: &Vault,
-    wanted: &[Wanted],
+    wanted: &[PlannedProfile],
     strange: &mut Vec<PathBuf>,
 ) -> Result<Vec<TreeChange>, VaultError> {
     let root = trees(vault);
@@ -48,7 +48,7 @@ pub(super) fn compare(
         let folder = root.join(&profile.folder);
         changes.push(compare_one(&folder, &profile.skills, strange)?);
     }
-    for (name, kind) in files::list(&root)? {
+    for (name, kind) in disk::list(&root)? {
         let is_known = name.to_str().is_some_and(|name| known.contains(name));
         if is_known {
             continue;
@@ -67,7 +67,7 @@ pub(super) fn compare(
 
 fn compare_one(
     folder: &Path,
-    wanted: &BTreeMap<SkillName, super::wanted::Shown>,
+    wanted: &BTreeMap<SkillName, super::profiles::ShownSkill>,
     strange: &mut Vec<PathBuf>,
 ) -> Result<TreeChange, VaultError> {
     let mut change = TreeChange {
@@ -110,13 +110,13 @@ pub(super) fn apply(
     for change in changes {
         let folder = &change.folder;
         if !change.gone {
-            files::make_dirs(folder, 0o755)?;
+            disk::make_dirs(folder, 0o755)?;
         }
         for (name, target) in &change.make {
-            files::new_link(&folder.join(name.as_str()), target)?;
+            disk::new_link(&folder.join(name.as_str()), target)?;
         }
         for (name, target) in &change.switch {
-            files::switch_link(&folder.join(name.as_str()), target, aside)?;
+            disk::switch_link(&folder.join(name.as_str()), target, aside)?;
         }
         let mut left = false;
         for name in &change.drop {
@@ -124,12 +124,12 @@ pub(super) fn apply(
             if kept.contains(&path) {
                 left = true;
             } else {
-                files::remove_file(&path)?;
+                disk::remove_file(&path)?;
             }
         }
-        files::sync_dir(folder)?;
+        disk::sync_dir(folder)?;
         if change.gone && !left {
-            files::remove_empty(folder)?;
+            disk::remove_empty(folder)?;
         }
     }
     Ok(())

@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use serde::Serialize;
 use vault_skill::name::{AgentId, SkillName};
 
 use super::found::{self, Machine};
-use super::plan::{Plan, SyncProfilesInput};
-use super::report::{ProfileSyncError, ProfileWarning, missing_warning};
+use super::plan::{Plan, PlanInput, SyncProfilesInput};
+use super::profiles::AvailableSkill;
+use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;
-use crate::files;
+use crate::disk;
 use crate::installed::agent_links::record::RootScope;
-use crate::scan::Places;
+use crate::installed::place::Places;
 use crate::vault::Vault;
 
 /// What the agents of a machine see of a vault.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub struct View {
     /// The agents that were found, and those that were linked by name.
     pub agents: Vec<AgentView>,
@@ -31,7 +31,7 @@ pub struct View {
 }
 
 /// What one agent sees.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct AgentView {
     /// The agent.
     pub agent: AgentId,
@@ -46,16 +46,37 @@ pub struct AgentView {
 }
 
 /// A skill that an agent does not see.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Hidden {
     /// The skill.
     pub skill: SkillName,
-    /// The stable word: `disabled`, `other_agents`, `profile`, `foreign`.
-    pub code: &'static str,
-    /// Why, for people.
-    pub reason: String,
-    /// What changes it.
-    pub hint: String,
+    /// Why.
+    pub reason: HiddenReason,
+}
+
+/// Why an agent does not see a skill.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum HiddenReason {
+    /// It was disabled.
+    Disabled,
+    /// It is for these agents only.
+    OtherAgents(Vec<AgentId>),
+    /// No profile of the agent includes it.
+    Profile,
+    /// Something else in the agent's folder has its name.
+    Foreign(PathBuf),
+}
+
+impl HiddenReason {
+    /// The stable word.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::OtherAgents(_) => "other_agents",
+            Self::Profile => "profile",
+            Self::Foreign(_) => "foreign",
+        }
+    }
 }
 
 /// Looks at the profiles and the agents' folders; writes nothing. `places`, where they were listed already.
@@ -68,7 +89,14 @@ pub(crate) fn view(
         machine: machine.clone(),
         ..SyncProfilesInput::default()
     };
-    let plan = Plan::make(vault, &input, places)?;
+    let plan = Plan::make(
+        vault,
+        &PlanInput {
+            sync: &input,
+            places,
+            read_only: true,
+        },
+    )?;
     let switches = Switches::read(vault)?;
     let user = Machine {
         project: None,
@@ -96,22 +124,22 @@ pub(crate) fn view(
     };
     for root in &plan.roots {
         for (path, ours) in root.doubtful() {
-            if !files::is_there(&path) {
+            if !disk::is_there(&path) {
                 view.dangling.push((path, ours));
             }
         }
     }
     for agent in ids {
-        view.agents.push(one(&plan, &switches, agent));
+        view.agents.push(agent_view(&plan, &switches, agent));
     }
     let report = plan.report(vault, &BTreeMap::new());
     view.warnings = report.warnings;
     view.warnings
-        .retain(|warning| warning.code != missing_warning(&PathBuf::new()).code);
+        .retain(|warning| !matches!(warning, ProfileWarning::RootMissing(_)));
     Ok(view)
 }
 
-fn one(plan: &Plan, switches: &Switches, agent: AgentId) -> AgentView {
+fn agent_view(plan: &Plan, switches: &Switches, agent: AgentId) -> AgentView {
     let profiles: Vec<_> = plan
         .profiles
         .iter()
@@ -141,11 +169,12 @@ fn one(plan: &Plan, switches: &Switches, agent: AgentId) -> AgentView {
             (true, None) => sees.push(name.clone()),
             (true, Some(path)) => hidden.push(Hidden {
                 skill: name.clone(),
-                code: "foreign",
-                reason: format!("{} is not the vault's and has its name", path.display()),
-                hint: "vault setup takes it into the vault".to_owned(),
+                reason: HiddenReason::Foreign(path),
             }),
-            (false, _) => hidden.push(unchosen(skill, switches, &agent)),
+            (false, _) => hidden.push(Hidden {
+                skill: name.clone(),
+                reason: hidden_reason(skill, switches, &agent),
+            }),
         }
     }
     AgentView {
@@ -157,29 +186,12 @@ fn one(plan: &Plan, switches: &Switches, agent: AgentId) -> AgentView {
     }
 }
 
-fn unchosen(skill: &super::wanted::Candidate, switches: &Switches, agent: &AgentId) -> Hidden {
-    let name = &skill.name;
-    if !switches.shows(name, agent) {
-        return Hidden {
-            skill: name.clone(),
-            code: "disabled",
-            reason: "it is disabled".to_owned(),
-            hint: format!("vault enable {name}"),
-        };
-    }
-    if !skill.agents.is_empty() && !skill.agents.contains(agent) {
-        let agents: Vec<_> = skill.agents.iter().map(ToString::to_string).collect();
-        return Hidden {
-            skill: name.clone(),
-            code: "other_agents",
-            reason: format!("it is for {} only", agents.join(", ")),
-            hint: format!("add it again with --agent {agent}"),
-        };
-    }
-    Hidden {
-        skill: name.clone(),
-        code: "profile",
-        reason: "no profile of this agent takes it in".to_owned(),
-        hint: "change profiles.toml in the vault's folder, then vault sync-profiles".to_owned(),
+fn hidden_reason(skill: &AvailableSkill, switches: &Switches, agent: &AgentId) -> HiddenReason {
+    if !switches.shows(&skill.name, agent) {
+        HiddenReason::Disabled
+    } else if !skill.agents.is_empty() && !skill.agents.contains(agent) {
+        HiddenReason::OtherAgents(skill.agents.clone())
+    } else {
+        HiddenReason::Profile
     }
 }

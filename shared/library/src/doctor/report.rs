@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 use vault_skill::hash::Digest;
 use vault_skill::name::{AgentId, SkillName};
 
-use crate::agents::{AgentView, View};
+use super::finding::{DoctorFinding, Severity};
+use crate::agents::View;
 
 /// What can be done about a damaged skill, or was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -19,51 +19,12 @@ pub enum RepairStatus {
     Repairable,
     /// It was signed just now.
     Repaired,
-    /// Its signature or bytes were changed: nobody here can say what it should be.
+    /// Its signature or bytes were changed: nothing on this machine tells what they should be.
     RefusedTampered,
-    /// It came from elsewhere, or nobody knows from where: it has to come from there again.
+    /// It came from elsewhere, or from an unknown place: it has to come from there again.
     RefusedRemote,
     /// It could not be repaired.
     Failed,
-}
-
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Something does not work.
-    Error,
-    /// Something may surprise.
-    Warning,
-    /// Good to know.
-    Note,
-}
-
-/// One thing that was found.
-#[derive(Clone, Debug, Serialize)]
-pub struct DoctorFinding {
-    /// The stable word.
-    pub code: &'static str,
-    /// How much it matters.
-    pub severity: Severity,
-    /// One sentence without a full stop.
-    pub message: String,
-    /// What mends it.
-    pub hint: String,
-    /// The skill that it is about.
-    pub skill: Option<SkillName>,
-    /// The file or folder that it is about.
-    pub path: Option<PathBuf>,
-}
-
-impl DoctorFinding {
-    pub(super) fn at(&mut self, path: PathBuf) {
-        self.path = Some(path);
-    }
-
-    pub(super) fn of(&mut self, skill: SkillName) {
-        self.skill = Some(skill);
-    }
 }
 
 /// The health of one skill.
@@ -101,13 +62,13 @@ pub struct ContextCost {
 }
 
 /// What was found.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub struct DoctorReport {
     /// Every skill, or the one that was asked for.
     pub skills: Vec<SkillHealth>,
     /// What is wrong, worst first.
     pub findings: Vec<DoctorFinding>,
-    /// Who sees what.
+    /// Which agent sees which skills.
     pub agents: View,
     /// What agents read of it at every start.
     pub context: Vec<ContextCost>,
@@ -116,48 +77,25 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
-    /// Whether nothing is wrong; warnings and notes count as nothing.
+    /// Whether there is no error; warnings and notes do not count.
     pub fn is_clean(&self) -> bool {
         self.findings
             .iter()
-            .all(|finding| finding.severity != Severity::Error)
+            .all(|finding| finding.severity() != Severity::Error)
     }
 
-    /// What `vault doctor --json` says of it, written at once: with thousands of skills a tree of values costs more than the look at
-    /// them.
-    pub fn to_json(&self) -> Box<RawValue> {
-        let damaged = |skill: &&SkillHealth| skill.repair_status != RepairStatus::NotNeeded;
-        let said = Said {
-            healthy: self.is_clean() && !self.is_tampered(),
-            damaged: self.skills.iter().filter(damaged).count(),
-            skills: &self.skills,
-            findings: &self.findings,
-            agents: &self.agents.agents,
-            context: &self.context,
-            cleaned: &self.cleaned,
-        };
-        serde_json::value::to_raw_value(&said)
-            .expect("our types have text keys and infallible serializers")
+    /// How many skills are not as they were signed, those just repaired included.
+    pub fn damaged(&self) -> usize {
+        self.skills
+            .iter()
+            .filter(|skill| skill.repair_status != RepairStatus::NotNeeded)
+            .count()
     }
 
-    /// Whether a skill's bytes or signature are not what they should be.
+    /// Whether a skill's bytes or signature were changed after signing.
     pub fn is_tampered(&self) -> bool {
         self.skills
             .iter()
             .any(|skill| skill.repair_status == RepairStatus::RefusedTampered)
     }
-}
-
-/// The members of [`DoctorReport::to_json`].
-#[derive(Serialize)]
-struct Said<'a> {
-    /// Nothing is wrong.
-    healthy: bool,
-    /// How many skills are not as they were signed, those just repaired included.
-    damaged: usize,
-    skills: &'a [SkillHealth],
-    findings: &'a [DoctorFinding],
-    agents: &'a [AgentView],
-    context: &'a [ContextCost],
-    cleaned: &'a [PathBuf],
 }

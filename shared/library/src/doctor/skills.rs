@@ -1,22 +1,25 @@
-//! Every skill from its bytes, and signing those of this machine that have no signature.
+//! Checks of every skill from its bytes, and signing those of this machine that have no signature.
 
+use std::path::Path;
+
+use vault_skill::document::Secret;
+use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
 use vault_skill::name::SkillName;
 use vault_skill::provenance::{Kind as SourceKind, ProvenanceId};
 
-use super::{Doctor, RepairStatus, Severity, SkillHealth};
+use super::{Doctor, DoctorFinding, Remedy, RepairStatus, SkillHealth};
 use crate::admit::add::add_folder;
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
-use crate::files::{self, Kind};
-use crate::index::Texts;
-use crate::integrity::{self, Checked};
-use crate::scan::Origin;
+use crate::disk::{self, Kind};
+use crate::installed::place::Origin;
+use crate::installed::verify::{self, Checked};
 use crate::store::{self, Damage};
 use crate::vault::VaultError;
 
 impl Doctor<'_> {
-    pub(super) fn skills(&mut self, checked: integrity::Report) -> Result<(), VaultError> {
-        self.clock(checked.skills.iter().filter_map(|skill| skill.signed_at));
+    pub(super) fn check_skills(&mut self, checked: verify::Report) -> Result<(), VaultError> {
+        self.check_clock(checked.skills.iter().filter_map(|skill| skill.signed_at));
         let wanted = |name: &SkillName| self.input.skill.as_ref().is_none_or(|one| one == name);
         let skills: Vec<_> = checked
             .skills
@@ -25,80 +28,27 @@ impl Doctor<'_> {
             .collect();
         self.report.skills.reserve_exact(skills.len());
         for skill in skills {
-            self.skill(skill)?;
+            self.check_skill(skill)?;
         }
-        for variant in &checked.variants {
-            if let Some(damage) = &variant.damage {
-                let finding = self.find(
-                    Severity::Error,
-                    "variant_damaged",
-                    format!("a variant of {}: {damage}", variant.name),
-                    format!(
-                        "vault transform list {0}; add the transform again",
-                        variant.name
-                    ),
-                );
-                finding.of(variant.name.clone());
+        for variant in checked.variants {
+            if let Some(damage) = variant.damage {
+                let skill = variant.name;
+                self.find(DoctorFinding::VariantDamaged { skill, damage });
             }
         }
         for path in checked.strange {
-            self.strange(&path)?;
+            self.check_foreign(&path)?;
         }
         if !checked.unreferenced.is_empty() {
-            self.find(
-                Severity::Note,
-                "earlier_versions",
-                format!("{} earlier bundles are kept", checked.unreferenced.len()),
-                "they are what a rollback goes back to",
-            );
+            let count = checked.unreferenced.len();
+            self.find(DoctorFinding::EarlierVersions(count));
         }
         Ok(())
     }
 
-    fn skill(&mut self, checked: Checked) -> Result<(), VaultError> {
-        let unset: Vec<String> = checked
-            .declared
-            .iter()
-            .filter(|secret| !(self.input.is_set)(&secret.name))
-            .map(|secret| secret.name.clone())
-            .collect();
-        let required: Vec<_> = checked
-            .declared
-            .iter()
-            .filter(|secret| secret.required && unset.contains(&secret.name))
-            .map(|secret| secret.name.clone())
-            .collect();
-        if !required.is_empty() {
-            self.find(
-                Severity::Warning,
-                "environment_unset",
-                format!(
-                    "{} needs {}, not set here",
-                    checked.name,
-                    required.join(", ")
-                ),
-                format!("export {}=…", required[0]),
-            )
-            .of(checked.name.clone());
-        }
-        let mut ignored = checked.ignored;
-        if !ignored.is_empty() {
-            if self.input.clean {
-                let _change = self.vault.change()?;
-                let removed =
-                    store::remove_ignored(&self.vault.store(), &checked.bundle, &ignored)?;
-                self.report.cleaned.extend(removed);
-                ignored.clear();
-            } else {
-                self.find(
-                    Severity::Note,
-                    "ignored_metadata",
-                    format!("{}: {} is no part of it", checked.name, ignored.join(", ")),
-                    "vault doctor --clean removes it",
-                )
-                .of(checked.name.clone());
-            }
-        }
+    fn check_skill(&mut self, checked: Checked) -> Result<(), VaultError> {
+        let unset_environment = self.check_environment(&checked.name, &checked.declared);
+        let ignored = self.check_ignored(&checked.name, &checked.bundle, checked.ignored)?;
         let mut health = SkillHealth {
             origin: match &checked.origin {
                 Origin::Local => "local".to_owned(),
@@ -108,90 +58,102 @@ impl Doctor<'_> {
             bundle_hash: Some(checked.bundle),
             problem: checked.damage.as_ref().map(ToString::to_string),
             repair_status: RepairStatus::NotNeeded,
-            unset_environment: unset,
+            unset_environment,
             ignored,
             name: checked.name,
         };
         if let Some(damage) = checked.damage {
-            let texts = self.texts().get(&checked.bundle).cloned();
-            self.damaged(&mut health, &checked.origin, &damage, texts.as_ref())?;
+            let texts = self.texts().get(&checked.bundle);
+            let source: Option<ProvenanceId> =
+                texts.and_then(|texts| texts.provenance.parse().ok());
+            let (status, remedy) = verdict(&damage, &checked.origin, source.as_ref());
+            health.repair_status = status;
+            match source.filter(|_| remedy == Remedy::Repair && self.input.repair) {
+                Some(source) => self.repair(&mut health, checked.bundle, source)?,
+                None => self.find(DoctorFinding::SkillDamaged {
+                    skill: health.name.clone(),
+                    damage,
+                    remedy,
+                }),
+            }
         }
         self.report.skills.push(health);
         Ok(())
     }
 
-    fn damaged(
+    /// Gives the declared variables that are not set.
+    fn check_environment(&mut self, skill: &SkillName, declared: &[Secret]) -> Vec<String> {
+        let unset: Vec<_> = declared
+            .iter()
+            .filter(|secret| !(self.input.is_set)(&secret.name))
+            .collect();
+        let variables: Vec<_> = unset
+            .iter()
+            .filter(|secret| secret.required)
+            .map(|secret| secret.name.clone())
+            .collect();
+        if !variables.is_empty() {
+            let skill = skill.clone();
+            self.find(DoctorFinding::EnvironmentUnset { skill, variables });
+        }
+        unset
+            .into_iter()
+            .map(|secret| secret.name.clone())
+            .collect()
+    }
+
+    /// Removes metadata beside a skill's files where that was asked for; gives what is left.
+    fn check_ignored(
+        &mut self,
+        skill: &SkillName,
+        bundle: &Digest,
+        files: Vec<String>,
+    ) -> Result<Vec<String>, VaultError> {
+        if files.is_empty() {
+            return Ok(files);
+        }
+        if self.input.clean {
+            let _change = self.vault.change()?;
+            let removed = store::remove_ignored(&self.vault.store(), bundle, &files)?;
+            self.report.cleaned.extend(removed);
+            return Ok(Vec::new());
+        }
+        self.find(DoctorFinding::IgnoredMetadata {
+            skill: skill.clone(),
+            files: files.clone(),
+        });
+        Ok(files)
+    }
+
+    /// Signs the files of an own skill again whose manifest is gone.
+    fn repair(
         &mut self,
         health: &mut SkillHealth,
-        origin: &Origin,
-        damage: &Damage,
-        texts: Option<&Texts>,
+        bundle: Digest,
+        source: ProvenanceId,
     ) -> Result<(), VaultError> {
-        let name = health.name.clone();
-        let source: Option<ProvenanceId> = texts.and_then(|texts| texts.provenance.parse().ok());
-        let own = source
-            .as_ref()
-            .is_some_and(|source| matches!(source.kind(), SourceKind::Local | SourceKind::Inline));
-        // Exactly the manifest is gone: the rest is there, and nobody vouches for it.
-        let unsigned = matches!(damage, Damage::Missing(what) if what == "manifest.json");
-        let again = match &source {
-            Some(source) if source.kind() == SourceKind::Local => {
-                format!("vault add <folder>, with the folder that it came from ({source})")
-            }
-            Some(source) if source.kind() == SourceKind::Inline => {
-                "hand its text in again".to_owned()
-            }
-            Some(source) => format!("vault add {source}"),
-            None => "vault add <source>, with where it came from".to_owned(),
+        let files = store::folder(&self.vault.store(), &bundle).join("files");
+        let texts = self.texts().get(&bundle);
+        let options = Options {
+            name: Some(health.name.clone()),
+            agents: texts.map(|texts| texts.agents.clone()).unwrap_or_default(),
+            provenance: Some(source),
+            replace: true,
+            strict: self.input.strict,
+            ..Options::default()
         };
-        let (status, hint) = match origin {
-            Origin::Linked(_) => (
-                RepairStatus::RefusedRemote,
-                "vault cloud pull brings it back".to_owned(),
-            ),
-            Origin::Local if damage.is_tampering() => (RepairStatus::RefusedTampered, again),
-            Origin::Local if !unsigned => (RepairStatus::Failed, again),
-            Origin::Local if !own => (RepairStatus::RefusedRemote, again),
-            Origin::Local => (
-                RepairStatus::Repairable,
-                format!("vault doctor {name} --repair signs it"),
-            ),
-        };
-        health.repair_status = status;
-        if status == RepairStatus::Repairable
-            && self.input.repair
-            && let (Some(bundle), Some(source)) = (health.bundle_hash, source)
-        {
-            let files = store::folder(&self.vault.store(), &bundle).join("files");
-            let options = Options {
-                name: Some(name.clone()),
-                agents: texts.map(|texts| texts.agents.clone()).unwrap_or_default(),
-                provenance: Some(source),
-                replace: true,
-                strict: self.input.strict,
-                ..Options::default()
-            };
-            let done = add_folder(self.vault, &files, &options);
-            if done.is_ok() {
-                let _change = self.vault.change()?;
-                let aside = self.vault.scratch()?;
-                store::drop_bundles(&self.vault.store(), aside.path(), [bundle])?;
-            }
-            self.repaired(health, done);
-            return Ok(());
+        let signed = add_folder(self.vault, &files, &options);
+        if signed.is_ok() {
+            let _change = self.vault.change()?;
+            let aside = self.vault.scratch()?;
+            store::drop_bundles(&self.vault.store(), aside.path(), [bundle])?;
         }
-        let code = if status == RepairStatus::RefusedTampered {
-            "skill_tampered"
-        } else {
-            "skill_damaged"
-        };
-        self.find(Severity::Error, code, format!("{name}: {damage}"), hint)
-            .of(name);
+        self.note_repair(health, signed);
         Ok(())
     }
 
-    fn repaired(&mut self, health: &mut SkillHealth, done: Result<AdmitReport, AdmitError>) {
-        match done {
+    fn note_repair(&mut self, health: &mut SkillHealth, signed: Result<AdmitReport, AdmitError>) {
+        match signed {
             Ok(report) => {
                 health.repair_status = RepairStatus::Repaired;
                 health.version = Some(report.version);
@@ -201,36 +163,24 @@ impl Doctor<'_> {
             Err(error) => {
                 health.repair_status = RepairStatus::Failed;
                 health.problem = Some(error.to_string());
-                self.find(
-                    Severity::Error,
-                    "repair_failed",
-                    format!("{} was not signed: {error}", health.name),
-                    format!(
-                        "vault add <folder> --name {0} --replace, once that is mended",
-                        health.name
-                    ),
-                )
-                .of(health.name.clone());
+                self.find(DoctorFinding::RepairFailed {
+                    skill: health.name.clone(),
+                    reason: error.to_string(),
+                });
             }
         }
     }
 
-    /// What lies in the vault's folders and is not of the vault. A skill that somebody copied there is unsigned.
-    fn strange(&mut self, path: &str) -> Result<(), VaultError> {
+    /// An entry of the vault's folders that the vault did not make. A skill that was copied there is unsigned.
+    fn check_foreign(&mut self, path: &str) -> Result<(), VaultError> {
         let full = self.vault.paths().root.join(path);
         let name = path
             .strip_prefix("skills/")
             .and_then(|name| name.parse::<SkillName>().ok());
-        let is_skill = files::kind(&full)? == Some(Kind::Dir)
-            && files::kind(&full.join(SKILL_MD))? == Some(Kind::File);
+        let is_skill = disk::kind(&full)? == Some(Kind::Dir)
+            && disk::kind(&full.join(SKILL_MD))? == Some(Kind::File);
         let Some(name) = name.filter(|_| is_skill) else {
-            self.find(
-                Severity::Warning,
-                "foreign_in_vault",
-                format!("{} is not the vault's", full.display()),
-                "move it elsewhere",
-            )
-            .at(full);
+            self.find(DoctorFinding::ForeignInVault(full));
             return Ok(());
         };
         if self.input.skill.as_ref().is_some_and(|one| *one != name) {
@@ -247,27 +197,17 @@ impl Doctor<'_> {
             ignored: Vec::new(),
         };
         if self.input.repair {
-            let done = self.sign_folder(&name, &full);
-            self.repaired(&mut health, done);
+            let signed = self.sign_folder(&name, &full);
+            self.note_repair(&mut health, signed);
         } else {
-            self.find(
-                Severity::Error,
-                "skill_unsigned",
-                format!("{name} was put into the vault by hand and is not signed"),
-                format!("vault doctor {name} --repair signs it"),
-            )
-            .of(name);
+            self.find(DoctorFinding::SkillUnsigned(name));
         }
         self.report.skills.push(health);
         Ok(())
     }
 
-    /// The folder makes room for a link. Its bytes are at one place at every moment.
-    fn sign_folder(
-        &self,
-        name: &SkillName,
-        folder: &std::path::Path,
-    ) -> Result<AdmitReport, AdmitError> {
+    /// Signs a folder among the skill links, which makes room for a link. Its bytes are in one place at every moment.
+    fn sign_folder(&self, name: &SkillName, folder: &Path) -> Result<AdmitReport, AdmitError> {
         let options = Options {
             name: Some(name.clone()),
             provenance: format!("local:{name}").parse().ok(),
@@ -275,33 +215,123 @@ impl Doctor<'_> {
             strict: self.input.strict,
             ..Options::default()
         };
-        // A skill that the gate refuses is not moved.
+        // Checked before it is moved: a folder that the gate rejects stays where it is.
         let mut neighbours = Neighbours::of(self.vault);
         examine(Source::folder(folder), &options, &mut neighbours)?;
         let parked = self.vault.paths().root.join("set-aside");
         let mut place = parked.join(name.as_str());
         {
             let _change = self.vault.change()?;
-            files::make_dirs(&parked, 0o700)?;
+            disk::make_dirs(&parked, 0o700)?;
             let mut number = 1;
-            while files::kind(&place)?.is_some() {
+            while disk::kind(&place)?.is_some() {
                 place = parked.join(format!("{name}-{number}"));
                 number += 1;
             }
-            files::rename(folder, &place)?;
-            files::sync_dir(&parked)?;
+            disk::rename(folder, &place)?;
+            disk::sync_dir(&parked)?;
         }
         match add_folder(self.vault, &place, &options) {
             Ok(report) => {
-                files::remove_tree(&place)?;
-                files::remove_empty(&parked)?;
+                disk::remove_tree(&place)?;
+                disk::remove_empty(&parked)?;
                 Ok(report)
             }
             Err(error) => {
-                files::rename(&place, folder)?;
-                files::remove_empty(&parked)?;
+                disk::rename(&place, folder)?;
+                disk::remove_empty(&parked)?;
                 Err(error)
             }
+        }
+    }
+}
+
+/// What can be done about a damaged skill, given where it came from.
+fn verdict(
+    damage: &Damage,
+    origin: &Origin,
+    source: Option<&ProvenanceId>,
+) -> (RepairStatus, Remedy) {
+    let own = source
+        .is_some_and(|source| matches!(source.kind(), SourceKind::Local | SourceKind::Inline));
+    // Only the manifest is gone: the files are there, but nothing vouches for them.
+    let unsigned = matches!(damage, Damage::Missing(what) if what == "manifest.json");
+    let status = match origin {
+        Origin::Linked(_) => return (RepairStatus::RefusedRemote, Remedy::Pull),
+        Origin::Local if damage.is_tampering() => RepairStatus::RefusedTampered,
+        Origin::Local if !unsigned => RepairStatus::Failed,
+        Origin::Local if !own => RepairStatus::RefusedRemote,
+        Origin::Local => return (RepairStatus::Repairable, Remedy::Repair),
+    };
+    (status, Remedy::AddAgain(source.cloned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_skill::name::Slug;
+
+    use super::*;
+    use crate::installed::link_id::LinkId;
+
+    #[test]
+    fn only_unsigned_skills_of_this_machine_are_repairable() {
+        let missing = |what: &str| Damage::Missing(what.to_owned());
+        let linked = || {
+            let slug: Slug = "team".parse().unwrap();
+            Origin::Linked(LinkId::of("https://vault.example", &slug))
+        };
+        for (damage, origin, source, status) in [
+            (
+                missing("manifest.json"),
+                Origin::Local,
+                "local:pdf",
+                RepairStatus::Repairable,
+            ),
+            (
+                missing("manifest.json"),
+                Origin::Local,
+                "github:acme/skills/pdf",
+                RepairStatus::RefusedRemote,
+            ),
+            (
+                missing("manifest.json"),
+                Origin::Local,
+                "",
+                RepairStatus::RefusedRemote,
+            ),
+            (
+                missing("SKILL.md"),
+                Origin::Local,
+                "local:pdf",
+                RepairStatus::Failed,
+            ),
+            (
+                Damage::Extra("run.sh".to_owned()),
+                Origin::Local,
+                "local:pdf",
+                RepairStatus::RefusedTampered,
+            ),
+            (
+                missing("manifest.json"),
+                linked(),
+                "local:pdf",
+                RepairStatus::RefusedRemote,
+            ),
+            (
+                Damage::Extra("run.sh".to_owned()),
+                linked(),
+                "local:pdf",
+                RepairStatus::RefusedRemote,
+            ),
+        ] {
+            let source: Option<ProvenanceId> = source.parse().ok();
+            let expected = match (&origin, status) {
+                (Origin::Linked(_), _) => Remedy::Pull,
+                (_, RepairStatus::Repairable) => Remedy::Repair,
+                _ => Remedy::AddAgain(source.clone()),
+            };
+            let found = verdict(&damage, &origin, source.as_ref());
+            assert_eq!(found, (status, expected), "{damage} {origin:?} {source:?}");
         }
     }
 }

@@ -19,7 +19,7 @@ use vault_skill::time::Timestamp;
 use crate::admit::add::add_folder;
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
 use crate::agents::found::{self, Machine};
-use crate::files::{self, FileError, Kind};
+use crate::disk::{self, FileError, Kind};
 use crate::installed::agent_links::{copies, record};
 use crate::vault::{Vault, VaultError};
 
@@ -154,24 +154,27 @@ pub fn scan(
     for (agent, root) in further {
         readers.entry(root.clone()).or_default().push(agent.clone());
     }
-    let records = records::read(machine);
-    // Nothing is admitted here, so that no time is recorded.
-    let mut neighbours = Neighbours::new(vault, Timestamp::from_unix(0));
+    let mut reader = NativeReader {
+        // Nothing is admitted here, so that no time is recorded.
+        neighbours: Neighbours::new(vault, Timestamp::from_unix(0)),
+        records: records::read(machine),
+        strict,
+    };
     let mut scan = Scan::default();
     let mut seen = std::collections::BTreeSet::new();
     let mut left = MAX_FOLDERS;
     for (root, agents) in readers {
         // Of a folder with several names one is looked at.
-        let Ok(real) = files::resolve(&root) else {
+        let Ok(real) = disk::resolve(&root) else {
             continue;
         };
-        if !files::is_folder(&real) || !seen.insert(real.clone()) {
+        if !disk::is_folder(&real) || !seen.insert(real.clone()) {
             continue;
         }
         scan.roots.push(root.clone());
         let copies =
             vault.map_or_else(|| Ok(Vec::new()), |vault| record::copies_in(vault, &root))?;
-        for (entry, kind) in files::list(&real)? {
+        for (entry, kind) in disk::list(&real)? {
             let path = real.join(&entry);
             let Some(name) = entry.to_str().filter(|name| !name.starts_with('.')) else {
                 continue;
@@ -185,18 +188,10 @@ pub fn scan(
                 break;
             }
             left -= 1;
-            if files::kind(&path.join("SKILL.md"))? != Some(Kind::File) {
+            if disk::kind(&path.join("SKILL.md"))? != Some(Kind::File) {
                 continue;
             }
-            match look(
-                &mut neighbours,
-                &path,
-                name,
-                &root,
-                &agents,
-                &records,
-                strict,
-            ) {
+            match reader.read(&root, &agents, &path, name) {
                 Some(skill) => scan.skills.push(skill),
                 None => scan
                     .skipped
@@ -209,54 +204,64 @@ pub fn scan(
     Ok(scan)
 }
 
-fn look(
-    neighbours: &mut Neighbours<'_>,
-    path: &Path,
-    folder: &str,
-    root: &Path,
-    agents: &[AgentId],
-    records: &records::Records,
+/// Reads skills in the agents' folders.
+struct NativeReader<'a> {
+    neighbours: Neighbours<'a>,
+    records: records::Records,
     strict: bool,
-) -> Option<NativeSkill> {
-    let name = folder.parse().ok().or_else(|| SkillName::derive(folder))?;
-    let options = Options {
-        name: Some(name.clone()),
-        strict,
-        ..Options::default()
-    };
-    let mut skill = NativeSkill {
-        name,
-        path: path.to_owned(),
-        root: root.to_owned(),
-        agents: agents.to_vec(),
-        provenance: None,
-        recorded_by: None,
-        state: NativeState::New,
-        files: 0,
-        bytes: 0,
-        content: copies::content(path),
-    };
-    match examine(Source::folder(path), &options, neighbours) {
-        Ok(candidate) => {
-            let package = candidate.package;
-            skill.files = package.files.len();
-            skill.bytes = package.size();
-            if let Some((by, source)) = records.of(folder, path, package.document()) {
-                skill.provenance = Some(source);
-                skill.recorded_by = Some(by);
+}
+
+impl NativeReader<'_> {
+    /// Reads and judges one skill folder; `None` when its name makes no name in the vault.
+    fn read(
+        &mut self,
+        root: &Path,
+        agents: &[AgentId],
+        path: &Path,
+        folder: &str,
+    ) -> Option<NativeSkill> {
+        let name = folder.parse().ok().or_else(|| SkillName::derive(folder))?;
+        let options = Options {
+            name: Some(name.clone()),
+            strict: self.strict,
+            ..Options::default()
+        };
+        let mut skill = NativeSkill {
+            name,
+            path: path.to_owned(),
+            root: root.to_owned(),
+            agents: agents.to_vec(),
+            provenance: None,
+            recorded_by: None,
+            state: NativeState::New,
+            files: 0,
+            bytes: 0,
+            content: copies::content(path),
+        };
+        match examine(Source::folder(path), &options, &mut self.neighbours) {
+            Ok(candidate) => {
+                let package = candidate.package;
+                skill.files = package.files.len();
+                skill.bytes = package.size();
+                if let Some((by, source)) = self.records.find(folder, path, package.document()) {
+                    skill.provenance = Some(source);
+                    skill.recorded_by = Some(by);
+                }
+                if let Some(vault) = self.neighbours.vault() {
+                    skill.state = state(vault, &skill.name, &package.files);
+                }
             }
-            if let Some(vault) = neighbours.vault() {
-                skill.state = state(vault, &skill.name, &package.files);
+            Err(AdmitError::Blocked { findings }) => {
+                skill.state = NativeState::Refused { findings };
+            }
+            Err(error) => {
+                skill.state = NativeState::Unreadable {
+                    reason: error.to_string(),
+                };
             }
         }
-        Err(AdmitError::Blocked { findings }) => skill.state = NativeState::Refused { findings },
-        Err(error) => {
-            skill.state = NativeState::Unreadable {
-                reason: error.to_string(),
-            };
-        }
+        Some(skill)
     }
-    Some(skill)
 }
 
 fn state(vault: &Vault, name: &SkillName, files: &[vault_skill::bundle::File]) -> NativeState {
@@ -310,16 +315,16 @@ fn move_aside(root: &Path, folder: &Path) -> Result<PathBuf, FileError> {
     let mut kept = root.as_os_str().to_owned();
     kept.push(".bak");
     let kept = PathBuf::from(kept);
-    files::make_dirs(&kept, 0o755)?;
+    disk::make_dirs(&kept, 0o755)?;
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let mut place = kept.join(&*name);
     let mut number = 1;
-    while files::kind(&place)?.is_some() {
+    while disk::kind(&place)?.is_some() {
         place = kept.join(format!("{name}-{number}"));
         number += 1;
     }
-    files::rename(folder, &place)?;
-    files::sync_dir(&kept)?;
-    files::sync_dir(root)?;
+    disk::rename(folder, &place)?;
+    disk::sync_dir(&kept)?;
+    disk::sync_dir(root)?;
     Ok(place)
 }

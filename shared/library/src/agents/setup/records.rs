@@ -8,7 +8,7 @@ use vault_skill::document::frontmatter_json;
 use vault_skill::provenance::ProvenanceId;
 
 use crate::agents::found::Machine;
-use crate::files;
+use crate::disk;
 
 const MAX_LOCK: u64 = 4 << 20;
 
@@ -51,7 +51,7 @@ pub(super) fn read(machine: &Machine) -> Records {
     );
     let mut records = Records::default();
     for path in paths {
-        let Ok(Some(bytes)) = files::read(&path, MAX_LOCK) else {
+        let Ok(Some(bytes)) = disk::read(&path, MAX_LOCK) else {
             continue;
         };
         let Ok(lock) = serde_json::from_slice::<Lock>(&bytes) else {
@@ -109,7 +109,7 @@ fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<Provena
 
 impl Records {
     /// What is recorded of a skill in a folder of this name, and by which tool.
-    pub(super) fn of(
+    pub(super) fn find(
         &self,
         folder: &str,
         path: &Path,
@@ -139,7 +139,7 @@ fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
 
 /// What ClawHub leaves beside a skill.
 fn clawhub(path: &Path) -> Option<ProvenanceId> {
-    let bytes = files::read(&path.join(".clawhub/origin.json"), 64 << 10).ok()??;
+    let bytes = disk::read(&path.join(".clawhub/origin.json"), 64 << 10).ok()??;
     let origin: Origin = serde_json::from_slice(&bytes).ok()?;
     let slug = origin.slug?;
     format!("registry:clawhub/{}", slug.trim_start_matches('@'))
@@ -171,7 +171,7 @@ mod tests {
             ("npm", None),
             ("unknown", None),
         ] {
-            let found = records.of(name, home.path(), b"");
+            let found = records.find(name, home.path(), b"");
             assert_eq!(
                 found.as_ref().map(|(_, source)| source.as_str()),
                 source,
@@ -185,7 +185,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let records = Records::default();
         let text = "---\nname: x\ndescription: y\nmetadata:\n  github-repo: https://github.com/acme/skills\n  github-path: skills/x\n---\n";
-        let found = records.of("x", folder.path(), text.as_bytes()).unwrap();
+        let found = records.find("x", folder.path(), text.as_bytes()).unwrap();
         assert_eq!(
             (found.0, found.1.as_str()),
             ("gh skill", "github:acme/skills/skills/x")
@@ -194,7 +194,7 @@ mod tests {
         let origin =
             r#"{"version":1,"registry":"https://clawhub.example","slug":"@openclaw/gifgrep"}"#;
         std::fs::write(folder.path().join(".clawhub/origin.json"), origin).unwrap();
-        let found = records.of("x", folder.path(), b"---\n---\n").unwrap();
+        let found = records.find("x", folder.path(), b"---\n---\n").unwrap();
         assert_eq!(found.1.as_str(), "registry:clawhub/openclaw/gifgrep");
     }
 

@@ -6,8 +6,8 @@ use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
 
-use crate::files::source;
-use crate::files::{self, FileError};
+use crate::disk::source;
+use crate::disk::{self, FileError};
 use crate::store::LIMITS;
 
 /// Names of ours in a folder of copies, while one is being made or removed.
@@ -37,10 +37,10 @@ pub(crate) fn content_of<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8
 /// Removes a copy of ours: out of the way in one step, then away.
 pub(crate) fn remove(root: &Path, name: &str) -> Result<(), FileError> {
     let old = aside(root, name, "old");
-    files::remove_tree(&old)?;
-    files::rename(&root.join(name), &old)?;
-    files::sync_dir(root)?;
-    files::remove_tree(&old)
+    disk::remove_tree(&old)?;
+    disk::rename(&root.join(name), &old)?;
+    disk::sync_dir(root)?;
+    disk::remove_tree(&old)
 }
 
 pub(crate) fn aside(root: &Path, name: &str, what: &str) -> PathBuf {

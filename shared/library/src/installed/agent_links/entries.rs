@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::record::trees;
 use crate::disk::tree::DirHandle;
-use crate::files::{self, FileError, Kind};
+use crate::disk::{self, FileError, Kind};
 use crate::installed::place::CHUNK;
 use crate::vault::Vault;
 
@@ -24,7 +24,7 @@ pub(crate) enum Entry {
 
 /// The entries of a folder in the order of their names; empty when it is absent.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<(OsString, Entry)>, FileError> {
-    let names = files::list(folder)?;
+    let names = disk::list(folder)?;
     if names.is_empty() {
         return Ok(Vec::new());
     }
@@ -58,7 +58,7 @@ pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
 pub(crate) fn homes(vault: &Vault) -> Vec<PathBuf> {
     let named = trees(vault);
     let mut homes = vec![named.clone()];
-    if let Ok(root) = files::resolve(&vault.paths().root) {
+    if let Ok(root) = disk::resolve(&vault.paths().root) {
         let real = root.join("profiles");
         if real != named {
             homes.push(real);

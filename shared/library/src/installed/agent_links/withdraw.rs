@@ -8,7 +8,7 @@ use vault_skill::name::SkillName;
 use super::copies;
 use super::entries::{Entry, entries, homes, is_ours};
 use super::record::{CopyRecord, Record, trees};
-use crate::files::{self, FileError, Kind};
+use crate::disk::{self, FileError, Kind};
 use crate::vault::{Change, Vault, VaultError};
 
 /// Takes skills out of the agents' folders and the trees, before they leave the vault. `further` are folders that
@@ -48,10 +48,10 @@ pub(crate) fn unlink(
     copies_there: &mut BTreeMap<SkillName, CopyRecord>,
 ) -> Result<Vec<SkillName>, FileError> {
     let mut gone = Vec::new();
-    if !files::is_folder(root) {
+    if !disk::is_folder(root) {
         return Ok(gone);
     }
-    let real = files::resolve(root)?;
+    let real = disk::resolve(root)?;
     for (entry_name, entry) in entries(&real)? {
         let Entry::Link(target) = &entry else {
             continue;
@@ -65,14 +65,14 @@ pub(crate) fn unlink(
                     .is_some_and(|last| last == name.as_str().as_bytes())
         });
         if let Some(name) = aimed {
-            files::remove_file(&real.join(&entry_name))?;
+            disk::remove_file(&real.join(&entry_name))?;
             if !gone.contains(name) {
                 gone.push(name.clone());
             }
         }
     }
     if !gone.is_empty() {
-        files::sync_dir(&real)?;
+        disk::sync_dir(&real)?;
     }
     for name in names {
         let Some(record) = copies_there.remove(name) else {
@@ -91,7 +91,7 @@ pub(crate) fn unlink(
 pub(crate) fn unlink_trees(vault: &Vault, names: &[SkillName]) -> Result<bool, FileError> {
     let root = trees(vault);
     let mut any = false;
-    for (folder, kind) in files::list(&root)? {
+    for (folder, kind) in disk::list(&root)? {
         if kind != Kind::Dir {
             continue;
         }
@@ -99,12 +99,12 @@ pub(crate) fn unlink_trees(vault: &Vault, names: &[SkillName]) -> Result<bool, F
         let mut changed = false;
         for name in names {
             let path = folder.join(name.as_str());
-            if files::kind(&path)? == Some(Kind::Link) {
-                changed |= files::remove_file(&path)?;
+            if disk::kind(&path)? == Some(Kind::Link) {
+                changed |= disk::remove_file(&path)?;
             }
         }
         if changed {
-            files::sync_dir(&folder)?;
+            disk::sync_dir(&folder)?;
         }
         any |= changed;
     }

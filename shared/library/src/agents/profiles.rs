@@ -9,19 +9,22 @@ use vault_skill::hash::Digest;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::profile::ProfileRule;
 
-use super::report::ProfileSyncError;
+use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;
-use super::sync::PROFILES_FILE;
-use crate::files;
+use crate::admit::variants::{Base, Lookup, Transforms};
+use crate::disk;
 use crate::index::Index;
-use crate::scan::{self, Origin, Places};
+use crate::installed::list;
+use crate::installed::place::{self, Origin, Places};
 use crate::store::{self, Trusted};
-use crate::transforms::{Base, Lookup, Transforms};
 use crate::vault::{Vault, VaultError};
+
+/// The owner's text about profiles, in the vault's folder.
+pub const PROFILES_FILE: &str = "profiles.toml";
 
 /// An installed skill as profiles choose it.
 #[derive(Debug)]
-pub(super) struct Candidate {
+pub(super) struct AvailableSkill {
     pub(super) name: SkillName,
     pub(super) signed_name: SkillName,
     pub(super) bundle: Digest,
@@ -34,19 +37,19 @@ pub(super) struct Candidate {
 
 /// A profile and what it shows.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct PlannedProfile {
     pub(super) name: String,
     pub(super) agent: AgentId,
     /// Its folder below `profiles/`.
     pub(super) folder: String,
     /// The folder that `profiles.toml` names for it.
     pub(super) target: Option<PathBuf>,
-    pub(super) skills: BTreeMap<SkillName, Shown>,
+    pub(super) skills: BTreeMap<SkillName, ShownSkill>,
 }
 
 /// A skill in a profile.
 #[derive(Clone, Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownSkill {
     /// Where the link points, seen from the profile's folder.
     pub(super) target: PathBuf,
     /// The bundle that is read through it.
@@ -61,7 +64,7 @@ pub(super) fn rules(
     agents: &BTreeSet<AgentId>,
 ) -> Result<(Vec<ProfileRule>, bool), ProfileSyncError> {
     let path = vault.paths().root.join(PROFILES_FILE);
-    let Some(bytes) = files::read(&path, 1 << 20)? else {
+    let Some(bytes) = disk::read(&path, 1 << 20)? else {
         let rules = agents.iter().cloned().map(ProfileRule::for_agent);
         return Ok((rules.collect(), false));
     };
@@ -74,24 +77,24 @@ pub(super) fn rules(
 
 /// What is installed, each name once: own skills before linked ones. What can't be believed is left out and named.
 /// `listed`, where the places were listed already.
-pub(super) fn candidates(
+pub(super) fn available_skills(
     vault: &Vault,
     with_tags: bool,
     listed: Option<&Places>,
-) -> Result<(Vec<Candidate>, Vec<SkillName>), VaultError> {
+) -> Result<(Vec<AvailableSkill>, Vec<SkillName>), VaultError> {
     let mut places = match listed {
         Some(places) => Cow::Borrowed(places),
-        None => Cow::Owned(scan::places(vault)?),
+        None => Cow::Owned(place::places(vault)?),
     };
     let mut index = Index::open(&vault.paths().index());
     let mut noted = index.agents();
     let mut installed = places.groups.iter().flat_map(|group| &group.places);
     if installed.any(|place| !noted.contains_key(&place.bundle)) {
         // Verifies what is new and notes it.
-        scan::scan(vault)?;
+        list::scan(vault)?;
         index = Index::open(&vault.paths().index());
         noted = index.agents();
-        places = Cow::Owned(scan::places(vault)?);
+        places = Cow::Owned(place::places(vault)?);
     }
     let mut texts = if with_tags {
         index.texts()
@@ -124,7 +127,7 @@ pub(super) fn candidates(
                     .join(place.name.as_str()),
             };
             taken.insert(&place.name);
-            chosen.push(Candidate {
+            chosen.push(AvailableSkill {
                 target,
                 agents,
                 tags: texts
@@ -144,11 +147,11 @@ pub(super) fn candidates(
 /// Applies the rules.
 pub(super) fn choose(
     rules: Vec<ProfileRule>,
-    skills: &[Candidate],
+    skills: &[AvailableSkill],
     switches: &Switches,
     home: &Path,
     variants: &mut Variants<'_>,
-) -> Result<Vec<Wanted>, ProfileSyncError> {
+) -> Result<Vec<PlannedProfile>, ProfileSyncError> {
     rules
         .into_iter()
         .map(|rule| {
@@ -163,7 +166,7 @@ pub(super) fn choose(
                         && switches.shows(&skill.name, &rule.agent)
                 })
                 .map(|skill| (skill.name.clone(), variants.shown(skill, &rule.agent)));
-            Ok(Wanted {
+            Ok(PlannedProfile {
                 skills: chosen.collect(),
                 folder: folder_name(&rule.name),
                 name: rule.name,
@@ -181,11 +184,11 @@ pub(super) struct Variants<'a> {
     /// Whom to believe about variants: this vault.
     pub(super) trusted: Rc<Trusted>,
     pub(super) missing: Vec<(SkillName, AgentId)>,
-    pub(super) problems: Vec<(SkillName, AgentId, String)>,
+    pub(super) failed: Vec<ProfileWarning>,
 }
 
 impl Variants<'_> {
-    fn shown(&mut self, skill: &Candidate, agent: &AgentId) -> Shown {
+    fn shown(&mut self, skill: &AvailableSkill, agent: &AgentId) -> ShownSkill {
         if self.transforms.is_empty() {
             return skill.shown();
         }
@@ -193,12 +196,15 @@ impl Variants<'_> {
             Lookup::Plain => {}
             Lookup::Missing => self.missing.push((skill.name.clone(), agent.clone())),
             Lookup::Impossible(reason) => {
-                self.problems
-                    .push((skill.name.clone(), agent.clone(), reason));
+                self.failed.push(ProfileWarning::TransformFailed {
+                    skill: skill.name.clone(),
+                    agent: agent.clone(),
+                    reason,
+                });
             }
             Lookup::Rendered(variant) => {
                 if let Some(bundle) = variant.bundle {
-                    return Shown {
+                    return ShownSkill {
                         target: store::link_target(&bundle, 2),
                         bundle,
                         signed_name: skill.name.clone(),
@@ -211,7 +217,7 @@ impl Variants<'_> {
     }
 }
 
-impl Candidate {
+impl AvailableSkill {
     pub(super) fn base(&self) -> Base<'_> {
         Base {
             name: &self.name,
@@ -221,8 +227,8 @@ impl Candidate {
         }
     }
 
-    fn shown(&self) -> Shown {
-        Shown {
+    fn shown(&self) -> ShownSkill {
+        ShownSkill {
             target: self.target.clone(),
             bundle: self.bundle,
             signed_name: self.signed_name.clone(),

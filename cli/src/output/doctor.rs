@@ -1,0 +1,321 @@
+//! The sentences and hints of what the library finds wrong with a vault, and the JSON that holds them.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use vault_library::{
+    agents::{AgentView, Hidden, HiddenReason, ProfileWarning},
+    doctor::{ContextCost, DoctorFinding, DoctorReport, Remedy, Severity, SkillHealth},
+    keys::KeyError,
+};
+use vault_skill::{
+    name::{AgentId, SkillName},
+    provenance::{Kind, ProvenanceId},
+};
+
+/// One finding for people and programs.
+#[derive(Debug, Serialize)]
+pub struct FindingText {
+    /// The stable word.
+    pub code: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// One sentence without a full stop.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+    /// The skill that it is about.
+    pub skill: Option<SkillName>,
+    /// The file or folder that it is about.
+    pub path: Option<PathBuf>,
+}
+
+impl FindingText {
+    /// The text of a finding of the library.
+    pub fn new(finding: &DoctorFinding) -> Self {
+        let (message, hint) = finding_text(finding);
+        Self {
+            code: finding.code(),
+            severity: finding.severity(),
+            message,
+            hint,
+            skill: finding.skill().cloned(),
+            path: finding.path().map(Path::to_owned),
+        }
+    }
+
+    /// The warning that git is not installed.
+    pub fn git_missing() -> Self {
+        Self {
+            code: "git_missing",
+            severity: Severity::Warning,
+            message: "git is not installed".to_owned(),
+            hint: "install it: vault add fetches repositories with it".to_owned(),
+            skill: None,
+            path: None,
+        }
+    }
+}
+
+fn finding_text(finding: &DoctorFinding) -> (String, String) {
+    let (message, hint) = match finding {
+        DoctorFinding::Key(error) => return (error.to_string(), key_hint(error)),
+        DoctorFinding::Profile(warning) => return profile_warning(warning),
+        DoctorFinding::SkillDamaged {
+            skill,
+            damage,
+            remedy,
+        } => return (format!("{skill}: {damage}"), remedy_hint(skill, remedy)),
+        DoctorFinding::ForeignOwner(path) => (
+            format!("{} belongs to another user", path.display()),
+            format!("chown -R $(id -un) {}", path.display()),
+        ),
+        DoctorFinding::OpenToOthers { path, mode } => (
+            format!("others may write to {} (mode {mode:04o})", path.display()),
+            format!("chmod go-w {}", path.display()),
+        ),
+        DoctorFinding::ReadOnly(path) => (
+            format!("{} can't be written to", path.display()),
+            "skills can be read and run; nothing can be added or removed".to_owned(),
+        ),
+        DoctorFinding::RecoveryHere(path) => (
+            format!("the recovery key still lies in {}", path.display()),
+            "move it to a safe place: it replaces a lost or stolen key".to_owned(),
+        ),
+        DoctorFinding::ClockBehind { now, signed_at } => (
+            format!("this machine's clock says {now}, but a skill was signed at {signed_at}"),
+            "set the clock: releases expire by it, and services refuse requests that are 300 s off"
+                .to_owned(),
+        ),
+        DoctorFinding::Unfinished => (
+            "a command was killed in the middle; what it left is no part of the vault".to_owned(),
+            "vault doctor --clean removes it, as the next change does".to_owned(),
+        ),
+        DoctorFinding::SetAside(path) => (
+            format!("{} was set aside and never signed", path.display()),
+            format!("vault add {0}, then rm -r {0}", path.display()),
+        ),
+        DoctorFinding::ForeignInVault(path) => (
+            format!("{} is not the vault's", path.display()),
+            "move it elsewhere".to_owned(),
+        ),
+        DoctorFinding::EarlierVersions(count) => (
+            format!("{count} earlier bundles are kept"),
+            "they are what a rollback goes back to".to_owned(),
+        ),
+        DoctorFinding::EnvironmentUnset { skill, variables } => (
+            format!("{skill} needs {}, not set here", variables.join(", ")),
+            format!("export {}=…", variables.first().map_or("", String::as_str)),
+        ),
+        DoctorFinding::IgnoredMetadata { skill, files } => (
+            format!("{skill}: {} is no part of it", files.join(", ")),
+            "vault doctor --clean removes it".to_owned(),
+        ),
+        DoctorFinding::SkillUnsigned(skill) => (
+            format!("{skill} was put into the vault by hand and is not signed"),
+            format!("vault doctor {skill} --repair signs it"),
+        ),
+        DoctorFinding::RepairFailed { skill, reason } => (
+            format!("{skill} was not signed: {reason}"),
+            format!("vault add <folder> --name {skill} --replace, once that is mended"),
+        ),
+        DoctorFinding::VariantDamaged { skill, damage } => (
+            format!("a variant of {skill}: {damage}"),
+            format!("vault transform list {skill}; add the transform again"),
+        ),
+        DoctorFinding::ProfilesInvalid(error) => (
+            error.to_string(),
+            "mend profiles.toml in the vault's folder".to_owned(),
+        ),
+        DoctorFinding::DanglingLink { path, ours } => {
+            let hint = if *ours {
+                "vault doctor --clean removes it"
+            } else {
+                "it is not the vault's: remove it, or bring back what it leads to"
+            };
+            (format!("{} leads nowhere", path.display()), hint.to_owned())
+        }
+        DoctorFinding::RootMissing(path) => (
+            format!("{} is not there any more", path.display()),
+            "vault doctor --clean forgets it".to_owned(),
+        ),
+        DoctorFinding::LinksStale => (
+            "the agents' links are not as the vault is now".to_owned(),
+            "vault sync-profiles".to_owned(),
+        ),
+        DoctorFinding::AgentNotLinked(agents) => (
+            format!("not linked to the vault's skills: {}", joined(agents)),
+            "vault sync-profiles --discover".to_owned(),
+        ),
+        DoctorFinding::ContextCost {
+            agent,
+            characters,
+            bound,
+        } => (
+            format!(
+                "{agent} reads {bound} characters of its list of skills; yours has {characters}"
+            ),
+            format!("vault disable <name> --agent {agent} shortens it"),
+        ),
+    };
+    (message, hint)
+}
+
+fn joined(agents: &[AgentId]) -> String {
+    let agents: Vec<_> = agents.iter().map(AgentId::as_str).collect();
+    agents.join(", ")
+}
+
+fn key_hint(error: &KeyError) -> String {
+    match error {
+        KeyError::Missing(_) => {
+            "bring it back from where the vault was copied from, or vault key recovery use <file>"
+                .to_owned()
+        }
+        KeyError::Open { path, .. } => format!("chmod go-rwx {}", path.display()),
+        KeyError::Foreign(path) => format!("chown $(id -un) {}", path.display()),
+        KeyError::Malformed { .. } | KeyError::Mismatch(_) => {
+            "bring back the file as it was, or vault key recovery use <file>".to_owned()
+        }
+        KeyError::File(_) => "give this user the right to read it".to_owned(),
+    }
+}
+
+fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
+    match remedy {
+        Remedy::Pull => "vault cloud pull brings it back".to_owned(),
+        Remedy::Repair => format!("vault doctor {skill} --repair signs it"),
+        Remedy::AddAgain(source) => add_again_hint(source.as_ref()),
+    }
+}
+
+fn add_again_hint(source: Option<&ProvenanceId>) -> String {
+    match source.map(|source| (source, source.kind())) {
+        Some((source, Kind::Local)) => {
+            format!("vault add <folder>, with the folder that it came from ({source})")
+        }
+        Some((_, Kind::Inline)) => "hand its text in again".to_owned(),
+        Some((source, _)) => format!("vault add {source}"),
+        None => "vault add <source>, with where it came from".to_owned(),
+    }
+}
+
+/// The sentence and the hint of a warning about profiles.
+pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
+    match warning {
+        ProfileWarning::SkillDamaged(skill) => (
+            format!("{skill} is not as it was signed and is shown to no agent"),
+            format!("vault doctor {skill}"),
+        ),
+        ProfileWarning::TransformFailed {
+            skill,
+            agent,
+            reason,
+        } => (
+            format!("{agent} sees {skill} without its transforms: {reason}"),
+            format!("mend it and add it again: vault transform add {skill} <file>"),
+        ),
+        ProfileWarning::ForeignInProfiles(path) => (
+            format!("{} is not the vault's and is left alone", path.display()),
+            "move it elsewhere: this folder is made by vault sync-profiles".to_owned(),
+        ),
+        ProfileWarning::RootInVault(path) => (
+            format!("{} leads into the vault itself", path.display()),
+            format!("make it a folder of its own: rm {0} && mkdir {0}", path.display()),
+        ),
+        ProfileWarning::RootMissing(path) => (
+            format!("{} is not there any more", path.display()),
+            "vault doctor --clean forgets it; vault sync-profiles --discover links into what is there"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Why an agent does not see a skill, and what changes that.
+pub fn hidden_text(agent: &AgentId, hidden: &Hidden) -> (String, String) {
+    match &hidden.reason {
+        HiddenReason::Disabled => (
+            "it is disabled".to_owned(),
+            format!("vault enable {}", hidden.skill),
+        ),
+        HiddenReason::OtherAgents(agents) => (
+            format!("it is for {} only", joined(agents)),
+            format!("add it again with --agent {agent}"),
+        ),
+        HiddenReason::Profile => (
+            "no profile of this agent takes it in".to_owned(),
+            "change profiles.toml in the vault's folder, then vault sync-profiles".to_owned(),
+        ),
+        HiddenReason::Foreign(path) => (
+            format!("{} is not the vault's and has its name", path.display()),
+            "vault setup takes it into the vault".to_owned(),
+        ),
+    }
+}
+
+/// The member `data` of `vault doctor --json`, serialized at once: with thousands of skills a tree of values costs more
+/// than the checks.
+pub fn json(report: &DoctorReport, findings: &[FindingText]) -> Box<RawValue> {
+    let agents = report.agents.agents.iter().map(AgentJson::new).collect();
+    let data = DoctorJson {
+        healthy: report.is_clean() && !report.is_tampered(),
+        damaged: report.damaged(),
+        skills: &report.skills,
+        findings,
+        agents,
+        context: &report.context,
+        cleaned: &report.cleaned,
+    };
+    serde_json::value::to_raw_value(&data)
+        .expect("our types have text keys and infallible serializers")
+}
+
+#[derive(Serialize)]
+struct DoctorJson<'a> {
+    healthy: bool,
+    damaged: usize,
+    skills: &'a [SkillHealth],
+    findings: &'a [FindingText],
+    agents: Vec<AgentJson<'a>>,
+    context: &'a [ContextCost],
+    cleaned: &'a [PathBuf],
+}
+
+#[derive(Serialize)]
+struct AgentJson<'a> {
+    agent: &'a AgentId,
+    linked: bool,
+    roots: &'a [PathBuf],
+    sees: &'a [SkillName],
+    hidden: Vec<HiddenJson<'a>>,
+}
+
+impl<'a> AgentJson<'a> {
+    fn new(view: &'a AgentView) -> Self {
+        let hidden = view.hidden.iter().map(|hidden| {
+            let (reason, hint) = hidden_text(&view.agent, hidden);
+            HiddenJson {
+                skill: &hidden.skill,
+                code: hidden.reason.code(),
+                reason,
+                hint,
+            }
+        });
+        Self {
+            agent: &view.agent,
+            linked: view.linked,
+            roots: &view.roots,
+            sees: &view.sees,
+            hidden: hidden.collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct HiddenJson<'a> {
+    skill: &'a SkillName,
+    code: &'static str,
+    reason: String,
+    hint: String,
+}
