@@ -16,16 +16,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use support::host::{BASE, Host};
+use support::host::{BASE, Host, planned};
 use support::{Home, skill_md, write};
 use vault_library::add_folder;
 use vault_library::admit::Options;
 use vault_library::agents::Machine;
+use vault_library::agents::setup::{self, AdoptionMode};
 use vault_library::doctor::{self, DoctorInput, Severity};
-use vault_library::links::{self, Selection, Staged};
-use vault_library::release::{self, Plan, PlanRequest};
-use vault_library::remove::{RemoveSkills, remove_skills};
-use vault_library::setup::{self, AdoptionMode};
+use vault_library::publish::{self, PlanRequest};
+use vault_library::subscribe::{self, Selection, StagedBundles};
 use vault_library::{SyncProfilesInput, sync_profiles, transforms};
 use vault_library::{Vault, VaultPaths, integrity, rotate, shelf};
 use vault_skill::hash::Digest;
@@ -52,48 +51,47 @@ const CALLS: [&str; 16] = [
     "mkdir",
 ];
 
-/// What the victim does; it gets the home's path.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd)]
-enum Deed {
-    Create,
-    Add,
-    Replace,
-    AddMany,
-    Remove,
-    Rotate,
-    Plan,
-    Pull,
-    Link,
-    Unlink,
-    Render,
-    CopyOut,
-    Backup,
-    InPlace,
+/// The first deed that agents' folders are part of.
+const FIRST_WITH_AGENTS: Deed = Deed::Link;
+
+/// One test for each deed that a victim can be killed in.
+macro_rules! deeds {
+    ($($deed:ident $test:ident)*) => {
+        /// What the victim does; it gets the home's path.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd)]
+        enum Deed { $($deed),* }
+
+        const DEEDS: &[Deed] = &[$(Deed::$deed),*];
+
+        $(#[test]
+        fn $test() {
+            sweep(Deed::$deed);
+        })*
+    };
+}
+
+deeds! {
+    Create create_survives_a_kill_anywhere
+    Add add_survives_a_kill_anywhere
+    Replace replace_survives_a_kill_anywhere
+    AddMany add_many_survives_a_kill_anywhere
+    Remove remove_survives_a_kill_anywhere
+    Rotate rotate_survives_a_kill_anywhere
+    Plan plan_survives_a_kill_anywhere
+    Pull pull_survives_a_kill_anywhere
+    Link linking_survives_a_kill_anywhere
+    Unlink removing_what_agents_see_survives_a_kill_anywhere
+    Render rendering_a_variant_survives_a_kill_anywhere
+    CopyOut copying_out_survives_a_kill_anywhere
+    Backup an_adoption_with_backup_survives_a_kill_anywhere
+    InPlace an_adoption_in_place_survives_a_kill_anywhere
 }
 
 impl Deed {
-    /// Whether folders of agents are part of it.
     fn has_agents(self) -> bool {
-        self >= Self::Link
+        self >= FIRST_WITH_AGENTS
     }
 }
-
-const DEEDS: [(&str, Deed); 14] = [
-    ("create", Deed::Create),
-    ("add", Deed::Add),
-    ("replace", Deed::Replace),
-    ("add-many", Deed::AddMany),
-    ("remove", Deed::Remove),
-    ("rotate", Deed::Rotate),
-    ("plan", Deed::Plan),
-    ("pull", Deed::Pull),
-    ("link", Deed::Link),
-    ("unlink", Deed::Unlink),
-    ("render", Deed::Render),
-    ("copy-out", Deed::CopyOut),
-    ("backup", Deed::Backup),
-    ("in-place", Deed::InPlace),
-];
 
 fn open(home: &Path) -> Vault {
     Vault::open_or_create(
@@ -125,13 +123,13 @@ fn source(home: &Path, name: &str, body: &str, files: usize) -> PathBuf {
 /// The host's catalogs and objects, laid in files by the parent for the victim that pulls.
 fn pull(home: &Path, release: u64) {
     let vault = open(home);
-    let link = links::all(&vault).unwrap().remove(0);
+    let link = subscribe::all(&vault).unwrap().remove(0);
     let served = home.join("host");
     let bytes = std::fs::read(served.join(format!("catalog-{release}"))).unwrap();
     let object = |hash: &Digest| std::fs::read(served.join(hash.to_string())).ok();
     let offer = link.accept(&vault, &bytes, None, false).unwrap();
     let chosen = offer.choose(&Selection::default(), &object).unwrap();
-    let mut staged = Staged::new(&vault).unwrap();
+    let mut staged = StagedBundles::new(&vault).unwrap();
     for skill in offer.missing(&vault, &chosen).unwrap() {
         staged
             .add(
@@ -142,7 +140,7 @@ fn pull(home: &Path, release: u64) {
             )
             .unwrap();
     }
-    links::install(&vault, &offer, &Selection::default(), &chosen, staged).unwrap();
+    subscribe::install(&vault, &offer, &Selection::default(), &chosen, staged).unwrap();
 }
 
 fn act(deed: Deed, home: &Path) {
@@ -160,16 +158,7 @@ fn act(deed: Deed, home: &Path) {
             }
         }
         Deed::Remove => {
-            let names = vec!["subject".to_owned()];
-            remove_skills(
-                &open(home),
-                &RemoveSkills {
-                    roots: Vec::new(),
-                    names,
-                    withdraw: Some("reason".into()),
-                },
-            )
-            .unwrap();
+            support::remove(&open(home), "subject", Some("reason"));
         }
         Deed::Rotate => {
             rotate::rotate(&open(home)).unwrap();
@@ -177,20 +166,13 @@ fn act(deed: Deed, home: &Path) {
         Deed::Plan => {
             let vault = open(home);
             let slug = "acme".parse().unwrap();
-            let plan = release::plan(&vault, &PlanRequest::new(BASE, &slug, None)).unwrap();
-            let Plan::Publish(plan) = plan else {
-                panic!("nothing to publish")
-            };
-            release::published(&vault, &plan).unwrap();
+            let plan = planned(&vault, &PlanRequest::new(BASE, &slug, None));
+            publish::published(&vault, &plan).unwrap();
         }
         Deed::Pull => pull(home, 2),
         Deed::Link | Deed::Render | Deed::CopyOut => sync(home, deed),
         Deed::Unlink => {
-            let request = RemoveSkills {
-                names: vec!["subject".to_owned()],
-                ..RemoveSkills::default()
-            };
-            remove_skills(&open(home), &request).unwrap();
+            support::remove(&open(home), "subject", None);
             sync(home, deed);
         }
         Deed::Backup | Deed::InPlace => {
@@ -266,9 +248,9 @@ fn agents_are_done(home: &Path, what: &str) {
     let serious: Vec<_> = report
         .findings
         .iter()
-        .filter(|finding| finding.code != "recovery_here" && finding.severity != Severity::Note)
-        .map(|finding| &finding.message)
-        .filter(|message| !message.contains("of-my-own"))
+        .filter(|finding| finding.code() != "recovery_here")
+        .filter(|finding| finding.severity() != Severity::Note)
+        .filter(|finding| !format!("{finding:?}").contains("of-my-own"))
         .collect();
     assert!(serious.is_empty(), "{what}: {serious:?}");
     let roots = [".claude/skills", ".cursor/skills", "given"];
@@ -356,16 +338,7 @@ fn serve(home: &Path, vault: &Vault) {
     let first = host.current.clone().unwrap();
     owner.add("moves", "two");
     owner.add("comes", "one");
-    let names = vec!["goes".to_owned()];
-    remove_skills(
-        &owner.vault,
-        &RemoveSkills {
-            roots: Vec::new(),
-            names,
-            withdraw: Some("harmful".into()),
-        },
-    )
-    .unwrap();
+    owner.remove("goes", Some("harmful"));
     host.sync(&owner.vault, owner.now()).unwrap();
     let served = home.join("host");
     std::fs::create_dir_all(&served).unwrap();
@@ -374,7 +347,7 @@ fn serve(home: &Path, vault: &Vault) {
     for (hash, bytes) in &host.objects {
         std::fs::write(served.join(hash.to_string()), bytes).unwrap();
     }
-    links::create(vault, BASE, &host.slug).unwrap();
+    subscribe::create(vault, BASE, &host.slug).unwrap();
     pull(home, 1);
 }
 
@@ -415,7 +388,7 @@ fn seen(home: &Path) -> BTreeSet<String> {
 }
 
 fn published(home: &Path) -> bool {
-    let states = vault_library::cloud::all(&open(home)).unwrap();
+    let states = vault_library::publish::state::all(&open(home)).unwrap();
     states
         .iter()
         .any(|state| state.published.is_some() && state.pending.is_none())
@@ -481,7 +454,7 @@ fn victim_acts() {
         return;
     };
     let home = PathBuf::from(std::env::var_os("VAULT_TEST_HOME").unwrap());
-    let (_, deed) = DEEDS.into_iter().find(|(word, _)| *word == wanted).unwrap();
+    let deed = DEEDS.iter().find(|deed| format!("{deed:?}") == wanted);
     // The tracer counts calls by thread: past the numbers that the test harness's main thread reaches, a number is ours.
     for _ in 0..64 {
         let mut nowhere = std::fs::OpenOptions::new()
@@ -490,10 +463,11 @@ fn victim_acts() {
             .unwrap();
         std::io::Write::write_all(&mut nowhere, b"x").unwrap();
     }
-    act(deed, &home);
+    act(*deed.unwrap(), &home);
 }
 
-fn sweep(word: &str, deed: Deed) {
+fn sweep(deed: Deed) {
+    let word = &format!("{deed:?}");
     if Command::new("strace")
         .arg("-V")
         .stdout(Stdio::null())
@@ -528,13 +502,13 @@ fn sweep(word: &str, deed: Deed) {
         copy(&start, &home);
         let inject = format!("inject={call}:signal=SIGKILL:when={number}");
         let killed = traced(&inject, &log, word, &home).status().unwrap();
+        let what = format!("{word} {call} {number}");
         // How often the index is written depends on the clock: a call may not come again, then nothing was cut short.
         if killed.success() {
             unharmed += 1;
-            assert_eq!(seen(&home), after, "{word} {call} {number}");
+            assert_eq!(seen(&home), after, "{what}");
         }
         let now = seen(&home);
-        let what = format!("{word} {call} {number}");
         if deed.has_agents() {
             agents_are_well(&home, &what);
         }
@@ -542,13 +516,10 @@ fn sweep(word: &str, deed: Deed) {
             // Each skill is a switch of its own.
             assert!(
                 now.is_superset(&before) && now.is_subset(&after),
-                "{word} {call} {number}: {now:?}"
+                "{what}: {now:?}"
             );
         } else {
-            assert!(
-                now == before || now == after,
-                "{word} {call} {number}: {now:?}"
-            );
+            assert!(now == before || now == after, "{what}: {now:?}");
         }
         if now == before {
             outcomes.0 += 1;
@@ -559,10 +530,10 @@ fn sweep(word: &str, deed: Deed) {
         let again = victim(word, &home).status().unwrap().success();
         assert!(
             again || (deed == Deed::Plan && published(&home)),
-            "{word} again after {call} {number}"
+            "given again after {what}"
         );
         let end = seen(&home);
-        assert_eq!(end, after, "{word} {call} {number}");
+        assert_eq!(end, after, "{what}");
         if deed.has_agents() {
             agents_are_well(&home, &what);
             agents_are_done(&home, &what);
@@ -571,7 +542,7 @@ fn sweep(word: &str, deed: Deed) {
         let unreferenced = integrity::check(&vault).unwrap().unreferenced.len();
         assert!(
             unreferenced <= orphans,
-            "{word} {call} {number}: {unreferenced} bundles that nothing refers to"
+            "{what}: {unreferenced} bundles that nothing refers to"
         );
         assert_eq!(
             vault.keys().release().unwrap().public(),
@@ -585,12 +556,12 @@ fn sweep(word: &str, deed: Deed) {
         let left: Vec<_> = support::snapshot(&home.join("vault/tmp"))
             .into_keys()
             .collect();
-        assert!(left.is_empty(), "{word} {call} {number}: {left:?}");
+        assert!(left.is_empty(), "{what}: {left:?}");
         let strays: Vec<_> = support::snapshot(&home.join("config"))
             .into_keys()
             .filter(|path| path.contains(".new-") || path.contains(".next"))
             .collect();
-        assert!(strays.is_empty(), "{word} {call} {number}: {strays:?}");
+        assert!(strays.is_empty(), "{what}: {strays:?}");
     }
     assert!(unharmed * 4 < calls.len(), "{word}: {unharmed} unharmed");
     say(&format!(
@@ -639,76 +610,6 @@ fn points(log: &Path, home: &Path) -> Vec<(String, usize)> {
         }
     }
     points
-}
-
-#[test]
-fn create_survives_a_kill_anywhere() {
-    sweep("create", Deed::Create);
-}
-
-#[test]
-fn add_survives_a_kill_anywhere() {
-    sweep("add", Deed::Add);
-}
-
-#[test]
-fn replace_survives_a_kill_anywhere() {
-    sweep("replace", Deed::Replace);
-}
-
-#[test]
-fn add_many_survives_a_kill_anywhere() {
-    sweep("add-many", Deed::AddMany);
-}
-
-#[test]
-fn remove_survives_a_kill_anywhere() {
-    sweep("remove", Deed::Remove);
-}
-
-#[test]
-fn rotate_survives_a_kill_anywhere() {
-    sweep("rotate", Deed::Rotate);
-}
-
-#[test]
-fn plan_survives_a_kill_anywhere() {
-    sweep("plan", Deed::Plan);
-}
-
-#[test]
-fn pull_survives_a_kill_anywhere() {
-    sweep("pull", Deed::Pull);
-}
-
-#[test]
-fn linking_survives_a_kill_anywhere() {
-    sweep("link", Deed::Link);
-}
-
-#[test]
-fn removing_what_agents_see_survives_a_kill_anywhere() {
-    sweep("unlink", Deed::Unlink);
-}
-
-#[test]
-fn rendering_a_variant_survives_a_kill_anywhere() {
-    sweep("render", Deed::Render);
-}
-
-#[test]
-fn copying_out_survives_a_kill_anywhere() {
-    sweep("copy-out", Deed::CopyOut);
-}
-
-#[test]
-fn an_adoption_with_backup_survives_a_kill_anywhere() {
-    sweep("backup", Deed::Backup);
-}
-
-#[test]
-fn an_adoption_in_place_survives_a_kill_anywhere() {
-    sweep("in-place", Deed::InPlace);
 }
 
 #[expect(clippy::print_stderr, reason = "what a test tried or left out is said")]

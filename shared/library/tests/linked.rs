@@ -7,68 +7,19 @@
 
 mod support;
 
-use support::host::{BASE, Host};
+use support::host::{BASE, Host, planned};
+use support::pair::Pair;
 use support::{Home, durable, mode, name, snapshot};
 use vault_library::add_folder;
 use vault_library::admit::Options;
-use vault_library::links::{self, Link, LinkError, Selection, Staged};
-use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::subscribe::{self, Link, LinkError, Selection, StagedBundles};
 use vault_library::{Origin, integrity, run, shelf};
 use vault_skill::hash::Digest;
 
 const DAY: i64 = 86_400;
 
-struct Pair {
-    owner: Home,
-    host: Host,
-    device: Home,
-    link: Link,
-}
-
 fn pair() -> Pair {
-    let owner = Home::new(1);
-    let mut host = Host::new("acme");
-    for skill in ["alpha", "beta", "gamma"] {
-        owner.add(skill, "one");
-    }
-    host.sync(&owner.vault, owner.now()).unwrap();
-    let device = Home::new(2);
-    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
-    Pair {
-        owner,
-        host,
-        device,
-        link,
-    }
-}
-
-impl Pair {
-    fn publish(&mut self) {
-        self.host.sync(&self.owner.vault, self.owner.now()).unwrap();
-    }
-
-    fn pull(&self, selection: &Selection) -> Result<links::PullReport, LinkError> {
-        self.host.pull(&self.device.vault, &self.link, selection)
-    }
-
-    fn all(&self) -> links::PullReport {
-        self.pull(&Selection::default()).unwrap()
-    }
-
-    fn folder(&self) -> std::path::PathBuf {
-        self.device
-            .path("vault/links")
-            .join(self.link.id().as_str())
-    }
-
-    fn installed(&self) -> Vec<String> {
-        let mut names: Vec<_> = std::fs::read_dir(self.folder().join("skills"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
+    Pair::new(&["alpha", "beta", "gamma"], "one")
 }
 
 fn only(names: &[&str]) -> Selection {
@@ -78,18 +29,32 @@ fn only(names: &[&str]) -> Selection {
     }
 }
 
+fn tagged(tag: &str) -> Selection {
+    Selection {
+        tag: Some(tag.to_owned()),
+        ..Selection::default()
+    }
+}
+
+fn for_agent(agent: &str) -> Selection {
+    Selection {
+        agent: Some(agent.parse().unwrap()),
+        ..Selection::default()
+    }
+}
+
 #[test]
 fn a_link_has_a_key_of_its_own_and_the_same_one_each_time() {
     let device = Home::new(2);
     let slug = "acme".parse().unwrap();
-    let one = links::create(&device.vault, BASE, &slug).unwrap();
-    let same = links::create(&device.vault, BASE, &slug).unwrap();
-    let other = links::create(&device.vault, "https://other.example", &slug).unwrap();
+    let one = subscribe::create(&device.vault, BASE, &slug).unwrap();
+    let same = subscribe::create(&device.vault, BASE, &slug).unwrap();
+    let other = subscribe::create(&device.vault, "https://other.example", &slug).unwrap();
     let key = |link: &Link| link.device_key(&device.vault).unwrap().public();
     assert_eq!((one.id(), key(&one)), (same.id(), key(&same)));
     assert_ne!(one.id(), other.id());
     assert_ne!(key(&one), key(&other));
-    assert_eq!(links::all(&device.vault).unwrap().len(), 2);
+    assert_eq!(subscribe::all(&device.vault).unwrap().len(), 2);
     assert_eq!(one.pin().public_key, None);
     let folder = device.path("vault/links").join(one.id().as_str());
     assert_eq!(
@@ -100,17 +65,17 @@ fn a_link_has_a_key_of_its_own_and_the_same_one_each_time() {
         mode(&device.path("config/devices").join(one.id().as_str())),
         0o600
     );
-    assert!(links::remove(&device.vault, one.id()).unwrap());
-    assert!(!links::remove(&device.vault, one.id()).unwrap());
-    assert!(links::find(&device.vault, one.id()).unwrap().is_none());
-    let fresh = links::create(&device.vault, BASE, &slug).unwrap();
+    assert!(subscribe::remove(&device.vault, one.id()).unwrap());
+    assert!(!subscribe::remove(&device.vault, one.id()).unwrap());
+    assert!(subscribe::find(&device.vault, one.id()).unwrap().is_none());
+    let fresh = subscribe::create(&device.vault, BASE, &slug).unwrap();
     assert_ne!(key(&fresh), key(&other));
 }
 
 #[test]
 fn a_pull_installs_verifies_and_then_only_what_changed() {
     let mut pair = pair();
-    let report = pair.all();
+    let report = pair.pull_all();
     assert_eq!(
         (report.release, report.installed.len(), report.unchanged),
         (1, 3, 0)
@@ -121,18 +86,16 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
         let ours = snapshot(&pair.folder().join("skills").join(skill).join("."));
         assert_eq!(theirs, ours);
     }
-    let link = links::find(&pair.device.vault, pair.link.id())
-        .unwrap()
-        .unwrap();
+    let link = pair.current_link();
     assert_eq!(
         link.pin().public_key,
         Some(pair.owner.vault.keys().public().unwrap())
     );
     assert_eq!(link.pin().vault_id, Some(*pair.owner.vault.id()));
     assert_eq!(link.catalog_bytes().unwrap(), pair.host.current);
-    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+    assert!(pair.is_clean());
 
-    let report = pair.all();
+    let report = pair.pull_all();
     assert_eq!(
         (
             report.installed.len(),
@@ -143,17 +106,9 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
     );
     pair.owner.add("beta", "two");
     pair.owner.add("delta", "one");
-    remove_skills(
-        &pair.owner.vault,
-        &RemoveSkills {
-            roots: Vec::new(),
-            names: vec!["gamma".into()],
-            withdraw: None,
-        },
-    )
-    .unwrap();
+    pair.owner.remove("gamma", None);
     pair.publish();
-    let report = pair.all();
+    let report = pair.pull_all();
     assert_eq!(report.installed, [name("delta")]);
     assert_eq!(report.updated, [name("beta")]);
     assert_eq!(report.removed, [name("gamma")]);
@@ -192,7 +147,7 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
 #[test]
 fn a_damaged_linked_skill_is_noticed_and_the_next_pull_heals_it() {
     let pair = pair();
-    pair.all();
+    pair.pull_all();
     let file = pair.folder().join("skills/alpha/notes.txt");
     std::fs::write(&file, "other\n").unwrap();
     let report = integrity::check(&pair.device.vault).unwrap();
@@ -203,9 +158,9 @@ fn a_damaged_linked_skill_is_noticed_and_the_next_pull_heals_it() {
         .map(|skill| skill.name.as_str())
         .collect();
     assert_eq!(bad, ["alpha"]);
-    let report = pair.all();
+    let report = pair.pull_all();
     assert_eq!(report.unchanged, 3);
-    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+    assert!(pair.is_clean());
     // Everything is signed, but it is not the bundle that the catalog named: another writing of the same manifest.
     let manifest = std::fs::canonicalize(pair.folder().join("skills/alpha"))
         .unwrap()
@@ -221,14 +176,14 @@ fn a_damaged_linked_skill_is_noticed_and_the_next_pull_heals_it() {
         "{:?}",
         report.skills[0]
     );
-    pair.all();
-    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+    pair.pull_all();
+    assert!(pair.is_clean());
 }
 
 #[test]
 fn any_wrong_bundle_stops_the_whole_pull() {
     let mut pair = pair();
-    pair.all();
+    pair.pull_all();
     pair.owner.add("alpha", "two");
     pair.owner.add("beta", "two");
     pair.publish();
@@ -263,23 +218,13 @@ fn any_wrong_bundle_stops_the_whole_pull() {
     }
     pair.host.objects = good;
     // Staged but for one: refused as a whole.
-    let link = links::find(&pair.device.vault, pair.link.id())
-        .unwrap()
-        .unwrap();
-    let offer = link
-        .accept(
-            &pair.device.vault,
-            pair.host.current.as_ref().unwrap(),
-            None,
-            false,
-        )
-        .unwrap();
+    let offer = pair.accept();
     let chosen = offer.choose(&Selection::default(), &|_| None).unwrap();
-    let mut staged = Staged::new(&pair.device.vault).unwrap();
+    let mut staged = StagedBundles::new(&pair.device.vault).unwrap();
     let missing = offer.missing(&pair.device.vault, &chosen).unwrap();
     assert_eq!(missing.len(), 2);
     pair.host.stage(&mut staged, &offer, &missing[0]).unwrap();
-    let refused = links::install(
+    let refused = subscribe::install(
         &pair.device.vault,
         &offer,
         &Selection::default(),
@@ -291,17 +236,17 @@ fn any_wrong_bundle_stops_the_whole_pull() {
         "{refused:?}"
     );
     assert_eq!(durable(&pair.device.vault), before);
-    assert_eq!(pair.all().updated.len(), 2);
+    assert_eq!(pair.pull_all().updated.len(), 2);
 }
 
 #[test]
 fn a_catalog_that_is_not_to_be_believed_changes_nothing() {
     let mut pair = pair();
-    pair.all();
+    pair.pull_all();
     let old = pair.host.current.clone().unwrap();
     pair.owner.add("alpha", "two");
     pair.publish();
-    pair.all();
+    pair.pull_all();
     let before = durable(&pair.device.vault);
     let current = pair.host.current.clone().unwrap();
     let mut changed = current.clone();
@@ -357,19 +302,19 @@ fn the_key_may_be_expected_and_pinned_anew() {
         .unwrap();
     assert!(offer.is_first());
     // Not admitted yet: pinned, nothing installed.
-    let report = links::pin_only(device, &offer).unwrap();
+    let report = subscribe::pin_only(device, &offer).unwrap();
     assert_eq!((report.release, report.installed.len()), (1, 0));
     assert!(pair.installed().is_empty());
 
     let stranger = Home::new(9);
     let mut moved = Host::new("acme");
     moved.sync(&stranger.vault, stranger.now()).unwrap();
-    let link = links::find(device, pair.link.id()).unwrap().unwrap();
+    let link = subscribe::find(device, pair.link.id()).unwrap().unwrap();
     let bytes = moved.current.clone().unwrap();
     assert!(link.accept(device, &bytes, None, false).is_err());
     let offer = link.accept(device, &bytes, None, true).unwrap();
-    links::pin_only(device, &offer).unwrap();
-    let link = links::find(device, pair.link.id()).unwrap().unwrap();
+    subscribe::pin_only(device, &offer).unwrap();
+    let link = subscribe::find(device, pair.link.id()).unwrap().unwrap();
     assert_eq!(link.pin().vault_id, Some(*stranger.vault.id()));
 }
 
@@ -380,25 +325,25 @@ fn a_noted_expectation_holds_until_a_key_is_pinned() {
     let bytes = pair.host.current.clone().unwrap();
     let id = pair.link.id();
     let good = pair.owner.vault.keys().public().unwrap().fingerprint();
-    let link = || links::find(device, id).unwrap().unwrap();
-    links::expect(device, id, "aaaa-bbbb").unwrap();
+    let link = || subscribe::find(device, id).unwrap().unwrap();
+    subscribe::expect(device, id, "aaaa-bbbb").unwrap();
     let refused = link().accept(device, &bytes, None, false);
     assert!(matches!(refused, Err(LinkError::Fingerprint { .. })));
     // Said now, it counts more; to pin whatever is shown, it is forgotten.
     link().accept(device, &bytes, Some(&good), false).unwrap();
     link().accept(device, &bytes, None, true).unwrap();
-    links::expect(device, id, &good).unwrap();
+    subscribe::expect(device, id, &good).unwrap();
     let offer = link().accept(device, &bytes, None, false).unwrap();
     // An offer made before somebody noted something is held to it too.
-    links::expect(device, id, "aaaa-bbbb").unwrap();
+    subscribe::expect(device, id, "aaaa-bbbb").unwrap();
     assert!(matches!(
-        links::pin_only(device, &offer),
+        subscribe::pin_only(device, &offer),
         Err(LinkError::Fingerprint { .. })
     ));
-    links::expect(device, id, &good).unwrap();
-    links::pin_only(device, &offer).unwrap();
+    subscribe::expect(device, id, &good).unwrap();
+    subscribe::pin_only(device, &offer).unwrap();
     assert_eq!(link().pin().expected_key, None);
-    links::expect(device, id, "aaaa-bbbb").unwrap();
+    subscribe::expect(device, id, "aaaa-bbbb").unwrap();
     assert_eq!(link().pin().expected_key, None);
 }
 
@@ -415,27 +360,16 @@ fn selections_take_what_they_say() {
     request.agents = vec!["codex".parse().unwrap()];
     add_folder(&pair.owner.vault, &folder, &request).unwrap();
     pair.publish();
-    let codex = Selection {
-        agent: Some("codex".parse().unwrap()),
-        ..Selection::default()
-    };
-    let claude = Selection {
-        agent: Some("claude-code".parse().unwrap()),
-        ..Selection::default()
-    };
-    let git = Selection {
-        tag: Some("git".into()),
-        ..Selection::default()
-    };
+    let git = tagged("git");
     for (selection, expected) in [
         (only(&["beta"]), vec!["beta"]),
         (git.clone(), vec!["tagged"]),
-        (codex, vec!["alpha", "beta", "gamma", "tagged"]),
-        (claude.clone(), vec!["alpha", "beta", "gamma"]),
+        (for_agent("codex"), vec!["alpha", "beta", "gamma", "tagged"]),
+        (for_agent("claude-code"), vec!["alpha", "beta", "gamma"]),
         (
             Selection {
-                tag: Some("git".into()),
-                ..claude
+                tag: git.tag.clone(),
+                ..for_agent("claude-code")
             },
             vec![],
         ),
@@ -453,9 +387,7 @@ fn selections_take_what_they_say() {
     ] {
         pair.pull(&selection).unwrap();
         assert_eq!(pair.installed(), expected, "{selection:?}");
-        let link = links::find(&pair.device.vault, pair.link.id())
-            .unwrap()
-            .unwrap();
+        let link = pair.current_link();
         assert_eq!(link.selection().unwrap(), selection);
     }
     assert!(matches!(
@@ -468,7 +400,7 @@ fn selections_take_what_they_say() {
 fn an_own_skill_wins_and_another_name_helps() {
     let pair = pair();
     pair.device.add("alpha", "my own");
-    let report = pair.all();
+    let report = pair.pull_all();
     assert_eq!(report.shadowed, [name("alpha")]);
     let found = run::which(&pair.device.vault, &name("alpha")).unwrap();
     assert_eq!(found.origin, Origin::Local);
@@ -484,23 +416,15 @@ fn an_own_skill_wins_and_another_name_helps() {
         (found.manifest.name.as_str(), found.origin),
         ("alpha", Origin::Linked(pair.link.id().clone()))
     );
-    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+    assert!(pair.is_clean());
     let twice = Selection {
         install_as: Some(name("x")),
         ..only(&["alpha", "beta"])
     };
     assert!(matches!(pair.pull(&twice), Err(LinkError::OneNameOnly)));
     // The own one gone, the linked one stands there.
-    pair.all();
-    remove_skills(
-        &pair.device.vault,
-        &RemoveSkills {
-            roots: Vec::new(),
-            names: vec!["alpha".into()],
-            withdraw: None,
-        },
-    )
-    .unwrap();
+    pair.pull_all();
+    pair.device.remove("alpha", None);
     assert!(matches!(
         run::which(&pair.device.vault, &name("alpha"))
             .unwrap()
@@ -512,7 +436,7 @@ fn an_own_skill_wins_and_another_name_helps() {
 #[test]
 fn withdrawn_bytes_go_wherever_they_are() {
     let mut pair = pair();
-    let elsewhere = links::create(
+    let elsewhere = subscribe::create(
         &pair.device.vault,
         "https://mirror.example",
         &pair.host.slug,
@@ -520,19 +444,13 @@ fn withdrawn_bytes_go_wherever_they_are() {
     .unwrap();
     // The same vault through a second address: its catalog names both.
     let also = ["https://mirror.example".to_owned()];
-    let request = vault_library::release::PlanRequest {
+    let request = vault_library::publish::PlanRequest {
         also_served_from: &also,
         ..pair.host.request()
     };
-    let vault_library::release::Plan::Publish(plan) =
-        vault_library::release::plan(&pair.owner.vault, &request).unwrap()
-    else {
-        panic!()
-    };
-    pair.host.upload(&pair.owner.vault, &plan);
-    pair.host.put(&plan.catalog, pair.owner.now()).unwrap();
-    vault_library::release::published(&pair.owner.vault, &plan).unwrap();
-    pair.all();
+    let plan = planned(&pair.owner.vault, &request);
+    pair.host.take(&pair.owner.vault, &plan, pair.owner.now());
+    pair.pull_all();
     pair.host
         .pull(&pair.device.vault, &elsewhere, &Selection::default())
         .unwrap();
@@ -549,26 +467,11 @@ fn withdrawn_bytes_go_wherever_they_are() {
             .exists()
     );
 
-    let request = RemoveSkills {
-        roots: Vec::new(),
-        names: vec!["beta".into()],
-        withdraw: Some("harmful".into()),
-    };
-    remove_skills(&pair.owner.vault, &request).unwrap();
+    pair.owner.remove("beta", Some("harmful"));
     pair.publish();
     // Even a device that only looks at the catalog removes them.
-    let link = links::find(&pair.device.vault, pair.link.id())
-        .unwrap()
-        .unwrap();
-    let offer = link
-        .accept(
-            &pair.device.vault,
-            pair.host.current.as_ref().unwrap(),
-            None,
-            false,
-        )
-        .unwrap();
-    let report = links::pin_only(&pair.device.vault, &offer).unwrap();
+    let offer = pair.accept();
+    let report = subscribe::pin_only(&pair.device.vault, &offer).unwrap();
     assert_eq!(report.withdrawn, [(name("beta"), "harmful".to_owned())]);
     assert_eq!(report.removed, [name("beta")]);
     assert!(
@@ -588,13 +491,13 @@ fn withdrawn_bytes_go_wherever_they_are() {
     .unwrap()
     .collect();
     assert_eq!(names.len(), 2);
-    assert!(integrity::check(&pair.device.vault).unwrap().is_clean());
+    assert!(pair.is_clean());
 }
 
 #[test]
 fn readers_see_the_old_set_or_the_new_one() {
     let mut pair = pair();
-    pair.all();
+    pair.pull_all();
     let done = std::sync::atomic::AtomicBool::new(false);
     let device = &pair.device;
     std::thread::scope(|scope| {
@@ -624,22 +527,13 @@ fn readers_see_the_old_set_or_the_new_one() {
 #[test]
 fn the_latest_time_seen_is_kept_so_that_a_clock_set_back_helps_nobody() {
     let pair = pair();
-    pair.all();
+    pair.pull_all();
     pair.device.clock.advance(80 * DAY);
-    pair.all();
+    pair.pull_all();
     pair.device.clock.advance(-80 * DAY);
-    let link = links::find(&pair.device.vault, pair.link.id())
-        .unwrap()
-        .unwrap();
+    let link = pair.current_link();
     assert_eq!(link.pin().latest_seen_at, pair.device.now().plus_days(80));
-    let offer = link
-        .accept(
-            &pair.device.vault,
-            pair.host.current.as_ref().unwrap(),
-            None,
-            false,
-        )
-        .unwrap();
+    let offer = pair.accept();
     assert_eq!(offer.accepted().warnings.len(), 1);
 }
 
@@ -647,21 +541,8 @@ fn the_latest_time_seen_is_kept_so_that_a_clock_set_back_helps_nobody() {
 fn objects_are_checked_against_the_signed_catalog() {
     let mut pair = pair();
     let index = pair.host.catalog().index[0].bundle_hash;
-    let link = links::find(&pair.device.vault, pair.link.id())
-        .unwrap()
-        .unwrap();
-    let offer = link
-        .accept(
-            &pair.device.vault,
-            pair.host.current.as_ref().unwrap(),
-            None,
-            false,
-        )
-        .unwrap();
-    let git = Selection {
-        tag: Some("git".into()),
-        ..Selection::default()
-    };
+    let offer = pair.accept();
+    let git = tagged("git");
     assert_eq!(offer.objects_for(&git).len(), 1);
     assert!(offer.objects_for(&Selection::default()).is_empty());
     let other = pair.host.objects.remove(&index).unwrap();

@@ -517,12 +517,7 @@ fn the_generation_changes_with_every_change_and_only_then() {
     home.add("counts", "one");
     home.listed();
     assert_eq!(generation(), added);
-    let request = RemoveSkills {
-        roots: Vec::new(),
-        names: vec!["counts".to_owned()],
-        withdraw: None,
-    };
-    remove_skills(&home.vault, &request).unwrap();
+    home.remove("counts", None);
     assert!(generation() > added);
 }
 

@@ -8,13 +8,12 @@
 mod support;
 
 use support::Home;
-use support::host::{BASE, Host, read};
+use support::host::{BASE, Host, planned, read};
 use vault_library::add_folder;
 use vault_library::admit::{Admission, Options};
 use vault_library::adopt::{self, AdoptError};
-use vault_library::cloud;
-use vault_library::release::{self, Plan, PlanError, PlanRequest, Strangers};
-use vault_library::remove::{self, RemoveSkills, remove_skills};
+use vault_library::publish::{self, OnDivergence, Plan, PlanError, PlanRequest};
+use vault_library::remove;
 use vault_library::transforms;
 use vault_skill::hash::Digest;
 use vault_skill::index;
@@ -89,15 +88,7 @@ fn a_release_is_this_library_exactly_and_comes_only_with_a_change() {
         2
     );
     // Taken out and put back at the same content: a removal, then a higher version.
-    remove_skills(
-        &home.vault,
-        &RemoveSkills {
-            roots: Vec::new(),
-            names: vec!["two".into()],
-            withdraw: None,
-        },
-    )
-    .unwrap();
+    home.remove("two", None);
     let plan = host.sync(&home.vault, home.now()).unwrap();
     assert_eq!(plan.removed, [support::name("two")]);
     assert!(
@@ -131,9 +122,7 @@ fn a_release_is_renewed_when_it_runs_out_or_on_request() {
         days: 10,
         ..host.request()
     };
-    let Plan::Publish(plan) = release::plan(&home.vault, &request).unwrap() else {
-        panic!()
-    };
+    let plan = planned(&home.vault, &request);
     assert_eq!(
         (
             plan.release,
@@ -150,19 +139,13 @@ fn an_interrupted_push_goes_on_with_the_same_bytes_and_no_number_is_used_twice()
     home.add("one", "body");
     host.sync(&home.vault, home.now()).unwrap();
     home.add("one", "two");
-    let Plan::Publish(first) = host.plan(&home.vault).unwrap() else {
-        panic!()
-    };
+    let first = planned(&home.vault, &host.request());
     home.clock.advance(3_600);
-    let Plan::Publish(again) = host.plan(&home.vault).unwrap() else {
-        panic!()
-    };
+    let again = planned(&home.vault, &host.request());
     assert_eq!((again.resumed, &again.catalog), (true, &first.catalog));
     // Something changed before the push came through: another number, other bytes.
     home.add("one", "three");
-    let Plan::Publish(next) = host.plan(&home.vault).unwrap() else {
-        panic!()
-    };
+    let next = planned(&home.vault, &host.request());
     assert_eq!((next.resumed, next.release), (false, 3));
     host.upload(&home.vault, &next);
     host.put(&next.catalog, home.now()).unwrap();
@@ -170,7 +153,7 @@ fn an_interrupted_push_goes_on_with_the_same_bytes_and_no_number_is_used_twice()
     assert!(
         matches!(host.plan(&home.vault).unwrap(), Plan::Unchanged(known) if known.release == 3)
     );
-    let state = cloud::state(&home.vault, BASE, &host.slug)
+    let state = publish::state::read(&home.vault, BASE, &host.slug)
         .unwrap()
         .unwrap();
     assert_eq!(
@@ -183,13 +166,9 @@ fn an_interrupted_push_goes_on_with_the_same_bytes_and_no_number_is_used_twice()
     );
     // The first push ever lost, then changed: no two catalogs with number 1.
     let fresh = Host::new("other");
-    let Plan::Publish(one) = fresh.plan(&home.vault).unwrap() else {
-        panic!()
-    };
+    let one = planned(&home.vault, &fresh.request());
     home.add("one", "four");
-    let Plan::Publish(two) = fresh.plan(&home.vault).unwrap() else {
-        panic!()
-    };
+    let two = planned(&home.vault, &fresh.request());
     assert_eq!((one.release, two.release), (1, 2));
     assert_eq!(
         read(&two.catalog).previous.unwrap().payload_sha256,
@@ -209,7 +188,7 @@ fn a_host_that_shows_an_older_or_another_release_is_refused() {
     let newest = host.current.clone();
     let refused = |current: Option<Vec<u8>>| {
         let request = PlanRequest::new(BASE, &host.slug, current.as_deref());
-        release::plan(&home.vault, &request).unwrap_err()
+        publish::plan(&home.vault, &request).unwrap_err()
     };
     assert!(matches!(
         refused(old),
@@ -252,18 +231,8 @@ fn a_host_that_shows_an_older_or_another_release_is_refused() {
 fn twins() -> (Home, Home) {
     let one = Home::new(1);
     one.add("common", "body");
-    let two = Home::new(2);
-    for folder in ["vault", "config"] {
-        std::fs::remove_dir_all(two.path(folder)).unwrap();
-        let status = std::process::Command::new("cp")
-            .arg("-a")
-            .arg(one.path(folder))
-            .arg(two.path(folder))
-            .status();
-        assert!(status.unwrap().success());
-    }
-    let vault = two.again();
-    (one, Home { vault, ..two })
+    let two = one.copy();
+    (one, two)
 }
 
 #[test]
@@ -288,10 +257,10 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
     assert_eq!(support::durable(&one.vault), before, "nothing was signed");
 
     let request = PlanRequest {
-        strangers: Strangers::Adopt,
+        on_divergence: OnDivergence::Adopt,
         ..host.request()
     };
-    let Plan::Adopt(entries) = release::plan(&one.vault, &request).unwrap() else {
+    let Plan::Adopt(entries) = publish::plan(&one.vault, &request).unwrap() else {
         panic!()
     };
     assert_eq!(entries.len(), 2);
@@ -304,7 +273,7 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
         host.objects.get(hash).cloned()
     })
     .unwrap();
-    release::take(&one.vault, BASE, &host.slug, host.current.as_ref().unwrap()).unwrap();
+    publish::take(&one.vault, BASE, &host.slug, host.current.as_ref().unwrap()).unwrap();
     let plan = host.sync(&one.vault, one.now()).unwrap();
     assert_eq!(
         (
@@ -349,7 +318,7 @@ fn replacing_what_another_library_published_never_lets_a_version_fall() {
         4
     );
     let plan = host
-        .sync_as(&one.vault, one.now(), Strangers::Replace)
+        .sync_as(&one.vault, one.now(), OnDivergence::Replace)
         .unwrap();
     assert_eq!(plan.removed, [support::name("theirs")]);
     assert_eq!(
@@ -466,12 +435,7 @@ fn withdrawn_bytes_are_named_for_four_hundred_days() {
         !remove::withdraw(&home.vault, &support::name("bad"), bad.bundle, "leaks").unwrap(),
         "still offered"
     );
-    let request = RemoveSkills {
-        roots: Vec::new(),
-        names: vec!["bad".into()],
-        withdraw: Some("leaks a key".into()),
-    };
-    remove_skills(&home.vault, &request).unwrap();
+    home.remove("bad", Some("leaks a key"));
     host.sync(&home.vault, home.now()).unwrap();
     let entry = host.catalog().withdrawn[0].clone();
     assert_eq!(
@@ -504,15 +468,7 @@ fn a_rollback_is_new_versions_over_old_bytes() {
     let old = host.current.clone().unwrap();
     home.add("changes", "new");
     home.add("later", "x");
-    remove_skills(
-        &home.vault,
-        &RemoveSkills {
-            roots: Vec::new(),
-            names: vec!["goes".into()],
-            withdraw: None,
-        },
-    )
-    .unwrap();
+    home.remove("goes", None);
     host.sync(&home.vault, home.now()).unwrap();
     remove::collect(&home.vault).unwrap();
 
@@ -574,11 +530,11 @@ fn large_files_travel_in_parts() {
     let plan = host.sync(&home.vault, home.now()).unwrap();
     assert_eq!(plan.objects.len(), 4, "bundle, two parts, index");
     let device = Home::new(2);
-    let link = vault_library::links::create(&device.vault, BASE, &host.slug).unwrap();
+    let link = vault_library::subscribe::create(&device.vault, BASE, &host.slug).unwrap();
     host.pull(
         &device.vault,
         &link,
-        &vault_library::links::Selection::default(),
+        &vault_library::subscribe::Selection::default(),
     )
     .unwrap();
     let pulled = device

@@ -8,12 +8,13 @@
 mod support;
 
 use support::host::{BASE, Host};
+use support::pair::Pair;
 use support::{Home, name};
 use vault_library::adopt::{self, AdoptError};
 use vault_library::keys::{self, KeyKind};
-use vault_library::links::{self, LinkError, Selection};
-use vault_library::release::{self, PlanError, PlanRequest, Strangers};
+use vault_library::publish::{self, OnDivergence, PlanError, PlanRequest};
 use vault_library::rotate::{self, RotateError};
+use vault_library::subscribe::{self, LinkError, Selection};
 use vault_library::{VaultError, integrity, run};
 use vault_skill::keys::{PublicKey, SecretKey};
 use vault_skill::rotation::Reason;
@@ -50,18 +51,12 @@ fn recovery(home: &Home) -> SecretKey {
 
 #[test]
 fn a_device_follows_a_rotation_and_manifests_of_the_former_key_stay_good() {
-    let home = Home::new(1);
-    let mut host = Host::new("acme");
-    home.add("old", "x");
-    host.sync(&home.vault, home.now()).unwrap();
-    let device = Home::new(2);
-    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
+    let mut pair = Pair::new(&["old"], "x");
+    pair.pull_all();
 
-    let before = home.vault.keys().public().unwrap();
-    let report = rotate::rotate(&home.vault).unwrap();
-    let after = home.vault.keys().public().unwrap();
+    let before = pair.owner.vault.keys().public().unwrap();
+    let report = rotate::rotate(&pair.owner.vault).unwrap();
+    let after = pair.owner.vault.keys().public().unwrap();
     assert_eq!(
         (report.statement.from, report.statement.to),
         (before, after)
@@ -74,35 +69,45 @@ fn a_device_follows_a_rotation_and_manifests_of_the_former_key_stay_good() {
         (1, 2)
     );
     assert!(report.signed_again.is_empty());
-    home.add("new", "x");
-    assert_eq!(signers(&home), [after, before]);
+    pair.owner.add("new", "x");
+    assert_eq!(signers(&pair.owner), [after, before]);
 
-    let plan = host.sync(&home.vault, home.now()).unwrap();
+    let plan = pair.host.sync(&pair.owner.vault, pair.owner.now()).unwrap();
     assert_eq!(
         (plan.release, plan.added.len(), plan.changed.len()),
         (2, 1, 0)
     );
-    let report = host
-        .pull(&device.vault, &link, &Selection::default())
-        .unwrap();
+    let report = pair.pull_all();
     assert_eq!((report.installed.len(), report.unchanged), (1, 1));
-    let link = links::find(&device.vault, link.id()).unwrap().unwrap();
+    let link = pair.current_link();
     assert_eq!(
         (link.pin().public_key, link.pin().rotation_sequence),
         (Some(after), 1)
     );
-    assert!(integrity::check(&device.vault).unwrap().is_clean());
+    assert!(pair.is_clean());
     // A device that comes only now trusts the same keys.
     let late = Home::new(3);
-    let link = links::create(&late.vault, BASE, &host.slug).unwrap();
-    host.pull(&late.vault, &link, &Selection::default())
+    let link = subscribe::create(&late.vault, BASE, &pair.host.slug).unwrap();
+    pair.host
+        .pull(&late.vault, &link, &Selection::default())
         .unwrap();
     assert!(integrity::check(&late.vault).unwrap().is_clean());
     // A rotation alone is a reason for a release.
-    rotate::rotate(&home.vault).unwrap();
-    assert_eq!(host.sync(&home.vault, home.now()).unwrap().release, 3);
-    assert!(host.sync(&home.vault, home.now()).is_none());
-    host.pull(&late.vault, &link, &Selection::default())
+    rotate::rotate(&pair.owner.vault).unwrap();
+    assert_eq!(
+        pair.host
+            .sync(&pair.owner.vault, pair.owner.now())
+            .unwrap()
+            .release,
+        3
+    );
+    assert!(
+        pair.host
+            .sync(&pair.owner.vault, pair.owner.now())
+            .is_none()
+    );
+    pair.host
+        .pull(&late.vault, &link, &Selection::default())
         .unwrap();
     assert!(integrity::check(&late.vault).unwrap().is_clean());
 }
@@ -131,7 +136,7 @@ fn the_chain_is_cut_at_thirty_two_and_what_falls_off_is_signed_again() {
     let mut fresh = Host::new("fresh");
     fresh.sync(&home.vault, home.now()).unwrap();
     let device = Home::new(2);
-    let link = links::create(&device.vault, BASE, &fresh.slug).unwrap();
+    let link = subscribe::create(&device.vault, BASE, &fresh.slug).unwrap();
     fresh
         .pull(&device.vault, &link, &Selection::default())
         .unwrap();
@@ -140,190 +145,137 @@ fn the_chain_is_cut_at_thirty_two_and_what_falls_off_is_signed_again() {
 
 #[test]
 fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
-    let home = Home::new(1);
-    let mut host = Host::new("acme");
-    home.add("tool", "good");
-    home.add("other", "good");
-    host.sync(&home.vault, home.now()).unwrap();
-    let device = Home::new(2);
-    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
+    let mut pair = Pair::new(&["tool", "other"], "good");
+    pair.pull_all();
     // The thief has vault and key, publishes, and the device takes it: the limit that no scheme passes.
-    let thief = Home::new(3);
-    for folder in ["vault", "config"] {
-        std::fs::remove_dir_all(thief.path(folder)).unwrap();
-        let copied = std::process::Command::new("cp")
-            .arg("-a")
-            .arg(home.path(folder))
-            .arg(thief.path(folder))
-            .status();
-        assert!(copied.unwrap().success());
-    }
-    let thief = Home {
-        vault: thief.again(),
-        ..thief
-    };
+    let thief = pair.owner.copy();
     let stolen = thief.vault.keys().public().unwrap();
     for number in 0..3 {
         thief.add("tool", &format!("evil {number}"));
         thief.add("backdoor", &format!("evil {number}"));
-        host.sync(&thief.vault, thief.now()).unwrap();
+        pair.host.sync(&thief.vault, thief.now()).unwrap();
     }
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
-    assert_eq!(host.catalog().release, 4);
+    pair.pull_all();
+    assert_eq!(pair.host.catalog().release, 4);
 
     assert!(matches!(
-        rotate::recover(&home.vault, &SecretKey::from_seed([9; 32]), true),
+        rotate::recover(&pair.owner.vault, &SecretKey::from_seed([9; 32]), true),
         Err(RotateError::OtherRecoveryKey)
     ));
-    let report = rotate::recover(&home.vault, &recovery(&home), true).unwrap();
+    let report = rotate::recover(&pair.owner.vault, &recovery(&pair.owner), true).unwrap();
     assert_eq!(
         (report.statement.reason, report.statement.effective_release),
         (Reason::Compromise, 2)
     );
     assert_eq!(report.signed_again, [name("other"), name("tool")]);
-    let current = home.vault.keys().public().unwrap();
-    assert_eq!(signers(&home), [current, current]);
+    let current = pair.owner.vault.keys().public().unwrap();
+    assert_eq!(signers(&pair.owner), [current, current]);
 
-    let refused = host.plan(&home.vault);
+    let refused = pair.host.plan(&pair.owner.vault);
     assert!(
         refused.is_err(),
         "the thief's release is not this library's"
     );
     // Nothing of what the stolen key signed is taken in or gone back to, not even under a number of the owner's.
     let taking = PlanRequest {
-        strangers: Strangers::Adopt,
-        ..host.request()
+        on_divergence: OnDivergence::Adopt,
+        ..pair.host.request()
     };
-    let refused = release::plan(&home.vault, &taking);
+    let refused = publish::plan(&pair.owner.vault, &taking);
     assert!(matches!(refused, Err(PlanError::NotOurs(_))), "{refused:?}");
-    let theirs = host.current.clone().unwrap();
-    let refused = adopt::plan_rollback(&home.vault, BASE, &host.slug, 4, &theirs);
+    let theirs = pair.host.current.clone().unwrap();
+    let refused = adopt::plan_rollback(&pair.owner.vault, BASE, &pair.host.slug, 4, &theirs);
     assert!(
         matches!(refused, Err(AdoptError::NotOurs(_))),
         "{refused:?}"
     );
-    let own = &host.releases[&1];
-    adopt::plan_rollback(&home.vault, BASE, &host.slug, 1, own).unwrap();
-    let plan = host
-        .sync_as(&home.vault, home.now(), Strangers::Replace)
+    let own = &pair.host.releases[&1];
+    adopt::plan_rollback(&pair.owner.vault, BASE, &pair.host.slug, 1, own).unwrap();
+    let plan = pair
+        .host
+        .sync_as(&pair.owner.vault, pair.owner.now(), OnDivergence::Replace)
         .unwrap();
     assert_eq!(plan.release, 2, "the count goes on from before the theft");
-    let report = host
-        .pull(&device.vault, &link, &Selection::default())
-        .unwrap();
+    let report = pair.pull_all();
     assert_eq!(report.removed, [name("backdoor")]);
-    let text = std::fs::read_to_string(
-        device
-            .path("vault/links")
-            .join(link.id().as_str())
-            .join("skills/tool/SKILL.md"),
-    )
-    .unwrap();
+    let text = std::fs::read_to_string(pair.folder().join("skills/tool/SKILL.md")).unwrap();
     assert!(text.contains("good"));
-    assert!(integrity::check(&device.vault).unwrap().is_clean());
+    assert!(pair.is_clean());
     // The thief goes on signing: refused, and nothing changes.
     thief.add("tool", "evil again");
     let mut theirs = Host::new("acme");
     theirs
-        .sync_as(&thief.vault, thief.now(), Strangers::Replace)
+        .sync_as(&thief.vault, thief.now(), OnDivergence::Replace)
         .unwrap();
-    let before = support::durable(&device.vault);
-    let refused = theirs.pull(&device.vault, &link, &Selection::default());
+    let before = support::durable(&pair.device.vault);
+    let refused = theirs.pull(&pair.device.vault, &pair.link, &Selection::default());
     assert!(matches!(refused, Err(LinkError::Catalog(_))), "{refused:?}");
-    assert_eq!(support::durable(&device.vault), before);
+    assert_eq!(support::durable(&pair.device.vault), before);
     assert_ne!(stolen, current);
 }
 
 /// A device that is not admitted only pins; what the stolen key signed and the new catalog does not name is flagged.
 #[test]
 fn skills_of_a_stolen_key_that_the_new_catalog_does_not_name_are_flagged() {
-    let home = Home::new(1);
-    let mut host = Host::new("acme");
-    home.add("tool", "good");
-    host.sync(&home.vault, home.now()).unwrap();
-    let device = Home::new(2);
-    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
-    rotate::recover(&home.vault, &recovery(&home), true).unwrap();
-    host.sync(&home.vault, home.now()).unwrap();
-    let link = links::find(&device.vault, link.id()).unwrap().unwrap();
-    let offer = link
-        .accept(&device.vault, host.current.as_ref().unwrap(), None, false)
-        .unwrap();
-    links::pin_only(&device.vault, &offer).unwrap();
-    let report = integrity::check(&device.vault).unwrap();
+    let mut pair = Pair::new(&["tool"], "good");
+    pair.pull_all();
+    rotate::recover(&pair.owner.vault, &recovery(&pair.owner), true).unwrap();
+    pair.publish();
+    let offer = pair.accept();
+    subscribe::pin_only(&pair.device.vault, &offer).unwrap();
+    let report = integrity::check(&pair.device.vault).unwrap();
     assert!(!report.is_clean());
-    assert!(run::which(&device.vault, &name("tool")).is_err());
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
-    assert!(integrity::check(&device.vault).unwrap().is_clean());
+    assert!(run::which(&pair.device.vault, &name("tool")).is_err());
+    pair.pull_all();
+    assert!(pair.is_clean());
 }
 
 #[test]
 fn a_lost_key_is_replaced_with_the_recovery_key_alone() {
-    let home = Home::new(1);
-    let mut host = Host::new("acme");
-    home.add("tool", "x");
-    host.sync(&home.vault, home.now()).unwrap();
-    let device = Home::new(2);
-    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
-    let seed = recovery(&home);
+    let mut pair = Pair::new(&["tool"], "x");
+    pair.pull_all();
+    let seed = recovery(&pair.owner);
     // The whole configuration folder is gone; the vault and the stick with the recovery key are left.
-    std::fs::remove_dir_all(home.path("config")).unwrap();
+    std::fs::remove_dir_all(pair.owner.path("config")).unwrap();
     assert!(matches!(
-        rotate::rotate(&home.vault),
+        rotate::rotate(&pair.owner.vault),
         Err(RotateError::Vault(VaultError::Key(_)))
     ));
-    let report = rotate::recover(&home.vault, &seed, false).unwrap();
+    let report = rotate::recover(&pair.owner.vault, &seed, false).unwrap();
     assert_eq!(
         (report.statement.reason, report.signed_again.len()),
         (Reason::Loss, 1)
     );
-    host.sync(&home.vault, home.now()).unwrap();
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
-    assert!(integrity::check(&device.vault).unwrap().is_clean());
-    assert!(integrity::check(&home.vault).unwrap().is_clean());
+    pair.publish();
+    pair.pull_all();
+    assert!(pair.is_clean());
+    assert!(integrity::check(&pair.owner.vault).unwrap().is_clean());
 }
 
 #[test]
 fn a_new_recovery_key_is_vouched_for_by_the_old_one() {
-    let home = Home::new(1);
-    let mut host = Host::new("acme");
-    home.add("tool", "x");
-    host.sync(&home.vault, home.now()).unwrap();
-    let device = Home::new(2);
-    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
-    let old = recovery(&home);
-    rotate::replace_recovery(&home.vault, &old).unwrap();
-    let new = recovery(&home);
+    let mut pair = Pair::new(&["tool"], "x");
+    pair.pull_all();
+    let old = recovery(&pair.owner);
+    rotate::replace_recovery(&pair.owner.vault, &old).unwrap();
+    let new = recovery(&pair.owner);
     assert_ne!(old.public(), new.public());
     assert_eq!(
-        home.vault.keys().recovery_public().unwrap(),
+        pair.owner.vault.keys().recovery_public().unwrap(),
         Some(new.public())
     );
-    host.sync(&home.vault, home.now()).unwrap();
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
-    let link = links::find(&device.vault, link.id()).unwrap().unwrap();
+    pair.publish();
+    pair.pull_all();
+    let link = pair.current_link();
     assert_eq!(link.pin().recovery_key_sha256, Some(new.public().key_id()));
     assert!(matches!(
-        rotate::recover(&home.vault, &old, true),
+        rotate::recover(&pair.owner.vault, &old, true),
         Err(RotateError::OtherRecoveryKey)
     ));
-    rotate::recover(&home.vault, &new, true).unwrap();
-    host.sync(&home.vault, home.now()).unwrap();
-    host.pull(&device.vault, &link, &Selection::default())
-        .unwrap();
-    assert!(integrity::check(&device.vault).unwrap().is_clean());
+    rotate::recover(&pair.owner.vault, &new, true).unwrap();
+    pair.publish();
+    pair.pull_all();
+    assert!(pair.is_clean());
 }
 
 /// Every point at which a rotation can be cut short, made by hand from its steps.

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use support::host::{BASE, Host};
 use support::{Home, name, set_mode};
-use vault_library::links::{self, Link, Selection};
 use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::subscribe::{self, Link, Selection};
 use vault_library::{Origin, shelf};
 
 const NAMES: [&str; 6] = [
@@ -156,7 +156,7 @@ impl World {
         }
         host.sync(&owner.vault, owner.now()).unwrap();
         let home = Home::new(2);
-        let link = links::create(&home.vault, BASE, &host.slug).unwrap();
+        let link = subscribe::create(&home.vault, BASE, &host.slug).unwrap();
         Self {
             home,
             owner,
@@ -279,12 +279,7 @@ fn a_hit_that_was_tampered_with_is_left_out_and_back_when_it_is_mended() {
 fn an_index_that_lies_brings_nothing_in_that_is_not_installed() {
     let home = three();
     let [before, bundles, packed] = ranking(&home).unwrap();
-    let request = RemoveSkills {
-        roots: Vec::new(),
-        names: vec!["deploy".to_owned()],
-        withdraw: None,
-    };
-    remove_skills(&home.vault, &request).unwrap();
+    home.remove("deploy", None);
     settle(&home);
     let now = loop {
         let [now, ..] = ranking(&home).unwrap();

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use vault_library::Vault;
-use vault_library::links::{self, Chosen, Link, LinkError, PullReport, Selection, Staged};
-use vault_library::release::{self, Plan, PlanError, PlanRequest, ReleasePlan, Strangers};
+use vault_library::publish::{self, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan};
+use vault_library::subscribe::{
+    self, Link, LinkError, PullReport, SelectedSkill, Selection, StagedBundles,
+};
 use vault_skill::catalog::{self, Catalog, CatalogError, Expectation, Side, SignedCatalog, Trust};
 use vault_skill::hash::Digest;
 use vault_skill::name::Slug;
@@ -39,34 +41,39 @@ impl Host {
     }
 
     pub fn plan(&self, vault: &Vault) -> Result<Plan, PlanError> {
-        release::plan(vault, &self.request())
+        publish::plan(vault, &self.request())
     }
 
     /// Plans, uploads, puts the catalog; `None` when nothing changed.
     pub fn sync(&mut self, vault: &Vault, now: Timestamp) -> Option<Box<ReleasePlan>> {
-        self.sync_as(vault, now, Strangers::Stop)
+        self.sync_as(vault, now, OnDivergence::Stop)
     }
 
     pub fn sync_as(
         &mut self,
         vault: &Vault,
         now: Timestamp,
-        strangers: Strangers,
+        on_divergence: OnDivergence,
     ) -> Option<Box<ReleasePlan>> {
         let request = PlanRequest {
-            strangers,
+            on_divergence,
             ..self.request()
         };
-        match release::plan(vault, &request).unwrap() {
+        match publish::plan(vault, &request).unwrap() {
             Plan::Unchanged(_) => None,
             Plan::Adopt(entries) => panic!("asked to adopt {entries:?}"),
             Plan::Publish(plan) => {
-                self.upload(vault, &plan);
-                self.put(&plan.catalog, now).unwrap();
-                release::published(vault, &plan).unwrap();
+                self.take(vault, &plan, now);
                 Some(plan)
             }
         }
+    }
+
+    /// Uploads and puts a planned release, and tells the library.
+    pub fn take(&mut self, vault: &Vault, plan: &ReleasePlan, now: Timestamp) {
+        self.upload(vault, plan);
+        self.put(&plan.catalog, now).unwrap();
+        publish::published(vault, plan).unwrap();
     }
 
     /// Uploads what is missing.
@@ -134,29 +141,37 @@ impl Host {
         selection: &Selection,
         bytes: &[u8],
     ) -> Result<PullReport, LinkError> {
-        let link = links::find(vault, link.id())?.unwrap();
+        let link = subscribe::find(vault, link.id())?.unwrap();
         let offer = link.accept(vault, bytes, None, false)?;
         let object = |hash: &Digest| self.objects.get(hash).cloned();
         let chosen = offer.choose(selection, &object)?;
-        let mut staged = Staged::new(vault)?;
+        let mut staged = StagedBundles::new(vault)?;
         for skill in offer.missing(vault, &chosen)? {
             self.stage(&mut staged, &offer, &skill)?;
         }
-        links::install(vault, &offer, selection, &chosen, staged)
+        subscribe::install(vault, &offer, selection, &chosen, staged)
     }
 
     pub fn stage(
         &self,
-        staged: &mut Staged,
-        offer: &links::Offer,
-        skill: &Chosen,
+        staged: &mut StagedBundles,
+        offer: &subscribe::AcceptedCatalog,
+        skill: &SelectedSkill,
     ) -> Result<(), LinkError> {
         let object = |hash: &Digest| self.objects.get(hash).cloned();
         let bytes = object(&skill.bundle_hash).unwrap_or_default();
-        for (part, size) in Staged::parts(skill, &bytes)? {
+        for (part, size) in StagedBundles::parts(skill, &bytes)? {
             assert_eq!(self.objects[&part].len() as u64, size);
         }
         staged.add(offer, skill, &bytes, &object)
+    }
+}
+
+/// The release that is planned; panics when nothing is to be published.
+pub fn planned(vault: &Vault, request: &PlanRequest<'_>) -> Box<ReleasePlan> {
+    match publish::plan(vault, request).unwrap() {
+        Plan::Publish(plan) => plan,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -165,28 +180,21 @@ pub fn read(bytes: &[u8]) -> Catalog {
 }
 
 fn named(catalog: &Catalog) -> Vec<(Digest, u64)> {
-    let mut named: Vec<_> = catalog
+    let skills = catalog
         .skills
         .iter()
-        .map(|entry| (entry.bundle_hash, entry.size))
-        .collect();
-    named.extend(
-        catalog
-            .index
-            .iter()
-            .map(|entry| (entry.bundle_hash, entry.size)),
-    );
-    named.extend(
-        catalog
-            .profiles
-            .iter()
-            .map(|entry| (entry.bundle_hash, entry.size)),
-    );
-    named.extend(
-        catalog
-            .policy
-            .iter()
-            .map(|entry| (entry.sha256, entry.size)),
-    );
-    named
+        .map(|entry| (entry.bundle_hash, entry.size));
+    let index = catalog
+        .index
+        .iter()
+        .map(|entry| (entry.bundle_hash, entry.size));
+    let profiles = catalog
+        .profiles
+        .iter()
+        .map(|entry| (entry.bundle_hash, entry.size));
+    let policy = catalog
+        .policy
+        .iter()
+        .map(|entry| (entry.sha256, entry.size));
+    skills.chain(index).chain(profiles).chain(policy).collect()
 }

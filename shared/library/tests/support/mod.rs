@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod host;
+pub mod pair;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use vault_library::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit, examine};
+use vault_library::remove::{RemoveReport, RemoveSkills, remove_skills};
 use vault_library::{Vault, VaultPaths};
 use vault_skill::name::SkillName;
 use vault_store::clock::TestClock;
@@ -37,6 +39,26 @@ impl Home {
         open(self.folder.path(), &self.clock, 99)
     }
 
+    /// Another machine with a copy of this vault and its keys.
+    pub fn copy(&self) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for part in ["vault", "config"] {
+            let copied = std::process::Command::new("cp")
+                .arg("-a")
+                .arg(self.path(part))
+                .arg(folder.path().join(part))
+                .status();
+            assert!(copied.unwrap().success());
+        }
+        let clock = Arc::new(TestClock::default());
+        let vault = open(folder.path(), &clock, 99);
+        Self {
+            folder,
+            clock,
+            vault,
+        }
+    }
+
     pub fn path(&self, path: &str) -> PathBuf {
         self.folder.path().join(path)
     }
@@ -62,6 +84,10 @@ impl Home {
         vault_library::add_folder(&self.vault, &folder, &Options::default()).unwrap()
     }
 
+    pub fn remove(&self, name: &str, withdraw: Option<&str>) -> RemoveReport {
+        remove(&self.vault, name, withdraw)
+    }
+
     /// Names, versions and bundles of the own skills, as listed.
     pub fn listed(&self) -> BTreeMap<String, u64> {
         let listing = vault_library::shelf::list(&self.vault).unwrap();
@@ -82,6 +108,16 @@ fn open(folder: &Path, clock: &Arc<TestClock>, seed: u64) -> Vault {
         Arc::new(SeededRandom::new(seed)),
     )
     .unwrap()
+}
+
+/// Removes an own skill; `withdraw`: its bytes too, for this reason.
+pub fn remove(vault: &Vault, name: &str, withdraw: Option<&str>) -> RemoveReport {
+    let request = RemoveSkills {
+        names: vec![name.to_owned()],
+        withdraw: withdraw.map(str::to_owned),
+        ..RemoveSkills::default()
+    };
+    remove_skills(vault, &request).unwrap()
 }
 
 pub fn skill_md(name: &str, more: &str, body: &str) -> String {
