@@ -2,7 +2,7 @@
 
 use vault_library::{
     Vault,
-    links::{Link, Offer},
+    subscribe::{AcceptedCatalog, Link},
 };
 use vault_skill::catalog;
 
@@ -44,7 +44,7 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
 }
 
 /// Warns about oddities of an accepted catalog.
-pub fn warn_about_catalog(context: &Context, offer: &Offer) {
+pub fn warn_about_catalog(context: &Context, offer: &AcceptedCatalog) {
     for warning in &offer.accepted().warnings {
         context.ui.warn(match warning {
             catalog::Warning::IssuedInFuture => Warning::new(

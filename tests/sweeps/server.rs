@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use reqwest::StatusCode;
-use vault_library::links;
+use vault_library::subscribe;
 use vault_skill::request;
 use vault_sql::scratch::{self, Cluster};
 use vault_store::clock::{Clock as _, SystemClock};
@@ -212,7 +212,7 @@ fn a_database_that_goes_away_is_unavailable_and_nothing_else() {
     assert_eq!(pull(&reader), 1);
 
     let vault = state::open(&reader);
-    let link = links::all(&vault).unwrap().remove(0);
+    let link = subscribe::all(&vault).unwrap().remove(0);
     let device = link.device_key(&vault).unwrap();
     let url = team.server.url.clone();
     let signed = {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use vault_library::{Vault, VaultPaths, integrity, links};
+use vault_library::{Vault, VaultPaths, integrity, subscribe};
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 use vault_tests::home::Home;
@@ -80,7 +80,7 @@ pub fn open(home: &Home) -> Vault {
 
 /// The release that the home's one link is pinned to; 0 for none.
 pub fn pinned(home: &Home) -> u64 {
-    let links = links::all(&open(home)).expect("readable links");
+    let links = subscribe::all(&open(home)).expect("readable links");
     links
         .first()
         .and_then(|link| link.pin().release)

@@ -5,10 +5,11 @@ use vault_library::{
     Damage, LockError, VaultError,
     admit::AdmitError,
     adopt::AdoptError,
+    agents::PROFILES_FILE,
     keys::KeyError,
-    links::LinkError,
-    release::{Difference, PlanError},
+    publish::{Difference, PlanError},
     run::RunError,
+    subscribe::LinkError,
 };
 use vault_skill::{catalog::CatalogError, finding::Level, name::SkillName};
 
@@ -153,9 +154,21 @@ impl From<PlanError> for Failure {
                 .details(skills.iter().map(|(name, damage)| format!("{name}: {}", chain(damage)))),
             PlanError::Policy(_) => Self::failed("policy_invalid", message),
             PlanError::Profiles(_) => Self::failed("profiles_invalid", message),
-            PlanError::Object(_) => Self::failed("release_too_large", message),
             PlanError::Refused { .. } => Self::new(Exit::Gate, "gate_blocked", message)
                 .hint("add it again or remove it; nothing was published"),
+            PlanError::NotText { file } => Self::failed(
+                if file == PROFILES_FILE {
+                    "profiles_invalid"
+                } else {
+                    "policy_invalid"
+                },
+                message,
+            ),
+            PlanError::Transform { ref skill, .. } => Self::failed("transform_failed", message)
+                .hint(format!(
+                    "mend the transform and add it again, or remove it: vault transform list {skill}"
+                )),
+            PlanError::TooLarge => Self::failed("release_too_large", message),
             PlanError::Moved(_) => Self::failed("skill_changed", message).hint("vault sync --cloud"),
         }
     }

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use reqwest::Method;
 use serde_json::{Value, json};
 use vault_library::{
-    Vault, adopt, cloud,
-    release::{self, Plan, PlanError, PlanRequest, ReleasePlan, Strangers},
+    Vault, adopt,
+    publish::{self, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan},
 };
 use vault_skill::{catalog::SkillEntry, hash::Digest, name::SkillName, time::Timestamp};
 
@@ -25,7 +25,7 @@ use crate::{
 /// How to sync.
 pub struct SyncOptions {
     /// What to do where another machine published with this vault's key.
-    pub strangers: Strangers,
+    pub on_divergence: OnDivergence,
     /// Sign a new release even though nothing changed.
     pub renew: bool,
     /// Days until the release expires.
@@ -37,9 +37,9 @@ pub struct SyncOptions {
 impl Default for SyncOptions {
     fn default() -> Self {
         Self {
-            strangers: Strangers::Stop,
+            on_divergence: OnDivergence::Stop,
             renew: false,
-            days: release::DEFAULT_DAYS,
+            days: publish::DEFAULT_DAYS,
             also: Vec::new(),
         }
     }
@@ -148,7 +148,7 @@ impl<'a> Publisher<'a> {
         let current = self.current_catalog().await?;
         let request = PlanRequest {
             also_served_from: &options.also,
-            strangers: options.strangers,
+            on_divergence: options.on_divergence,
             renew: options.renew,
             days: options.days,
             ..PlanRequest::new(
@@ -157,7 +157,7 @@ impl<'a> Publisher<'a> {
                 current.as_deref(),
             )
         };
-        let planned = release::plan(self.vault, &request);
+        let planned = publish::plan(self.vault, &request);
         spinner.finish_and_clear();
         Ok(planned)
     }
@@ -178,7 +178,7 @@ impl<'a> Publisher<'a> {
     /// The exact bytes of the current catalog, from the local copy if the service names the same digest.
     async fn current_catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
         let base = self.connection.base.as_str();
-        if let Some(state) = cloud::state(self.vault, base, &self.connection.slug)?
+        if let Some(state) = publish::state::read(self.vault, base, &self.connection.slug)?
             && let Some(known) = &state.published
             && state.pending.is_none()
             && let Some(bytes) = state.catalog_bytes(self.vault)?

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    release::{self, PlannedObject, ReleasePlan},
+    publish::{self, PlannedObject, ReleasePlan},
 };
 use vault_skill::hash::Digest;
 use vault_store::objects::Class;
@@ -32,7 +32,7 @@ impl Publisher<'_> {
     pub(super) async fn publish(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
         let first = self.upload(plan, false).await?;
         let more = self.put_catalog(plan).await?;
-        release::published(self.vault, plan)?;
+        publish::published(self.vault, plan)?;
         Ok((first.0 + more.0, first.1 + more.1))
     }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use vault_library::{
     Vault, VaultPaths,
-    release::{self, Plan, PlanError, PlanRequest, ReleasePlan, Strangers},
+    publish::{self as releases, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan},
     shelf::{self, LibraryShelf},
 };
 use vault_service::{
@@ -218,7 +218,7 @@ impl Publisher {
                 .await?;
                 let vault = self.vault.clone();
                 let plan = tokio::task::spawn_blocking(move || {
-                    release::published(&vault, &plan).map(|_| plan)
+                    releases::published(&vault, &plan).map(|_| plan)
                 })
                 .await??;
                 Some(plan)
@@ -249,10 +249,10 @@ impl Publisher {
             }
             let request = PlanRequest {
                 // The server is the only publisher here: a database that was put back or made anew follows the library.
-                strangers: Strangers::Replace,
+                on_divergence: OnDivergence::Replace,
                 ..PlanRequest::new(&base, &slug, current.as_deref())
             };
-            match release::plan(&vault, &request)? {
+            match releases::plan(&vault, &request)? {
                 Plan::Publish(plan) => Ok(Some(plan)),
                 Plan::Unchanged(_) | Plan::Adopt(_) => Ok(None),
             }

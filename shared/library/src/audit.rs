@@ -19,9 +19,9 @@ use vault_skill::report::{
     Audit, Audited, Bound, Excerpt, Located, Skipped, Verdict, decode, percent_encoded,
 };
 
-use crate::files::source::{self, SourceError};
-use crate::files::{self, FileError, Kind};
-use crate::scan;
+use crate::disk::source::{self, SourceError};
+use crate::disk::{self, FileError, Kind};
+use crate::installed::place;
 use crate::store::LIMITS;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::Vault;
@@ -79,15 +79,15 @@ const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// Audits one skill: its folder, or the SKILL.md in it. A link that is named itself is followed. Fails where there is no skill.
 pub fn audit_skill(path: &Path, auditor: &Auditor<'_>) -> Result<Audited, AuditError> {
-    let resolved = files::resolve(path)?;
-    let folder = match files::kind(&resolved)? {
+    let resolved = disk::resolve(path)?;
+    let folder = match disk::kind(&resolved)? {
         Some(Kind::Dir) => resolved,
         Some(Kind::File) if resolved.file_name().is_some_and(is_document) => resolved
             .parent()
             .map_or_else(|| resolved.clone(), Path::to_owned),
         _ => return Err(AuditError::NotASkill(path.to_owned())),
     };
-    let listed = files::list_kept(&folder, usize::MAX, &|name, kind| {
+    let listed = disk::list_kept(&folder, usize::MAX, &|name, kind| {
         kind != Kind::Dir && is_document(name)
     })?;
     let document = document_of(&listed.kept).ok_or_else(|| AuditError::NoSkill(path.to_owned()))?;
@@ -118,8 +118,8 @@ pub fn audit_installed(examined: Examined, auditor: &Auditor<'_>) -> Audited {
 /// Audits every SKILL.md in and below a folder, on all cores; the answer is the same whatever the timing, but for the times.
 /// Fails where the folder itself can't be found.
 pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, AuditError> {
-    let folder = files::resolve(root)?;
-    if files::kind(&folder)? != Some(Kind::Dir) {
+    let folder = disk::resolve(root)?;
+    if disk::kind(&folder)? != Some(Kind::Dir) {
         return Err(AuditError::NotASkill(root.to_owned()));
     }
     let walked = walk(&folder, auditor.bounds);
@@ -156,11 +156,11 @@ struct Own {
 
 impl Own {
     fn of(vault: &Vault, audited: &Path) -> Option<Self> {
-        let store = files::resolve(&vault.store()).ok()?;
+        let store = disk::resolve(&vault.store()).ok()?;
         if !store.starts_with(audited) && !audited.starts_with(&store) {
             return None;
         }
-        let groups = scan::places(vault).ok()?.groups;
+        let groups = place::places(vault).ok()?.groups;
         Some(Self {
             store,
             trusted: groups.into_iter().map(|group| group.trusted).collect(),
@@ -225,7 +225,7 @@ fn walk(root: &Path, bounds: Bounds) -> Walked {
             Kind::Dir => !SKIPPED.iter().any(|skipped| name == *skipped),
             _ => is_document(name),
         };
-        let listed = match files::list_kept(&folder, bounds.folders, &wanted) {
+        let listed = match disk::list_kept(&folder, bounds.folders, &wanted) {
             Ok(listed) => listed,
             Err(error) => {
                 walked.skipped.push(Skipped {

@@ -8,7 +8,7 @@
 //! | [`shelf`] | listing and searching |
 //! | [`capabilities`] | what a caller may use, by the policy |
 //! | [`run`] | finding a skill, running its actions from verified bytes |
-//! | [`doctor`] | everything that can be wrong with a vault, and what mends it |
+//! | [`doctor`] | everything that can be wrong with a vault, as typed findings; repairs |
 //! | [`history`], [`upstream`] | stored versions and going back; where skills were fetched from |
 //! | [`integrity`] | verifying everything from its bytes |
 //! | [`publish`] | planning and signing a release, what is remembered of each namespace |
@@ -47,8 +47,6 @@ pub use admit::add::{AddError, AddSkill, add_folder, add_skill};
 pub use admit::propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
 pub use admit::update::{UpdateReport, UpdateSkill, Updated, update_skill};
 pub use admit::{AdmitError, AdmitReport, history, propose, remove, variants as transforms};
-pub use agents as profiles;
-pub use agents::setup;
 pub use agents::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
 pub use capabilities::{
     POLICY_FILE, ResolveError, ResolveInput, read_policy, read_policy_at, resolve_capabilities,
@@ -58,11 +56,8 @@ pub use disk::lock::LockError;
 pub use disk::source::SourceError;
 pub use index::Texts;
 pub use installed::place::Origin;
-pub use publish as release;
-pub use publish::state as cloud;
 pub use publish::{adopt, rotate};
 pub use store::{Damage, Examined};
-pub use subscribe as links;
 pub use vault::{Vault, VaultError, VaultPaths};
 // The old paths, until everything has moved.
 pub(crate) use disk as files;

@@ -14,9 +14,9 @@ use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{ActionSpec, Manifest, ManifestError, Mode, SKILL_MD};
 use vault_skill::name::{ActionName, SkillName};
 
-use crate::files::FileError;
-use crate::files::scratch::Scratch;
-use crate::scan::{self, Origin, Place};
+use crate::disk::FileError;
+use crate::disk::scratch::Scratch;
+use crate::installed::place::{self, Origin, Place};
 use crate::store::{self, Damage, Examined, Trusted, Want};
 use crate::vault::{Vault, VaultError};
 
@@ -238,7 +238,7 @@ fn verified(
 }
 
 fn find(vault: &Vault, name: &SkillName) -> Result<Option<(Place, Trusted)>, VaultError> {
-    for group in scan::places(vault)?.groups {
+    for group in place::places(vault)?.groups {
         if let Some(place) = group.places.into_iter().find(|place| place.name == *name) {
             return Ok(Some((place, group.trusted)));
         }

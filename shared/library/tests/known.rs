@@ -15,8 +15,9 @@ use vault_library::add_folder;
 use vault_library::admit::{
     AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine,
 };
-use vault_library::links::{self, Selection};
 use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::subscribe::{self, Selection};
+use vault_library::subscribe::{self, Selection};
 use vault_skill::finding::{Finding, Level};
 use vault_skill::gate::{Outcome, RawFile};
 use vault_skill::manifest::Mode;
@@ -253,7 +254,7 @@ fn skills_and_names_of_linked_vaults_count() {
     let mut host = Host::new("acme");
     host.sync(&owner.vault, owner.now()).unwrap();
     let device = Home::new(2);
-    let link = links::create(&device.vault, BASE, &host.slug).unwrap();
+    let link = subscribe::create(&device.vault, BASE, &host.slug).unwrap();
     host.pull(&device.vault, &link, &Selection::default())
         .unwrap();
 

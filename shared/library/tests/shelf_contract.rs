@@ -14,9 +14,10 @@ use support::host::{BASE, Host};
 use support::{Home, write};
 use vault_library::add_folder;
 use vault_library::admit::Options;
-use vault_library::links::{self, Selection};
 use vault_library::remove::{RemoveSkills, remove_skills};
 use vault_library::shelf::LibraryShelf;
+use vault_library::subscribe::{self, Selection};
+use vault_library::subscribe::{self, Selection};
 use vault_skill::draft::Draft;
 use vault_skill::gate::RawFile;
 use vault_skill::name::SkillName;
@@ -65,7 +66,7 @@ impl Hand for Beside {
         let mut host = Host::new("linked");
         host.sync(&owner.vault, owner.now()).unwrap();
         let vault = &self.home.vault;
-        let link = links::create(vault, BASE, &host.slug).unwrap();
+        let link = subscribe::create(vault, BASE, &host.slug).unwrap();
         host.pull(vault, &link, &Selection::default()).unwrap();
         *self.linked.lock().unwrap() = Some(owner);
         true

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use support::{Home, set_mode, write};
-use vault_library::release::{self, PlanError, PlanRequest};
+use vault_library::publish::{self, PlanError, PlanRequest};
 use vault_library::{Damage, integrity, shelf};
 
 /// Opens a read-only folder of the store for the test's own doings.
@@ -205,7 +205,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
             assert_eq!(listing.damaged.len(), 1, "{what}");
             let slug = "acme".parse().unwrap();
             let request = PlanRequest::new("https://vault.example", &slug, None);
-            let refused = release::plan(&home.vault, &request);
+            let refused = publish::plan(&home.vault, &request);
             assert!(
                 matches!(refused, Err(PlanError::Damaged(_))),
                 "{what}: {refused:?}"

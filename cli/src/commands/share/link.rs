@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 use vault_library::{
     Vault,
-    links::{self, Link, LinkError, LinkId, Offer},
+    subscribe::{self, AcceptedCatalog, Link, LinkError, LinkId},
 };
 
 use crate::{
@@ -50,11 +50,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let vault = context.vault_or_new()?;
     let id = LinkId::of(connection.base.as_str(), &connection.slug);
-    let is_new = links::find(&vault, &id)?.is_none();
-    let link = links::create(&vault, connection.base.as_str(), &connection.slug)?;
+    let is_new = subscribe::find(&vault, &id)?.is_none();
+    let link = subscribe::create(&vault, connection.base.as_str(), &connection.slug)?;
     // Noted before anything is sent: a pull without the flag pins no other key either.
     if let Some(expected) = arguments.expect_key.as_deref().filter(|_| !arguments.repin) {
-        links::expect(&vault, &id, expected)?;
+        subscribe::expect(&vault, &id, expected)?;
     }
     let hostname = arguments
         .hostname
@@ -70,7 +70,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Err(failure) => {
             // A mistyped address leaves nothing behind; a link whose enrolment may have arrived stays.
             if is_new && never_arrived(&failure) {
-                links::remove(&vault, &id)?;
+                subscribe::remove(&vault, &id)?;
             }
             return Err(failure);
         }
@@ -102,7 +102,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         })
         .transpose()?;
     if let Some(offer) = &offer {
-        links::pin_only(&vault, offer)?;
+        subscribe::pin_only(&vault, offer)?;
         warn_about_catalog(context, offer);
     }
     Ok(report(&connection, &link, &state, &machine, offer.as_ref()))
@@ -178,7 +178,7 @@ fn report(
     link: &Link,
     state: &DeviceState,
     machine: &str,
-    offer: Option<&Offer>,
+    offer: Option<&AcceptedCatalog>,
 ) -> Report {
     let key = offer.map(|offer| offer.accepted().catalog.public_key.fingerprint());
     let release = offer.map(|offer| offer.accepted().catalog.release);
@@ -206,7 +206,7 @@ fn report(
                 "  {}  {}  release {release}{}",
                 paint(DIM, "the vault's key   "),
                 paint(BOLD, key),
-                if offer.is_some_and(Offer::is_first) {
+                if offer.is_some_and(AcceptedCatalog::is_first) {
                     ", pinned now"
                 } else {
                     ""

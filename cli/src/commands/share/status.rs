@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
-use vault_library::{Origin, Vault, cloud, links, shelf};
+use vault_library::{Origin, Vault, publish, shelf, subscribe};
 use vault_skill::{catalog::SignedCatalog, hash::Digest, time::Timestamp};
 use vault_store::clock::{Clock, SystemClock};
 
@@ -40,7 +40,7 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
         );
     };
     let connection = Connection::find(context)?;
-    let linked = links::all(&vault)?;
+    let linked = subscribe::all(&vault)?;
     if connection.is_none() && linked.is_empty() {
         return Err(Failure::usage(
             "not_connected",
@@ -73,7 +73,7 @@ struct Connected {
     connection: Connection,
     signed_in: bool,
     own_skills: usize,
-    last_push: Option<cloud::Known>,
+    last_push: Option<publish::state::AcknowledgedRelease>,
     /// The service's own view of the namespace; null where it was not asked or did not answer.
     service: Value,
 }
@@ -101,7 +101,7 @@ impl Connected {
             address: connection.address(),
             signed_in,
             own_skills: installed(vault, |origin| *origin == Origin::Local)?,
-            last_push: cloud::state(vault, connection.base.as_str(), &connection.slug)?
+            last_push: publish::state::read(vault, connection.base.as_str(), &connection.slug)?
                 .and_then(|state| state.published),
             service,
             connection,
@@ -232,7 +232,7 @@ impl LinkStatus {
     fn load(
         context: &Context,
         vault: &Vault,
-        link: &links::Link,
+        link: &subscribe::Link,
         exit: &mut Exit,
     ) -> Result<Self, Failure> {
         let pin = link.pin();

@@ -3,7 +3,7 @@
 use clap::Args;
 use vault_library::{
     Vault,
-    release::{self, Strangers},
+    publish::{self, OnDivergence},
 };
 
 use crate::{
@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long)]
     renew: bool,
     /// Days until the release expires, 1 to 400
-    #[arg(long, value_name = "DAYS", default_value_t = release::DEFAULT_DAYS, value_parser = clap::value_parser!(i64).range(1..=400))]
+    #[arg(long, value_name = "DAYS", default_value_t = publish::DEFAULT_DAYS, value_parser = clap::value_parser!(i64).range(1..=400))]
     days: i64,
     /// Another address that will serve this vault: sign for it too before it moves
     #[arg(long, value_name = "URL")]
@@ -51,10 +51,10 @@ pub struct Arguments {
 /// Syncs the library to the connected namespace.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let options = SyncOptions {
-        strangers: match (arguments.adopt, arguments.replace) {
-            (true, _) => Strangers::Adopt,
-            (_, true) => Strangers::Replace,
-            _ => Strangers::Stop,
+        on_divergence: match (arguments.adopt, arguments.replace) {
+            (true, _) => OnDivergence::Adopt,
+            (_, true) => OnDivergence::Replace,
+            _ => OnDivergence::Stop,
         },
         renew: arguments.renew,
         days: arguments.days,

@@ -15,7 +15,7 @@ use vault_skill::keys::PublicKey;
 use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
 
-use crate::files::{self, FileError, Kind};
+use crate::disk::{self, FileError, Kind};
 use crate::run::{self, RunError};
 use crate::vault::{Vault, VaultError};
 
@@ -121,7 +121,7 @@ pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
     let manifest = manifest_path(&input.file);
     if !input.replace {
         for path in [&input.file, &manifest] {
-            if files::kind(path)?.is_some() {
+            if disk::kind(path)?.is_some() {
                 return Err(ExportError::Exists(path.clone()));
             }
         }
@@ -154,7 +154,7 @@ pub fn manifest_path(of: &std::path::Path) -> PathBuf {
 
 /// Writes a file whole or not at all; what is there must be a plain file.
 fn put(path: &std::path::Path, bytes: &[u8]) -> Result<(), ExportError> {
-    match files::kind(path)? {
+    match disk::kind(path)? {
         None | Some(Kind::File) => {}
         Some(_) => return Err(ExportError::InTheWay(path.to_owned())),
     }
@@ -162,5 +162,5 @@ fn put(path: &std::path::Path, bytes: &[u8]) -> Result<(), ExportError> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => std::path::Path::new("."),
     };
-    Ok(files::replace(path, bytes, 0o644, folder)?)
+    Ok(disk::replace(path, bytes, 0o644, folder)?)
 }

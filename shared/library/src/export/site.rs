@@ -11,8 +11,8 @@ use vault_skill::name::SkillName;
 use vault_store::fetch::{SIGNED_META, SignedSkill};
 
 use super::{ExportError, MANIFEST_SUFFIX, Outgoing, pack, put, take};
-use crate::files;
-use crate::scan::Origin;
+use crate::disk;
+use crate::installed::place::Origin;
 use crate::shelf;
 use crate::vault::Vault;
 
@@ -123,7 +123,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         .iter()
         .map(|name| take(vault, name))
         .collect::<Result<Vec<_>, _>>()?;
-    files::make_dirs(&folder, 0o755)?;
+    disk::make_dirs(&folder, 0o755)?;
     let before = earlier(&index)?;
     let mut entries = Vec::new();
     let mut reports = Vec::new();
@@ -132,7 +132,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         let (url, kind, bytes) = artifact(skill)?;
         let file = folder.join(&url);
         if let Some(parent) = file.parent() {
-            files::make_dirs(parent, 0o755)?;
+            disk::make_dirs(parent, 0o755)?;
         }
         put(&file, &bytes)?;
         let manifest = format!("{}{MANIFEST_SUFFIX}", skill.name);
@@ -170,7 +170,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
     let mut removed = Vec::new();
     for gone in before.difference(&written) {
         let path = folder.join(gone);
-        if files::kind(&path)? == Some(files::Kind::File) && files::remove_file(&path)? {
+        if disk::kind(&path)? == Some(disk::Kind::File) && disk::remove_file(&path)? {
             removed.push(path);
         }
     }
@@ -238,7 +238,7 @@ fn described(skill: &Outgoing) -> (String, bool) {
 
 /// The files that an earlier export of ours named, relative to the index. A stranger's index names nothing.
 fn earlier(index: &Path) -> Result<BTreeSet<String>, ExportError> {
-    let Some(bytes) = files::read(index, MAX_INDEX)? else {
+    let Some(bytes) = disk::read(index, MAX_INDEX)? else {
         return Ok(BTreeSet::new());
     };
     let Ok(index) = serde_json::from_slice::<Index>(&bytes) else {

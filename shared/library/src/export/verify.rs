@@ -15,9 +15,9 @@ use vault_skill::manifest::{
 
 use super::site::{self, Entry, Index};
 use super::{INDEX, SCHEMA, manifest_path, pack};
-use crate::files::source::{self, SourceError};
-use crate::files::{self, FileError, Kind};
-use crate::integrity::Signer;
+use crate::disk::source::{self, SourceError};
+use crate::disk::{self, FileError, Kind};
+use crate::installed::verify::Signer;
 use crate::store::LIMITS;
 
 /// The largest signed manifest that is read.
@@ -155,7 +155,7 @@ pub fn verify(
     extra: &[PublicKey],
 ) -> Result<Vec<Verified>, VerifyError> {
     let eye = Eye { keys, extra };
-    match files::kind(path)? {
+    match disk::kind(path)? {
         None => Err(VerifyError::Missing(path.to_owned())),
         Some(Kind::Dir) => eye.folder(path, manifest),
         Some(Kind::File) => eye.file(path, manifest).map(|one| vec![one]),
@@ -171,22 +171,22 @@ struct Eye<'a> {
 impl Eye<'_> {
     fn folder(&self, path: &Path, manifest: Option<&Path>) -> Result<Vec<Verified>, VerifyError> {
         for index in [path.join(INDEX), path.join("index.json")] {
-            if manifest.is_none() && files::kind(&index)? == Some(Kind::File) {
+            if manifest.is_none() && disk::kind(&index)? == Some(Kind::File) {
                 return self.site(&index);
             }
         }
         // As the vault itself keeps it: the files in a folder of their own.
         let inside = path.join("manifest.json");
         if manifest.is_none()
-            && files::kind(&inside)?.is_some()
-            && files::kind(&path.join(SKILL_MD))?.is_none()
+            && disk::kind(&inside)?.is_some()
+            && disk::kind(&path.join(SKILL_MD))?.is_none()
         {
             let files = folder_files(&path.join("files"))?;
             return self
                 .against(path, &inside, Form::Folder, &files)
                 .map(|one| vec![one]);
         }
-        let absolute = files::resolve(path)?;
+        let absolute = disk::resolve(path)?;
         let beside = manifest.map_or_else(|| manifest_path(&absolute), Path::to_owned);
         let files = folder_files(path)?;
         self.against(path, &beside, Form::Folder, &files)
@@ -196,7 +196,7 @@ impl Eye<'_> {
     fn file(&self, path: &Path, manifest: Option<&Path>) -> Result<Verified, VerifyError> {
         let too_large = || VerifyError::Unknown(path.to_owned());
         let bytes =
-            files::read(path, pack::MAX_ARCHIVE_BYTES.max(MAX_BUNDLE))?.ok_or_else(too_large)?;
+            disk::read(path, pack::MAX_ARCHIVE_BYTES.max(MAX_BUNDLE))?.ok_or_else(too_large)?;
         let beside = manifest.map_or_else(|| manifest_path(path), Path::to_owned);
         if bytes.starts_with(b"PK") || bytes.starts_with(&[0x1f, 0x8b]) {
             let files = archive_files(path, &bytes)?;
@@ -224,7 +224,7 @@ impl Eye<'_> {
             path: path.to_owned(),
             reason,
         };
-        let bytes = files::read(path, site::MAX_INDEX)?.unwrap_or_default();
+        let bytes = disk::read(path, site::MAX_INDEX)?.unwrap_or_default();
         let index: Index =
             serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
         if index.schema != SCHEMA {
@@ -254,7 +254,7 @@ impl Eye<'_> {
             what,
         };
         let bytes =
-            files::read(&path, pack::MAX_ARCHIVE_BYTES)?.ok_or_else(|| wrong("is missing"))?;
+            disk::read(&path, pack::MAX_ARCHIVE_BYTES)?.ok_or_else(|| wrong("is missing"))?;
         if entry.digest != format!("sha256:{}", Digest::of(&bytes)) {
             return Err(wrong("has another digest than the index says"));
         }
@@ -299,7 +299,7 @@ impl Eye<'_> {
         };
         let folder = path.parent().unwrap_or(Path::new("."));
         let part = |hash: &Digest| {
-            files::read(&folder.join(format!("{hash}.json")), MAX_BUNDLE)
+            disk::read(&folder.join(format!("{hash}.json")), MAX_BUNDLE)
                 .ok()
                 .flatten()
         };
@@ -319,7 +319,7 @@ impl Eye<'_> {
         form: Form,
         found: &[RawFile],
     ) -> Result<Verified, VerifyError> {
-        let bytes = files::read(manifest, MAX_MANIFEST)?.ok_or_else(|| VerifyError::Unsigned {
+        let bytes = disk::read(manifest, MAX_MANIFEST)?.ok_or_else(|| VerifyError::Unsigned {
             path: path.to_owned(),
             wanted: manifest.to_owned(),
         })?;

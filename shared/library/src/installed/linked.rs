@@ -19,8 +19,8 @@ use vault_skill::time::Timestamp;
 
 use super::fingerprint::Fingerprint;
 use super::link_id::LinkId;
-use crate::files;
-use crate::scan::{self, Group, Origin, Place};
+use super::place::{Group, Origin, Place, read_links, read_named_links};
+use crate::disk;
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
@@ -95,7 +95,7 @@ pub struct Link {
 /// All linked vaults in the order of their ids.
 pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     let mut links = Vec::new();
-    for (name, _) in files::list(&links_folder(vault))? {
+    for (name, _) in disk::list(&links_folder(vault))? {
         let Ok(id) = name.to_string_lossy().parse::<LinkId>() else {
             continue;
         };
@@ -109,7 +109,7 @@ pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     let folder = links_folder(vault).join(id.as_str());
     // A writer may replace the state between the two reads, and removes only the one before the last.
     for _ in 0..3 {
-        let Some(target) = files::link_target(&folder.join("current"))? else {
+        let Some(target) = disk::link_target(&folder.join("current"))? else {
             return Ok(None); // a link whose making was cut short
         };
         let state = folder.join(target);
@@ -144,7 +144,7 @@ impl Link {
     /// The exact bytes of the current catalog; `None` before the first.
     pub fn catalog_bytes(&self) -> Result<Option<Vec<u8>>, VaultError> {
         let path = self.state.join("catalog.json");
-        Ok(files::read(&path, catalog::MAX_OBJECT_BYTES as u64)?)
+        Ok(disk::read(&path, catalog::MAX_OBJECT_BYTES as u64)?)
     }
 
     /// What was selected at the last pull.
@@ -163,14 +163,14 @@ impl Link {
         let origin = Origin::Linked(self.id.clone());
         let shown = format!("links/{}/skills", self.id);
         let skills = self.state.join("set/skills");
-        self.grouped(|| scan::read_links(&skills, &origin, &shown, strange))
+        self.grouped(|| read_links(&skills, &origin, &shown, strange))
     }
 
     /// Of these skills those that it installs, and whom to believe about them.
     pub(crate) fn groups_of(&self, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
         let origin = Origin::Linked(self.id.clone());
         let skills = self.state.join("set/skills");
-        self.grouped(|| Ok(scan::read_named_links(&skills, &origin, names)))
+        self.grouped(|| Ok(read_named_links(&skills, &origin, names)))
     }
 
     /// What tells whether this link installs the same skills as before and believes the same keys, without reading its skills.
@@ -182,7 +182,7 @@ impl Link {
             out.add_text(&key.to_string());
         }
         let set = self.state.join("set");
-        let target = files::link_target(&set).ok().flatten().unwrap_or_default();
+        let target = disk::link_target(&set).ok().flatten().unwrap_or_default();
         out.add_text(&target.to_string_lossy());
         for path in ["set/skills", "set/set.json", "catalog.json"] {
             out.add_path(&self.state, path);
@@ -197,7 +197,7 @@ impl Link {
             return Ok(Vec::new());
         };
         let mut places = read()?;
-        if let Some(bytes) = files::read(&self.state.join("set/set.json"), 4 << 20)? {
+        if let Some(bytes) = disk::read(&self.state.join("set/set.json"), 4 << 20)? {
             let record: SetRecord =
                 vault_skill::json::parse(&bytes).map_err(|reason| VaultError::Damaged {
                     path: self.state.join("set/set.json"),
@@ -246,7 +246,7 @@ impl Link {
 pub(crate) fn installed(link: &Link) -> Result<BTreeMap<SkillName, Digest>, VaultError> {
     let mut strange = Vec::new();
     let origin = Origin::Linked(link.id.clone());
-    let places = scan::read_links(&link.state.join("set/skills"), &origin, "", &mut strange)?;
+    let places = read_links(&link.state.join("set/skills"), &origin, "", &mut strange)?;
     Ok(places
         .into_iter()
         .map(|place| (place.name, place.bundle))

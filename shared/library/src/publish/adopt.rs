@@ -10,15 +10,15 @@ use vault_skill::hash::Digest;
 use vault_skill::manifest::ManifestExpectation;
 use vault_skill::name::{SkillName, Slug};
 
+use super::rotate::Chain;
+use super::state;
 use crate::admit::{
     AdmitError, AdmitReport, Candidate, Earlier, Neighbours, Options, Purpose, Source, admit_all,
     admit_all_under, examine,
 };
-use crate::cloud;
 use crate::files::{self, FileError};
 use crate::keys::KeyError;
 use crate::remove::{self, RemoveReport, RemoveSkills};
-use crate::rotate::Chain;
 use crate::scan::{self, Origin};
 use crate::store::{self, Trusted, Want};
 use crate::vault::{Vault, VaultError};
@@ -206,7 +206,7 @@ pub fn plan_rollback(
             shown: catalog.release,
         });
     }
-    let known = cloud::state(vault, base, slug)?.and_then(|state| state.payload_of(release));
+    let known = state::read(vault, base, slug)?.and_then(|state| state.payload_of(release));
     match known {
         Some(known) if known != file.payload_sha256() => {
             return Err(CatalogError::TwoCatalogs(release).into());

@@ -18,16 +18,16 @@ use vault_skill::time::Timestamp;
 use vault_store::objects::Class;
 
 use super::current::{Current, Skill, difference};
-use super::error::PlanError;
+use super::error::{Difference, PlanError};
 use super::release::{PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
-use super::state::{CloudState, Kept};
+use super::state::{CatalogFile, CloudState};
+use crate::admit::remove;
+use crate::admit::variants::{Lookup, Transforms, Variant};
 use crate::index::{Index, Texts};
-use crate::remove;
+use crate::installed::list;
 use crate::rotate::Chain;
-use crate::scan;
 use crate::store::Trusted;
-use crate::transforms::{Lookup, Transforms, Variant};
 use crate::vault::Vault;
 
 /// Changes when the same content would be built into other objects.
@@ -38,7 +38,7 @@ pub const RENEW_DAYS: i64 = 30;
 const WITHDRAWN_DAYS: i64 = 400;
 
 /// All that a release is made of.
-pub(super) struct Build<'a> {
+pub(super) struct ReleaseBuilder<'a> {
     pub(super) vault: &'a Vault,
     pub(super) request: &'a PlanRequest<'a>,
     pub(super) current: Option<&'a Current>,
@@ -53,9 +53,9 @@ pub(super) struct Build<'a> {
     pub(super) now: Timestamp,
 }
 
-impl Build<'_> {
+impl ReleaseBuilder<'_> {
     /// Whether a release is asked for though nothing changed.
-    pub(super) fn due(&self, current: &Current) -> bool {
+    pub(super) fn is_due(&self, current: &Current) -> bool {
         self.request.renew
             || current.catalog.expires_at < self.now.plus_days(RENEW_DAYS)
             || current.key != self.key
@@ -139,60 +139,51 @@ impl Build<'_> {
         if !fits {
             return Ok(None);
         }
-        let bytes = state.bytes(self.vault, Kept::Pending)?;
+        let bytes = state.bytes(self.vault, CatalogFile::Pending)?;
         Ok(bytes.filter(|bytes| Digest::of(bytes) == pending.file_sha256))
     }
 
     /// The release's number, and the release that it follows.
     pub(super) fn number(&self, state: &CloudState) -> (u64, Option<Stored>) {
         let floor = self.chain.last().map_or(1, |last| last.effective_release);
-        let above_signed = state.highest_signed + 1;
-        match self.current {
-            // After a stolen or lost key: what it signed is void, and the count goes on from before.
-            Some(current) if current.key != self.key && self.was_voided(&current.key) => {
-                let before = self
-                    .voided_from(&current.key)
-                    .unwrap_or(1)
-                    .saturating_sub(1);
-                let previous = state.payload_of(before).map(|payload_sha256| Stored {
-                    release: before,
-                    payload_sha256,
-                });
-                let previous = previous
-                    .or_else(|| (current.stored.release == before).then_some(current.stored));
-                (floor.max(above_signed), previous)
-            }
-            Some(current) => (
-                floor.max(above_signed).max(current.stored.release + 1),
-                Some(current.stored),
-            ),
-            None => {
-                let last = state.pending.as_ref().or(state.published.as_ref());
-                let previous = last.map(|known| Stored {
-                    release: known.release,
-                    payload_sha256: known.payload_sha256,
-                });
-                (floor.max(above_signed), previous)
-            }
-        }
+        let lowest = floor.max(state.highest_signed + 1);
+        let Some(current) = self.current else {
+            let last = state.pending.as_ref().or(state.published.as_ref());
+            let previous = last.map(|release| Stored {
+                release: release.release,
+                payload_sha256: release.payload_sha256,
+            });
+            return (lowest, previous);
+        };
+        let Some(voided_from) = self.voided_from(&current.key) else {
+            return (lowest.max(current.stored.release + 1), Some(current.stored));
+        };
+        // What a stolen or lost key signed is void: the release follows the last one before.
+        let before = voided_from.saturating_sub(1);
+        let previous = match state.payload_of(before) {
+            Some(payload_sha256) => Some(Stored {
+                release: before,
+                payload_sha256,
+            }),
+            None => (current.stored.release == before).then_some(current.stored),
+        };
+        (lowest, previous)
     }
 
-    pub(super) fn was_voided(&self, key: &PublicKey) -> bool {
-        self.voided_from(key).is_some()
-    }
-
-    pub(super) fn voided_from(&self, key: &PublicKey) -> Option<u64> {
+    /// The first release that a stolen or lost key may have signed for others; `None` for any other key.
+    fn voided_from(&self, key: &PublicKey) -> Option<u64> {
         self.chain
             .statements
             .iter()
             .map(|(_, statement)| statement)
-            .find(|statement| statement.reason.voids_old_key() && statement.from == *key)
+            .filter(|statement| *key != self.key && statement.from == *key)
+            .find(|statement| statement.reason.voids_old_key())
             .map(|statement| statement.effective_release)
     }
 
-    pub(super) fn build(&self) -> Result<Made, PlanError> {
+    pub(super) fn build(&self) -> Result<UnsignedRelease, PlanError> {
         let texts = self.texts()?;
-        let mut made = Made {
+        let mut release = UnsignedRelease {
             catalog: Catalog {
                 schema: Schema,
                 vault_id: *self.vault.id(),
@@ -226,32 +217,33 @@ impl Build<'_> {
             }
         });
         for object in index::build(self.vault.id(), entries) {
-            let (bundle_hash, size) = made.add(Class::Bundles, object);
-            made.catalog.index.push(ObjectEntry { bundle_hash, size });
+            let (bundle_hash, size) = release.add(Class::Bundles, object);
+            release
+                .catalog
+                .index
+                .push(ObjectEntry { bundle_hash, size });
         }
         if let Some(text) = &self.policy {
             let policy = Policy::from_toml(text)?;
-            let (sha256, size) = made.add(Class::Policies, policy.to_object());
-            made.catalog.policy = Some(PolicyEntry { sha256, size });
+            let (sha256, size) = release.add(Class::Policies, policy.to_object());
+            release.catalog.policy = Some(PolicyEntry { sha256, size });
         }
         for profile in self.profiles(&texts) {
-            let (bundle_hash, size) = made.add(Class::Bundles, profile.to_object());
-            made.catalog.profiles.push(ProfileEntry {
+            let (bundle_hash, size) = release.add(Class::Bundles, profile.to_object());
+            release.catalog.profiles.push(ProfileEntry {
                 name: profile.name,
                 agent: profile.agent,
                 bundle_hash,
                 size,
             });
         }
-        for object in &made.objects {
+        for object in &release.objects {
             if object.1.len() > vault_skill::catalog::MAX_OBJECT_BYTES {
-                return Err(PlanError::Object(
-                    "an index, profile or policy object is over 4 MiB".to_owned(),
-                ));
+                return Err(PlanError::TooLarge);
             }
         }
-        self.fill_withdrawn(&mut made.catalog)?;
-        Ok(made)
+        self.fill_withdrawn(&mut release.catalog)?;
+        Ok(release)
     }
 
     /// Texts of every skill; what the index does not know is read and verified again.
@@ -261,7 +253,7 @@ impl Build<'_> {
             if let Some(texts) = &skill.texts {
                 known.insert(skill.place.bundle, texts.clone());
             } else if let Entry::Vacant(unknown) = known.entry(skill.place.bundle) {
-                let texts = scan::read_texts(self.vault, &skill.place).map_err(|damage| {
+                let texts = list::read_texts(self.vault, &skill.place).map_err(|damage| {
                     PlanError::Damaged(vec![(skill.place.name.clone(), damage)])
                 })?;
                 unknown.insert(texts);
@@ -339,68 +331,67 @@ impl Build<'_> {
         Ok(())
     }
 
-    pub(super) fn ready(
+    /// The plan of a signed release, given the bytes of its catalog.
+    pub(super) fn finish(
         &self,
-        made: Made,
-        catalog: &Catalog,
-        file: &SignedCatalog,
+        release: UnsignedRelease,
         bytes: Vec<u8>,
         resumed: bool,
-    ) -> ReleasePlan {
-        let difference = self
-            .current
-            .map(|current| difference(self.skills, &current.catalog));
-        let (added, changed, removed) = match difference {
-            Some(difference) => (difference.ours, difference.differing, difference.theirs),
-            None => (
-                self.skills
+    ) -> Result<ReleasePlan, PlanError> {
+        let file = SignedCatalog::parse(&bytes)?;
+        let catalog = file.verify()?;
+        let changes = match self.current {
+            Some(current) => difference(self.skills, &current.catalog),
+            None => Difference {
+                ours: self
+                    .skills
                     .iter()
                     .map(|skill| skill.place.name.clone())
                     .collect(),
-                Vec::new(),
-                Vec::new(),
-            ),
+                ..Difference::default()
+            },
         };
-        let (objects, contents) = self.objects(made);
-        ReleasePlan {
+        let (objects, built) = self.objects(release);
+        Ok(ReleasePlan {
             release: catalog.release,
             file_sha256: Digest::of(&bytes),
             payload_sha256: file.payload_sha256(),
             follows: self.current.map(|current| current.file_sha256),
             expires_at: catalog.expires_at,
             objects,
-            added,
-            changed,
-            removed,
+            added: changes.ours,
+            changed: changes.differing,
+            removed: changes.theirs,
             skills: catalog.skills.len(),
             resumed,
             base: self.request.base.to_owned(),
             slug: self.request.slug.clone(),
-            made: contents,
+            built,
             trusted: Trusted {
                 vault_id: *self.vault.id(),
                 keys: self.chain.all_keys(self.key),
             },
             catalog: bytes,
-        }
+        })
     }
 
-    pub(super) fn objects(&self, made: Made) -> (Vec<PlannedObject>, Vec<Vec<u8>>) {
-        let mut named = BTreeSet::new();
-        if let Some(current) = self.current {
-            let old = &current.catalog;
-            named.extend(old.skills.iter().map(|entry| entry.bundle_hash));
-            named.extend(old.index.iter().map(|entry| entry.bundle_hash));
-            named.extend(old.profiles.iter().map(|entry| entry.bundle_hash));
-            named.extend(old.policy.iter().map(|entry| entry.sha256));
-        }
+    /// Every object that the release names, each once, and the bytes of those that were built for it.
+    fn objects(&self, release: UnsignedRelease) -> (Vec<PlannedObject>, Vec<Vec<u8>>) {
+        let named = self.current.map(|current| named_objects(&current.catalog));
+        let known = |sha256: &Digest| named.as_ref().is_some_and(|named| named.contains(sha256));
+        let own = self.skills.iter().map(|skill| {
+            let bundle = skill.place.bundle;
+            let parts = skill.row.parts.clone();
+            (skill, bundle, skill.row.size, parts, known(&bundle))
+        });
+        let variants = self.variants().filter_map(|(skill, variant)| {
+            let parts = variant.parts.iter().map(|part| (part.sha256, part.size));
+            Some((skill, variant.bundle?, variant.size, parts.collect(), false))
+        });
         let mut objects = Vec::new();
         let mut seen = BTreeSet::new();
-        for skill in self.skills {
-            let bundle = skill.place.bundle;
-            let known = named.contains(&bundle);
-            let parts = skill.row.parts.iter().copied();
-            for (sha256, size) in std::iter::once((bundle, skill.row.size)).chain(parts) {
+        for (skill, bundle, size, parts, known) in own.chain(variants) {
+            for (sha256, size) in std::iter::once((bundle, size)).chain(parts) {
                 if seen.insert(sha256) {
                     objects.push(PlannedObject {
                         class: Class::Bundles,
@@ -412,37 +403,28 @@ impl Build<'_> {
                 }
             }
         }
-        for (skill, variant) in self.variants() {
-            let Some(bundle) = variant.bundle else {
-                continue;
-            };
-            let parts = variant.parts.iter().map(|part| (part.sha256, part.size));
-            for (sha256, size) in std::iter::once((bundle, variant.size)).chain(parts) {
-                if seen.insert(sha256) {
-                    objects.push(PlannedObject {
-                        class: Class::Bundles,
-                        sha256,
-                        size,
-                        known: false,
-                        source: Source::Skill(skill.place.name.clone(), bundle),
-                    });
-                }
-            }
-        }
-        let mut contents = Vec::new();
-        for (class, bytes) in made.objects {
+        let mut built = Vec::new();
+        for (class, bytes) in release.objects {
             let sha256 = Digest::of(&bytes);
             objects.push(PlannedObject {
                 class,
                 sha256,
                 size: bytes.len() as u64,
-                known: named.contains(&sha256),
-                source: Source::Made(contents.len()),
+                known: known(&sha256),
+                source: Source::Built(built.len()),
             });
-            contents.push(bytes);
+            built.push(bytes);
         }
-        (objects, contents)
+        (objects, built)
     }
+}
+
+fn named_objects(catalog: &Catalog) -> BTreeSet<Digest> {
+    let skills = catalog.skills.iter().map(|entry| entry.bundle_hash);
+    let index = catalog.index.iter().map(|entry| entry.bundle_hash);
+    let profiles = catalog.profiles.iter().map(|entry| entry.bundle_hash);
+    let policy = catalog.policy.iter().map(|entry| entry.sha256);
+    skills.chain(index).chain(profiles).chain(policy).collect()
 }
 
 fn skill_entry(skill: &Skill) -> SkillEntry {
@@ -455,12 +437,12 @@ fn skill_entry(skill: &Skill) -> SkillEntry {
 }
 
 /// A catalog that is not signed yet, and the objects that were made for it.
-pub(super) struct Made {
+pub(super) struct UnsignedRelease {
     pub(super) catalog: Catalog,
     pub(super) objects: Vec<(Class, Vec<u8>)>,
 }
 
-impl Made {
+impl UnsignedRelease {
     pub(super) fn add(&mut self, class: Class, bytes: Vec<u8>) -> (Digest, u64) {
         let named = (Digest::of(&bytes), bytes.len() as u64);
         let there = self

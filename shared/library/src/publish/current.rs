@@ -9,10 +9,11 @@ use vault_skill::time::Timestamp;
 
 use super::error::{Difference, PlanError};
 use super::request::PlanRequest;
-use super::state::Known;
+use super::state::AcknowledgedRelease;
 use crate::index::{Row, Texts};
+use crate::installed::list;
+use crate::installed::place::{Origin, Place};
 use crate::rotate::Chain;
-use crate::scan::{self, Origin, Place};
 use crate::vault::Vault;
 
 /// The service's current catalog, believed as far as this vault's own keys say so.
@@ -52,8 +53,8 @@ impl Current {
         })
     }
 
-    pub(super) fn known(&self, at: Timestamp) -> Known {
-        Known {
+    pub(super) fn acknowledged(&self, at: Timestamp) -> AcknowledgedRelease {
+        AcknowledgedRelease {
             release: self.stored.release,
             payload_sha256: self.stored.payload_sha256,
             file_sha256: self.file_sha256,
@@ -76,7 +77,7 @@ pub(super) struct Skill {
 pub(super) fn own_skills(vault: &Vault) -> Result<Vec<Skill>, PlanError> {
     let mut skills = Vec::new();
     let mut damaged = Vec::new();
-    for seen in scan::scan(vault)? {
+    for seen in list::scan(vault)? {
         if seen.place.origin != Origin::Local {
             continue;
         }

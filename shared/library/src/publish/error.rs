@@ -1,14 +1,14 @@
 //! Why no release was planned.
 
 use vault_skill::catalog::CatalogError;
-use vault_skill::name::SkillName;
+use vault_skill::name::{AgentId, SkillName};
 use vault_skill::policy::PolicyError;
 use vault_skill::profile::RulesError;
 
 use crate::admit::AdmitError;
-use crate::keys::KeyError;
 use crate::store::Damage;
 use crate::vault::VaultError;
+use crate::vault::keys::KeyError;
 
 /// How the current catalog differs from this library.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -57,9 +57,25 @@ pub enum PlanError {
     /// profiles.toml has an error.
     #[error("profiles.toml: {0}")]
     Profiles(#[from] RulesError),
-    /// An object can't be made.
-    #[error("{0}")]
-    Object(String),
+    /// One of the owner's files is no text.
+    #[error("{file} is not UTF-8")]
+    NotText {
+        /// Its name in the vault's folder.
+        file: &'static str,
+    },
+    /// A transform can't be applied, so that the variant that a profile names can't be made.
+    #[error("{skill} can't be rendered for {agent}: {reason}")]
+    Transform {
+        /// The skill.
+        skill: SkillName,
+        /// The agent that the variant is for.
+        agent: AgentId,
+        /// Why.
+        reason: String,
+    },
+    /// An index, profile or policy object is too large.
+    #[error("an index, profile or policy object is over 4 MiB")]
+    TooLarge,
     /// Today's gate refuses to sign a skill again whose version has to rise.
     #[error("{name} can't be signed again: {reason}")]
     Refused {
@@ -69,7 +85,7 @@ pub enum PlanError {
         reason: AdmitError,
     },
     /// A skill changed or went while the release was being uploaded; plan again.
-    #[error("{0} changed while the release was being published; sync again")]
+    #[error("{0} changed while the release was being published")]
     Moved(SkillName),
     /// Another vault error.
     #[error(transparent)]

@@ -14,4 +14,4 @@ pub use self::build::RENEW_DAYS;
 pub use self::error::{Difference, PlanError};
 pub use self::plan::{Plan, plan, take};
 pub use self::release::{PlannedObject, ReleasePlan, published};
-pub use self::request::{DEFAULT_DAYS, PlanRequest, Strangers};
+pub use self::request::{DEFAULT_DAYS, OnDivergence, PlanRequest};

@@ -1,36 +1,36 @@
-//! Planning a release: what it would be made of, whether anything changed, and the signed catalog.
+//! Planning a release: whether anything changed, what it is made of, and the signed catalog.
 //!
-//! A release is this library, exactly. [`plan`] starts from the service's current catalog: one that this library does
-//! not know stops it, as does one that lies behind what it published. Whatever is signed is noted before it leaves, so
-//! that no number is ever used for two catalogs; an interrupted push goes on with the same bytes.
+//! A release is this library, exactly. [`plan`] starts from the service's current catalog. A catalog that this library
+//! does not know stops it, as does one that is older than what it published. Whatever is signed is recorded before it
+//! leaves, so that no number is ever used for two catalogs; an interrupted push continues with the same bytes.
 
 use std::collections::BTreeSet;
 
 use vault_skill::catalog::{Catalog, SignedCatalog, SkillEntry};
 use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName, Slug};
+use vault_skill::name::{AgentId, Slug};
 use vault_skill::profile::ProfileRule;
 
-use super::build::Build;
+use super::build::ReleaseBuilder;
 use super::current::{Current, Skill, difference, own_skills, same_content, to_adopt};
 use super::error::{Difference, PlanError};
 use super::release::ReleasePlan;
-use super::request::{PlanRequest, Strangers};
-use super::state::{self, CloudState, Kept, Known};
-use crate::admit::sign_again;
+use super::request::{OnDivergence, PlanRequest};
+use super::rotate::Chain;
+use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState};
+use crate::admit::variants::{Base, Lookup, Transforms};
+use crate::admit::{remove, sign_again};
 use crate::agents::PROFILES_FILE;
-use crate::files;
-use crate::remove;
-use crate::rotate::Chain;
-use crate::transforms::{Base, Lookup, Transforms};
+use crate::capabilities::POLICY_FILE;
+use crate::disk;
 use crate::vault::{Change, Vault, VaultError};
 
 /// What is to be done.
 #[derive(Debug)]
 pub enum Plan {
     /// The current release is this library already.
-    Unchanged(Known),
-    /// Fetch these bundles of the current catalog and hand them to [`crate::adopt::adopt`], then plan again.
+    Unchanged(AcknowledgedRelease),
+    /// Fetch these bundles of the current catalog and hand them to [`super::adopt::adopt`], then plan again.
     Adopt(Vec<SkillEntry>),
     /// Upload what is missing, then put the catalog.
     Publish(Box<ReleasePlan>),
@@ -43,50 +43,29 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         .current
         .map(|bytes| Current::read(vault, request, bytes))
         .transpose()?;
-    let mut state = state::state(vault, request.base, request.slug)?
-        .unwrap_or_else(|| CloudState::new(request.base, request.slug));
-    settle_pending(vault, &mut change, &mut state, current.as_ref())?;
-    if state.pending.is_none() {
-        // Acknowledging the last release may have been cut short after its last step but one.
-        state.drop_pending(vault)?;
-    }
+    let mut state = state::read_or_new(vault, request.base, request.slug)?;
+    settle(vault, &mut change, &mut state, current.as_ref())?;
     let mut skills = own_skills(vault)?;
-    let stranger = stranger(&state, current.as_ref(), &skills, request.strangers)?;
     let chain = Chain::read(vault)?;
-    if let (Some(current), true) = (&current, stranger) {
-        // What a stolen or lost key signed can be dropped, but nothing of it is taken in, and its versions mean nothing.
-        let voided = chain.is_voided(&current.key);
-        match request.strangers {
-            Strangers::Adopt if voided => {
-                return Err(PlanError::NotOurs(
-                    "it is signed by a key that was stolen or lost",
-                ));
+    match judge(
+        &state,
+        current.as_ref(),
+        &skills,
+        &chain,
+        request.on_divergence,
+    )? {
+        Verdict::Follow => {}
+        Verdict::Adopt(missing) => return Ok(Plan::Adopt(missing)),
+        Verdict::Outnumber(catalog) => {
+            if raise_versions(vault, &mut change, &skills, catalog)? {
+                skills = own_skills(vault)?;
             }
-            Strangers::Stop => {
-                return Err(PlanError::Diverged(difference(&skills, &current.catalog)));
-            }
-            Strangers::Adopt => {
-                let wanted = to_adopt(&skills, &current.catalog);
-                if !wanted.is_empty() {
-                    return Ok(Plan::Adopt(wanted));
-                }
-            }
-            Strangers::Replace => {}
         }
-        if !voided && raise_versions(vault, &mut change, &skills, &current.catalog)? {
-            skills = own_skills(vault)?;
-        }
-    } else if current.is_none() && state.published.is_some() && request.strangers == Strangers::Stop
-    {
-        return Err(PlanError::RolledBack {
-            current: 0,
-            published: state.published.map_or(0, |known| known.release),
-        });
     }
     let profiles = read_text(vault, PROFILES_FILE)?;
-    let rules = rules(profiles.as_deref(), &skills)?;
+    let rules = profile_rules(profiles.as_deref(), &skills)?;
     let transforms = render(vault, &mut change, &skills, &rules)?;
-    let build = Build {
+    let builder = ReleaseBuilder {
         vault,
         request,
         rules,
@@ -95,16 +74,186 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         skills: &skills,
         chain,
         key: vault.keys().public()?,
-        policy: read_text(vault, crate::capabilities::POLICY_FILE)?,
+        policy: read_text(vault, POLICY_FILE)?,
         profiles,
         withdrawn: remove::withdrawn(vault)?,
         now: vault.clock().now(),
     };
-    build.plan(&mut change, state)
+    build(&builder, &mut change, state)
+}
+
+/// Records that the last push arrived: its answer was lost, but the service shows its catalog.
+fn settle(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    state: &mut CloudState,
+    current: Option<&Current>,
+) -> Result<(), PlanError> {
+    if let (Some(pending), Some(current)) = (&state.pending, current)
+        && pending.payload_sha256 == current.stored.payload_sha256
+    {
+        let arrived = AcknowledgedRelease {
+            file_sha256: current.file_sha256,
+            ..pending.clone()
+        };
+        if let Some(bytes) = state.bytes(vault, CatalogFile::Pending)? {
+            state.write_bytes(vault, change, CatalogFile::Published, &bytes)?;
+        }
+        state.acknowledge(arrived);
+        state.pending = None;
+        state.write(vault, change)?;
+    }
+    if state.pending.is_none() {
+        // An earlier run may have been killed before it removed the file.
+        state.drop_pending(vault)?;
+    }
+    Ok(())
+}
+
+/// How the release relates to the service's current catalog.
+enum Verdict<'a> {
+    /// It follows what this library published, or starts from nothing.
+    Follow,
+    /// These skills of the current catalog have to be taken in first.
+    Adopt(Vec<SkillEntry>),
+    /// It replaces this catalog, which others published: no version may stay at or below the one there.
+    Outnumber(&'a Catalog),
+}
+
+/// Decides whether a release may follow the current catalog.
+fn judge<'a>(
+    state: &CloudState,
+    current: Option<&'a Current>,
+    skills: &[Skill],
+    chain: &Chain,
+    on_divergence: OnDivergence,
+) -> Result<Verdict<'a>, PlanError> {
+    let Some(current) = current else {
+        return match &state.published {
+            Some(published) if on_divergence == OnDivergence::Stop => Err(PlanError::RolledBack {
+                current: 0,
+                published: published.release,
+            }),
+            _ => Ok(Verdict::Follow),
+        };
+    };
+    if !has_diverged(state, current, skills, on_divergence)? {
+        return Ok(Verdict::Follow);
+    }
+    // A release that a stolen or lost key signed may be replaced. Nothing of it is adopted, and its versions mean nothing.
+    let voided = chain.is_voided(&current.key);
+    match on_divergence {
+        OnDivergence::Stop => Err(PlanError::Diverged(difference(skills, &current.catalog))),
+        OnDivergence::Adopt if voided => Err(PlanError::NotOurs(
+            "it is signed by a key that was stolen or lost",
+        )),
+        OnDivergence::Replace if voided => Ok(Verdict::Follow),
+        OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
+        OnDivergence::Adopt => {
+            let missing = to_adopt(skills, &current.catalog);
+            Ok(if missing.is_empty() {
+                Verdict::Outnumber(&current.catalog)
+            } else {
+                Verdict::Adopt(missing)
+            })
+        }
+    }
+}
+
+/// Whether this library neither published nor took the current catalog. Fails when that catalog is older than what was
+/// published, or a second one with a published number, unless it is to be replaced.
+fn has_diverged(
+    state: &CloudState,
+    current: &Current,
+    skills: &[Skill],
+    on_divergence: OnDivergence,
+) -> Result<bool, PlanError> {
+    let Some(published) = &state.published else {
+        // Nothing is recorded, but the skills are the same: the library was moved to this machine.
+        let same = Difference {
+            release: current.stored.release,
+            ..Difference::default()
+        };
+        return Ok(difference(skills, &current.catalog) != same);
+    };
+    if current.stored.payload_sha256 == published.payload_sha256 {
+        return Ok(false);
+    }
+    // With `Replace` the owner confirms that an older service was restored on purpose.
+    if current.stored.release > published.release || on_divergence == OnDivergence::Replace {
+        Ok(true)
+    } else if current.stored.release < published.release {
+        Err(PlanError::RolledBack {
+            current: current.stored.release,
+            published: published.release,
+        })
+    } else {
+        Err(PlanError::TwoCatalogs(published.release))
+    }
+}
+
+/// Builds and signs the release, unless the current one has the same content or an earlier try signed it already.
+fn build(
+    builder: &ReleaseBuilder<'_>,
+    change: &mut Change<'_>,
+    mut state: CloudState,
+) -> Result<Plan, PlanError> {
+    let vault = builder.vault;
+    let inputs = builder.inputs()?;
+    let not_due = builder.current.filter(|current| !builder.is_due(current));
+    if let (Some(current), Some(published)) = (not_due, &state.published)
+        && published.payload_sha256 == current.stored.payload_sha256
+        && published.inputs == Some(inputs)
+    {
+        return Ok(Plan::Unchanged(published.clone()));
+    }
+    let mut release = builder.build()?;
+    if let Some(current) = not_due
+        && same_content(&release.catalog, current)
+    {
+        let acknowledged = AcknowledgedRelease {
+            inputs: Some(inputs),
+            ..current.acknowledged(builder.now)
+        };
+        if let Some(bytes) = builder.request.current {
+            state.write_bytes(vault, change, CatalogFile::Published, bytes)?;
+        }
+        state.acknowledge(acknowledged.clone());
+        state.write(vault, change)?;
+        return Ok(Plan::Unchanged(acknowledged));
+    }
+    let follows = builder.current.map(|current| current.file_sha256);
+    if let Some(bytes) = builder.resumable(&state, inputs, follows)? {
+        let plan = builder.finish(release, bytes, true)?;
+        return Ok(Plan::Publish(Box::new(plan)));
+    }
+    (release.catalog.release, release.catalog.previous) = builder.number(&state);
+    builder.fill_withdrawn(&mut release.catalog)?;
+    let bytes = SignedCatalog::sign(
+        &release.catalog,
+        &builder.chain.envelopes(),
+        &vault.keys().release()?,
+    )?;
+    // Recorded before the bytes can leave: the number is used up even if the push never arrives.
+    state.write_bytes(vault, change, CatalogFile::Pending, &bytes)?;
+    state.highest_signed = state.highest_signed.max(release.catalog.release);
+    state.pending = Some(AcknowledgedRelease {
+        release: release.catalog.release,
+        payload_sha256: SignedCatalog::parse(&bytes)?.payload_sha256(),
+        file_sha256: Digest::of(&bytes),
+        expires_at: release.catalog.expires_at,
+        skills: release.catalog.skills.len() as u64,
+        at: builder.now,
+        inputs: Some(inputs),
+        follows,
+    });
+    state.write(vault, change)?;
+    let plan = builder.finish(release, bytes, false)?;
+    Ok(Plan::Publish(Box::new(plan)))
 }
 
 /// The profiles of a release: those of `profiles.toml`, else one for each agent that a manifest names.
-fn rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule>, PlanError> {
+fn profile_rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule>, PlanError> {
     if let Some(text) = text {
         return Ok(ProfileRule::from_toml(text)?);
     }
@@ -131,100 +280,41 @@ fn render(
     let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
     let mut missing = Vec::new();
     for skill in skills {
+        let base = Base {
+            name: &skill.place.name,
+            signed_name: &skill.place.name,
+            bundle: skill.place.bundle,
+            trusted: &trusted,
+        };
         for agent in &agents {
-            let name = &skill.place.name;
-            match transforms.lookup(name, &skill.place.bundle, agent) {
-                Lookup::Missing => missing.push((
-                    Base {
-                        name,
-                        signed_name: name,
-                        bundle: skill.place.bundle,
-                        trusted: &trusted,
-                    },
-                    (*agent).clone(),
-                )),
-                Lookup::Impossible(reason) => return Err(untransformed(name, agent, &reason)),
-                Lookup::Plain | Lookup::Rendered(_) => {}
+            if is_missing(&transforms, &base, agent)? {
+                missing.push((base.clone(), (*agent).clone()));
             }
         }
     }
-    if missing.is_empty() {
-        return Ok(transforms);
-    }
-    transforms.render(vault, change, &missing)?;
-    for (base, agent) in &missing {
-        if let Lookup::Impossible(reason) = transforms.lookup(base.name, &base.bundle, agent) {
-            return Err(untransformed(base.name, agent, &reason));
+    if !missing.is_empty() {
+        transforms.render(vault, change, &missing)?;
+        for (base, agent) in &missing {
+            is_missing(&transforms, base, agent)?;
         }
     }
     Ok(transforms)
 }
 
-fn untransformed(name: &SkillName, agent: &AgentId, reason: &str) -> PlanError {
-    PlanError::Object(format!(
-        "{name} can't be rendered for {agent}: {reason}; mend the transform or remove it"
-    ))
-}
-
-/// A push whose answer was lost did succeed when the service shows its catalog.
-fn settle_pending(
-    vault: &Vault,
-    change: &mut Change<'_>,
-    state: &mut CloudState,
-    current: Option<&Current>,
-) -> Result<(), PlanError> {
-    let (Some(pending), Some(current)) = (&state.pending, current) else {
-        return Ok(());
-    };
-    if pending.payload_sha256 != current.stored.payload_sha256 {
-        return Ok(());
-    }
-    let known = Known {
-        file_sha256: current.file_sha256,
-        ..pending.clone()
-    };
-    if let Some(bytes) = state.bytes(vault, Kept::Pending)? {
-        state.write_bytes(vault, change, Kept::Published, &bytes)?;
-    }
-    state.acknowledge(known);
-    state.pending = None;
-    state.write(vault, change)?;
-    Ok(state.drop_pending(vault)?)
-}
-
-/// Whether the current catalog is one that this library neither published nor took. Fails when it is behind, or a
-/// second one with a published number, unless it is to be replaced.
-fn stranger(
-    state: &CloudState,
-    current: Option<&Current>,
-    skills: &[Skill],
-    strangers: Strangers,
+/// Whether a variant has yet to be rendered. Fails when it can't be.
+fn is_missing(
+    transforms: &Transforms,
+    base: &Base<'_>,
+    agent: &AgentId,
 ) -> Result<bool, PlanError> {
-    let Some(current) = current else {
-        return Ok(false);
-    };
-    let Some(published) = &state.published else {
-        // Nothing remembered, but the same skills: a library that was moved here.
-        return Ok(difference(skills, &current.catalog)
-            != Difference {
-                release: current.stored.release,
-                ..Difference::default()
-            });
-    };
-    if current.stored.payload_sha256 == published.payload_sha256 {
-        return Ok(false);
-    }
-    match current.stored.release.cmp(&published.release) {
-        // A service that was restored on purpose: the owner says so, and goes on above every number that was used.
-        std::cmp::Ordering::Less | std::cmp::Ordering::Equal if strangers == Strangers::Replace => {
-            Ok(true)
-        }
-        std::cmp::Ordering::Less => Err(PlanError::RolledBack {
-            current: current.stored.release,
-            published: published.release,
+    match transforms.lookup(base.name, &base.bundle, agent) {
+        Lookup::Missing => Ok(true),
+        Lookup::Plain | Lookup::Rendered(_) => Ok(false),
+        Lookup::Impossible(reason) => Err(PlanError::Transform {
+            skill: base.name.clone(),
+            agent: agent.clone(),
+            reason,
         }),
-        std::cmp::Ordering::Equal => Err(PlanError::TwoCatalogs(published.release)),
-        std::cmp::Ordering::Greater => Ok(true),
     }
 }
 
@@ -257,90 +347,31 @@ fn raise_versions(
     }
 }
 
-fn read_text(vault: &Vault, name: &str) -> Result<Option<String>, PlanError> {
-    let path = vault.paths().root.join(name);
-    let Some(bytes) = files::read(&path, 4 << 20).map_err(VaultError::from)? else {
+/// The text of one of the owner's files in the vault's folder; `None` where it is absent.
+fn read_text(vault: &Vault, file: &'static str) -> Result<Option<String>, PlanError> {
+    let path = vault.paths().root.join(file);
+    let Some(bytes) = disk::read(&path, 4 << 20).map_err(VaultError::from)? else {
         return Ok(None);
     };
     String::from_utf8(bytes)
         .map(Some)
-        .map_err(|_| PlanError::Object(format!("{name} is not UTF-8")))
+        .map_err(|_| PlanError::NotText { file })
 }
 
-impl Build<'_> {
-    fn plan(self, change: &mut Change<'_>, mut state: CloudState) -> Result<Plan, PlanError> {
-        let inputs = self.inputs()?;
-        if let (Some(current), Some(published)) = (self.current, &state.published)
-            && published.payload_sha256 == current.stored.payload_sha256
-            && published.inputs == Some(inputs)
-            && !self.due(current)
-        {
-            return Ok(Plan::Unchanged(published.clone()));
-        }
-        let mut release = self.build()?;
-        let follows = self.current.map(|current| current.file_sha256);
-        if let Some(current) = self.current
-            && !self.due(current)
-            && same_content(&release.catalog, current)
-        {
-            let known = Known {
-                inputs: Some(inputs),
-                ..current.known(self.now)
-            };
-            if let Some(bytes) = self.request.current {
-                state.write_bytes(self.vault, change, Kept::Published, bytes)?;
-            }
-            state.acknowledge(known.clone());
-            state.write(self.vault, change)?;
-            return Ok(Plan::Unchanged(known));
-        }
-        if let Some(bytes) = self.resumable(&state, inputs, follows)? {
-            let file = SignedCatalog::parse(&bytes)?;
-            let catalog = file.verify()?;
-            return Ok(Plan::Publish(Box::new(
-                self.ready(release, &catalog, &file, bytes, true),
-            )));
-        }
-        let (number, previous) = self.number(&state);
-        release.catalog.release = number;
-        release.catalog.previous = previous;
-        self.fill_withdrawn(&mut release.catalog)?;
-        let bytes = SignedCatalog::sign(
-            &release.catalog,
-            &self.chain.envelopes(),
-            &self.vault.keys().release()?,
-        )?;
-        let file = SignedCatalog::parse(&bytes)?;
-        // Noted before the bytes can leave: the number is used up even when the push never arrives.
-        state.write_bytes(self.vault, change, Kept::Pending, &bytes)?;
-        state.highest_signed = state.highest_signed.max(number);
-        state.pending = Some(Known {
-            release: number,
-            payload_sha256: file.payload_sha256(),
-            file_sha256: Digest::of(&bytes),
-            expires_at: release.catalog.expires_at,
-            skills: release.catalog.skills.len() as u64,
-            at: self.now,
-            inputs: Some(inputs),
-            follows,
-        });
-        state.write(self.vault, change)?;
-        let catalog = release.catalog.clone();
-        Ok(Plan::Publish(Box::new(
-            self.ready(release, &catalog, &file, bytes, false),
-        )))
-    }
-}
-
-/// Takes the service's current catalog as known: after its skills were adopted, the next plan starts from it.
-pub fn take(vault: &Vault, base: &str, slug: &Slug, current: &[u8]) -> Result<Known, PlanError> {
+/// Records the service's current catalog as known: after its skills were adopted, the next plan starts from it.
+pub fn take(
+    vault: &Vault,
+    base: &str,
+    slug: &Slug,
+    current: &[u8],
+) -> Result<AcknowledgedRelease, PlanError> {
     let mut change = vault.change()?;
     let request = PlanRequest::new(base, slug, Some(current));
     let read = Current::read(vault, &request, current)?;
-    let mut state = state::state(vault, base, slug)?.unwrap_or_else(|| CloudState::new(base, slug));
-    let known = read.known(vault.clock().now());
-    state.write_bytes(vault, &mut change, Kept::Published, current)?;
-    state.acknowledge(known.clone());
+    let mut state = state::read_or_new(vault, base, slug)?;
+    let acknowledged = read.acknowledged(vault.clock().now());
+    state.write_bytes(vault, &mut change, CatalogFile::Published, current)?;
+    state.acknowledge(acknowledged.clone());
     state.write(vault, &mut change)?;
-    Ok(known)
+    Ok(acknowledged)
 }

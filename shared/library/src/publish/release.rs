@@ -6,7 +6,7 @@ use vault_skill::time::Timestamp;
 use vault_store::objects::Class;
 
 use super::error::PlanError;
-use super::state::{self, CloudState, Kept, Known};
+use super::state::{self, AcknowledgedRelease, CatalogFile};
 use crate::store::{self, Trusted, Want};
 use crate::vault::Vault;
 
@@ -27,7 +27,7 @@ pub struct PlannedObject {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Source {
     Skill(SkillName, Digest),
-    Made(usize),
+    Built(usize),
 }
 
 /// A signed release, ready to be uploaded.
@@ -59,7 +59,7 @@ pub struct ReleasePlan {
     pub resumed: bool,
     pub(super) base: String,
     pub(super) slug: Slug,
-    pub(super) made: Vec<Vec<u8>>,
+    pub(super) built: Vec<Vec<u8>>,
     pub(super) trusted: Trusted,
 }
 
@@ -67,7 +67,7 @@ impl ReleasePlan {
     /// The exact bytes of an object. Fails when the skill it is made of changed meanwhile.
     pub fn read(&self, vault: &Vault, object: &PlannedObject) -> Result<Vec<u8>, PlanError> {
         match &object.source {
-            Source::Made(at) => Ok(self.made[*at].clone()),
+            Source::Built(at) => Ok(self.built[*at].clone()),
             Source::Skill(name, bundle) => {
                 let encoded = store::examine(
                     &vault.store(),
@@ -94,15 +94,14 @@ impl ReleasePlan {
 }
 
 /// Notes that the service took a planned release.
-pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<Known, PlanError> {
+pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<AcknowledgedRelease, PlanError> {
     let mut change = vault.change()?;
-    let mut state = state::state(vault, &plan.base, &plan.slug)?
-        .unwrap_or_else(|| CloudState::new(&plan.base, &plan.slug));
+    let mut state = state::read_or_new(vault, &plan.base, &plan.slug)?;
     let pending = state
         .pending
         .clone()
         .filter(|pending| pending.payload_sha256 == plan.payload_sha256);
-    let known = Known {
+    let acknowledged = AcknowledgedRelease {
         release: plan.release,
         payload_sha256: plan.payload_sha256,
         file_sha256: plan.file_sha256,
@@ -112,8 +111,8 @@ pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<Known, PlanError> 
         inputs: pending.as_ref().and_then(|pending| pending.inputs),
         follows: plan.follows,
     };
-    state.write_bytes(vault, &mut change, Kept::Published, &plan.catalog)?;
-    state.acknowledge(known.clone());
+    state.write_bytes(vault, &mut change, CatalogFile::Published, &plan.catalog)?;
+    state.acknowledge(acknowledged.clone());
     if pending.is_some() {
         state.pending = None;
     }
@@ -121,5 +120,5 @@ pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<Known, PlanError> 
     if state.pending.is_none() {
         state.drop_pending(vault)?;
     }
-    Ok(known)
+    Ok(acknowledged)
 }

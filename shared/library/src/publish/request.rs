@@ -17,7 +17,7 @@ pub struct PlanRequest<'a> {
     /// The exact bytes of the service's current catalog; `None` when it has none.
     pub current: Option<&'a [u8]>,
     /// What to do about a current catalog that this library does not know.
-    pub strangers: Strangers,
+    pub on_divergence: OnDivergence,
     /// Sign a new release though nothing changed.
     pub renew: bool,
     /// Days until it expires, 1 to 400.
@@ -32,7 +32,7 @@ impl<'a> PlanRequest<'a> {
             slug,
             also_served_from: &[],
             current,
-            strangers: Strangers::Stop,
+            on_divergence: OnDivergence::Stop,
             renew: false,
             days: DEFAULT_DAYS,
         }
@@ -41,7 +41,7 @@ impl<'a> PlanRequest<'a> {
 
 /// What to do where somebody else with the vault's key published.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Strangers {
+pub enum OnDivergence {
     /// Stop and say what differs.
     Stop,
     /// Take their skills in first: [`Plan::Adopt`] names the bundles to fetch.

@@ -14,8 +14,8 @@ use vault_skill::keys::{PublicKey, SecretKey};
 use vault_skill::name::SkillName;
 use vault_skill::rotation::{MAX_ROTATIONS, Reason, Rotation, RotationError, Schema};
 
+use super::state::{self, CloudState};
 use crate::admit::{AdmitError, Resigned, sign_again};
-use crate::cloud;
 use crate::files;
 use crate::keys::{self, KeyError, KeyKind};
 use crate::store::Trusted;
@@ -313,9 +313,9 @@ fn statement(
 ) -> Result<Rotation, VaultError> {
     let chain = Chain::read(vault)?;
     // A vault with several namespaces has several counters; the statement must not lie ahead of any of them.
-    let highest = cloud::all(vault)?
+    let highest = state::all(vault)?
         .iter()
-        .map(cloud::CloudState::highest_release)
+        .map(CloudState::highest_release)
         .min()
         .unwrap_or(0);
     let floor = chain.last().map_or(1, |last| last.effective_release);
@@ -373,7 +373,7 @@ fn known_keys(vault: &Vault) -> Result<(PublicKey, Option<Digest>), RotateError>
         Err(failed) => return Err(failed.into()),
     }
     let mut newest: Option<vault_skill::catalog::Catalog> = None;
-    for state in cloud::all(vault)? {
+    for state in state::all(vault)? {
         let catalog = state
             .catalog_bytes(vault)?
             .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())

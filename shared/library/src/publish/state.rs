@@ -15,8 +15,8 @@ use vault_skill::hash::Digest;
 use vault_skill::name::Slug;
 use vault_skill::time::Timestamp;
 
-use crate::files;
-use crate::keys::file_name;
+use crate::disk;
+use crate::vault::keys::file_name;
 use crate::vault::{Change, Vault, VaultError};
 
 /// Releases whose payload hash is remembered, for the releases after a stolen key.
@@ -30,9 +30,9 @@ pub struct CloudState {
     /// The namespace.
     pub slug: Slug,
     /// The last release that the service acknowledged, or that was taken from it.
-    pub published: Option<Known>,
+    pub published: Option<AcknowledgedRelease>,
     /// Signed, but not acknowledged.
-    pub pending: Option<Known>,
+    pub pending: Option<AcknowledgedRelease>,
     /// The highest release number that was ever signed for it.
     pub highest_signed: u64,
     /// Payload hashes by release.
@@ -41,7 +41,7 @@ pub struct CloudState {
 
 /// A release that this library knows.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Known {
+pub struct AcknowledgedRelease {
     /// Its number.
     pub release: u64,
     /// SHA-256 of the signed payload.
@@ -62,7 +62,7 @@ pub struct Known {
 
 /// Which of the stored catalogs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kept {
+pub(crate) enum CatalogFile {
     Published,
     Pending,
 }
@@ -91,27 +91,31 @@ impl CloudState {
 
     /// The exact bytes of the last catalog that was published or taken.
     pub fn catalog_bytes(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
-        self.bytes(vault, Kept::Published)
+        self.bytes(vault, CatalogFile::Published)
     }
 
-    pub(crate) fn bytes(&self, vault: &Vault, kept: Kept) -> Result<Option<Vec<u8>>, VaultError> {
-        let path = self.catalog_path(vault, kept);
-        Ok(files::read(&path, MAX_OBJECT_BYTES as u64)?)
+    pub(crate) fn bytes(
+        &self,
+        vault: &Vault,
+        file: CatalogFile,
+    ) -> Result<Option<Vec<u8>>, VaultError> {
+        let path = self.catalog_path(vault, file);
+        Ok(disk::read(&path, MAX_OBJECT_BYTES as u64)?)
     }
 
     pub(crate) fn write_bytes(
         &self,
         vault: &Vault,
         change: &mut Change<'_>,
-        kept: Kept,
+        file: CatalogFile,
         bytes: &[u8],
     ) -> Result<(), VaultError> {
-        change.write_bytes(&self.catalog_path(vault, kept), bytes, 0o600)
+        change.write_bytes(&self.catalog_path(vault, file), bytes, 0o600)
     }
 
     pub(crate) fn drop_pending(&mut self, vault: &Vault) -> Result<(), VaultError> {
         self.pending = None;
-        files::remove_file(&self.catalog_path(vault, Kept::Pending))?;
+        disk::remove_file(&self.catalog_path(vault, CatalogFile::Pending))?;
         Ok(())
     }
 
@@ -119,10 +123,10 @@ impl CloudState {
         change.write_record(&state_path(vault, &self.base, &self.slug), self, 0o600)
     }
 
-    fn catalog_path(&self, vault: &Vault, kept: Kept) -> PathBuf {
-        let ending = match kept {
-            Kept::Published => "catalog",
-            Kept::Pending => "pending",
+    fn catalog_path(&self, vault: &Vault, file: CatalogFile) -> PathBuf {
+        let ending = match file {
+            CatalogFile::Published => "catalog",
+            CatalogFile::Pending => "pending",
         };
         folder(vault, &self.base).join(format!("{}.{ending}.json", self.slug))
     }
@@ -136,7 +140,7 @@ impl CloudState {
     }
 
     /// Notes that a release is the namespace's current one.
-    pub(crate) fn acknowledge(&mut self, known: Known) {
+    pub(crate) fn acknowledge(&mut self, known: AcknowledgedRelease) {
         let by_release: BTreeMap<u64, Digest> = self
             .history
             .iter()
@@ -165,17 +169,26 @@ fn state_path(vault: &Vault, base: &str, slug: &Slug) -> PathBuf {
 }
 
 /// What is remembered of one namespace; `None` before the first sync.
-pub fn state(vault: &Vault, base: &str, slug: &Slug) -> Result<Option<CloudState>, VaultError> {
+pub fn read(vault: &Vault, base: &str, slug: &Slug) -> Result<Option<CloudState>, VaultError> {
     crate::vault::read_record(&state_path(vault, base, slug))
+}
+
+/// What is remembered of one namespace, or a new record of it.
+pub(crate) fn read_or_new(
+    vault: &Vault,
+    base: &str,
+    slug: &Slug,
+) -> Result<CloudState, VaultError> {
+    Ok(read(vault, base, slug)?.unwrap_or_else(|| CloudState::new(base, slug)))
 }
 
 /// What is remembered of every namespace.
 pub fn all(vault: &Vault) -> Result<Vec<CloudState>, VaultError> {
     let mut states = Vec::new();
     let root = vault.paths().root.join("cloud");
-    for (origin, _) in files::list(&root)? {
+    for (origin, _) in disk::list(&root)? {
         let origin = root.join(origin);
-        for (name, _) in files::list(&origin)? {
+        for (name, _) in disk::list(&origin)? {
             let text = name.to_string_lossy();
             let slug = text
                 .strip_suffix(".json")

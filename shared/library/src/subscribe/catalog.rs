@@ -29,7 +29,7 @@ impl Link {
         bytes: &[u8],
         expect_key: Option<&str>,
         repin: bool,
-    ) -> Result<Offer, LinkError> {
+    ) -> Result<AcceptedCatalog, LinkError> {
         let now = vault.clock().now();
         let before = if repin {
             Trust::default()
@@ -59,7 +59,7 @@ impl Link {
                 });
             }
         }
-        Ok(Offer {
+        Ok(AcceptedCatalog {
             link: self.id.clone(),
             bytes: bytes.to_vec(),
             first: before.public_key.is_none(),
@@ -73,7 +73,7 @@ impl Link {
 
 /// A catalog that was found good, not yet acted on.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct AcceptedCatalog {
     pub(super) link: LinkId,
     pub(super) bytes: Vec<u8>,
     first: bool,
@@ -85,7 +85,7 @@ pub struct Offer {
 
 /// A skill that a selection takes from the catalog.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Chosen {
+pub struct SelectedSkill {
     /// Its name in the linked vault.
     pub name: SkillName,
     /// Its version there.
@@ -98,7 +98,7 @@ pub struct Chosen {
     pub installed_as: SkillName,
 }
 
-impl Offer {
+impl AcceptedCatalog {
     /// The accepted catalog with its warnings.
     pub fn accepted(&self) -> &Accepted {
         &self.accepted
@@ -141,12 +141,12 @@ impl Offer {
         &self,
         selection: &Selection,
         object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
-    ) -> Result<Vec<Chosen>, LinkError> {
+    ) -> Result<Vec<SelectedSkill>, LinkError> {
         if selection.install_as.is_some() && selection.skills.len() != 1 {
             return Err(LinkError::OneNameOnly);
         }
         let catalog = &self.accepted.catalog;
-        let mut chosen: BTreeMap<SkillName, Chosen> = catalog
+        let mut chosen: BTreeMap<SkillName, SelectedSkill> = catalog
             .skills
             .iter()
             .map(|entry| (entry.name.clone(), choose_entry(entry)))
@@ -188,7 +188,7 @@ impl Offer {
         selection: &Selection,
         entries: &[index::IndexEntry],
         object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
-        chosen: &mut BTreeMap<SkillName, Chosen>,
+        chosen: &mut BTreeMap<SkillName, SelectedSkill>,
     ) -> Result<(), LinkError> {
         let mut published = BTreeMap::new();
         let mut any = false;
@@ -246,7 +246,11 @@ impl Offer {
     }
 
     /// Of the chosen skills those whose bundle is not installed yet in good shape.
-    pub fn missing(&self, vault: &Vault, chosen: &[Chosen]) -> Result<Vec<Chosen>, LinkError> {
+    pub fn missing(
+        &self,
+        vault: &Vault,
+        chosen: &[SelectedSkill],
+    ) -> Result<Vec<SelectedSkill>, LinkError> {
         let store = vault.store();
         let trusted = self.trusted();
         let rows = Index::open(&vault.paths().index()).rows();
@@ -280,8 +284,8 @@ impl Offer {
     }
 }
 
-fn choose_entry(entry: &SkillEntry) -> Chosen {
-    Chosen {
+fn choose_entry(entry: &SkillEntry) -> SelectedSkill {
+    SelectedSkill {
         name: entry.name.clone(),
         version: entry.version,
         bundle_hash: entry.bundle_hash,

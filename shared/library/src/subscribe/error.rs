@@ -5,10 +5,10 @@ use vault_skill::catalog::CatalogError;
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 
-use crate::files::FileError;
+use crate::disk::FileError;
 use crate::installed::link_id::LinkId;
-use crate::keys::KeyError;
 use crate::vault::VaultError;
+use crate::vault::keys::KeyError;
 
 /// Why a link, a catalog or a bundle was refused. Nothing on disk has changed then.
 #[derive(Debug, thiserror::Error)]

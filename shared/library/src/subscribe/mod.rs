@@ -9,9 +9,9 @@ mod pin;
 mod pull;
 mod state;
 
-pub use self::catalog::{Chosen, Offer};
+pub use self::catalog::{AcceptedCatalog, SelectedSkill};
 pub use self::error::LinkError;
 pub use self::pin::{create, expect, remove};
-pub use self::pull::{PullReport, Staged, install, pin_only};
+pub use self::pull::{PullReport, StagedBundles, install, pin_only};
 pub use crate::installed::link_id::{BadLinkId, LinkId};
 pub use crate::installed::linked::{Link, Pin, Selection, all, find};

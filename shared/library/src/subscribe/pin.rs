@@ -8,14 +8,14 @@ use vault_skill::name::Slug;
 use vault_skill::time::Timestamp;
 
 use super::error::LinkError;
-use super::state::{NewState, Set, switch};
-use crate::files;
+use super::state::{InstalledSet, NewState, SetChange, switch};
+use crate::admit::remove;
+use crate::disk;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::link_id::LinkId;
-use crate::installed::linked::{Link, Pin, SetRecord, find, installed, links_folder};
-use crate::keys::{self, KeyError, KeyKind, SecretFolder};
-use crate::remove;
+use crate::installed::linked::{Link, Pin, find, installed, links_folder};
 use crate::vault::Vault;
+use crate::vault::keys::{self, KeyError, KeyKind, SecretFolder};
 
 impl Pin {
     pub(super) fn trust(&self) -> Trust {
@@ -93,21 +93,21 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
         latest_seen_at: now,
     };
     let folder = links_folder(vault).join(id.as_str());
-    files::make_dirs(&folder, 0o700)?;
+    disk::make_dirs(&folder, 0o700)?;
     for (name, target) in [
         ("pin.json", "current/pin.json"),
         ("catalog.json", "current/catalog.json"),
         ("skills", "current/set/skills"),
     ] {
         let link = folder.join(name);
-        if files::kind(&link)?.is_none() {
-            files::new_link(&link, Path::new(target))?;
+        if disk::kind(&link)?.is_none() {
+            disk::new_link(&link, Path::new(target))?;
         }
     }
     let state = NewState {
         pin: &pin,
         catalog: None,
-        set: Set::Written(&SetRecord::default(), &[]),
+        set: SetChange::Write(&InstalledSet::default()),
     };
     switch(vault, &mut change, &folder, &state)?;
     find(vault, &id)?.ok_or(LinkError::Unknown(id))
@@ -139,7 +139,7 @@ pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &str) -> Result<(), LinkE
 pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
     let mut change = vault.change()?;
     let folder = links_folder(vault).join(id.as_str());
-    let existed = files::kind(&folder)?.is_some();
+    let existed = disk::kind(&folder)?.is_some();
     if existed {
         if let Some(link) = find(vault, id)? {
             let names: Vec<_> = installed(&link)?.into_keys().collect();
@@ -147,8 +147,8 @@ pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
         }
         change.switching()?;
         let aside = vault.scratch()?;
-        files::rename(&folder, &aside.path().join(id.as_str()))?;
-        files::sync_dir(&links_folder(vault))?;
+        disk::rename(&folder, &aside.path().join(id.as_str()))?;
+        disk::sync_dir(&links_folder(vault))?;
         drop(aside);
         remove::collect_foreign(vault, &change)?;
     }

@@ -1,35 +1,35 @@
 //! Staging fetched bundles and installing them in one switch.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use vault_skill::bundle::{self, Bundle};
+use vault_skill::catalog::Withdrawn;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::ManifestExpectation;
 use vault_skill::name::SkillName;
 
-use super::catalog::{Chosen, Offer};
+use super::catalog::{AcceptedCatalog, SelectedSkill};
 use super::error::LinkError;
-use super::state::{NewState, Set, switch};
-use crate::files::Batch;
-use crate::files::scratch::Scratch;
+use super::state::{InstalledSet, NewState, SetChange, switch};
+use crate::admit::remove;
+use crate::disk::Batch;
+use crate::disk::scratch::Scratch;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
-use crate::installed::link_id::LinkId;
 use crate::installed::linked::{Alias, Link, Selection, SetRecord, all, find, installed};
-use crate::remove;
-use crate::scan::{self, Origin};
+use crate::installed::place::{self, Origin};
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
 /// Fetched bundles, verified and written aside, waiting for [`install`]. Dropping it leaves nothing behind.
 #[derive(Debug)]
-pub struct Staged {
+pub struct StagedBundles {
     aside: Scratch,
     batch: Batch,
     hashes: BTreeSet<Digest>,
 }
 
-impl Staged {
+impl StagedBundles {
     /// An empty one; takes no lock, so that fetching for minutes keeps no other writer out.
     pub fn new(vault: &Vault) -> Result<Self, LinkError> {
         Ok(Self {
@@ -40,7 +40,7 @@ impl Staged {
     }
 
     /// The parts that have to be fetched besides, with their sizes. Fails when the bytes are not the catalog's.
-    pub fn parts(skill: &Chosen, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, LinkError> {
+    pub fn parts(skill: &SelectedSkill, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, LinkError> {
         let bundle = parse(skill, bytes)?;
         Ok(bundle
             .parts()
@@ -51,8 +51,8 @@ impl Staged {
     /// Verifies a fetched bundle (hash and size as signed, manifest, every file) and writes it aside.
     pub fn add(
         &mut self,
-        offer: &Offer,
-        skill: &Chosen,
+        accepted: &AcceptedCatalog,
+        skill: &SelectedSkill,
         bytes: &[u8],
         parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
     ) -> Result<(), LinkError> {
@@ -63,7 +63,7 @@ impl Staged {
             name: skill.name.clone(),
             reason,
         };
-        let catalog = &offer.accepted.catalog;
+        let catalog = &accepted.accepted.catalog;
         let expected = ManifestExpectation {
             vault_id: catalog.vault_id,
             name: &skill.name,
@@ -71,7 +71,7 @@ impl Staged {
             stored_version: None,
         };
         let opened = parse(skill, bytes)?
-            .open(parts, &offer.accepted.keys, &expected)
+            .open(parts, &accepted.accepted.keys, &expected)
             .map_err(refused)?;
         // The integrity check encodes it again from the store: it must come out the same, now and then.
         let again =
@@ -90,7 +90,7 @@ impl Staged {
     }
 }
 
-fn parse(skill: &Chosen, bytes: &[u8]) -> Result<Bundle, LinkError> {
+fn parse(skill: &SelectedSkill, bytes: &[u8]) -> Result<Bundle, LinkError> {
     Bundle::parse(bytes, &skill.bundle_hash, skill.size).map_err(|reason| LinkError::Bundle {
         name: skill.name.clone(),
         reason,
@@ -118,241 +118,261 @@ pub struct PullReport {
     pub kept: Vec<SkillName>,
 }
 
-/// Pins an accepted catalog without touching the installed skills: what a device does that was not admitted yet.
-pub fn pin_only(vault: &Vault, offer: &Offer) -> Result<PullReport, LinkError> {
-    commit(vault, offer, None)
+/// Pins an accepted catalog without touching the installed skills: what a device does before it is approved.
+pub fn pin_only(vault: &Vault, catalog: &AcceptedCatalog) -> Result<PullReport, LinkError> {
+    let mut pull = PullTransaction::begin(vault, catalog)?;
+    let set = pull.keep()?;
+    pull.switch(&set)?;
+    pull.tidy(&set)
 }
 
-/// Makes the linked set equal to what was chosen. All or nothing: every chosen bundle must be staged or installed
+/// Makes the linked set equal to what was selected. All or nothing: every selected bundle must be staged or installed
 /// already; a failed check changes nothing on disk.
 pub fn install(
     vault: &Vault,
-    offer: &Offer,
+    catalog: &AcceptedCatalog,
     selection: &Selection,
-    chosen: &[Chosen],
-    staged: Staged,
+    selected: &[SelectedSkill],
+    staged: StagedBundles,
 ) -> Result<PullReport, LinkError> {
-    commit(vault, offer, Some((selection, chosen, staged)))
+    let mut pull = PullTransaction::begin(vault, catalog)?;
+    let set = pull.stage(selection, selected, staged)?;
+    pull.switch(&set)?;
+    pull.tidy(&set)
 }
 
-fn commit(
-    vault: &Vault,
-    offer: &Offer,
-    set: Option<(&Selection, &[Chosen], Staged)>,
-) -> Result<PullReport, LinkError> {
-    let mut change = vault.change()?;
-    let link = find(vault, &offer.link)?.ok_or_else(|| LinkError::Unknown(offer.link.clone()))?;
-    // Another pull may have been faster: what counts is what is pinned now.
-    let offer = link.accept(
-        vault,
-        &offer.bytes,
-        offer.expect_key.as_deref(),
-        offer.repin,
-    )?;
-    let before = installed(&link)?;
-    let mut report = PullReport {
-        release: offer.accepted.catalog.release,
-        ..PullReport::default()
-    };
-    let withdrawn: HashMap<Digest, &SkillName> = offer
-        .accepted
-        .catalog
-        .withdrawn
-        .iter()
-        .map(|entry| (entry.bundle_hash, &entry.name))
-        .collect();
-    let (record, skills) = match set {
-        Some((selection, chosen, staged)) => {
-            admit(vault, &offer, chosen, staged)?;
-            let record = SetRecord {
-                selection: selection.clone(),
-                aliases: aliases(chosen),
-            };
-            let skills: Vec<_> = chosen
-                .iter()
-                .map(|skill| (skill.installed_as.clone(), skill.bundle_hash))
-                .collect();
-            (record, skills)
-        }
-        // Pinned only: what is installed stays, but for what was withdrawn.
-        None => {
-            let skills = before
-                .iter()
-                .filter(|(_, hash)| !withdrawn.contains_key(*hash))
-                .map(|(name, hash)| (name.clone(), *hash))
-                .collect();
-            (link.record()?, skills)
-        }
-    };
-    compare(&before, &skills, &mut report);
-    let after: BTreeMap<_, _> = skills.iter().cloned().collect();
-    let same_set = before == after && link.record()? == record;
-    let state = NewState {
-        pin: &offer.pin,
-        catalog: Some(&offer.bytes),
-        set: if same_set {
-            Set::Kept(&link)
-        } else {
-            Set::Written(&record, &skills)
-        },
-    };
-    if same_set && link.catalog_bytes()?.as_deref() == Some(&offer.bytes) {
-        // Nothing but the time: one file, replaced in one step.
-        change.write_record(&link.state.join("pin.json"), &offer.pin, 0o600)?;
-    } else {
-        // No agent may be left with a link that leads nowhere.
-        let gone: Vec<_> = before
-            .keys()
-            .filter(|name| !after.contains_key(*name))
+/// One pull under the writer lock: the new set is put together, then switched to, then what it replaces is removed.
+struct PullTransaction<'a> {
+    vault: &'a Vault,
+    change: Change<'a>,
+    link: Link,
+    catalog: AcceptedCatalog,
+    /// What the link installs before the switch.
+    before: BTreeMap<SkillName, Digest>,
+    report: PullReport,
+}
+
+impl<'a> PullTransaction<'a> {
+    fn begin(vault: &'a Vault, catalog: &AcceptedCatalog) -> Result<Self, LinkError> {
+        let change = vault.change()?;
+        let link =
+            find(vault, &catalog.link)?.ok_or_else(|| LinkError::Unknown(catalog.link.clone()))?;
+        // Another pull may have finished since: the catalog has to follow what is pinned now.
+        let catalog = link.accept(
+            vault,
+            &catalog.bytes,
+            catalog.expect_key.as_deref(),
+            catalog.repin,
+        )?;
+        Ok(Self {
+            before: installed(&link)?,
+            report: PullReport {
+                release: catalog.accepted.catalog.release,
+                ..PullReport::default()
+            },
+            vault,
+            change,
+            link,
+            catalog,
+        })
+    }
+
+    /// Moves the staged bundles into the store; gives the set of all selected skills.
+    fn stage(
+        &mut self,
+        selection: &Selection,
+        selected: &[SelectedSkill],
+        staged: StagedBundles,
+    ) -> Result<InstalledSet, LinkError> {
+        let StagedBundles {
+            aside,
+            batch,
+            hashes,
+        } = staged;
+        let unstaged: Vec<_> = selected
+            .iter()
+            .filter(|skill| !hashes.contains(&skill.bundle_hash))
             .cloned()
             .collect();
-        withdraw_from_agents(vault, &mut change, &gone, &[])?;
-        switch(vault, &mut change, &link.folder, &state)?;
-    }
-    report.shadowed = shadowed(vault, &link.id, &skills)?;
-    withdraw(vault, &mut change, &link, &offer, &withdrawn, &mut report)?;
-    // Also where nothing changed now: the pull before may have been cut short after its switch.
-    remove::collect_foreign(vault, &change)?;
-    Ok(report)
-}
-
-fn aliases(chosen: &[Chosen]) -> Vec<Alias> {
-    chosen
-        .iter()
-        .filter(|skill| skill.installed_as != skill.name)
-        .map(|skill| Alias {
-            installed_as: skill.installed_as.clone(),
-            name: skill.name.clone(),
-        })
-        .collect()
-}
-
-/// Flushes what was staged and moves it into the store, once every chosen bundle is there or staged.
-fn admit(vault: &Vault, offer: &Offer, chosen: &[Chosen], staged: Staged) -> Result<(), LinkError> {
-    let Staged {
-        aside,
-        batch,
-        hashes,
-    } = staged;
-    let wanted: Vec<_> = chosen
-        .iter()
-        .filter(|skill| !hashes.contains(&skill.bundle_hash))
-        .cloned()
-        .collect();
-    if let Some(skill) = offer.missing(vault, &wanted)?.into_iter().next() {
-        return Err(LinkError::NotStaged(skill.name));
-    }
-    let chosen: BTreeSet<_> = chosen.iter().map(|skill| skill.bundle_hash).collect();
-    let hashes: Vec<_> = hashes.intersection(&chosen).copied().collect();
-    if !hashes.is_empty() {
-        batch.flush(aside.path())?;
-        store::admit(&vault.store(), aside.path(), &hashes, &offer.trusted())?;
-    }
-    Ok(())
-}
-fn compare(
-    before: &BTreeMap<SkillName, Digest>,
-    skills: &[(SkillName, Digest)],
-    report: &mut PullReport,
-) {
-    let after: BTreeMap<_, _> = skills.iter().cloned().collect();
-    for (name, hash) in &after {
-        match before.get(name) {
-            None => report.installed.push(name.clone()),
-            Some(old) if old != hash => report.updated.push(name.clone()),
-            Some(_) => report.unchanged += 1,
+        if let Some(skill) = self
+            .catalog
+            .missing(self.vault, &unstaged)?
+            .into_iter()
+            .next()
+        {
+            return Err(LinkError::NotStaged(skill.name));
         }
-    }
-    report.removed = before
-        .keys()
-        .filter(|name| !after.contains_key(*name))
-        .cloned()
-        .collect();
-}
-
-fn shadowed(
-    vault: &Vault,
-    link: &LinkId,
-    skills: &[(SkillName, Digest)],
-) -> Result<Vec<SkillName>, VaultError> {
-    let taken: BTreeSet<_> = scan::places(vault)?
-        .groups
-        .into_iter()
-        .flat_map(|group| group.places)
-        .filter(|place| match &place.origin {
-            Origin::Local => true,
-            Origin::Linked(other) => other < link,
-        })
-        .map(|place| place.name)
-        .collect();
-    Ok(skills
-        .iter()
-        .map(|(name, _)| name)
-        .filter(|name| taken.contains(*name))
-        .cloned()
-        .collect())
-}
-
-/// Removes withdrawn bytes wherever they are: other links to the same vault, and the store.
-fn withdraw(
-    vault: &Vault,
-    change: &mut Change<'_>,
-    link: &Link,
-    offer: &Offer,
-    withdrawn: &HashMap<Digest, &SkillName>,
-    report: &mut PullReport,
-) -> Result<(), LinkError> {
-    if withdrawn.is_empty() {
-        return Ok(());
-    }
-    let reasons: HashMap<Digest, &str> = offer
-        .accepted
-        .catalog
-        .withdrawn
-        .iter()
-        .map(|entry| (entry.bundle_hash, entry.reason.as_str()))
-        .collect();
-    for other in all(vault)? {
-        let same_vault = other.pin.vault_id == Some(offer.accepted.catalog.vault_id);
-        if other.id == link.id || !same_vault {
-            continue;
+        let wanted: BTreeSet<_> = selected.iter().map(|skill| skill.bundle_hash).collect();
+        let hashes: Vec<_> = hashes.intersection(&wanted).copied().collect();
+        if !hashes.is_empty() {
+            batch.flush(aside.path())?;
+            let store = self.vault.store();
+            store::admit(&store, aside.path(), &hashes, &self.catalog.trusted())?;
         }
-        let before = installed(&other)?;
-        let skills: Vec<_> = before
+        let renamed = selected
             .iter()
-            .filter(|(_, hash)| !withdrawn.contains_key(*hash))
+            .filter(|skill| skill.installed_as != skill.name);
+        Ok(InstalledSet {
+            record: SetRecord {
+                selection: selection.clone(),
+                aliases: renamed
+                    .map(|skill| Alias {
+                        installed_as: skill.installed_as.clone(),
+                        name: skill.name.clone(),
+                    })
+                    .collect(),
+            },
+            skills: selected
+                .iter()
+                .map(|skill| (skill.installed_as.clone(), skill.bundle_hash))
+                .collect(),
+        })
+    }
+
+    /// The set as it is, without what the catalog withdraws.
+    fn keep(&self) -> Result<InstalledSet, LinkError> {
+        Ok(InstalledSet {
+            record: self.link.record()?,
+            skills: self.without_withdrawn(&self.before),
+        })
+    }
+
+    fn without_withdrawn(
+        &self,
+        skills: &BTreeMap<SkillName, Digest>,
+    ) -> BTreeMap<SkillName, Digest> {
+        let withdrawn = &self.catalog.accepted.catalog.withdrawn;
+        skills
+            .iter()
+            .filter(|(_, hash)| withdrawn.iter().all(|entry| entry.bundle_hash != **hash))
             .map(|(name, hash)| (name.clone(), *hash))
-            .collect();
-        if skills.len() < before.len() {
-            let record = other.record()?;
-            let catalog = other.catalog_bytes()?;
-            let state = NewState {
-                pin: &other.pin,
-                catalog: catalog.as_deref(),
-                set: Set::Written(&record, &skills),
-            };
-            switch(vault, change, &other.folder, &state)?;
+            .collect()
+    }
+
+    /// Makes pin, catalog and set the current ones, in one step.
+    fn switch(&mut self, set: &InstalledSet) -> Result<(), LinkError> {
+        self.compare(set);
+        let same_set = self.before == set.skills && self.link.record()? == set.record;
+        if same_set && self.link.catalog_bytes()?.as_deref() == Some(&self.catalog.bytes) {
+            // Nothing but the time: one file, replaced in one step.
+            let path = self.link.state.join("pin.json");
+            return Ok(self.change.write_record(&path, &self.catalog.pin, 0o600)?);
         }
+        // Before the switch: no agent may be left with a link that leads nowhere.
+        withdraw_from_agents(self.vault, &mut self.change, &self.report.removed, &[])?;
+        let state = NewState {
+            pin: &self.catalog.pin,
+            catalog: Some(&self.catalog.bytes),
+            set: if same_set {
+                SetChange::Keep(&self.link)
+            } else {
+                SetChange::Write(set)
+            },
+        };
+        switch(self.vault, &mut self.change, &self.link.folder, &state)
     }
-    let mut strange = Vec::new();
-    let own: BTreeSet<_> = scan::read_links(&vault.skills(), &Origin::Local, "", &mut strange)?
-        .into_iter()
-        .map(|place| place.bundle)
-        .collect();
-    let (kept, doomed): (Vec<_>, Vec<_>) = withdrawn
-        .keys()
-        .copied()
-        .partition(|hash| own.contains(hash));
-    report.kept = kept.iter().map(|hash| withdrawn[hash].clone()).collect();
-    let aside = vault.scratch()?;
-    let dropped = store::drop_bundles(&vault.store(), aside.path(), doomed)?;
-    for hash in &dropped {
-        report.withdrawn.push((
-            withdrawn[hash].clone(),
-            reasons.get(hash).copied().unwrap_or_default().to_owned(),
-        ));
+
+    fn compare(&mut self, set: &InstalledSet) {
+        let report = &mut self.report;
+        for (name, hash) in &set.skills {
+            match self.before.get(name) {
+                None => report.installed.push(name.clone()),
+                Some(old) if old != hash => report.updated.push(name.clone()),
+                Some(_) => report.unchanged += 1,
+            }
+        }
+        let removed = self
+            .before
+            .keys()
+            .filter(|name| !set.skills.contains_key(*name));
+        report.removed = removed.cloned().collect();
     }
-    report.withdrawn.sort();
-    Index::open(&vault.paths().index()).forget(&dropped);
-    Ok(())
+
+    /// Removes what nothing refers to any more, withdrawn bundles first.
+    fn tidy(mut self, set: &InstalledSet) -> Result<PullReport, LinkError> {
+        self.report.shadowed = self.shadowed(set)?;
+        if !self.catalog.accepted.catalog.withdrawn.is_empty() {
+            self.withdraw_from_other_links()?;
+            self.drop_withdrawn_bundles()?;
+        }
+        // Even if nothing changed now: a killed pull may have left bundles after its switch.
+        remove::collect_foreign(self.vault, &self.change)?;
+        Ok(self.report)
+    }
+
+    /// Skills of the set that an own skill, or one of a link before this one, hides.
+    fn shadowed(&self, set: &InstalledSet) -> Result<Vec<SkillName>, VaultError> {
+        let taken: BTreeSet<_> = place::places(self.vault)?
+            .groups
+            .into_iter()
+            .flat_map(|group| group.places)
+            .filter(|place| match &place.origin {
+                Origin::Local => true,
+                Origin::Linked(other) => *other < self.link.id,
+            })
+            .map(|place| place.name)
+            .collect();
+        let shadowed = set.skills.keys().filter(|name| taken.contains(*name));
+        Ok(shadowed.cloned().collect())
+    }
+
+    /// Other links to the same vault lose withdrawn bundles too.
+    fn withdraw_from_other_links(&mut self) -> Result<(), LinkError> {
+        for other in all(self.vault)? {
+            let same_vault = other.pin.vault_id == Some(self.catalog.accepted.catalog.vault_id);
+            if other.id == self.link.id || !same_vault {
+                continue;
+            }
+            let before = installed(&other)?;
+            let set = InstalledSet {
+                record: other.record()?,
+                skills: self.without_withdrawn(&before),
+            };
+            if set.skills.len() < before.len() {
+                let catalog = other.catalog_bytes()?;
+                let state = NewState {
+                    pin: &other.pin,
+                    catalog: catalog.as_deref(),
+                    set: SetChange::Write(&set),
+                };
+                switch(self.vault, &mut self.change, &other.folder, &state)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_withdrawn_bundles(&mut self) -> Result<(), LinkError> {
+        let mut strange = Vec::new();
+        let own: BTreeSet<_> =
+            place::read_links(&self.vault.skills(), &Origin::Local, "", &mut strange)?
+                .into_iter()
+                .map(|place| place.bundle)
+                .collect();
+        let withdrawn: BTreeMap<Digest, &Withdrawn> = self
+            .catalog
+            .accepted
+            .catalog
+            .withdrawn
+            .iter()
+            .map(|entry| (entry.bundle_hash, entry))
+            .collect();
+        let (kept, dropped): (Vec<_>, Vec<_>) = withdrawn
+            .keys()
+            .copied()
+            .partition(|hash| own.contains(hash));
+        let aside = self.vault.scratch()?;
+        let dropped = store::drop_bundles(&self.vault.store(), aside.path(), dropped)?;
+        let report = &mut self.report;
+        report.kept = kept
+            .iter()
+            .map(|hash| withdrawn[hash].name.clone())
+            .collect();
+        report.withdrawn = dropped
+            .iter()
+            .map(|hash| (withdrawn[hash].name.clone(), withdrawn[hash].reason.clone()))
+            .collect();
+        report.withdrawn.sort();
+        Index::open(&self.vault.paths().index()).forget(&dropped);
+        Ok(())
+    }
 }

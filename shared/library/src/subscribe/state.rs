@@ -1,32 +1,41 @@
-//! The numbered states of a linked vault on disk, and the switch between two of them.
+//! The numbered states of a linked vault on disk, and the switch from one to the next.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use vault_skill::hash::Digest;
+use vault_skill::json;
 use vault_skill::name::SkillName;
 
 use super::error::LinkError;
-use crate::files::{self, Batch, FileError};
+use crate::disk::{self, Batch, FileError};
 use crate::installed::linked::{Link, Pin, SetRecord};
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
+
+/// What a link installs: its `set.json` and its links into the store.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct InstalledSet {
+    pub(super) record: SetRecord,
+    pub(super) skills: BTreeMap<SkillName, Digest>,
+}
 
 /// A state to switch a link to.
 pub(super) struct NewState<'a> {
     pub(super) pin: &'a Pin,
     pub(super) catalog: Option<&'a [u8]>,
-    pub(super) set: Set<'a>,
+    pub(super) set: SetChange<'a>,
 }
 
-pub(super) enum Set<'a> {
+/// Whether a new state needs a new set.
+pub(super) enum SetChange<'a> {
     /// The set that this state of the link names.
-    Kept(&'a Link),
+    Keep(&'a Link),
     /// A new one.
-    Written(&'a SetRecord, &'a [(SkillName, Digest)]),
+    Write(&'a InstalledSet),
 }
 
-/// Writes set and state under fresh numbers, flushes, switches `current`, and removes those before the last.
+/// Writes set and state under fresh numbers, flushes, switches `current`, and removes all but the last two states.
 pub(super) fn switch(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -34,77 +43,84 @@ pub(super) fn switch(
     state: &NewState<'_>,
 ) -> Result<(), LinkError> {
     let (states, sets) = (folder.join("states"), folder.join("sets"));
-    files::make_dirs(&states, 0o700)?;
-    files::make_dirs(&sets, 0o700)?;
+    disk::make_dirs(&states, 0o700)?;
+    disk::make_dirs(&sets, 0o700)?;
     let aside = vault.scratch()?;
+    let (staged_set, staged_state) = (aside.path().join("set"), aside.path().join("state"));
     let mut batch = Batch::default();
     let set_number = match &state.set {
-        Set::Kept(link) => current_set(link)?,
-        Set::Written(record, skills) => {
-            let number = next_number(&sets)?;
-            let staged = aside.path().join("set");
-            batch.folder(&staged, 0o700)?;
-            batch.file(
-                &staged.join("set.json"),
-                &vault_skill::json::to_bytes(record),
-                0o600,
-            )?;
-            let links = staged.join("skills");
-            batch.folder(&links, 0o755)?;
-            for (name, hash) in *skills {
-                files::new_link(&links.join(name.as_str()), &store::link_target(hash, 5))?;
-            }
-            number
+        SetChange::Keep(link) => current_set(link)?,
+        SetChange::Write(set) => {
+            write_set(&mut batch, &staged_set, set)?;
+            next_number(&sets)?
         }
     };
-    let staged = aside.path().join("state");
-    batch.folder(&staged, 0o700)?;
-    batch.file(
-        &staged.join("pin.json"),
-        &vault_skill::json::to_bytes(state.pin),
-        0o600,
-    )?;
-    if let Some(bytes) = state.catalog {
-        batch.file(&staged.join("catalog.json"), bytes, 0o600)?;
-    }
-    files::new_link(
-        &staged.join("set"),
-        &Path::new("../../sets").join(set_number.to_string()),
-    )?;
+    write_state(&mut batch, &staged_state, state, set_number)?;
     batch.flush(aside.path())?;
-    if matches!(state.set, Set::Written(..)) {
-        files::rename(
-            &aside.path().join("set"),
-            &sets.join(set_number.to_string()),
-        )?;
-        files::sync_dir(&sets)?;
+    if matches!(state.set, SetChange::Write(_)) {
+        disk::rename(&staged_set, &sets.join(set_number.to_string()))?;
+        disk::sync_dir(&sets)?;
     }
     let number = next_number(&states)?;
-    files::rename(&staged, &states.join(number.to_string()))?;
-    files::sync_dir(&states)?;
+    disk::rename(&staged_state, &states.join(number.to_string()))?;
+    disk::sync_dir(&states)?;
     change.switching()?;
-    files::switch_link(
+    disk::switch_link(
         &folder.join("current"),
         &Path::new("states").join(number.to_string()),
         aside.path(),
     )?;
-    files::sync_dir(folder)?;
-    tidy(folder, number)
+    disk::sync_dir(folder)?;
+    remove_old_states(folder, number)
+}
+
+fn write_set(batch: &mut Batch, folder: &Path, set: &InstalledSet) -> Result<(), LinkError> {
+    batch.folder(folder, 0o700)?;
+    batch.file(
+        &folder.join("set.json"),
+        &json::to_bytes(&set.record),
+        0o600,
+    )?;
+    let links = folder.join("skills");
+    batch.folder(&links, 0o755)?;
+    for (name, hash) in &set.skills {
+        disk::new_link(&links.join(name.as_str()), &store::link_target(hash, 5))?;
+    }
+    Ok(())
+}
+
+fn write_state(
+    batch: &mut Batch,
+    folder: &Path,
+    state: &NewState<'_>,
+    set_number: u64,
+) -> Result<(), LinkError> {
+    batch.folder(folder, 0o700)?;
+    batch.file(&folder.join("pin.json"), &json::to_bytes(state.pin), 0o600)?;
+    if let Some(bytes) = state.catalog {
+        batch.file(&folder.join("catalog.json"), bytes, 0o600)?;
+    }
+    let set = Path::new("../../sets").join(set_number.to_string());
+    Ok(disk::new_link(&folder.join("set"), &set)?)
 }
 
 fn current_set(link: &Link) -> Result<u64, LinkError> {
-    files::link_target(&link.state.join("set"))?
-        .and_then(|target| target.file_name()?.to_str()?.parse().ok())
-        .ok_or_else(|| {
-            LinkError::Vault(VaultError::Damaged {
-                path: link.state.join("set"),
-                reason: "it names no set".to_owned(),
-            })
+    let path = link.state.join("set");
+    linked_number(&path)?.ok_or_else(|| {
+        LinkError::Vault(VaultError::Damaged {
+            path,
+            reason: "it names no set".to_owned(),
         })
+    })
+}
+
+/// The number that a link to a numbered folder ends in.
+fn linked_number(link: &Path) -> Result<Option<u64>, FileError> {
+    Ok(disk::link_target(link)?.and_then(|target| target.file_name()?.to_str()?.parse().ok()))
 }
 
 fn numbers(folder: &Path) -> Result<Vec<u64>, FileError> {
-    Ok(files::list(folder)?
+    Ok(disk::list(folder)?
         .into_iter()
         .filter_map(|(name, _)| name.to_str()?.parse().ok())
         .collect())
@@ -114,28 +130,23 @@ fn next_number(folder: &Path) -> Result<u64, FileError> {
     Ok(numbers(folder)?.into_iter().max().unwrap_or(0) + 1)
 }
 
-/// Removes states and sets that neither the current state nor the one before it names: a reader may be in that one.
-fn tidy(folder: &Path, current: u64) -> Result<(), LinkError> {
-    let states = folder.join("states");
-    let mut kept: Vec<_> = numbers(&states)?
-        .into_iter()
-        .filter(|number| *number <= current)
-        .collect();
+/// Removes states and sets that neither the current state nor the one before it names: a reader may still be in the
+/// one before.
+fn remove_old_states(folder: &Path, current: u64) -> Result<(), LinkError> {
+    let (states, sets) = (folder.join("states"), folder.join("sets"));
+    let mut kept = numbers(&states)?;
+    kept.retain(|number| *number <= current);
     kept.sort_unstable();
-    let kept = kept.split_off(kept.len().saturating_sub(2));
-    let mut sets = BTreeSet::new();
+    let kept: BTreeSet<_> = kept.into_iter().rev().take(2).collect();
+    let mut kept_sets = BTreeSet::new();
     for number in &kept {
-        let target = files::link_target(&states.join(number.to_string()).join("set"))?;
-        sets.extend(target.and_then(|target| target.file_name()?.to_str()?.parse::<u64>().ok()));
+        kept_sets.extend(linked_number(&states.join(number.to_string()).join("set"))?);
     }
-    for number in numbers(&states)? {
-        if !kept.contains(&number) {
-            files::remove_tree(&states.join(number.to_string()))?;
-        }
-    }
-    for number in numbers(&folder.join("sets"))? {
-        if !sets.contains(&number) {
-            files::remove_tree(&folder.join("sets").join(number.to_string()))?;
+    for (folder, kept) in [(&states, &kept), (&sets, &kept_sets)] {
+        for number in numbers(folder)? {
+            if !kept.contains(&number) {
+                disk::remove_tree(&folder.join(number.to_string()))?;
+            }
         }
     }
     Ok(())

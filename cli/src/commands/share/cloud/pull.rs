@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    links::{self, Chosen, Link, Offer, PullReport, Selection, Staged},
+    subscribe::{self, AcceptedCatalog, Link, PullReport, SelectedSkill, Selection, StagedBundles},
 };
 use vault_skill::{
     hash::Digest,
@@ -111,7 +111,7 @@ fn not_linked() -> Failure {
 }
 
 fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
-    let all = links::all(vault)?;
+    let all = subscribe::all(vault)?;
     if all.is_empty() {
         return Err(not_linked());
     }
@@ -183,7 +183,7 @@ async fn pull(
         .then(|| offer.accepted().catalog.public_key.fingerprint());
     if state.status == "pending" {
         // The key is pinned from the first catalog on, admitted or not.
-        links::pin_only(vault, &offer)?;
+        subscribe::pin_only(vault, &offer)?;
         return Err(not_admitted(vault, link, &state.device_id));
     }
     let selection = arguments.selection();
@@ -191,7 +191,7 @@ async fn pull(
     let chosen = offer.choose(&selection, &|hash| objects.get(hash).cloned())?;
     let missing = offer.missing(vault, &chosen)?;
     let (staged, bytes) = fetch(context, vault, &client, &offer, &missing).await?;
-    let report = links::install(vault, &offer, &selection, &chosen, staged)?;
+    let report = subscribe::install(vault, &offer, &selection, &chosen, staged)?;
     Ok(Pulled::Done {
         report,
         fetched: missing.len(),
@@ -231,7 +231,7 @@ async fn catalog_bytes(
 
 async fn fetch_objects(
     client: &Arc<DeviceClient>,
-    offer: &Offer,
+    offer: &AcceptedCatalog,
     selection: &Selection,
 ) -> Result<HashMap<Digest, Vec<u8>>, Failure> {
     let mut objects = HashMap::new();
@@ -257,10 +257,10 @@ async fn fetch(
     context: &Context,
     vault: &Vault,
     client: &Arc<DeviceClient>,
-    offer: &Offer,
-    missing: &[Chosen],
-) -> Result<(Staged, u64), Failure> {
-    let mut staged = Staged::new(vault)?;
+    offer: &AcceptedCatalog,
+    missing: &[SelectedSkill],
+) -> Result<(StagedBundles, u64), Failure> {
+    let mut staged = StagedBundles::new(vault)?;
     let mut total = 0_u64;
     let bar = context.ui.progress(missing.len() as u64, "fetching");
     in_flight(
@@ -270,7 +270,7 @@ async fn fetch(
             async move {
                 let bytes = client.bundle(&skill.bundle_hash, skill.size).await?;
                 let mut parts = HashMap::new();
-                for (hash, size) in Staged::parts(&skill, &bytes)? {
+                for (hash, size) in StagedBundles::parts(&skill, &bytes)? {
                     if let Entry::Vacant(part) = parts.entry(hash) {
                         part.insert(client.bundle(&hash, size).await?);
                     }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use vault_library::{
     Vault,
+    agents::PROFILES_FILE,
+    agents::setup::{AdoptionMode, NativeSkill, NativeState, Scan},
     agents::{self, Machine},
-    profiles::PROFILES_FILE,
-    setup::{AdoptionMode, NativeSkill, NativeState, Scan},
 };
 use vault_skill::name::AgentId;
 
