@@ -34,12 +34,11 @@ pub struct FindingText {
 impl FindingText {
     /// The text of a finding of the library.
     pub fn new(finding: &DoctorFinding) -> Self {
-        let (message, hint) = finding_text(finding);
         Self {
             code: finding.code(),
             severity: finding.severity(),
-            message,
-            hint,
+            message: message(finding),
+            hint: hint(finding),
             skill: finding.skill().cloned(),
             path: finding.path().map(Path::to_owned),
         }
@@ -58,108 +57,113 @@ impl FindingText {
     }
 }
 
-fn finding_text(finding: &DoctorFinding) -> (String, String) {
-    let (message, hint) = match finding {
-        DoctorFinding::Key(error) => return (error.to_string(), key_hint(error)),
-        DoctorFinding::Profile(warning) => return profile_warning(warning),
-        DoctorFinding::SkillDamaged {
-            skill,
-            damage,
-            remedy,
-        } => return (format!("{skill}: {damage}"), remedy_hint(skill, remedy)),
-        DoctorFinding::ForeignOwner(path) => (
-            format!("{} belongs to another user", path.display()),
-            format!("chown -R $(id -un) {}", path.display()),
-        ),
-        DoctorFinding::OpenToOthers { path, mode } => (
-            format!("others may write to {} (mode {mode:04o})", path.display()),
-            format!("chmod go-w {}", path.display()),
-        ),
-        DoctorFinding::ReadOnly(path) => (
-            format!("{} can't be written to", path.display()),
-            "skills can be read and run; nothing can be added or removed".to_owned(),
-        ),
-        DoctorFinding::RecoveryHere(path) => (
-            format!("the recovery key still lies in {}", path.display()),
-            "move it to a safe place: it replaces a lost or stolen key".to_owned(),
-        ),
-        DoctorFinding::ClockBehind { now, signed_at } => (
-            format!("this machine's clock says {now}, but a skill was signed at {signed_at}"),
-            "set the clock: releases expire by it, and services refuse requests that are 300 s off"
-                .to_owned(),
-        ),
-        DoctorFinding::Unfinished => (
-            "a command was killed in the middle; what it left is no part of the vault".to_owned(),
-            "vault doctor --clean removes it, as the next change does".to_owned(),
-        ),
-        DoctorFinding::SetAside(path) => (
-            format!("{} was set aside and never signed", path.display()),
-            format!("vault add {0}, then rm -r {0}", path.display()),
-        ),
-        DoctorFinding::ForeignInVault(path) => (
-            format!("{} is not the vault's", path.display()),
-            "move it elsewhere".to_owned(),
-        ),
-        DoctorFinding::EarlierVersions(count) => (
-            format!("{count} earlier bundles are kept"),
-            "they are what a rollback goes back to".to_owned(),
-        ),
-        DoctorFinding::EnvironmentUnset { skill, variables } => (
-            format!("{skill} needs {}, not set here", variables.join(", ")),
-            format!("export {}=…", variables.first().map_or("", String::as_str)),
-        ),
-        DoctorFinding::IgnoredMetadata { skill, files } => (
-            format!("{skill}: {} is no part of it", files.join(", ")),
-            "vault doctor --clean removes it".to_owned(),
-        ),
-        DoctorFinding::SkillUnsigned(skill) => (
-            format!("{skill} was put into the vault by hand and is not signed"),
-            format!("vault doctor {skill} --repair signs it"),
-        ),
-        DoctorFinding::RepairFailed { skill, reason } => (
-            format!("{skill} was not signed: {reason}"),
-            format!("vault add <folder> --name {skill} --replace, once that is mended"),
-        ),
-        DoctorFinding::VariantDamaged { skill, damage } => (
-            format!("a variant of {skill}: {damage}"),
-            format!("vault transform list {skill}; add the transform again"),
-        ),
-        DoctorFinding::ProfilesInvalid(error) => (
-            error.to_string(),
-            "mend profiles.toml in the vault's folder".to_owned(),
-        ),
-        DoctorFinding::DanglingLink { path, ours } => {
-            let hint = if *ours {
-                "vault doctor --clean removes it"
-            } else {
-                "it is not the vault's: remove it, or bring back what it leads to"
-            };
-            (format!("{} leads nowhere", path.display()), hint.to_owned())
+fn message(finding: &DoctorFinding) -> String {
+    match finding {
+        DoctorFinding::Key(error) => error.to_string(),
+        DoctorFinding::Profile(warning) => profile_warning(warning).0,
+        DoctorFinding::ProfilesInvalid(error) => error.to_string(),
+        DoctorFinding::ForeignOwner(path) => {
+            format!("{} belongs to another user", path.display())
         }
-        DoctorFinding::RootMissing(path) => (
-            format!("{} is not there any more", path.display()),
-            "vault doctor --clean forgets it".to_owned(),
-        ),
-        DoctorFinding::LinksStale => (
-            "the agents' links are not as the vault is now".to_owned(),
-            "vault sync-profiles".to_owned(),
-        ),
-        DoctorFinding::AgentNotLinked(agents) => (
-            format!("not linked to the vault's skills: {}", joined(agents)),
-            "vault sync-profiles --discover".to_owned(),
-        ),
+        DoctorFinding::OpenToOthers { path, mode } => {
+            format!("others may write to {} (mode {mode:04o})", path.display())
+        }
+        DoctorFinding::ReadOnly(path) => format!("{} can't be written to", path.display()),
+        DoctorFinding::RecoveryHere(path) => {
+            format!("the recovery key still lies in {}", path.display())
+        }
+        DoctorFinding::ClockBehind { now, signed_at } => {
+            format!("this machine's clock says {now}, but a skill was signed at {signed_at}")
+        }
+        DoctorFinding::Unfinished => {
+            "a command was killed in the middle; what it left is no part of the vault".to_owned()
+        }
+        DoctorFinding::SetAside(path) => {
+            format!("{} was set aside and never signed", path.display())
+        }
+        DoctorFinding::ForeignInVault(path) => format!("{} is not the vault's", path.display()),
+        DoctorFinding::EarlierVersions(count) => format!("{count} earlier bundles are kept"),
+        DoctorFinding::EnvironmentUnset { skill, variables } => {
+            format!("{skill} needs {}, not set here", variables.join(", "))
+        }
+        DoctorFinding::IgnoredMetadata { skill, files } => {
+            format!("{skill}: {} is no part of it", files.join(", "))
+        }
+        DoctorFinding::SkillDamaged { skill, damage, .. } => format!("{skill}: {damage}"),
+        DoctorFinding::SkillUnsigned(skill) => {
+            format!("{skill} was put into the vault by hand and is not signed")
+        }
+        DoctorFinding::RepairFailed { skill, reason } => {
+            format!("{skill} was not signed: {reason}")
+        }
+        DoctorFinding::VariantDamaged { skill, damage } => {
+            format!("a variant of {skill}: {damage}")
+        }
+        DoctorFinding::DanglingLink { path, .. } => format!("{} leads nowhere", path.display()),
+        DoctorFinding::RootMissing(path) => format!("{} is not there any more", path.display()),
+        DoctorFinding::LinksStale => "the agents' links are not as the vault is now".to_owned(),
+        DoctorFinding::AgentNotLinked(agents) => {
+            format!("not linked to the vault's skills: {}", joined(agents))
+        }
         DoctorFinding::ContextCost {
             agent,
             characters,
             bound,
-        } => (
-            format!(
-                "{agent} reads {bound} characters of its list of skills; yours has {characters}"
-            ),
-            format!("vault disable <name> --agent {agent} shortens it"),
+        } => format!(
+            "{agent} reads {bound} characters of its list of skills; yours has {characters}"
         ),
+    }
+}
+
+fn hint(finding: &DoctorFinding) -> String {
+    let fixed = match finding {
+        DoctorFinding::Key(error) => return key_hint(error),
+        DoctorFinding::Profile(warning) => return profile_warning(warning).1,
+        DoctorFinding::ForeignOwner(path) => {
+            return format!("chown -R $(id -un) {}", path.display());
+        }
+        DoctorFinding::OpenToOthers { path, .. } => {
+            return format!("chmod go-w {}", path.display());
+        }
+        DoctorFinding::SetAside(path) => {
+            return format!("vault add {0}, then rm -r {0}", path.display());
+        }
+        DoctorFinding::EnvironmentUnset { variables, .. } => {
+            return format!("export {}=…", variables.first().map_or("", String::as_str));
+        }
+        DoctorFinding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
+        DoctorFinding::SkillUnsigned(skill) => return remedy_hint(skill, &Remedy::Repair),
+        DoctorFinding::RepairFailed { skill, .. } => {
+            return format!("vault add <folder> --name {skill} --replace, once that is mended");
+        }
+        DoctorFinding::VariantDamaged { skill, .. } => {
+            return format!("vault transform list {skill}; add the transform again");
+        }
+        DoctorFinding::ContextCost { agent, .. } => {
+            return format!("vault disable <name> --agent {agent} shortens it");
+        }
+        DoctorFinding::ReadOnly(_) => "skills can be read and run; nothing can be added or removed",
+        DoctorFinding::RecoveryHere(_) => {
+            "move it to a safe place: it replaces a lost or stolen key"
+        }
+        DoctorFinding::ClockBehind { .. } => {
+            "set the clock: releases expire by it, and services refuse requests that are 300 s off"
+        }
+        DoctorFinding::Unfinished => "vault doctor --clean removes it, as the next change does",
+        DoctorFinding::ForeignInVault(_) => "move it elsewhere",
+        DoctorFinding::EarlierVersions(_) => "they are what a rollback goes back to",
+        DoctorFinding::IgnoredMetadata { .. } | DoctorFinding::DanglingLink { ours: true, .. } => {
+            "vault doctor --clean removes it"
+        }
+        DoctorFinding::DanglingLink { ours: false, .. } => {
+            "it is not the vault's: remove it, or bring back what it leads to"
+        }
+        DoctorFinding::ProfilesInvalid(_) => "mend profiles.toml in the vault's folder",
+        DoctorFinding::RootMissing(_) => "vault doctor --clean forgets it",
+        DoctorFinding::LinksStale => "vault sync-profiles",
+        DoctorFinding::AgentNotLinked(_) => "vault sync-profiles --discover",
     };
-    (message, hint)
+    fixed.to_owned()
 }
 
 fn joined(agents: &[AgentId]) -> String {

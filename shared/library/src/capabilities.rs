@@ -9,7 +9,7 @@ use vault_skill::policy::{
 use vault_skill::search::Text;
 
 use crate::disk;
-use crate::installed::list::{self, Listed};
+use crate::installed::list::{self, InstalledSkill};
 use crate::vault::{Vault, VaultError};
 
 /// Name of the policy's file in a vault's folder.
@@ -132,7 +132,7 @@ pub fn read_policy_at(root: &std::path::Path) -> Result<Option<Policy>, ResolveE
     Ok(Some(Policy::from_toml(&text)?))
 }
 
-fn text(skill: &Listed) -> Text<'_> {
+fn text(skill: &InstalledSkill) -> Text<'_> {
     Text {
         name: skill.name.as_str(),
         description: &skill.texts.description,
@@ -143,7 +143,7 @@ fn text(skill: &Listed) -> Text<'_> {
 }
 
 /// What stands for the installed skills in a cache key: SHA-256 over a line `<name> <bundle hash>` for each, by name.
-fn digest(skills: &[Listed]) -> Digest {
+fn digest(skills: &[InstalledSkill]) -> Digest {
     let mut sorted: Vec<_> = skills
         .iter()
         .map(|skill| (&skill.name, skill.bundle))

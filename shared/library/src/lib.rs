@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`vault`] | opening and making a vault, its writer lock, its generation number |
 //! | [`keys`] | secret keys and tokens, outside the vault's folder |
-//! | [`add`], [`remove`] | admitting skills, taking them out |
+//! | [`admit`], [`remove`] | admitting skills, taking them out |
 //! | [`shelf`] | listing and searching |
 //! | [`capabilities`] | what a caller may use, by the policy |
 //! | [`run`] | finding a skill, running its actions from verified bytes |
@@ -65,7 +65,6 @@ pub use installed::upstream;
 pub use installed::verify as integrity;
 pub use vault::keys;
 pub(crate) mod scan {
-    pub(crate) use crate::installed::list::*;
     pub(crate) use crate::installed::place::*;
 }
 pub use vault_skill::policy::{Capabilities, GrantedSkill};

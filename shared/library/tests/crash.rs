@@ -532,36 +532,8 @@ fn sweep(deed: Deed) {
             again || (deed == Deed::Plan && published(&home)),
             "given again after {what}"
         );
-        let end = seen(&home);
-        assert_eq!(end, after, "{what}");
-        if deed.has_agents() {
-            agents_are_well(&home, &what);
-            agents_are_done(&home, &what);
-        }
-        let vault = open(&home);
-        let unreferenced = integrity::check(&vault).unwrap().unreferenced.len();
-        assert!(
-            unreferenced <= orphans,
-            "{what}: {unreferenced} bundles that nothing refers to"
-        );
-        assert_eq!(
-            vault.keys().release().unwrap().public(),
-            vault.keys().public().unwrap()
-        );
-        if deed == Deed::Rotate {
-            let chain = vault.rotations().unwrap();
-            assert!((1..=2).contains(&chain.len()));
-            assert_eq!(chain.last().unwrap().to, vault.keys().public().unwrap());
-        }
-        let left: Vec<_> = support::snapshot(&home.join("vault/tmp"))
-            .into_keys()
-            .collect();
-        assert!(left.is_empty(), "{what}: {left:?}");
-        let strays: Vec<_> = support::snapshot(&home.join("config"))
-            .into_keys()
-            .filter(|path| path.contains(".new-") || path.contains(".next"))
-            .collect();
-        assert!(strays.is_empty(), "{what}: {strays:?}");
+        assert_eq!(seen(&home), after, "{what}");
+        is_tidy(deed, &home, orphans, &what);
     }
     assert!(unharmed * 4 < calls.len(), "{word}: {unharmed} unharmed");
     say(&format!(
@@ -570,6 +542,38 @@ fn sweep(deed: Deed) {
         outcomes.0,
         outcomes.1
     ));
+}
+
+/// What must hold once a killed deed was given again: nothing of the killed one is left.
+fn is_tidy(deed: Deed, home: &Path, orphans: usize, what: &str) {
+    if deed.has_agents() {
+        agents_are_well(home, what);
+        agents_are_done(home, what);
+    }
+    let vault = open(home);
+    let unreferenced = integrity::check(&vault).unwrap().unreferenced.len();
+    assert!(
+        unreferenced <= orphans,
+        "{what}: {unreferenced} bundles that nothing refers to"
+    );
+    assert_eq!(
+        vault.keys().release().unwrap().public(),
+        vault.keys().public().unwrap()
+    );
+    if deed == Deed::Rotate {
+        let chain = vault.rotations().unwrap();
+        assert!((1..=2).contains(&chain.len()));
+        assert_eq!(chain.last().unwrap().to, vault.keys().public().unwrap());
+    }
+    let left: Vec<_> = support::snapshot(&home.join("vault/tmp"))
+        .into_keys()
+        .collect();
+    assert!(left.is_empty(), "{what}: {left:?}");
+    let strays: Vec<_> = support::snapshot(&home.join("config"))
+        .into_keys()
+        .filter(|path| path.contains(".new-") || path.contains(".next"))
+        .collect();
+    assert!(strays.is_empty(), "{what}: {strays:?}");
 }
 
 #[expect(

@@ -17,7 +17,6 @@ use vault_library::admit::{
 };
 use vault_library::remove::{RemoveSkills, remove_skills};
 use vault_library::subscribe::{self, Selection};
-use vault_library::subscribe::{self, Selection};
 use vault_skill::finding::{Finding, Level};
 use vault_skill::gate::{Outcome, RawFile};
 use vault_skill::manifest::Mode;

@@ -17,7 +17,6 @@ use vault_library::admit::Options;
 use vault_library::remove::{RemoveSkills, remove_skills};
 use vault_library::shelf::LibraryShelf;
 use vault_library::subscribe::{self, Selection};
-use vault_library::subscribe::{self, Selection};
 use vault_skill::draft::Draft;
 use vault_skill::gate::RawFile;
 use vault_skill::name::SkillName;

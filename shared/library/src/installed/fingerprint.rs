@@ -4,7 +4,8 @@ use std::path::Path;
 
 use vault_skill::hash::Digest;
 
-use super::linked;
+use super::linked::{self, Link};
+use crate::disk;
 use crate::disk::tree::DirHandle;
 use crate::vault::Vault;
 
@@ -66,5 +67,23 @@ impl Fingerprint {
     /// Whether any later change will show: two changes within one tick of the file system's clock look like one.
     pub(crate) fn is_settled(&self, settled_before: (i64, u64)) -> bool {
         self.last_change < settled_before
+    }
+}
+
+impl Link {
+    /// What tells whether this link installs the same skills as before and believes the same keys, without reading its skills.
+    pub(crate) fn add_to_fingerprint(&self, out: &mut Fingerprint) {
+        out.add_text(self.id.as_str());
+        out.add_text(&self.state.to_string_lossy());
+        out.add_text(&format!("{:?}", self.pin.vault_id));
+        for key in self.pin.signers.iter().chain(&self.pin.voided_keys) {
+            out.add_text(&key.to_string());
+        }
+        let set = self.state.join("set");
+        let target = disk::link_target(&set).ok().flatten().unwrap_or_default();
+        out.add_text(&target.to_string_lossy());
+        for path in ["set/skills", "set/set.json", "catalog.json"] {
+            out.add_path(&self.state, path);
+        }
     }
 }

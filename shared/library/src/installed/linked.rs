@@ -7,21 +7,17 @@
 //! links/<id>/{pin.json, catalog.json, skills}   constant links through `current`
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::catalog::{self, SignedCatalog};
+use vault_skill::catalog;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::{AgentId, SkillName, Slug, VaultId};
 use vault_skill::time::Timestamp;
 
-use super::fingerprint::Fingerprint;
 use super::link_id::LinkId;
-use super::place::{Group, Origin, Place, read_links, read_named_links};
 use crate::disk;
-use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
 /// What this machine believes of a linked vault.
@@ -156,99 +152,4 @@ impl Link {
         let record = crate::vault::read_record(&self.state.join("set/set.json"))?;
         Ok(record.unwrap_or_default())
     }
-
-    /// The installed skills with whom to believe about them; none before the first catalog. After a key was stolen
-    /// there are two groups: what the current catalog names, and what it does not, where the stolen key counts nothing.
-    pub(crate) fn groups(&self, strange: &mut Vec<String>) -> Result<Vec<Group>, VaultError> {
-        let origin = Origin::Linked(self.id.clone());
-        let shown = format!("links/{}/skills", self.id);
-        let skills = self.state.join("set/skills");
-        self.grouped(|| read_links(&skills, &origin, &shown, strange))
-    }
-
-    /// Of these skills those that it installs, and whom to believe about them.
-    pub(crate) fn groups_of(&self, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
-        let origin = Origin::Linked(self.id.clone());
-        let skills = self.state.join("set/skills");
-        self.grouped(|| Ok(read_named_links(&skills, &origin, names)))
-    }
-
-    /// What tells whether this link installs the same skills as before and believes the same keys, without reading its skills.
-    pub(crate) fn add_to_fingerprint(&self, out: &mut Fingerprint) {
-        out.add_text(self.id.as_str());
-        out.add_text(&self.state.to_string_lossy());
-        out.add_text(&format!("{:?}", self.pin.vault_id));
-        for key in self.pin.signers.iter().chain(&self.pin.voided_keys) {
-            out.add_text(&key.to_string());
-        }
-        let set = self.state.join("set");
-        let target = disk::link_target(&set).ok().flatten().unwrap_or_default();
-        out.add_text(&target.to_string_lossy());
-        for path in ["set/skills", "set/set.json", "catalog.json"] {
-            out.add_path(&self.state, path);
-        }
-    }
-
-    fn grouped(
-        &self,
-        read: impl FnOnce() -> Result<Vec<Place>, VaultError>,
-    ) -> Result<Vec<Group>, VaultError> {
-        let Some(vault_id) = self.pin.vault_id else {
-            return Ok(Vec::new());
-        };
-        let mut places = read()?;
-        if let Some(bytes) = disk::read(&self.state.join("set/set.json"), 4 << 20)? {
-            let record: SetRecord =
-                vault_skill::json::parse(&bytes).map_err(|reason| VaultError::Damaged {
-                    path: self.state.join("set/set.json"),
-                    reason: reason.to_string(),
-                })?;
-            for alias in record.aliases {
-                for place in &mut places {
-                    if place.name == alias.installed_as {
-                        place.signed_name = alias.name.clone();
-                    }
-                }
-            }
-        }
-        let keys = self.pin.signers.clone();
-        if self.pin.voided_keys.is_empty() {
-            let trusted = Trusted { vault_id, keys };
-            return Ok(vec![Group { trusted, places }]);
-        }
-        let named: BTreeSet<_> = self
-            .catalog_bytes()?
-            .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
-            .map(|catalog| {
-                catalog
-                    .skills
-                    .iter()
-                    .map(|entry| entry.bundle_hash)
-                    .collect()
-            })
-            .unwrap_or_default();
-        let (named, others): (Vec<_>, Vec<_>) = places
-            .into_iter()
-            .partition(|place| named.contains(&place.bundle));
-        let good = keys
-            .iter()
-            .filter(|key| !self.pin.voided_keys.contains(key))
-            .copied()
-            .collect();
-        let group = |keys, places| Group {
-            trusted: Trusted { vault_id, keys },
-            places,
-        };
-        Ok(vec![group(keys, named), group(good, others)])
-    }
-}
-
-pub(crate) fn installed(link: &Link) -> Result<BTreeMap<SkillName, Digest>, VaultError> {
-    let mut strange = Vec::new();
-    let origin = Origin::Linked(link.id.clone());
-    let places = read_links(&link.state.join("set/skills"), &origin, "", &mut strange)?;
-    Ok(places
-        .into_iter()
-        .map(|place| (place.name, place.bundle))
-        .collect())
 }

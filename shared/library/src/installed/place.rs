@@ -1,15 +1,16 @@
 //! Where a skill is installed, from where, and which bundle stands there.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
 use rayon::prelude::*;
+use vault_skill::catalog::SignedCatalog;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
 
 use super::link_id::LinkId;
-use super::linked;
+use super::linked::{self, Link, SetRecord};
 use crate::disk::tree::DirHandle;
 use crate::disk::{self, Kind};
 use crate::store::{self, Trusted, Want};
@@ -110,6 +111,88 @@ fn read_link(folder: &DirHandle, name: &SkillName, origin: &Origin) -> Option<Pl
         origin: origin.clone(),
         bundle: store::linked_bundle(&target)?,
     })
+}
+
+impl Link {
+    /// The installed skills with whom to believe about them; none before the first catalog. After a key was stolen
+    /// there are two groups: what the current catalog names, and what it does not, where the stolen key counts nothing.
+    pub(crate) fn groups(&self, strange: &mut Vec<String>) -> Result<Vec<Group>, VaultError> {
+        let origin = Origin::Linked(self.id.clone());
+        let shown = format!("links/{}/skills", self.id);
+        let skills = self.state.join("set/skills");
+        self.grouped(|| read_links(&skills, &origin, &shown, strange))
+    }
+
+    /// Of these skills those that it installs, and whom to believe about them.
+    pub(crate) fn groups_of(&self, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
+        let origin = Origin::Linked(self.id.clone());
+        let skills = self.state.join("set/skills");
+        self.grouped(|| Ok(read_named_links(&skills, &origin, names)))
+    }
+
+    fn grouped(
+        &self,
+        read: impl FnOnce() -> Result<Vec<Place>, VaultError>,
+    ) -> Result<Vec<Group>, VaultError> {
+        let Some(vault_id) = self.pin.vault_id else {
+            return Ok(Vec::new());
+        };
+        let mut places = read()?;
+        if let Some(bytes) = disk::read(&self.state.join("set/set.json"), 4 << 20)? {
+            let record: SetRecord =
+                vault_skill::json::parse(&bytes).map_err(|reason| VaultError::Damaged {
+                    path: self.state.join("set/set.json"),
+                    reason: reason.to_string(),
+                })?;
+            for alias in record.aliases {
+                for place in &mut places {
+                    if place.name == alias.installed_as {
+                        place.signed_name = alias.name.clone();
+                    }
+                }
+            }
+        }
+        let keys = self.pin.signers.clone();
+        if self.pin.voided_keys.is_empty() {
+            let trusted = Trusted { vault_id, keys };
+            return Ok(vec![Group { trusted, places }]);
+        }
+        let named: BTreeSet<_> = self
+            .catalog_bytes()?
+            .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
+            .map(|catalog| {
+                catalog
+                    .skills
+                    .iter()
+                    .map(|entry| entry.bundle_hash)
+                    .collect()
+            })
+            .unwrap_or_default();
+        let (named, others): (Vec<_>, Vec<_>) = places
+            .into_iter()
+            .partition(|place| named.contains(&place.bundle));
+        let good = keys
+            .iter()
+            .filter(|key| !self.pin.voided_keys.contains(key))
+            .copied()
+            .collect();
+        let group = |keys, places| Group {
+            trusted: Trusted { vault_id, keys },
+            places,
+        };
+        Ok(vec![group(keys, named), group(good, others)])
+    }
+}
+
+/// The skills that a link installs.
+pub(crate) fn installed_by(link: &Link) -> Result<BTreeMap<SkillName, Digest>, VaultError> {
+    let mut strange = Vec::new();
+    let origin = Origin::Linked(link.id.clone());
+    let places = read_links(&link.state.join("set/skills"), &origin, "", &mut strange)?;
+    Ok(places
+        .into_iter()
+        .map(|place| (place.name, place.bundle))
+        .collect())
 }
 
 /// Of these skills those that are installed, in the groups that [`places`] would give: own ones first. Reads no other link.

@@ -12,13 +12,13 @@ use vault_skill::name::{SkillName, Slug};
 
 use super::rotate::Chain;
 use super::state;
+use crate::admit::remove::{self, RemoveReport, RemoveSkills};
 use crate::admit::{
     AdmitError, AdmitReport, Candidate, Earlier, Neighbours, Options, Purpose, Source, admit_all,
     admit_all_under, examine,
 };
 use crate::files::{self, FileError};
 use crate::keys::KeyError;
-use crate::remove::{self, RemoveReport, RemoveSkills};
 use crate::scan::{self, Origin};
 use crate::store::{self, Trusted, Want};
 use crate::vault::{Vault, VaultError};

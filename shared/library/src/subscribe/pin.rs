@@ -13,7 +13,8 @@ use crate::admit::remove;
 use crate::disk;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::link_id::LinkId;
-use crate::installed::linked::{Link, Pin, find, installed, links_folder};
+use crate::installed::linked::{Link, Pin, find, links_folder};
+use crate::installed::place::installed_by;
 use crate::vault::Vault;
 use crate::vault::keys::{self, KeyError, KeyKind, SecretFolder};
 
@@ -142,7 +143,7 @@ pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
     let existed = disk::kind(&folder)?.is_some();
     if existed {
         if let Some(link) = find(vault, id)? {
-            let names: Vec<_> = installed(&link)?.into_keys().collect();
+            let names: Vec<_> = installed_by(&link)?.into_keys().collect();
             withdraw_from_agents(vault, &mut change, &names, &[])?;
         }
         change.switching()?;

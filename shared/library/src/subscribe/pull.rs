@@ -16,8 +16,8 @@ use crate::disk::Batch;
 use crate::disk::scratch::Scratch;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
-use crate::installed::linked::{Alias, Link, Selection, SetRecord, all, find, installed};
-use crate::installed::place::{self, Origin};
+use crate::installed::linked::{Alias, Link, Selection, SetRecord, all, find};
+use crate::installed::place::{self, Origin, installed_by};
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -165,7 +165,7 @@ impl<'a> PullTransaction<'a> {
             catalog.repin,
         )?;
         Ok(Self {
-            before: installed(&link)?,
+            before: installed_by(&link)?,
             report: PullReport {
                 release: catalog.accepted.catalog.release,
                 ..PullReport::default()
@@ -323,7 +323,7 @@ impl<'a> PullTransaction<'a> {
             if other.id == self.link.id || !same_vault {
                 continue;
             }
-            let before = installed(&other)?;
+            let before = installed_by(&other)?;
             let set = InstalledSet {
                 record: other.record()?,
                 skills: self.without_withdrawn(&before),
