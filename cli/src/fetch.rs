@@ -6,9 +6,8 @@ use std::sync::Arc;
 use url::Url;
 use vault_library::read_policy_at;
 use vault_sources::{
-    BadSource, FetchError, Fetcher, Found, GitSettings, Limits, ParseOptions, Settings, Source,
-    SourcePolicy, Tokens,
-    fetcher::{DEFAULT_CLAWHUB, DEFAULT_NPM, by_name},
+    BadSource, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, Found, GitSettings, Limits,
+    ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name,
 };
 use vault_store::clock::SystemClock;
 

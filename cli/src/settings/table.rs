@@ -1,6 +1,6 @@
 //! Every variable that `vault` reads, and what its value must look like.
 
-use vault_sources::fetcher::{DEFAULT_CLAWHUB, DEFAULT_NPM};
+use vault_sources::{DEFAULT_CLAWHUB, DEFAULT_NPM};
 
 /// What a value must look like.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,7 +1,5 @@
 //! Registries, packages and lock files of other tools: what is fetched from where they lead.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
 #[path = "support/archives.rs"]
 mod archives;
 mod support;

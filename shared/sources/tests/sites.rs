@@ -1,7 +1,5 @@
 //! Sites and archives: what is fetched and checked, and every way in which a server misbehaves.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
 #[path = "support/archives.rs"]
 mod archives;
 mod support;

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 use vault_library::history::{self, PastVersion};
 use vault_skill::name::SkillName;
-use vault_sources::fetcher::short;
+use vault_sources::short;
 
 use crate::{
     context::Context,

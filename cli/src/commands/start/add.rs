@@ -17,7 +17,7 @@ use vault_skill::{
     package::Package,
     provenance::ProvenanceId,
 };
-use vault_sources::fetcher::short;
+use vault_sources::short;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use self::gather::{Gathered, Item};

@@ -10,14 +10,13 @@ use vault_skill::manifest::SKILL_MD;
 use vault_store::fetch::{FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
-use super::{
-    Content, Kind, MAX_SKILL_MD_BYTES, describe, join, last_part, plain_file, skill_file, upstream,
-};
+use super::round::Comparison;
+use super::{Kind, MAX_SKILL_MD_BYTES, describe, join, plain_file, skill_file, upstream};
+use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
-use crate::compare::Comparison;
 use crate::error::{FetchError, Result};
-use crate::fetcher::{Access, Found, Opened};
 use crate::find;
+use crate::opened::{Content, Found, Opened, last_part};
 
 /// An archive of this machine.
 pub(crate) struct LocalArchive<'a>(pub(crate) &'a Path);

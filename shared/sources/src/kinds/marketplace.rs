@@ -7,11 +7,12 @@ use super::files::{open_folders, web_upstream};
 use super::npm::Package;
 use super::repository::Repository;
 use super::{Kind, MAX_JSON_BYTES, join, parse_json};
+use crate::access::Access;
 use crate::archive;
 use crate::error::{FetchError, Result, shown};
-use crate::fetcher::{Access, Opened};
 use crate::find;
 use crate::git::is_commit;
+use crate::opened::Opened;
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
 const FILE: &str = ".claude-plugin/marketplace.json";

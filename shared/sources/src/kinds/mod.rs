@@ -1,13 +1,13 @@
 //! The kinds of sources, one file each, behind one trait: how a place lists its skills, and how it compares with what is recorded of it.
 
-pub(crate) mod files;
+mod files;
+mod index;
 mod marketplace;
 mod npm;
 mod registry;
-pub(crate) mod repository;
+mod repository;
+pub(crate) mod round;
 pub mod site;
-
-use std::fmt::Debug;
 
 use async_trait::async_trait;
 use url::Url;
@@ -18,10 +18,13 @@ use vault_skill::provenance::ProvenanceId;
 use vault_store::fetch::{FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
-use crate::compare::Comparison;
+use round::Comparison;
+
+use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, Result, shown};
-use crate::fetcher::{Access, Found, Opened};
-use crate::source::Source;
+use crate::opened::{Found, Opened, last_part};
+
+use crate::source::{BadSource, GitSource, Source};
 
 /// Largest SKILL.md that is read on its own, in bytes.
 pub(crate) const MAX_SKILL_MD_BYTES: u64 = 256 << 10;
@@ -38,16 +41,6 @@ pub(crate) trait Kind: Send + Sync {
     async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         comparison.by_bytes().await
     }
-}
-
-/// What was opened: it hands out single skills.
-#[async_trait]
-pub(crate) trait Content: Debug + Send + Sync {
-    /// Downloads one of the skills. Fails for links, for too large files, and where the policy does not allow it.
-    async fn take(&self, access: Access<'_>, found: &Found) -> Result<FetchedSkill>;
-
-    /// The folder that is meant when nobody names a skill; `None` where there is no such folder.
-    fn base(&self) -> Option<&str>;
 }
 
 /// The kind of a source. `plugin` is one of a marketplace, which only a repository can be.
@@ -99,6 +92,71 @@ pub(crate) fn kind_of<'a>(
             });
         }
     })
+}
+
+/// Fetches a skill again from its recorded origin, at the reference that was asked for then. Fails without the pinned signature.
+pub(crate) async fn fetch_recorded(
+    access: Access<'_>,
+    upstream: &Upstream,
+) -> Result<FetchedSkill> {
+    let source = source_of(access.fetcher, upstream).map_err(|bad| FetchError::Unsupported {
+        message: bad.to_string(),
+        hint: "add it again from where it is now".to_owned(),
+    })?;
+    let opened = open(access, &source, None).await?;
+    let folder = upstream.path.as_deref();
+    let same = |found: &&Found| folder == Some(found.folder.as_str());
+    let found = opened.found.iter().find(same).or_else(|| opened.only());
+    let found = found.ok_or_else(|| {
+        FetchError::NotFound(format!(
+            "{} has no folder {} any more",
+            source.shown(),
+            folder.unwrap_or_default()
+        ))
+    })?;
+    let skill = opened.content.take(access, found).await?;
+    let pin = upstream.check_pin(&skill.upstream);
+    pin.map_err(|error| FetchError::Signer {
+        place: source.shown(),
+        reason: error.to_string(),
+    })?;
+    Ok(skill)
+}
+
+/// Reaches a source and lists its skills, if the policy allows it. `plugin` picks one of a marketplace.
+pub(crate) async fn open(
+    access: Access<'_>,
+    source: &Source,
+    plugin: Option<&str>,
+) -> Result<Opened> {
+    access.policy.check(source)?;
+    kind_of(source, plugin)?.open(access).await
+}
+
+/// The source of a recorded origin, at the reference that was asked for then.
+pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source, BadSource> {
+    let options = &fetcher.settings.parse;
+    let identifier = upstream.identifier.as_str();
+    let path = upstream.path.clone().filter(|path| !path.is_empty());
+    let reference = upstream.reference.as_deref();
+    let Some(address) = &upstream.address else {
+        let mut source = Source::of_identifier(&upstream.identifier, reference, options)?;
+        if let (Source::Git(git), Some(_)) = (&mut source, &upstream.path) {
+            git.path = path;
+        }
+        return Ok(source);
+    };
+    if identifier.starts_with("wellknown:") {
+        let name = identifier.rsplit('/').next().unwrap_or_default();
+        return Source::parse(&format!("wellknown:{address}/{name}"), options, &|_| false);
+    }
+    if identifier.starts_with("https:") {
+        return Source::parse(address, options, &|_| false);
+    }
+    let mut git = GitSource::of_address(address, options)?;
+    git.path = path;
+    git.reference.clone_from(&upstream.reference);
+    Ok(Source::Git(git))
 }
 
 /// A skill in a list, described by its SKILL.md where that can be parsed.
@@ -179,11 +237,4 @@ pub(crate) fn skill_file<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     };
     let is_kept = |part| !is_ignored(part) && part != "__MACOSX";
     inside.split('/').all(is_kept).then_some(inside)
-}
-
-pub(crate) fn last_part(path: &str) -> Option<String> {
-    path.rsplit('/')
-        .next()
-        .filter(|part| !part.is_empty())
-        .map(str::to_owned)
 }

@@ -8,9 +8,9 @@ use sha2::{Digest as _, Sha512};
 use url::Url;
 
 use super::{MAX_JSON_BYTES, parse_json};
+use crate::access::Access;
 use crate::archive::MAX_DOWNLOAD_BYTES;
 use crate::error::{FetchError, Result, shown};
-use crate::fetcher::Access;
 use crate::source::Source;
 
 /// Longest name of a package, as npm has it, in bytes.

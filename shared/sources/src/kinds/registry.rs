@@ -10,12 +10,13 @@ use vault_store::shelf::DriftState;
 
 use super::files::open_all;
 use super::repository::Repository;
+use super::round::Comparison;
 use super::{Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, join_url, parse_json, plain_file, upstream};
+use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
-use crate::compare::Comparison;
 use crate::error::{FetchError, Result, shown};
-use crate::fetcher::{Access, Opened};
 use crate::git::is_commit;
+use crate::opened::Opened;
 use crate::source::{GitSource, ParseOptions, Source};
 
 /// A skill of the registry with ClawHub's protocol.

@@ -8,13 +8,14 @@ use vault_skill::manifest::SKILL_MD;
 use vault_store::fetch::{FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
-use super::{Content, Kind, MAX_SKILL_MD_BYTES, describe, join, last_part, skill_file, upstream};
+use super::round::{Comparison, once};
+use super::{Kind, MAX_SKILL_MD_BYTES, describe, join, skill_file, upstream};
+use crate::access::{Access, Fetcher, short};
 use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
-use crate::compare::{Comparison, once};
 use crate::error::{FetchError, Result, shown};
-use crate::fetcher::{Access, Fetcher, Found, Opened, short};
 use crate::find;
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
+use crate::opened::{Content, Found, Opened, last_part};
 use crate::source::{GitSource, Source};
 
 /// The address of a repository.

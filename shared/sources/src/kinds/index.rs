@@ -1,0 +1,210 @@
+//! The index of a site under `/.well-known/`: version 0.2.0 with digests, and the older one without.
+
+use serde::Deserialize;
+use url::Url;
+use vault_skill::hash::Digest;
+use vault_skill::manifest::SKILL_MD;
+use vault_store::fetch::SignedSkill;
+
+use super::join_url;
+use crate::access::Access;
+use crate::archive::MAX_ARCHIVE_FILES;
+use crate::error::{FetchError, Result, shown};
+use crate::find;
+use crate::source::origin_text;
+
+/// The schema of version 0.2.0, an opaque string.
+pub const SCHEMA: &str = "https://schemas.agentskills.io/discovery/0.2.0/schema.json";
+/// The path of the index.
+const INDEX: &str = "/.well-known/agent-skills/index.json";
+/// The path of the older index.
+const OLDER_INDEX: &str = "/.well-known/skills/index.json";
+/// Largest index, in bytes.
+const MAX_INDEX_BYTES: u64 = 4 << 20;
+
+/// A site's list of skills.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(super) origin: Url,
+    /// The address of the index after all redirects: addresses in it are relative to that.
+    pub(super) base: Url,
+    pub(super) entries: Vec<Entry>,
+    pub(super) notices: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    pub(super) artifact: Artifact,
+    pub(super) signed: Option<SignedSkill>,
+}
+
+#[derive(Debug)]
+pub(super) enum Artifact {
+    SkillMd {
+        url: String,
+        digest: Digest,
+    },
+    Archive {
+        url: String,
+        digest: Digest,
+    },
+    /// Of the older index: files below the site's folder, without digests.
+    Files(Vec<String>),
+}
+
+#[derive(Deserialize)]
+struct Index {
+    #[serde(rename = "$schema")]
+    schema: Option<String>,
+    #[serde(default)]
+    skills: Vec<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    name: String,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    description: Option<String>,
+    url: Option<String>,
+    digest: Option<String>,
+    files: Option<Vec<String>>,
+    #[serde(rename = "_meta")]
+    meta: Option<Meta>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    /// Under [`vault_store::fetch::SIGNED_META`].
+    #[serde(rename = "dev.vault/signed")]
+    signed: Option<SignedSkill>,
+}
+
+/// Whether an index carries digests, and its entries. Fails with the reason for an index of another version.
+fn read_index(body: &[u8]) -> Result<(bool, Vec<serde_json::Value>), String> {
+    let index: Index = serde_json::from_slice(body)
+        .map_err(|error| format!("the index cannot be read: {}", shown(&error.to_string())))?;
+    match index.schema.as_deref() {
+        Some(SCHEMA) => Ok((true, index.skills)),
+        None => Ok((false, index.skills)),
+        Some(other) => Err(format!(
+            "the index has the schema {}, which is not known",
+            shown(other)
+        )),
+    }
+}
+
+impl Entry {
+    /// Fails with the reason why an entry of the index is skipped.
+    fn parse(value: serde_json::Value, is_pinned: bool) -> Result<Self, String> {
+        let listed: Listed = serde_json::from_value(value)
+            .map_err(|error| format!("an entry was skipped: {}", shown(&error.to_string())))?;
+        let skipped = |why: &str| format!("{} was skipped: {why}", shown(&listed.name));
+        let artifact = artifact(is_pinned, &listed).map_err(|why| skipped(&why))?;
+        if !is_name(&listed.name) {
+            return Err(skipped("it is no name of a skill"));
+        }
+        Ok(Self {
+            artifact,
+            name: listed.name,
+            description: listed.description,
+            signed: listed.meta.and_then(|meta| meta.signed),
+        })
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=256).contains(&name.len())
+        && !name.starts_with(['.', '-'])
+        && !name.contains(['/', '\\', ':', '?', '#', '@', '%'])
+        && !name
+            .chars()
+            .any(|c| c.is_whitespace() || vault_skill::name::is_deceptive(c))
+}
+
+fn artifact(is_pinned: bool, listed: &Listed) -> Result<Artifact, String> {
+    if !is_pinned {
+        let files = listed.files.clone().ok_or("it lists no files")?;
+        if files.len() > MAX_ARCHIVE_FILES || !files.iter().any(|file| file == SKILL_MD) {
+            return Err(format!(
+                "it lists no {SKILL_MD}, or more than {MAX_ARCHIVE_FILES} files"
+            ));
+        }
+        return Ok(Artifact::Files(files));
+    }
+    let url = listed.url.clone().ok_or("it has no address")?;
+    let digest = listed
+        .digest
+        .as_deref()
+        .and_then(|digest| digest.strip_prefix("sha256:"))
+        .and_then(|digest| digest.parse().ok())
+        .ok_or("it has no digest of the form sha256:<64 hex>")?;
+    match listed.kind.as_deref() {
+        Some("skill-md") => Ok(Artifact::SkillMd { url, digest }),
+        Some("archive") => Ok(Artifact::Archive { url, digest }),
+        other => Err(format!(
+            "its type {} is not known",
+            shown(other.unwrap_or("nothing"))
+        )),
+    }
+}
+
+impl Site {
+    /// Gets and reads a site's index.
+    pub(super) async fn fetch(access: Access<'_>, origin: &Url) -> Result<Self> {
+        let (index, older) = (join_url(origin, INDEX)?, join_url(origin, OLDER_INDEX)?);
+        let got = match access.get(&index, MAX_INDEX_BYTES).await? {
+            Some(got) => Some(got),
+            None => access.get(&older, MAX_INDEX_BYTES).await?,
+        };
+        let got = got.ok_or_else(|| {
+            FetchError::NotFound(format!(
+                "{} lists no skills: neither {INDEX} nor {OLDER_INDEX} is there",
+                origin_text(origin)
+            ))
+        })?;
+        let index = read_index(&got.body);
+        let (is_pinned, values) = index.map_err(|why| FetchError::content(&got.url, why))?;
+        let mut notices = Vec::new();
+        if !is_pinned {
+            if access.policy.wants_digests() {
+                return Err(FetchError::Policy {
+                    place: origin_text(origin),
+                    reason: "its index carries no digests (signed_only)".to_owned(),
+                });
+            }
+            notices.push(
+                "unpinned: the site's index is of version 0.1.0, which carries no digests"
+                    .to_owned(),
+            );
+        }
+        let mut entries = Vec::new();
+        for value in values.into_iter().take(find::MAX_SKILLS) {
+            match Entry::parse(value, is_pinned) {
+                Ok(entry) => entries.push(entry),
+                Err(notice) => notices.push(notice),
+            }
+        }
+        Ok(Self {
+            origin: origin.clone(),
+            base: got.url,
+            entries,
+            notices,
+        })
+    }
+
+    pub(super) fn entry(&self, name: &str) -> Result<&Entry> {
+        let entry = self.entries.iter().find(|entry| entry.name == name);
+        entry.ok_or_else(|| self.lacks(name))
+    }
+
+    pub(super) fn lacks(&self, name: &str) -> FetchError {
+        FetchError::NotFound(format!(
+            "{} lists no skill named {}",
+            origin_text(&self.origin),
+            shown(name)
+        ))
+    }
+}
