@@ -8,7 +8,8 @@ use archives::{gzip, tar_of, zip_of};
 use base64::Engine as _;
 use sha2::{Digest as _, Sha512};
 use support::{
-    Answer, Repository, SiteServer, code, drift, fetch, fetcher, open, parse, paths, skill_md,
+    Answer, Repository, SiteServer, code, drift, fetch, fetcher, names, open, parse, paths,
+    skill_md,
 };
 use vault_skill::policy::Policy;
 use vault_sources::{FetchError, Source, SourcePolicy};
@@ -243,12 +244,7 @@ async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
     let plugin = async |name: &str| fetcher.open(&source, Some(name), &policy).await;
 
     let opened = plugin("tagged").await.unwrap();
-    let names: Vec<&str> = opened
-        .found
-        .iter()
-        .map(|found| found.name.as_str())
-        .collect();
-    assert_eq!(names, ["csv", "pdf"]);
+    assert_eq!(names(&opened), ["csv", "pdf"]);
     assert!(
         opened.notices[0].contains("the npm package @acme/tools@1.2.3"),
         "{:?}",

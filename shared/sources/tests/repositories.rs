@@ -8,8 +8,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::time::Duration;
 
 use support::{
-    Repository, code, compare, drift, fetch, fetcher_with, open, parse, paths, plain_fetcher,
-    settings, skill_md,
+    Repository, code, compare, drift, fetch, fetcher_with, names, open, parse, paths,
+    plain_fetcher, settings, skill_md,
 };
 use vault_skill::manifest::Mode;
 use vault_skill::policy::Policy;
@@ -42,12 +42,7 @@ async fn a_skill_comes_with_its_siblings_modes_and_exact_bytes() {
     let tree = repository.git(&["rev-parse", "HEAD:skills/pdf"]);
     let fetcher = plain_fetcher();
     let opened = open(&fetcher, &source(&repository)).await.unwrap();
-    let names: Vec<_> = opened
-        .found
-        .iter()
-        .map(|found| found.name.as_str())
-        .collect();
-    assert_eq!(names, ["csv", "pdf"]);
+    assert_eq!(names(&opened), ["csv", "pdf"]);
     assert!(opened.only().is_none(), "several");
     let skill = fetch(&fetcher, &source(&repository), Some("pdf"))
         .await
@@ -485,13 +480,6 @@ async fn a_marketplace_names_the_skills_of_its_plugins() {
         fetcher
             .open(&source(&repository), Some(name), &policy)
             .await
-    };
-    let names = |opened: &vault_sources::Opened| {
-        opened
-            .found
-            .iter()
-            .map(|found| found.name.clone())
-            .collect::<Vec<_>>()
     };
     assert_eq!(names(&plugin("tools").await.unwrap()), ["lint"]);
     let opened = plugin("far").await.unwrap();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use archives::{File, gzip, tar_of, zip_of};
 use support::{
-    Answer, SiteServer, code, compare, drift, fetch, fetcher, fetcher_with, open, parse, paths,
-    settings, skill_md,
+    Answer, SiteServer, code, compare, drift, fetch, fetcher, fetcher_with, names, open, parse,
+    paths, settings, skill_md,
 };
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
@@ -162,12 +162,7 @@ async fn a_pinned_index_is_held_to_its_digests() {
     let fetcher = fetcher(&site.base);
     let source = parse(&site.base);
     let opened = open(&fetcher, &source).await.unwrap();
-    let names: Vec<_> = opened
-        .found
-        .iter()
-        .map(|found| found.name.as_str())
-        .collect();
-    assert_eq!(names, ["pdf", "csv", "lie"]);
+    assert_eq!(names(&opened), ["pdf", "csv", "lie"]);
     assert_eq!(opened.notices.len(), 4, "{:?}", opened.notices);
     assert_eq!(
         opened.found[0].description.as_deref(),

@@ -322,6 +322,11 @@ pub async fn compare(
     states
 }
 
+pub fn names(opened: &Opened) -> Vec<&str> {
+    let names = opened.found.iter().map(|found| found.name.as_str());
+    names.collect()
+}
+
 pub fn paths(skill: &FetchedSkill) -> Vec<&str> {
     let mut paths: Vec<&str> = skill.files.iter().map(|file| file.path.as_str()).collect();
     paths.sort_unstable();
