@@ -17,6 +17,7 @@ use crate::archive::{self, MAX_DOWNLOAD_BYTES};
 use crate::error::{FetchError, Result};
 use crate::find;
 use crate::opened::{Content, Found, Opened, last_part};
+use crate::source::ARCHIVE_ENDINGS;
 
 /// An archive of this machine.
 pub(crate) struct LocalArchive<'a>(pub(crate) &'a Path);
@@ -161,7 +162,7 @@ impl Content for FileSet {
 /// The name of an archive without its ending.
 fn file_stem(identifier: &str) -> Option<String> {
     let name = identifier.rsplit(['/', ':']).next()?;
-    let name = [".tar.gz", ".tgz", ".tar", ".zip", ".skill"]
+    let name = ARCHIVE_ENDINGS
         .iter()
         .find_map(|end| name.strip_suffix(end))
         .unwrap_or(name);

@@ -428,10 +428,11 @@ fn authority(url: &Url) -> String {
     }
 }
 
+/// How the names of archives end.
+pub(crate) const ARCHIVE_ENDINGS: [&str; 5] = [".tar.gz", ".tgz", ".tar", ".zip", ".skill"];
+
 /// Whether a path ends as archives do.
-pub(crate) fn is_archive(path: &str) -> bool {
+pub fn is_archive(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
-    [".zip", ".tar", ".tar.gz", ".tgz", ".skill"]
-        .iter()
-        .any(|end| path.ends_with(end))
+    ARCHIVE_ENDINGS.iter().any(|end| path.ends_with(end))
 }

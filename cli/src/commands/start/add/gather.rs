@@ -5,7 +5,7 @@ use std::path::Path;
 
 use vault_library::admit::{self, Options};
 use vault_skill::{document::Document, manifest::SKILL_MD};
-use vault_sources::{Found, Source, find, locks};
+use vault_sources::{Found, Source, find, locks, source::is_archive};
 use vault_store::fetch::FetchedSkill;
 
 use super::Arguments;
@@ -139,7 +139,9 @@ impl Gatherer<'_> {
 
     fn items(&mut self, given: &Given) -> Result<Vec<Item>, Failure> {
         match &given.source {
-            Source::Local(path) if !is_archive(path) => self.folders(path),
+            Source::Local(path) if path.is_dir() || !is_archive(&path.to_string_lossy()) => {
+                self.folders(path)
+            }
             _ => self.fetched(given),
         }
     }
@@ -320,12 +322,4 @@ fn description(folder: &Path) -> Option<String> {
     file.take(MAX_QUOTED).read_to_end(&mut bytes).ok()?;
     let document = Document::parse(&bytes).ok()?;
     Some(document.frontmatter().description.clone())
-}
-
-fn is_archive(path: &Path) -> bool {
-    let name = path.to_string_lossy().to_ascii_lowercase();
-    !path.is_dir()
-        && [".zip", ".tar", ".tar.gz", ".tgz", ".skill"]
-            .iter()
-            .any(|end| name.ends_with(end))
 }
