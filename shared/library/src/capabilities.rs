@@ -3,17 +3,12 @@
 use std::fmt::Write as _;
 
 use vault_skill::hash::Digest;
-use vault_skill::policy::{
-    self, Asker, Capabilities, CompiledPolicy, Input, MAX_BYTES, Policy, PolicyError,
-};
+use vault_skill::policy::{self, Asker, Capabilities, CompiledPolicy, Input};
 use vault_skill::search::Text;
 
-use crate::disk;
 use crate::installed::list::{self, InstalledSkill};
-use crate::vault::{Vault, VaultError};
-
-/// Name of the policy's file in a vault's folder.
-pub const POLICY_FILE: &str = "policy.toml";
+use crate::vault::Vault;
+pub use crate::vault::policy::{POLICY_FILE, ResolveError, read_policy, read_policy_at};
 
 /// A question to [`resolve_capabilities`].
 #[derive(Clone, Copy, Debug)]
@@ -32,20 +27,6 @@ pub struct ResolveInput<'a> {
     pub channel: Option<&'a str>,
     /// What the caller is about to do; without it no context rule counts and nothing is ranked.
     pub query: Option<&'a str>,
-}
-
-/// Why nothing could be resolved. That a caller is unknown is no such reason, but an answer.
-#[derive(Debug, thiserror::Error)]
-pub enum ResolveError {
-    /// policy.toml has an error.
-    #[error("policy.toml: {0}")]
-    Policy(#[from] PolicyError),
-    /// policy.toml is not UTF-8.
-    #[error("policy.toml is not UTF-8")]
-    NotText,
-    /// The vault, or a file of it, can't be read.
-    #[error(transparent)]
-    Vault(#[from] VaultError),
 }
 
 /// Resolves which installed skills, which tools and which MCP servers a caller may use, own skills and linked ones alike;
@@ -114,22 +95,6 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
         query: input.query,
         skills: &texts,
     }))
-}
-
-/// Reads the vault's `policy.toml`; nothing where there is none. Fails with line and column on the first thing wrong in it.
-pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
-    read_policy_at(&vault.paths().root)
-}
-
-/// [`read_policy`] of a vault's folder, which may not be a vault yet.
-pub fn read_policy_at(root: &std::path::Path) -> Result<Option<Policy>, ResolveError> {
-    let path = root.join(POLICY_FILE);
-    // One byte more than is allowed, so that a file that is too large is told so with the limit.
-    let Some(bytes) = disk::read(&path, 4 * MAX_BYTES as u64).map_err(VaultError::from)? else {
-        return Ok(None);
-    };
-    let text = String::from_utf8(bytes).map_err(|_| ResolveError::NotText)?;
-    Ok(Some(Policy::from_toml(&text)?))
 }
 
 fn text(skill: &InstalledSkill) -> Text<'_> {

@@ -10,8 +10,8 @@ use vault_skill::provenance::ProvenanceId;
 use vault_store::fetch::{Fetch, FetchFault};
 
 use super::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
-use crate::capabilities::{self, ResolveError};
 use crate::disk;
+use crate::vault::policy::{self, ResolveError};
 use crate::vault::{Vault, VaultError};
 
 /// Which skill to add, and who fetches it.
@@ -148,7 +148,7 @@ fn is_folder(source: &str) -> bool {
 
 /// The policy as it is in the file now. One that can't be read lets nothing through.
 pub(crate) fn read_policy(vault: &Vault) -> Result<Option<Policy>, AddError> {
-    capabilities::read_policy(vault).map_err(|error| {
+    policy::read_policy(vault).map_err(|error| {
         tracing::error!(%error, "the policy cannot be read: nothing is fetched");
         AddError::Policy(error)
     })

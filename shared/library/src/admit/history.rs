@@ -12,7 +12,6 @@ use vault_store::fetch::Upstream;
 use super::resign::earlier;
 use super::{AdmitError, AdmitReport, Options, Purpose, add::add};
 use crate::installed::place::{self, installed};
-use crate::rotate::Chain;
 use crate::store::{self, Damage, Examined, Trusted, Want};
 use crate::upstream;
 use crate::vault::{Vault, VaultError};
@@ -68,7 +67,7 @@ pub enum RollbackError {
 
 /// The stored versions of an own skill, newest first; empty where there is none. Signatures are verified, files are not read.
 pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
-    let trusted = trusted(vault)?;
+    let trusted = vault.ever_trusted()?;
     let current = installed(vault, name, &vault.trusted()?, &mut Vec::new())?
         .map(|installed| installed.bundle);
     let store = vault.store();
@@ -130,14 +129,6 @@ fn read(
     })
 }
 
-/// Manifests of an earlier time may be signed by any key that was ours.
-fn trusted(vault: &Vault) -> Result<Trusted, VaultError> {
-    Ok(Trusted {
-        vault_id: *vault.id(),
-        keys: Chain::read(vault)?.all_keys(vault.keys().public()?),
-    })
-}
-
 /// Admits an earlier version's bytes as the next version: `to`, else the newest one before the installed one that has other files.
 pub fn roll_back(
     vault: &Vault,
@@ -167,7 +158,7 @@ pub fn roll_back(
             .ok_or_else(|| RollbackError::NothingEarlier(name.clone()))?,
     };
     let version = wanted.manifest.version;
-    let examined = read(vault, name, version, &wanted.bundle, &trusted(vault)?)?;
+    let examined = read(vault, name, version, &wanted.bundle, &vault.ever_trusted()?)?;
     let upstream = wanted.upstream.clone();
     let source = earlier(name.clone(), examined, upstream, Purpose::NextVersion);
     let options = Options {

@@ -13,6 +13,7 @@
 //! | `install` | deciding, storing, switching |
 //! | `sign` | the only place that signs manifests |
 //! | `resign` | signing own skills again with the current key |
+//! | `writer` | the writer lock, and what a killed writer left |
 //! | [`variants`] | skills rendered for one agent |
 //! | [`history`], [`remove`] | stored versions and going back; taking skills out |
 
@@ -28,6 +29,7 @@ mod sign;
 mod source;
 pub mod update;
 pub mod variants;
+mod writer;
 
 use vault_skill::finding::Finding;
 use vault_skill::gate::Outcome;
@@ -48,6 +50,7 @@ pub(crate) use install::{admit_all_under, admit_under, linked_elsewhere};
 pub(crate) use resign::{Resigned, sign_again};
 pub(crate) use source::Purpose;
 pub use source::{Candidate, Earlier, Options, Source, examine};
+pub(crate) use writer::finish_rotation;
 
 /// What happened to an admitted skill.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -11,12 +11,13 @@ use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 use vault_skill::time::Timestamp;
 
+use super::variants as transforms;
 use crate::disk;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
+use crate::installed::variants;
 use crate::scan;
 use crate::store;
-use crate::transforms;
 use crate::vault::{Change, Vault, VaultError};
 
 /// What to remove.
@@ -266,7 +267,7 @@ pub(crate) fn collect_names(
         .iter()
         .flat_map(|group| group.places.iter().map(|place| place.bundle))
         .collect();
-    referenced.extend(transforms::bundles(vault)?);
+    referenced.extend(variants::bundles(vault)?);
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
     let trusted = vault.trusted()?;

@@ -7,20 +7,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
 use vault_skill::bundle;
 use vault_skill::document::{
     MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render as render_text,
 };
 use vault_skill::hash::Digest;
-use vault_skill::manifest::{AppliedTransform, RenderedFrom, SKILL_MD};
+use vault_skill::manifest::{RenderedFrom, SKILL_MD};
 use vault_skill::name::{AgentId, SkillName};
 
 use super::resign::earlier;
 use super::sign::{SignedSkill, sign};
 use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine};
 use crate::disk::{self, Batch, Kind};
-use crate::scan::{Origin, Place};
+use crate::installed::place::places;
+use crate::installed::variants::{Part, Record, Variant, path};
 use crate::store::{self, Trusted, Want};
 use crate::vault::{Change, Vault, VaultError, read_record};
 
@@ -69,33 +69,6 @@ pub struct Listed {
     pub transform: Result<Transform, TransformError>,
 }
 
-/// A rendered variant, as remembered.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Variant {
-    pub(crate) name: SkillName,
-    pub(crate) agent: AgentId,
-    /// The bundle of the plain skill.
-    base: Digest,
-    transforms: Vec<AppliedTransform>,
-    /// `None` where it could not be made; `problem` says why.
-    pub(crate) bundle: Option<Digest>,
-    pub(crate) size: u64,
-    pub(crate) parts: Vec<Part>,
-    problem: Option<String>,
-}
-
-/// An object that a large variant is split into.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Part {
-    pub(crate) sha256: Digest,
-    pub(crate) size: u64,
-}
-
-#[derive(Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-struct Record {
-    variants: Vec<Variant>,
-}
-
 /// What an agent gets in place of a skill.
 #[derive(Debug)]
 pub(crate) enum Lookup<'a> {
@@ -129,10 +102,6 @@ pub(crate) struct Base<'a> {
 
 fn folder(vault: &Vault) -> PathBuf {
     vault.paths().root.join("transforms")
-}
-
-fn record_path(vault: &Vault) -> PathBuf {
-    vault.paths().root.join("variants.json")
 }
 
 /// Every transform, by skill and name.
@@ -184,7 +153,7 @@ pub fn add(
 ) -> Result<Transform, AddTransformError> {
     let transform = Transform::parse(name, bytes)?;
     let mut change = vault.change()?;
-    let places = crate::scan::places(vault)?;
+    let places = places(vault)?;
     let found = places.groups.iter().find_map(|group| {
         let place = group.places.iter().find(|place| place.name == *skill)?;
         Some((group, place))
@@ -251,7 +220,7 @@ impl Transforms {
     /// Reads all of them, with what was rendered.
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let mut all = Self {
-            record: read_record(&record_path(vault))?.unwrap_or_default(),
+            record: read_record(&path(vault))?.unwrap_or_default(),
             ..Self::default()
         };
         for listed in list(vault)? {
@@ -362,7 +331,7 @@ impl Transforms {
         store::admit(&vault.store(), aside.path(), &hashes, &vault.trusted()?)?;
         // Earlier ones stay until no link points to them: `forget_stale`.
         self.record.variants.extend(fresh);
-        change.write_record(&record_path(vault), &self.record, 0o600)
+        change.write_record(&path(vault), &self.record, 0o600)
     }
 
     /// Forgets variants that belong to nothing any more and removes their bundles. Under the writer lock, and only once
@@ -399,7 +368,7 @@ impl Transforms {
         // Noted first: once nothing names them, only the note makes the next writer remove them.
         let aside = vault.scratch()?;
         store::note_doomed(aside.path(), &doomed)?;
-        change.write_record(&record_path(vault), &self.record, 0o600)?;
+        change.write_record(&path(vault), &self.record, 0o600)?;
         store::drop_bundles(&vault.store(), aside.path(), doomed)?;
         Ok(())
     }
@@ -428,30 +397,6 @@ impl Transforms {
     }
 }
 
-/// The bundles of all variants: they count as used.
-pub(crate) fn bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
-    let record: Record = read_record(&record_path(vault))?.unwrap_or_default();
-    Ok(record
-        .variants
-        .into_iter()
-        .filter_map(|variant| variant.bundle)
-        .collect())
-}
-
-/// The variants as places of installed skills, for those who verify them.
-pub(crate) fn places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
-    let record: Record = read_record(&record_path(vault))?.unwrap_or_default();
-    let places = record.variants.into_iter().filter_map(|variant| {
-        Some(Place {
-            signed_name: variant.name.clone(),
-            bundle: variant.bundle?,
-            name: variant.name,
-            origin: Origin::Local,
-        })
-    });
-    Ok(places.collect())
-}
-
 /// Removes the transforms of a skill that is gone; true when there were any. Under the writer lock.
 pub(crate) fn drop_of(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     let folder = folder(vault).join(name.as_str());
@@ -466,7 +411,7 @@ pub(crate) fn forget(
     change: &mut Change<'_>,
     names: &[SkillName],
 ) -> Result<(), VaultError> {
-    let Some(mut record) = read_record::<Record>(&record_path(vault))? else {
+    let Some(mut record) = read_record::<Record>(&path(vault))? else {
         return Ok(());
     };
     let before = record.variants.len();
@@ -476,7 +421,7 @@ pub(crate) fn forget(
     if record.variants.len() == before {
         return Ok(());
     }
-    change.write_record(&record_path(vault), &record, 0o600)
+    change.write_record(&path(vault), &record, 0o600)
 }
 
 /// Renders and signs one variant; the inner error is the reason why there is none.

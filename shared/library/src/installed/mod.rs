@@ -8,4 +8,5 @@ pub mod list;
 pub mod place;
 pub mod search;
 pub mod upstream;
+pub(crate) mod variants;
 pub mod verify;

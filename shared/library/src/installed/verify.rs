@@ -12,8 +12,8 @@ use vault_skill::time::Timestamp;
 
 use super::linked;
 use super::place::{self, CHUNK, Group, Origin, Place, Places};
+use super::variants;
 use crate::store::{self, Damage, Reader, Trusted, Want};
-use crate::transforms;
 use crate::vault::{Vault, VaultError};
 
 /// What [`check`] found.
@@ -113,7 +113,7 @@ pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, Vau
     let store = vault.store();
     let rendered = Group {
         trusted: vault.trusted()?,
-        places: transforms::places(vault)?,
+        places: variants::places(vault)?,
     };
     let list_unreferenced = || -> Result<_, VaultError> {
         let (mut bundles, strange) = store::list(&store)?;

@@ -10,7 +10,6 @@ use vault_skill::hash::Digest;
 use vault_skill::manifest::ManifestExpectation;
 use vault_skill::name::{SkillName, Slug};
 
-use super::rotate::Chain;
 use super::state;
 use crate::admit::remove::{self, RemoveReport, RemoveSkills};
 use crate::admit::{
@@ -21,6 +20,7 @@ use crate::files::{self, FileError};
 use crate::keys::KeyError;
 use crate::scan::{self, Origin};
 use crate::store::{self, Trusted, Want};
+use crate::vault::rotations::Chain;
 use crate::vault::{Vault, VaultError};
 
 /// Gives the bytes of an object of the namespace, or `None` when it was not fetched.
@@ -259,10 +259,7 @@ pub fn roll_back(
     fetched: Fetched<'_>,
 ) -> Result<RollbackReport, AdoptError> {
     // Manifests of an earlier time may be signed by any key that was ours.
-    let trusted = Trusted {
-        vault_id: *vault.id(),
-        keys: Chain::read(vault)?.all_keys(vault.keys().public()?),
-    };
+    let trusted = vault.ever_trusted()?;
     let options = Options {
         strict,
         ..Options::default()

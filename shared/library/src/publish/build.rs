@@ -23,12 +23,13 @@ use super::release::{PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
 use super::state::{CatalogFile, CloudState};
 use crate::admit::remove;
-use crate::admit::variants::{Lookup, Transforms, Variant};
+use crate::admit::variants::{Lookup, Transforms};
 use crate::index::{Index, Texts};
 use crate::installed::list;
-use crate::rotate::Chain;
+use crate::installed::variants::Variant;
 use crate::store::Trusted;
 use crate::vault::Vault;
+use crate::vault::rotations::Chain;
 
 /// Changes when the same content would be built into other objects.
 const BUILD: u32 = 1;

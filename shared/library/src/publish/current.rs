@@ -13,8 +13,8 @@ use super::state::AcknowledgedRelease;
 use crate::index::{Row, Texts};
 use crate::installed::list;
 use crate::installed::place::{Origin, Place};
-use crate::rotate::Chain;
 use crate::vault::Vault;
+use crate::vault::rotations::Chain;
 
 /// The service's current catalog, believed as far as this vault's own keys say so.
 pub(super) struct Current {

@@ -16,13 +16,13 @@ use super::current::{Current, Skill, difference, own_skills, same_content, to_ad
 use super::error::{Difference, PlanError};
 use super::release::ReleasePlan;
 use super::request::{OnDivergence, PlanRequest};
-use super::rotate::Chain;
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState};
 use crate::admit::variants::{Base, Lookup, Transforms};
 use crate::admit::{remove, sign_again};
 use crate::agents::PROFILES_FILE;
-use crate::capabilities::POLICY_FILE;
 use crate::disk;
+use crate::vault::policy::POLICY_FILE;
+use crate::vault::rotations::Chain;
 use crate::vault::{Change, Vault, VaultError};
 
 /// What is to be done.

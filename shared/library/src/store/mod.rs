@@ -25,6 +25,8 @@ use vault_skill::name::{SkillName, VaultId};
 use crate::disk::source::SourceLimits;
 use crate::disk::tree::{self, DirHandle, Entry, FileStat};
 use crate::disk::{self, FileError, Kind};
+use crate::vault::rotations::Chain;
+use crate::vault::{Vault, VaultError};
 
 /// The largest signed manifest that is read: 1,024 files with the longest paths stay far below.
 const MAX_MANIFEST: u64 = 4 * 1024 * 1024;
@@ -89,6 +91,26 @@ impl Damage {
 pub(crate) struct Trusted {
     pub(crate) vault_id: VaultId,
     pub(crate) keys: Vec<PublicKey>,
+}
+
+impl Vault {
+    /// Who may have signed this vault's own manifests. Fails when the public key is not on this machine.
+    pub(crate) fn trusted(&self) -> Result<Trusted, VaultError> {
+        let keys = Chain::read(self)?.keys(self.keys().public()?);
+        Ok(Trusted {
+            vault_id: *self.id(),
+            keys,
+        })
+    }
+
+    /// Who may have signed its manifests at an earlier time: every key that ever was the vault's.
+    pub(crate) fn ever_trusted(&self) -> Result<Trusted, VaultError> {
+        let keys = Chain::read(self)?.all_keys(self.keys().public()?);
+        Ok(Trusted {
+            vault_id: *self.id(),
+            keys,
+        })
+    }
 }
 
 /// A stored skill whose every byte was compared with its signed manifest.

@@ -8,6 +8,8 @@
 //! link; whoever takes the lock next removes what a killed writer left behind.
 
 pub mod keys;
+pub(crate) mod policy;
+pub(crate) mod rotations;
 mod writer;
 
 use std::fmt;
@@ -26,8 +28,6 @@ pub(crate) use self::writer::Change;
 use crate::disk::lock::{self, LockError};
 use crate::disk::scratch::{self, Scratch};
 use crate::disk::{self, FileError};
-use crate::index::Index;
-use crate::{rotate, scan, store, transforms};
 
 /// Where a vault lives. Nothing here is read from the environment.
 #[derive(Clone, Debug)]
@@ -231,63 +231,20 @@ impl Vault {
         Scratch::new(&tmp)
     }
 
-    /// Takes the writer lock and clears away what a killed writer left.
-    pub(crate) fn change(&self) -> Result<Change<'_>, VaultError> {
+    /// Takes the writer lock. What a killed writer left is still there: `Vault::change` clears it away.
+    pub(crate) fn lock_writer(&self) -> Result<Change<'_>, VaultError> {
         let root = &self.paths.root;
         let lock = lock::take(&root.join("lock"), self.wait)?;
-        self.drop_orphans()?;
-        scratch::sweep(&self.tmp())?;
         // Making the vault may have been cut short after its last step but one.
         disk::remove_file(&root.join(CREATING))?;
         let found = self.generation()?;
-        let mut change = Change {
+        Ok(Change {
             vault: self,
             // Odd: the last writer was killed in the middle.
             next: (found / 2 + 1) * 2,
             switched: found % 2 == 1,
             _lock: lock,
-        };
-        rotate::finish(self, &mut change)?;
-        Ok(change)
-    }
-}
-
-impl Vault {
-    /// Removes own bundles that a killed writer moved into the store and did not live to link. Those of linked vaults
-    /// stay: a pull that goes on counts on them, and collects what it did not need. Under the writer lock.
-    fn drop_orphans(&self) -> Result<(), VaultError> {
-        let mut orphans = Vec::new();
-        for folder in scratch::dead(&self.tmp())? {
-            orphans.extend(store::noted_admitted(&folder)?);
-        }
-        if orphans.is_empty() {
-            return Ok(());
-        }
-        // Without the vault's key nobody can say what is linked: nothing is removed then.
-        let (Ok(places), Ok(trusted)) = (scan::places(self), self.trusted()) else {
-            return Ok(());
-        };
-        let store = self.store();
-        let mut linked: std::collections::HashSet<_> = places
-            .groups
-            .iter()
-            .flat_map(|group| group.places.iter().map(|place| place.bundle))
-            .collect();
-        linked.extend(transforms::bundles(self)?);
-        orphans.retain(|hash| {
-            !linked.contains(hash) && store::manifest(&store, hash, &trusted).is_some()
-        });
-        let aside = self.scratch()?;
-        let dropped = store::drop_bundles(&store, aside.path(), orphans)?;
-        Index::open(&self.paths().index()).forget(&dropped);
-        Ok(())
-    }
-
-    /// Replaces a small file of the vault's folder in one step; what a killed writer leaves is swept by the next one.
-    /// For records that are no secret and that only the command line knows.
-    pub fn replace_file(&self, name: &'static str, bytes: &[u8]) -> Result<(), VaultError> {
-        let mut change = self.change()?;
-        change.write_bytes(&self.paths.root.join(name), bytes, 0o600)
+        })
     }
 }
 

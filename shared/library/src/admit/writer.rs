@@ -1,0 +1,100 @@
+//! Beginning a change: the writer lock, and what a killed writer left behind.
+
+use std::collections::HashSet;
+
+use super::{Resigned, sign_again};
+use crate::disk::scratch;
+use crate::index::Index;
+use crate::installed::place::places;
+use crate::installed::variants;
+use crate::keys::KeyKind;
+use crate::store;
+use crate::vault::rotations::Chain;
+use crate::vault::{Change, Vault, VaultError};
+
+impl Vault {
+    /// Takes the writer lock, clears away what a killed writer left, and completes a replacement of keys that was cut
+    /// short.
+    pub(crate) fn change(&self) -> Result<Change<'_>, VaultError> {
+        let mut change = self.lock_writer()?;
+        drop_orphans(self)?;
+        scratch::sweep(&self.tmp())?;
+        finish_rotation(self, &mut change)?;
+        Ok(change)
+    }
+
+    /// Replaces a small file of the vault's folder in one step; what a killed writer leaves is swept by the next one.
+    /// For records that are no secret and that only the command line knows.
+    pub fn replace_file(&self, name: &'static str, bytes: &[u8]) -> Result<(), VaultError> {
+        let mut change = self.change()?;
+        change.write_bytes(&self.paths().root.join(name), bytes, 0o600)
+    }
+}
+
+/// Removes own bundles that a killed writer moved into the store and did not live to link. Those of linked vaults stay: a
+/// pull that goes on counts on them, and collects what it did not need. Under the writer lock.
+fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
+    let mut orphans = Vec::new();
+    for folder in scratch::dead(&vault.tmp())? {
+        orphans.extend(store::noted_admitted(&folder)?);
+    }
+    if orphans.is_empty() {
+        return Ok(());
+    }
+    // Without the vault's key nobody can say what is linked: nothing is removed then.
+    let (Ok(places), Ok(trusted)) = (places(vault), vault.trusted()) else {
+        return Ok(());
+    };
+    let store = vault.store();
+    let mut linked: HashSet<_> = places
+        .groups
+        .iter()
+        .flat_map(|group| group.places.iter().map(|place| place.bundle))
+        .collect();
+    linked.extend(variants::bundles(vault)?);
+    orphans
+        .retain(|hash| !linked.contains(hash) && store::manifest(&store, hash, &trusted).is_some());
+    let aside = vault.scratch()?;
+    let dropped = store::drop_bundles(&store, aside.path(), orphans)?;
+    Index::open(&vault.paths().index()).forget(&dropped);
+    Ok(())
+}
+
+/// Completes or undoes a replacement that was cut short, then signs again what a retiring key had signed. Called under
+/// the writer lock before every change.
+pub(crate) fn finish_rotation(
+    vault: &Vault,
+    change: &mut Change<'_>,
+) -> Result<Resigned, VaultError> {
+    let keys = vault.keys();
+    keys.sweep()?;
+    let mut chain = Chain::read(vault)?;
+    if let Some(next) = keys.next(KeyKind::Release)? {
+        if chain.last().is_some_and(|last| last.to == next.public()) {
+            keys.adopt_next(KeyKind::Release)?;
+        } else {
+            // The statement was never written: nobody knows this key.
+            keys.drop_next(KeyKind::Release)?;
+        }
+    }
+    if let Some(next) = keys.next(KeyKind::Recovery)? {
+        let id = next.public().key_id();
+        if chain
+            .last()
+            .is_some_and(|last| last.new_recovery_key_sha256 == Some(id))
+        {
+            keys.adopt_next(KeyKind::Recovery)?;
+        } else {
+            keys.drop_next(KeyKind::Recovery)?;
+        }
+    }
+    keys.settle_public()?;
+    if chain.retiring.is_empty() {
+        return Ok(Resigned::default());
+    }
+    let retiring = chain.retiring.clone();
+    let done = sign_again(vault, change, |_, signer| retiring.contains(signer))?;
+    chain.retiring.clear();
+    chain.write(vault, change)?;
+    Ok(done)
+}
