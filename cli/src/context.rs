@@ -153,6 +153,10 @@ impl Context {
     }
 
     /// Runs a future to completion on this thread.
+    #[expect(
+        clippy::unused_self,
+        reason = "reads as part of the run that it belongs to"
+    )]
     pub fn block_on<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,

@@ -153,7 +153,7 @@ impl Ui {
                 print_json(self.envelope(Data::Written(written), None), exit);
             }
             Form::Result | Form::Written(_) if self.json => {
-                print_json(self.enveloped(&report.data), exit)
+                print_json(self.enveloped(&report.data), exit);
             }
             Form::Result | Form::Written(_) if report.text.is_empty() => {}
             Form::Result | Form::Written(_) => self.print(report.text.trim_end_matches('\n'), exit),
