@@ -12,8 +12,8 @@ use vault_store::fetch::{SIGNED_META, SignedSkill};
 
 use super::{ExportError, MANIFEST_SUFFIX, Outgoing, pack, put, take};
 use crate::disk;
+use crate::installed::list;
 use crate::installed::place::Origin;
-use crate::shelf;
 use crate::vault::Vault;
 
 /// The index, below the folder that is served as the root of the site.
@@ -182,7 +182,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
 }
 
 fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
-    let listing = shelf::list(vault)?;
+    let listing = list::list(vault)?;
     let good = listing
         .skills
         .into_iter()
