@@ -7,7 +7,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vault_library::{Vault, admit::Candidate, history};
+use vault_library::{
+    Vault,
+    admit::{Candidate, history},
+};
 use vault_skill::{
     hash::Digest,
     keys::PublicKey,

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`vault`] | opening and making a vault, its writer lock, its generation number |
 //! | [`keys`] | secret keys and tokens, outside the vault's folder |
-//! | [`admit`], [`remove`] | admitting skills, taking them out |
+//! | [`admit`] | the only way in: checking, signing, installing; taking out, going back, variants for one agent |
 //! | [`shelf`] | listing and searching |
 //! | [`capabilities`] | what a caller may use, by the policy |
 //! | [`run`] | finding a skill, running its actions from verified bytes |
 //! | [`doctor`] | everything that can be wrong with a vault, as typed findings; repairs |
-//! | [`history`], [`upstream`] | stored versions and going back; where skills were fetched from |
+//! | [`upstream`] | where skills were fetched from |
 //! | [`integrity`] | verifying everything from its bytes |
 //! | [`publish`] | planning and signing a release, what is remembered of each namespace |
 //! | [`audit`] | looking at skills where they lie, without admitting them |
@@ -17,7 +17,6 @@
 //! | [`rotate`] | replacing the release key and the recovery key |
 //! | [`agents`] | the agents of a machine, the links through which each sees its skills, taking in skills of their own folders |
 //! | [`export`] | skills as archives and as a well-known site, and verifying those anywhere |
-//! | [`transforms`] | changes of skills for one agent, and the variants that come of them |
 //! | [`subscribe`] | linked vaults: pins, catalogs, their skills |
 //!
 //! What other programs call, each with one input, one report and an example: [`add_skill`], [`propose_skill`],
@@ -46,7 +45,7 @@ pub mod vault;
 pub use admit::add::{AddError, AddSkill, add_folder, add_skill};
 pub use admit::propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
 pub use admit::update::{UpdateReport, UpdateSkill, Updated, update_skill};
-pub use admit::{AdmitError, AdmitReport, history, propose, remove, variants as transforms};
+pub use admit::{AdmitError, AdmitReport};
 pub use agents::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
 pub use capabilities::{
     POLICY_FILE, ResolveError, ResolveInput, read_policy, read_policy_at, resolve_capabilities,

@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use support::{Home, name, set_mode, skill_md};
 use vault_library::admit::{
-    AdmitError, Neighbours, Options, Source, admit, admit_one, examine, preview,
+    AdmitError, Neighbours, Options, Source, admit, admit_one, examine, history, preview,
 };
 use vault_library::keys::{self, KeyKind};
 use vault_library::shelf::LibraryShelf;
 use vault_library::{
-    LockError, ProposeSkill, Proposed, VaultError, add_folder, adopt, history, propose_skill,
-    rotate, shelf,
+    LockError, ProposeSkill, Proposed, VaultError, add_folder, adopt, propose_skill, rotate, shelf,
 };
 use vault_skill::bundle;
 use vault_skill::catalog::SkillEntry;

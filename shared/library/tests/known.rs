@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use support::host::{BASE, Host};
 use support::{Home, name, skill_md};
 use vault_library::add_folder;
+use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::admit::{
     AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine,
 };
-use vault_library::remove::{RemoveSkills, remove_skills};
 use vault_library::subscribe::{self, Selection};
 use vault_skill::finding::{Finding, Level};
 use vault_skill::gate::{Outcome, RawFile};
@@ -208,11 +208,11 @@ fn copies_under_other_names_are_told_while_their_originals_are_installed() {
     assert_eq!(alike("second", &base).len(), 1);
 
     // What is not installed any more is like nothing.
-    let remove = vault_library::remove::RemoveSkills {
+    let remove = vault_library::admit::remove::RemoveSkills {
         names: vec!["first".to_owned()],
         ..Default::default()
     };
-    vault_library::remove::remove_skills(&home.vault, &remove).unwrap();
+    vault_library::admit::remove::remove_skills(&home.vault, &remove).unwrap();
     assert!(alike("second", &base).is_empty());
 }
 

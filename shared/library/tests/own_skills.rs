@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use support::{Home, durable, mode, name, skill_md, snapshot, write};
 use vault_library::add_folder;
+use vault_library::admit::remove::{self, RemoveSkills, remove_skills};
 use vault_library::admit::{Admission, AdmitError, Options};
 use vault_library::audit::{self, Auditor, Bounds};
-use vault_library::remove::{self, RemoveSkills, remove_skills};
 use vault_library::run::{self, RunError};
 use vault_library::{LockError, VaultError, integrity, shelf};
 use vault_skill::gate::Outcome;

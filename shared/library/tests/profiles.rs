@@ -12,14 +12,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use support::{Home, name, snapshot, write};
+use vault_library::admit::remove::{RemoveSkills, remove_skills};
+use vault_library::admit::variants::{self as transforms, AddTransformError};
 use vault_library::agents::Machine;
 use vault_library::agents::{
     ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput, refresh,
     set_enabled, sync_profiles,
 };
 use vault_library::integrity;
-use vault_library::remove::{RemoveSkills, remove_skills};
-use vault_library::transforms::{self, AddTransformError};
 use vault_skill::name::AgentId;
 
 /// A home with these agents in it.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use support::host::{BASE, Host};
 use support::{Home, name, set_mode};
-use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::subscribe::{self, Link, Selection};
 use vault_library::{Origin, shelf};
 

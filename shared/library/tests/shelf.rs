@@ -142,7 +142,7 @@ async fn an_older_listing_still_loads_what_it_names_until_that_is_gone() {
     shelf.snapshot().await.unwrap();
     let old = shelf.load(&first.entries()[0]).await.unwrap();
     assert_eq!(old.bundle.manifest.version, 1);
-    vault_library::remove::collect(&home.vault).unwrap();
+    vault_library::admit::remove::collect(&home.vault).unwrap();
     home.add("beta", "one"); // a new look forgets what was kept
     shelf.snapshot().await.unwrap();
     let gone = shelf.load(&first.entries()[0]).await.unwrap_err();

@@ -14,7 +14,7 @@ use support::host::{BASE, Host};
 use support::{Home, write};
 use vault_library::add_folder;
 use vault_library::admit::Options;
-use vault_library::remove::{RemoveSkills, remove_skills};
+use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::shelf::LibraryShelf;
 use vault_library::subscribe::{self, Selection};
 use vault_skill::draft::Draft;

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use vault_library::{
-    Vault, shelf,
-    transforms::{self, AddTransformError, Listed},
+    Vault,
+    admit::variants::{self as transforms, AddTransformError, Listed},
+    shelf,
 };
 use vault_skill::{document::Transform, name::SkillName};
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use vault_library::history::{self, PastVersion};
+use vault_library::admit::history::{self, PastVersion};
 use vault_skill::name::SkillName;
 use vault_sources::short;
 

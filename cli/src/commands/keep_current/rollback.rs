@@ -1,7 +1,7 @@
 //! `vault rollback`: back to a stored version of a skill.
 
 use clap::Args;
-use vault_library::history::{self, RollbackError};
+use vault_library::admit::history::{self, RollbackError};
 use vault_skill::name::SkillName;
 
 use crate::{

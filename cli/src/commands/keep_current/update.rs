@@ -8,8 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Examined, Vault,
-    admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine},
-    history,
+    admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine, history},
 };
 use vault_skill::{bundle::File, name::SkillName};
 use vault_store::shelf::DriftState;

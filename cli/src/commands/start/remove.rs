@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use vault_library::{
+    admit::remove::{RemoveSkills, remove_skills},
     agents,
-    remove::{RemoveSkills, remove_skills},
 };
 use vault_skill::name::AgentId;
 

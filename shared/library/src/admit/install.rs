@@ -13,10 +13,10 @@ use vault_skill::time::Timestamp;
 
 use super::sign::{self, SignedSkill};
 use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check};
+use crate::admit::remove;
 use crate::disk::{self, Batch};
 use crate::index::{Index, SketchedSkill};
 use crate::installed::place::installed;
-use crate::remove;
 use crate::store::{self, Trusted};
 use crate::upstream;
 use crate::vault::{Change, Vault, VaultError};

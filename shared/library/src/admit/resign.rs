@@ -8,7 +8,7 @@ use vault_skill::keys::PublicKey;
 use vault_skill::name::SkillName;
 
 use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine};
-use crate::remove;
+use crate::admit::remove;
 use crate::scan::{self, Origin};
 use crate::store::{self, Examined, Want};
 use crate::upstream;

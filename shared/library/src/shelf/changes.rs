@@ -10,11 +10,11 @@ use vault_store::shelf::{Change, ShelfError, Submitted};
 
 use super::{Held, failed};
 use crate::admit::add::{AddError, add};
+use crate::admit::propose::{ProposeSkill, Proposed, propose_skill};
+use crate::admit::remove::{RemoveSkills, remove_skills};
 use crate::admit::update::{admit_update, not_installed};
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
 use crate::disk::source::SourceError;
-use crate::propose::{ProposeSkill, Proposed, propose_skill};
-use crate::remove::{RemoveSkills, remove_skills};
 use crate::upstream;
 use crate::vault::Vault;
 

@@ -105,7 +105,7 @@ pub(crate) fn admit(
 }
 
 /// What a staging folder notes of the bundles that were moved out of it: a writer that is killed before it links them
-/// leaves them to nobody. Not flushed: after a power cut they stay until [`crate::remove::collect`].
+/// leaves them to nobody. Not flushed: after a power cut they stay until [`crate::admit::remove::collect`].
 const ADMITTED: &str = "admitted";
 
 fn note_admitted(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {

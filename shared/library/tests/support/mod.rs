@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vault_library::admit::remove::{RemoveReport, RemoveSkills, remove_skills};
 use vault_library::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit, examine};
-use vault_library::remove::{RemoveReport, RemoveSkills, remove_skills};
 use vault_library::{Vault, VaultPaths};
 use vault_skill::name::SkillName;
 use vault_store::clock::TestClock;
