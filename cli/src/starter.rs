@@ -1,4 +1,4 @@
-//! The skills that come with the binary: five that are useful on their own, and what `demo` shows.
+//! The five starter skills built into the binary. `vault setup` offers them, `vault demo` publishes them.
 
 use std::{
     collections::BTreeMap,
@@ -52,8 +52,8 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// The starter skills that can be had: those that the installer left in a folder, each where it lies, and those that come
-/// with the binary alone, by name.
+/// The starter skills on offer by name: with a path where the installer left one in its folder, without one where only
+/// the binary has it.
 pub fn offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
     let mut offers: BTreeMap<_, _> = names()
         .into_iter()
@@ -69,7 +69,7 @@ pub fn offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
     offers
 }
 
-/// Writes all of them below a folder; files under `bin/` are executable.
+/// Writes all starter skills into a folder. Files under `bin/` are executable.
 pub fn unpack(folder: &Path) -> io::Result<()> {
     for file in FILES {
         let path = folder.join(file.path);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_installer_left_comes_before_what_the_binary_holds() {
+    fn skills_of_the_installer_take_precedence() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["code-review", "of-the-release"] {
             let skill = folder.path().join(name);

@@ -1,17 +1,16 @@
-//! Changing one entry of somebody else's configuration file, and not a byte beside it.
+//! Changes one entry in the settings file of another program, and keeps every other byte.
 //!
-//! Files are changed by the places of their parts, never printed anew: comments, order and spacing are their owner's. What comes out is
-//! read again and compared: exactly the one entry differs, or nothing is changed.
+//! The changed text is parsed again and compared with the original: exactly the one entry differs, or the edit is refused.
 
 mod json;
 mod toml;
 
 use serde_json::{Map, Value};
 
-/// Which language a file is written in.
+/// The syntax of a settings file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
-    /// JSON; comments and commas at the end of a list are kept and allowed.
+    /// JSON with comments and trailing commas.
     Json,
     /// TOML.
     Toml,
@@ -20,24 +19,24 @@ pub enum Format {
 /// Why a text cannot be changed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EditError {
-    /// It is not what it should be.
+    /// The text cannot be parsed.
     #[error("line {line}: {reason}")]
     Syntax {
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: u32,
         /// What is wrong there.
         reason: String,
     },
-    /// A part on the way to the entry is something else than a table.
-    #[error("`{0}` is no table of entries")]
+    /// A part of the path to the entry is not a table.
+    #[error("`{0}` is not a table of entries")]
     NotATable(String),
     /// The change would touch more than the entry.
-    #[error("the entry stands in a way that cannot be changed by itself")]
+    #[error("the entry cannot be changed without touching the rest of the file")]
     Entangled,
 }
 
 impl Format {
-    /// Reads the whole text. An empty one has no members.
+    /// Parses the whole text. An empty text has no members.
     pub fn read(self, text: &str) -> Result<Map<String, Value>, EditError> {
         match self {
             Self::Json => json::read(text),
@@ -45,7 +44,7 @@ impl Format {
         }
     }
 
-    /// The entry of this name in the table at this path, where there is one.
+    /// The entry of this name in the table at this path, if it exists.
     pub fn entry(self, text: &str, path: &[&str], name: &str) -> Result<Option<Value>, EditError> {
         let root = self.read(text)?;
         let mut table = &root;
@@ -59,7 +58,7 @@ impl Format {
         Ok(table.get(name).cloned())
     }
 
-    /// The text with this entry added, or put in the place of the one that is there.
+    /// Adds or replaces an entry and returns the new text.
     pub fn put(
         self,
         text: &str,
@@ -80,7 +79,7 @@ impl Format {
         self.checked(changed, &wanted)
     }
 
-    /// The text without this entry; as it was where there is none.
+    /// Removes an entry and returns the new text; the same text if there is no such entry.
     pub fn take(self, text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
         if self.entry(text, path, name)?.is_none() {
             return Ok(text.to_owned());
@@ -92,7 +91,7 @@ impl Format {
         let mut wanted = self.read(text)?;
         unset(&mut wanted, path, name);
         let mut found = self.read(&changed)?;
-        // A table that only the entry made goes with it in TOML, and stays empty in JSON.
+        // TOML drops a table with its last entry, JSON keeps an empty one.
         for table in [&mut wanted, &mut found] {
             drop_empty(table, path);
         }
@@ -146,7 +145,7 @@ fn drop_empty(root: &mut Map<String, Value>, path: &[&str]) {
     }
 }
 
-/// Members as people write them: what it is, then what is started, then the rest by name.
+/// Sorts members the way people write them: the type first, then the command, then the rest by name.
 fn in_order(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut all: Vec<_> = members.iter().collect();
     all.sort_by_key(|(name, _)| {

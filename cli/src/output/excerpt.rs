@@ -1,20 +1,20 @@
-//! A place in a text file as compilers show it: the line, and a mark below what is meant.
+//! Shows a line of a text file the way compilers do, with a mark below the part that is wrong.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::output::text::clean;
 
-/// A line of a file, and what is wrong in it.
+/// A line of a file, to be shown with a mark.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its number, from 1.
+    /// The line number, counted from 1.
     pub number: u32,
-    /// What stands there, cut at 200 characters and without anything that could paint a terminal.
+    /// The text, cleaned of control characters and cut at 200 characters.
     pub text: String,
 }
 
 impl Line {
-    /// A line of this text; `None` where the text ends before it.
+    /// The line with this number; `None` if the text is shorter.
     pub fn of(text: &str, number: u32) -> Option<Self> {
         let line = text.lines().nth(number.checked_sub(1)? as usize)?;
         Some(Self {
@@ -23,7 +23,7 @@ impl Line {
         })
     }
 
-    /// The line alone, with a mark below the value that begins at this column: a quoted text, a word, or a character.
+    /// Renders the line with a mark below the value that begins at this column: a quoted text, a word or a character.
     pub fn value(&self, column: u32) -> String {
         let start = self
             .text
@@ -38,7 +38,7 @@ impl Line {
     }
 }
 
-/// How many bytes the value at the beginning of this text has.
+/// The length in bytes of the value at the beginning of this text.
 fn value_length(text: &str) -> usize {
     let first = text.chars().next();
     match first {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_end_where_they_end() {
+    fn a_mark_covers_one_value() {
         for (text, value) in [
             ("\"a b\" # c", "\"a b\""),
             ("'a', 'b'", "'a'"),

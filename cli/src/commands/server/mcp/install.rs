@@ -1,6 +1,6 @@
-//! `vault mcp install` and `uninstall`: this vault's server in an agent's own configuration, and out of it again.
+//! `vault mcp install` and `uninstall`: adds this vault's MCP server to the settings of agents, and removes it.
 //!
-//! All files are read and all changes worked out before the first is written. A file that cannot be read is left alone.
+//! All changes are computed before the first file is written. A file that cannot be parsed is left alone.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -9,9 +9,10 @@ use std::{
 };
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::places::{Folders, KNOWN, Known, Server, is_ours};
+use super::places::{AGENTS, AgentSettings, Folders, Server, starts_vault};
 use crate::{
     context::Context,
     errors::{Failure, Place},
@@ -19,8 +20,8 @@ use crate::{
     output::{BOLD, DIM, GOOD, HINT, Report, clean, nearest, paint},
 };
 
-/// The largest configuration that is read.
-const MOST: u64 = 32 << 20;
+/// The largest settings file that is read, in bytes.
+const MAX_BYTES: u64 = 32 << 20;
 /// The ending of the copy that is made before a file is changed.
 const BACKUP: &str = "before-vault";
 
@@ -46,22 +47,33 @@ pub struct Arguments {
     dry_run: bool,
 }
 
-/// One file that is to be changed, and how.
-struct Step {
-    known: &'static Known,
+/// What happens to the entry of one file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome {
+    Added,
+    Updated,
+    Unchanged,
+    Removed,
+    Absent,
+}
+
+/// A settings file before and after.
+struct FileChange {
+    known: &'static AgentSettings,
     file: PathBuf,
     /// The file as it is; `None` where there is none.
     before: Option<String>,
     /// The file as it will be; `None` where it goes.
     after: Option<String>,
     entry: Value,
-    word: &'static str,
+    outcome: Outcome,
 }
 
-/// Registers the server.
+/// Adds the server to the settings of the given agents.
 pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let server = server(context, arguments.project)?;
-    let steps = plan(context, arguments, |known, file, text| {
+    let changes = plan(context, arguments, |known, file, text| {
         let entry = known.entry(&server);
         let old = text.as_deref().unwrap_or_default();
         let there = known
@@ -70,7 +82,7 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
             .map_err(|error| unreadable(known, file, &error))?;
         if let Some(there) = there
             .as_ref()
-            .filter(|there| !is_ours(there, &server.command))
+            .filter(|there| !starts_vault(there, &server.command))
         {
             return Err(Failure::failed(
                 "mcp_name_taken",
@@ -88,68 +100,71 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
             .format()
             .put(old, known.path, &arguments.name, &entry)
             .map_err(|error| unreadable(known, file, &error))?;
-        let word = match there {
-            None => "added",
-            Some(there) if there == entry => "unchanged",
-            Some(_) => "updated",
+        let outcome = match there {
+            None => Outcome::Added,
+            Some(there) if there == entry => Outcome::Unchanged,
+            Some(_) => Outcome::Updated,
         };
-        Ok((Some(after), entry, word))
+        Ok((Some(after), entry, outcome))
     })?;
     if !arguments.dry_run {
-        for step in &steps {
-            if step.word == "added" {
-                back_up(step)?;
+        for change in &changes {
+            if change.outcome == Outcome::Added {
+                back_up(change)?;
             }
-            write(step)?;
+            write(change)?;
         }
     }
-    Ok(report(arguments, &steps))
+    Ok(report(arguments, &changes))
 }
 
-/// Takes the server out again.
+/// Removes the server from the settings of the given agents.
 pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let server = server(context, arguments.project)?;
-    let steps = plan(context, arguments, |known, file, text| {
+    let changes = plan(context, arguments, |known, file, text| {
         let Some(old) = text else {
-            return Ok((None, Value::Null, "absent"));
+            return Ok((None, Value::Null, Outcome::Absent));
         };
         let format = known.format();
         let failed = |error: &EditError| unreadable(known, file, error);
         let there = format
             .entry(old, known.path, &arguments.name)
             .map_err(|error| failed(&error))?;
-        let Some(there) = there.filter(|there| is_ours(there, &server.command)) else {
-            return Ok((Some(old.clone()), Value::Null, "absent"));
+        let Some(there) = there.filter(|there| starts_vault(there, &server.command)) else {
+            return Ok((Some(old.clone()), Value::Null, Outcome::Absent));
         };
-        // Where nobody touched the file since, it becomes what it was, to the byte.
-        let again = |original: &str| {
+        // If nothing else changed the file since the install, the backup is restored byte for byte.
+        let with_entry = |original: &str| {
             format
                 .put(original, known.path, &arguments.name, &there)
                 .ok()
         };
         let backup = read(&backup_of(file))?;
         let after = match backup {
-            Some(backup) if again(&backup).as_deref() == Some(old) => Some(backup),
-            None if again("").as_deref() == Some(old) => None,
+            Some(backup) if with_entry(&backup).as_deref() == Some(old) => Some(backup),
+            None if with_entry("").as_deref() == Some(old) => None,
             _ => Some(
                 format
                     .take(old, known.path, &arguments.name)
                     .map_err(|error| failed(&error))?,
             ),
         };
-        Ok((after, there, "removed"))
+        Ok((after, there, Outcome::Removed))
     })?;
     if !arguments.dry_run {
-        for step in steps.iter().filter(|step| step.word == "removed") {
-            write(step)?;
-            // Its work is done.
-            let _absent = std::fs::remove_file(backup_of(&step.file));
+        for change in changes
+            .iter()
+            .filter(|change| change.outcome == Outcome::Removed)
+        {
+            write(change)?;
+            // The backup is not needed any more.
+            let _absent = std::fs::remove_file(backup_of(&change.file));
         }
     }
-    Ok(report(arguments, &steps))
+    Ok(report(arguments, &changes))
 }
 
-/// What is started, and with what. A file of the user names this very program: applications have no `PATH` of a shell.
+/// The command for the entry. A user's file names this program by its path: applications do not have the `PATH` of a shell.
 fn server(context: &Context, project: bool) -> Result<Server, Failure> {
     let mut args = vec!["mcp".to_owned()];
     let mut env = Vec::new();
@@ -182,13 +197,14 @@ fn server(context: &Context, project: bool) -> Result<Server, Failure> {
     })
 }
 
-type Change = (Option<String>, Value, &'static str);
+/// The new text of a file, the entry, and what happened to it.
+type Edit = (Option<String>, Value, Outcome);
 
 fn plan(
     context: &Context,
     arguments: &Arguments,
-    change: impl Fn(&'static Known, &Path, &Option<String>) -> Result<Change, Failure>,
-) -> Result<Vec<Step>, Failure> {
+    edit: impl Fn(&'static AgentSettings, &Path, &Option<String>) -> Result<Edit, Failure>,
+) -> Result<Vec<FileChange>, Failure> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if arguments.name.is_empty() || arguments.name.len() > 64 || !arguments.name.chars().all(good) {
         return Err(Failure::usage(
@@ -203,12 +219,12 @@ fn plan(
         )
         .hint("set HOME")
     })?;
-    let folders = Folders::of(machine);
+    let folders = Folders::new(machine);
     let project = std::env::current_dir().map_err(|error| Failure::io("finding", ".", &error))?;
-    let mut steps: Vec<Step> = Vec::new();
+    let mut changes: Vec<FileChange> = Vec::new();
     for word in &arguments.agents {
-        let known = find(word, &folders)?;
-        if steps.iter().any(|step| step.known.id == known.id) {
+        let known = find_agent(word, &folders)?;
+        if changes.iter().any(|change| change.known.id == known.id) {
             continue;
         }
         let file = if arguments.project {
@@ -220,41 +236,41 @@ fn plan(
                 .hint("leave --project out")
             })?
         } else {
-            known.found(&folders).ok_or_else(|| {
+            known.installed_mark(&folders).ok_or_else(|| {
                 Failure::failed(
                     "agent_not_found",
                     format!(
                         "{} is not on this machine: {} is not there",
                         known.label,
-                        known.sought()
+                        known.mark_name()
                     ),
                 )
                 .hint("vault agents shows the agents of this machine")
             })?;
-            known.file(&folders)
+            known.user_file(&folders)
         };
-        // A link, as keepers of dot files make them, stays one: what it points at is changed.
+        // A symlink, as dotfile managers make them, stays: its target is changed.
         let file = std::fs::canonicalize(&file).unwrap_or(file);
         let before = read(&file)?;
-        let (after, entry, word) = change(known, &file, &before)?;
-        steps.push(Step {
+        let (after, entry, outcome) = edit(known, &file, &before)?;
+        changes.push(FileChange {
             known,
             file,
             before,
             after,
             entry,
-            word,
+            outcome,
         });
     }
-    Ok(steps)
+    Ok(changes)
 }
 
-fn find(word: &str, folders: &Folders) -> Result<&'static Known, Failure> {
-    if let Some(known) = KNOWN.iter().find(|known| known.id == word) {
+fn find_agent(word: &str, folders: &Folders) -> Result<&'static AgentSettings, Failure> {
+    if let Some(known) = AGENTS.iter().find(|known| known.id == word) {
         return Ok(known);
     }
     if let Some(agent) = vault_library::agents::by_name(word) {
-        if let Some(known) = KNOWN.iter().find(|known| known.id == agent.id.as_str()) {
+        if let Some(known) = AGENTS.iter().find(|known| known.id == agent.id.as_str()) {
             return Ok(known);
         }
         return Err(Failure::usage(
@@ -270,16 +286,17 @@ fn find(word: &str, folders: &Folders) -> Result<&'static Known, Failure> {
         "agent_unknown",
         format!("there is no agent `{}`", clean(word, 60)),
     );
-    let here: Vec<&str> = KNOWN
+    let here: Vec<&str> = AGENTS
         .iter()
-        .filter(|known| known.found(folders).is_some())
+        .filter(|known| known.installed_mark(folders).is_some())
         .map(|known| known.id)
         .collect();
-    Err(match nearest(word, KNOWN.iter().map(|known| known.id)) {
+    Err(match nearest(word, AGENTS.iter().map(|known| known.id)) {
         Some(near) => failure.hint(format!("did you mean `{near}`?")),
-        None if here.is_empty() => {
-            failure.hint(format!("known: {}", KNOWN.map(|known| known.id).join(", ")))
-        }
+        None if here.is_empty() => failure.hint(format!(
+            "known: {}",
+            AGENTS.map(|known| known.id).join(", ")
+        )),
         None => failure.hint(format!("on this machine: {}", here.join(", "))),
     })
 }
@@ -292,7 +309,7 @@ fn place(file: &Path, line: Option<u32>) -> Place {
     }
 }
 
-fn unreadable(known: &Known, file: &Path, error: &EditError) -> Failure {
+fn unreadable(known: &AgentSettings, file: &Path, error: &EditError) -> Failure {
     let (line, reason) = match error {
         EditError::Syntax { line, reason } => (Some(*line), reason.clone()),
         other => (None, other.to_string()),
@@ -324,10 +341,10 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
     }
     let mut bytes = Vec::new();
     opened
-        .take(MOST + 1)
+        .take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
-    if bytes.len() as u64 > MOST {
+    if bytes.len() as u64 > MAX_BYTES {
         return Err(Failure::failed(
             "mcp_config_unreadable",
             format!("{} is larger than 32 MiB", file.display()),
@@ -348,33 +365,33 @@ fn backup_of(file: &Path) -> PathBuf {
     file.with_file_name(format!("{}.{BACKUP}", name.unwrap_or_default()))
 }
 
-fn back_up(step: &Step) -> Result<(), Failure> {
-    let Some(before) = &step.before else {
+fn back_up(change: &FileChange) -> Result<(), Failure> {
+    let Some(before) = &change.before else {
         return Ok(());
     };
-    put(&backup_of(&step.file), before, Some(&step.file))
+    put(&backup_of(&change.file), before, Some(&change.file))
 }
 
-fn write(step: &Step) -> Result<(), Failure> {
-    if step.before == step.after {
+fn write(change: &FileChange) -> Result<(), Failure> {
+    if change.before == change.after {
         return Ok(());
     }
-    // The agent may be writing too: what was changed meanwhile is not written over.
-    if read(&step.file)? != step.before {
+    // The agent may have written in the meantime; its changes must not be lost.
+    if read(&change.file)? != change.before {
         return Err(Failure::failed(
             "mcp_config_changed",
-            format!("{} was changed meanwhile", step.file.display()),
+            format!("{} was changed meanwhile", change.file.display()),
         )
         .hint("try again; close the agent if it happens again"));
     }
-    match &step.after {
-        Some(after) => put(&step.file, after, Some(&step.file)),
-        None => std::fs::remove_file(&step.file)
-            .map_err(|error| Failure::io("removing", &step.file, &error)),
+    match &change.after {
+        Some(after) => put(&change.file, after, Some(&change.file)),
+        None => std::fs::remove_file(&change.file)
+            .map_err(|error| Failure::io("removing", &change.file, &error)),
     }
 }
 
-/// Writes a file whole or not at all, with the permissions of another, else for the user alone.
+/// Replaces a file atomically. Takes its mode from `like`, else 0600.
 fn put(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
     let folder = file.parent().unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
@@ -392,33 +409,33 @@ fn put(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
     write().map_err(|error| Failure::io("writing", file, &error))
 }
 
-fn report(arguments: &Arguments, steps: &[Step]) -> Report {
+fn report(arguments: &Arguments, changes: &[FileChange]) -> Report {
     let mut lines = Vec::new();
-    for step in steps {
-        let (mark, text) = match (step.word, arguments.dry_run) {
-            ("unchanged", _) => (paint(DIM, "="), "is registered already".to_owned()),
-            ("absent", _) => (paint(DIM, "="), "was not registered".to_owned()),
-            ("removed", false) => (paint(GOOD, "✓"), "no longer starts vault".to_owned()),
-            ("removed", true) => (paint(DIM, "-"), "would no longer start vault".to_owned()),
+    for change in changes {
+        let (mark, text) = match (change.outcome, arguments.dry_run) {
+            (Outcome::Unchanged, _) => (paint(DIM, "="), "is registered already".to_owned()),
+            (Outcome::Absent, _) => (paint(DIM, "="), "was not registered".to_owned()),
+            (Outcome::Removed, false) => (paint(GOOD, "✓"), "no longer starts vault".to_owned()),
+            (Outcome::Removed, true) => (paint(DIM, "-"), "would no longer start vault".to_owned()),
             (_, false) => (
                 paint(GOOD, "✓"),
                 "starts vault from its next start on".to_owned(),
             ),
             (_, true) => (
                 paint(DIM, "+"),
-                format!("would start {}", clean(&step.entry.to_string(), 400)),
+                format!("would start {}", clean(&change.entry.to_string(), 400)),
             ),
         };
         lines.push(format!(
             "{mark} {} {text}  {}",
-            paint(BOLD, step.known.label),
-            paint(DIM, step.file.display())
+            paint(BOLD, change.known.label),
+            paint(DIM, change.file.display())
         ));
     }
-    let added: Vec<&str> = steps
+    let added: Vec<&str> = changes
         .iter()
-        .filter(|step| step.word == "added")
-        .map(|step| step.known.id)
+        .filter(|change| change.outcome == Outcome::Added)
+        .map(|change| change.known.id)
         .collect();
     if !arguments.dry_run && !added.is_empty() {
         let agents: Vec<String> = added.iter().map(|id| format!("--agent {id}")).collect();
@@ -428,12 +445,12 @@ fn report(arguments: &Arguments, steps: &[Step]) -> Report {
             agents.join(" ")
         ));
     }
-    let data: Vec<Value> = steps
+    let data: Vec<Value> = changes
         .iter()
-        .map(|step| {
+        .map(|change| {
             json!({
-                "agent": step.known.id, "file": step.file, "name": arguments.name, "change": step.word,
-                "entry": step.entry, "written": !arguments.dry_run && step.before != step.after,
+                "agent": change.known.id, "file": change.file, "name": arguments.name, "change": change.outcome,
+                "entry": change.entry, "written": !arguments.dry_run && change.before != change.after,
             })
         })
         .collect();

@@ -1,6 +1,6 @@
-//! Where each agent keeps its MCP servers, and in which words.
+//! Where each agent keeps its MCP servers, and the form of an entry there.
 //!
-//! Facts of the agents' own documentation; an agent whose place is not known is not guessed at.
+//! From the documentation of the agents. An agent whose file is not documented is not in the table.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use vault_library::agents::{self, Machine};
 
 use crate::mcp_config::Format;
 
-/// How an agent writes a server that it starts itself.
+/// The members that an agent expects in the entry of a local server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Shape {
+enum EntryForm {
     /// `command`, `args`, `env`.
     Plain,
     /// The same with `type: stdio`.
@@ -24,151 +24,152 @@ enum Shape {
     Zed,
 }
 
-/// An agent whose place is known.
+/// The file in which an agent keeps its MCP servers.
 #[derive(Debug)]
-pub struct Known {
-    /// Its id; that of `vault agents` where it stands there.
+pub struct AgentSettings {
+    /// The id, the same as in `vault agents` where the agent is listed there.
     pub id: &'static str,
-    /// Its name for people.
+    /// The display name.
     pub label: &'static str,
     format: Format,
-    /// The table of servers.
+    /// The path to the table of servers.
     pub path: &'static [&'static str],
-    shape: Shape,
-    /// The file in a project, where it reads one.
+    form: EntryForm,
+    /// The file in a project, if the agent reads one.
     project: Option<&'static str>,
 }
 
-const fn known(
+const fn json_settings(
     id: &'static str,
     label: &'static str,
-    shape: Shape,
+    form: EntryForm,
     path: &'static [&'static str],
     project: Option<&'static str>,
-) -> Known {
-    Known {
+) -> AgentSettings {
+    AgentSettings {
         id,
         label,
         format: Format::Json,
         path,
-        shape,
+        form,
         project,
     }
 }
 
 const SERVERS: &[&str] = &["mcpServers"];
 
-/// Every agent whose place is known, by id.
-pub const KNOWN: [Known; 11] = [
-    known(
+/// Every agent that `vault mcp install` can write to, sorted by id.
+pub const AGENTS: [AgentSettings; 11] = [
+    json_settings(
         "claude-code",
         "Claude Code",
-        Shape::Stdio,
+        EntryForm::Stdio,
         SERVERS,
         Some(".mcp.json"),
     ),
-    known(
+    json_settings(
         "claude-desktop",
         "Claude Desktop",
-        Shape::Plain,
+        EntryForm::Plain,
         SERVERS,
         None,
     ),
-    Known {
+    AgentSettings {
         format: Format::Toml,
-        ..known(
+        ..json_settings(
             "codex",
             "Codex",
-            Shape::Plain,
+            EntryForm::Plain,
             &["mcp_servers"],
             Some(".codex/config.toml"),
         )
     },
-    known(
+    json_settings(
         "cursor",
         "Cursor",
-        Shape::Plain,
+        EntryForm::Plain,
         SERVERS,
         Some(".cursor/mcp.json"),
     ),
-    known(
+    json_settings(
         "gemini-cli",
         "Gemini CLI",
-        Shape::Plain,
+        EntryForm::Plain,
         SERVERS,
         Some(".gemini/settings.json"),
     ),
-    known(
+    json_settings(
         "github-copilot",
         "GitHub Copilot CLI",
-        Shape::Copilot,
+        EntryForm::Copilot,
         SERVERS,
         None,
     ),
-    known(
+    json_settings(
         "opencode",
         "OpenCode",
-        Shape::OpenCode,
+        EntryForm::OpenCode,
         &["mcp"],
         Some("opencode.json"),
     ),
-    known(
+    json_settings(
         "qwen-code",
         "Qwen Code",
-        Shape::Plain,
+        EntryForm::Plain,
         SERVERS,
         Some(".qwen/settings.json"),
     ),
-    known(
+    json_settings(
         "vscode",
         "VS Code",
-        Shape::Stdio,
+        EntryForm::Stdio,
         &["servers"],
         Some(".vscode/mcp.json"),
     ),
-    known("windsurf", "Windsurf", Shape::Plain, SERVERS, None),
-    known(
+    json_settings("windsurf", "Windsurf", EntryForm::Plain, SERVERS, None),
+    json_settings(
         "zed",
         "Zed",
-        Shape::Zed,
+        EntryForm::Zed,
         &["context_servers"],
         Some(".zed/settings.json"),
     ),
 ];
 
-/// What is to be started.
+/// The command that an entry starts.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// The program.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables that it needs.
+    /// Environment variables that it needs.
     pub env: Vec<(String, String)>,
 }
 
-/// The folders of a machine that are not an agent's own.
+/// The folders that the location of an agent's file depends on.
 #[derive(Clone, Debug)]
 pub struct Folders {
-    /// Home, variables.
+    /// Home folder and environment.
     pub machine: Machine,
     /// Where programs keep their settings.
     pub config: PathBuf,
 }
 
 impl Folders {
-    /// Of this machine: `~/Library/Application Support` on macOS, `$XDG_CONFIG_HOME` or `~/.config` elsewhere.
-    pub fn of(machine: Machine) -> Self {
+    /// Folders of a machine: `~/Library/Application Support` on macOS, `$XDG_CONFIG_HOME` or `~/.config` elsewhere.
+    pub fn new(machine: Machine) -> Self {
         let config = if cfg!(target_os = "macos") {
             machine.home.join("Library/Application Support")
         } else {
-            variable(&machine, "XDG_CONFIG_HOME").unwrap_or_else(|| machine.home.join(".config"))
+            folder_variable(&machine, "XDG_CONFIG_HOME")
+                .unwrap_or_else(|| machine.home.join(".config"))
         };
         Self { machine, config }
     }
 }
 
-fn variable(machine: &Machine, name: &str) -> Option<PathBuf> {
+fn folder_variable(machine: &Machine, name: &str) -> Option<PathBuf> {
     machine
         .variables
         .get(name)
@@ -176,14 +177,14 @@ fn variable(machine: &Machine, name: &str) -> Option<PathBuf> {
         .filter(|path| path.is_absolute())
 }
 
-impl Known {
-    /// The language of its file.
+impl AgentSettings {
+    /// The language of the file.
     pub const fn format(&self) -> Format {
         self.format
     }
 
-    /// What shows that the agent is here; `None` when it is not.
-    pub fn found(&self, folders: &Folders) -> Option<PathBuf> {
+    /// The folder that shows that the agent is installed, if it exists.
+    pub fn installed_mark(&self, folders: &Folders) -> Option<PathBuf> {
         match self.id {
             "claude-desktop" => Some(folders.config.join("Claude")).filter(|path| path.is_dir()),
             "vscode" => Some(folders.config.join("Code/User")).filter(|path| path.is_dir()),
@@ -191,8 +192,8 @@ impl Known {
         }
     }
 
-    /// Where one would look for it, in words.
-    pub fn sought(&self) -> &'static str {
+    /// Names the folder that [`Self::installed_mark`] looks for.
+    pub fn mark_name(&self) -> &'static str {
         match self.id {
             "claude-code" => "~/.claude",
             "claude-desktop" => "its settings folder `Claude`",
@@ -208,24 +209,24 @@ impl Known {
         }
     }
 
-    /// The user's file.
-    pub fn file(&self, folders: &Folders) -> PathBuf {
+    /// The user's settings file.
+    pub fn user_file(&self, folders: &Folders) -> PathBuf {
         let home = &folders.machine.home;
-        let moved = |name, default: &str| {
-            variable(&folders.machine, name).unwrap_or_else(|| home.join(default))
+        let folder = |name, default: &str| {
+            folder_variable(&folders.machine, name).unwrap_or_else(|| home.join(default))
         };
-        let xdg = || moved("XDG_CONFIG_HOME", ".config");
+        let xdg = || folder("XDG_CONFIG_HOME", ".config");
         match self.id {
-            // Beside the folder, not in it, unless the folder was moved.
-            "claude-code" => variable(&folders.machine, "CLAUDE_CONFIG_DIR")
+            // Beside the folder, not in it, unless the folder was folder.
+            "claude-code" => folder_variable(&folders.machine, "CLAUDE_CONFIG_DIR")
                 .unwrap_or_else(|| home.clone())
                 .join(".claude.json"),
             "claude-desktop" => folders.config.join("Claude/claude_desktop_config.json"),
-            "codex" => moved("CODEX_HOME", ".codex").join("config.toml"),
+            "codex" => folder("CODEX_HOME", ".codex").join("config.toml"),
             "cursor" => home.join(".cursor/mcp.json"),
             "gemini-cli" => home.join(".gemini/settings.json"),
             "github-copilot" => home.join(".copilot/mcp-config.json"),
-            "opencode" => first_of(
+            "opencode" => first_existing(
                 &xdg().join("opencode"),
                 &["opencode.jsonc", "opencode.json"],
             ),
@@ -236,34 +237,37 @@ impl Known {
         }
     }
 
-    /// The file of a project, where the agent reads one.
+    /// The settings file of a project, if the agent reads one.
     pub fn project_file(&self, project: &Path) -> Option<PathBuf> {
         let file = self.project?;
         if self.id == "opencode" {
-            return Some(first_of(project, &["opencode.jsonc", "opencode.json"]));
+            return Some(first_existing(
+                project,
+                &["opencode.jsonc", "opencode.json"],
+            ));
         }
         Some(project.join(file))
     }
 
-    /// The server in the agent's words.
+    /// The entry that starts this server, in the form of the agent.
     pub fn entry(&self, server: &Server) -> Value {
         let env: Map<String, Value> = server
             .env
             .iter()
             .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
             .collect();
-        let mut entry = match self.shape {
-            Shape::Plain => json!({ "command": server.command, "args": server.args }),
-            Shape::Stdio => {
+        let mut entry = match self.form {
+            EntryForm::Plain => json!({ "command": server.command, "args": server.args }),
+            EntryForm::Stdio => {
                 json!({ "type": "stdio", "command": server.command, "args": server.args })
             }
-            Shape::Copilot => {
+            EntryForm::Copilot => {
                 json!({ "type": "local", "command": server.command, "args": server.args, "tools": ["*"] })
             }
-            Shape::Zed => {
+            EntryForm::Zed => {
                 json!({ "source": "custom", "command": server.command, "args": server.args })
             }
-            Shape::OpenCode => {
+            EntryForm::OpenCode => {
                 let words: Vec<&String> = std::iter::once(&server.command)
                     .chain(&server.args)
                     .collect();
@@ -271,7 +275,7 @@ impl Known {
             }
         };
         if !env.is_empty() {
-            let name = if self.shape == Shape::OpenCode {
+            let name = if self.form == EntryForm::OpenCode {
                 "environment"
             } else {
                 "env"
@@ -282,8 +286,8 @@ impl Known {
     }
 }
 
-/// Whether an entry starts `vault mcp`, in whichever words; `own` is what this very program would be started with, whatever it is called.
-pub fn is_ours(entry: &Value, own: &str) -> bool {
+/// Whether an entry starts `vault mcp`. `own` is the path of this program, which may have another name.
+pub fn starts_vault(entry: &Value, own: &str) -> bool {
     let mut words: Vec<&str> = Vec::new();
     match &entry["command"] {
         Value::String(command) => words.push(command),
@@ -303,7 +307,7 @@ pub fn is_ours(entry: &Value, own: &str) -> bool {
     }) && words.get(1) == Some(&"mcp")
 }
 
-fn first_of(folder: &Path, names: &[&str]) -> PathBuf {
+fn first_existing(folder: &Path, names: &[&str]) -> PathBuf {
     let there = names
         .iter()
         .map(|name| folder.join(name))
@@ -316,21 +320,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_agent_has_a_place_and_an_entry_that_is_known_again() {
-        let folders = Folders::of(Machine::at("/home/ann"));
+    fn every_agent_has_a_file_and_an_entry_that_is_recognised() {
+        let folders = Folders::new(Machine::at("/home/ann"));
         let server = Server {
             command: "/opt/bin/vault".to_owned(),
             args: vec!["mcp".to_owned()],
             env: vec![("XDG_CONFIG_HOME".to_owned(), "/c".to_owned())],
         };
-        for known in &KNOWN {
+        for known in &AGENTS {
             assert!(
-                known.file(&folders).starts_with("/home/ann"),
+                known.user_file(&folders).starts_with("/home/ann"),
                 "{}",
                 known.id
             );
             let entry = known.entry(&server);
-            assert!(is_ours(&entry, "/opt/elsewhere"), "{entry}");
+            assert!(starts_vault(&entry, "/opt/elsewhere"), "{entry}");
             assert!(entry.to_string().contains("/c"), "{entry}");
             let own_list = ["claude-desktop", "vscode"].contains(&known.id);
             assert!(
@@ -339,15 +343,18 @@ mod tests {
                 known.id
             );
         }
-        assert!(KNOWN.is_sorted_by_key(|known| known.id));
+        assert!(AGENTS.is_sorted_by_key(|known| known.id));
         for entry in [
             json!({ "command": "docker", "args": ["run", "vault"] }),
             json!({ "command": "vault-mcp" }),
             json!(3),
         ] {
-            assert!(!is_ours(&entry, "/opt/bin/vault"), "{entry}");
+            assert!(!starts_vault(&entry, "/opt/bin/vault"), "{entry}");
         }
         let renamed = json!({ "command": "/opt/bin/vault-0.5", "args": ["mcp"] });
-        assert!(is_ours(&renamed, "/opt/bin/vault-0.5") && !is_ours(&renamed, "/opt/bin/vault"));
+        assert!(
+            starts_vault(&renamed, "/opt/bin/vault-0.5")
+                && !starts_vault(&renamed, "/opt/bin/vault")
+        );
     }
 }
