@@ -14,7 +14,7 @@ use vault_skill::{
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure, chain},
+    errors::{ErrorCode, Exit, Failure, chain},
     output::{BAD, DIM, GOOD, HINT, WARN, Warning, clean, count, finding, paint},
 };
 
@@ -74,8 +74,8 @@ impl ReportOptions {
             && !has_output
             && !matches!(self.format, Format::Text | Format::Json)
         {
-            return Err(Failure::usage(
-                "usage",
+            return Err(Failure::new(
+                ErrorCode::Usage,
                 "--json and another --format cannot both be printed",
             )
             .hint("leave out --json, or write the report to a file: --output <file>"));
@@ -150,13 +150,13 @@ impl Location {
 pub fn not_started(error: &AuditError, named: &str) -> Failure {
     let message = clean(&chain(error), 600);
     match error {
-        AuditError::NoSkill(_) => Failure::usage("skill_md_missing", message).hint(format!(
+        AuditError::NoSkill(_) => Failure::new(ErrorCode::SkillMdMissing, message).hint(format!(
             "vault audit-repo {} looks for skills below it",
             clean(named, 200)
         )),
-        AuditError::NotASkill(_) => Failure::usage("source_unreadable", message)
+        AuditError::NotASkill(_) => Failure::new(ErrorCode::SourceUnreadable, message)
             .hint("name the skill's folder: every file of it is judged"),
-        AuditError::File(_) => Failure::usage("source_unreadable", message),
+        AuditError::File(_) => Failure::new(ErrorCode::SourceUnreadable, message),
     }
 }
 

@@ -6,7 +6,7 @@ use vault_library::{Vault, VaultError, VaultPaths};
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
     flags::Global,
     output::Ui,
     settings::{
@@ -50,7 +50,7 @@ impl Context {
     /// The user's folder of keys, tokens and settings. Fails where there is neither `XDG_CONFIG_HOME` nor a home.
     pub fn config_folder(&self) -> Result<PathBuf, Failure> {
         self.process.config_folder().ok_or_else(|| {
-            Failure::usage("no_home", "there is no home folder to keep keys in")
+            Failure::new(ErrorCode::NoHome, "there is no home folder to keep keys in")
                 .hint("set HOME or XDG_CONFIG_HOME")
         })
     }
@@ -95,8 +95,11 @@ impl Context {
                 .process
                 .home()
                 .ok_or_else(|| {
-                    Failure::usage("no_home", "there is no home folder to keep the vault in")
-                        .hint("set HOME, or name a folder with --vault")
+                    Failure::new(
+                        ErrorCode::NoHome,
+                        "there is no home folder to keep the vault in",
+                    )
+                    .hint("set HOME, or name a folder with --vault")
                 })?
                 .join(".vault"),
         };
@@ -116,7 +119,7 @@ impl Context {
                 |_| String::new(),
                 |paths| format!(" at {}", paths.root.display()),
             );
-            Failure::failed("no_vault", format!("there is no vault{place} yet"))
+            Failure::new(ErrorCode::NoVault, format!("there is no vault{place} yet"))
                 .hint("vault add <folder> makes one with its first skill")
         })
     }
@@ -143,8 +146,7 @@ impl Context {
     pub fn require_network(&self) -> Result<(), Failure> {
         if self.global.offline {
             return Err(Failure::new(
-                Exit::Network,
-                "offline",
+                ErrorCode::Offline,
                 "this needs the network, and --offline forbids it",
             )
             .hint("leave out --offline"));
@@ -165,7 +167,7 @@ impl Context {
             .enable_all()
             .build()
             .map_err(|error| {
-                Failure::failed("io", format!("no event loop can be made: {error}"))
+                Failure::new(ErrorCode::Io, format!("no event loop can be made: {error}"))
             })?;
         let result = runtime.block_on(work);
         // A blocking thread may still wait for a line on standard input.

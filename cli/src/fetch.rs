@@ -13,7 +13,7 @@ use vault_store::clock::SystemClock;
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure, Place, chain},
+    errors::{ErrorCode, Failure, Place, chain},
     output::clean,
 };
 
@@ -35,8 +35,7 @@ impl Fetching {
         let policy = read_policy_at(&root).map_err(|error| {
             let path = root.join(vault_library::POLICY_FILE);
             Failure::new(
-                Exit::Gate,
-                "policy_invalid",
+                ErrorCode::PolicyInvalid,
                 format!(
                     "nothing is fetched under a policy that cannot be read: {}",
                     chain(&error)
@@ -73,8 +72,10 @@ pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
                 .bytes()
                 .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
         if !fine {
-            return Err(Failure::usage("setting_invalid", "GH_HOST is no host name")
-                .hint("it is the host of owner/repository: git.example.com"));
+            return Err(
+                Failure::new(ErrorCode::SettingInvalid, "GH_HOST is no host name")
+                    .hint("it is the host of owner/repository: git.example.com"),
+            );
         }
         host.clone_into(&mut options.default_host);
     }
@@ -106,7 +107,9 @@ pub fn parse(context: &Context, text: &str, options: &ParseOptions) -> Result<So
 /// The failure for a text that is not read as a source.
 pub fn bad_source(bad: &BadSource) -> Failure {
     let failure = match bad {
-        BadSource::Invalid { .. } => Failure::usage("source_invalid", clean(&bad.to_string(), 600)),
+        BadSource::Invalid { .. } => {
+            Failure::new(ErrorCode::SourceInvalid, clean(&bad.to_string(), 600))
+        }
         BadSource::Missing { text, .. } | BadSource::Shorthand { text, .. } => {
             Failure::no_such_path(text)
         }
@@ -136,7 +139,10 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
                 let url: Option<Url> = text.parse().ok();
                 url.filter(|url| url.scheme() == "https" || parse.loopback)
                     .ok_or_else(|| {
-                        Failure::usage("setting_invalid", format!("{name} is no https address"))
+                        Failure::new(
+                            ErrorCode::SettingInvalid,
+                            format!("{name} is no https address"),
+                        )
                     })
             })
             .transpose()
@@ -145,13 +151,16 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
         Some(url) => Ok(url),
         None => default
             .parse()
-            .map_err(|error| Failure::failed("io", format!("a default is wrong: {error}"))),
+            .map_err(|error| Failure::new(ErrorCode::Io, format!("a default is wrong: {error}"))),
     };
     // The user's own tokens are for the user's own commands.
     let tokens = match settings.text("VAULT_SOURCE_TOKENS") {
         Some(text) if !guarded => Tokens::parse(text).map_err(|bad| {
-            Failure::usage("setting_invalid", format!("VAULT_SOURCE_TOKENS: {bad}"))
-                .hint("docs.example=TOKEN,other.example:8443=TOKEN")
+            Failure::new(
+                ErrorCode::SettingInvalid,
+                format!("VAULT_SOURCE_TOKENS: {bad}"),
+            )
+            .hint("docs.example=TOKEN,other.example:8443=TOKEN")
         })?,
         _ => Tokens::default(),
     };
@@ -184,18 +193,20 @@ pub fn for_strangers(context: &Context) -> Result<Arc<Fetcher>, Failure> {
 
 /// The failure of a fetch, with its exit code and what mends it.
 pub fn failure(error: &FetchError) -> Failure {
-    let exit = match error {
-        FetchError::Policy { .. } | FetchError::NotPublic(_) => Exit::Gate,
-        FetchError::NotAllowed { .. } => Exit::NotAllowed,
-        FetchError::Unreachable { .. } => Exit::Network,
-        FetchError::Digest { .. } | FetchError::Signer { .. } => Exit::Integrity,
-        FetchError::Unsupported { .. } => Exit::Usage,
-        FetchError::NotFound(_)
-        | FetchError::TooLarge { .. }
-        | FetchError::Content { .. }
-        | FetchError::Local { .. } => Exit::Failed,
+    let code = match error {
+        FetchError::Policy { .. } => ErrorCode::SourceRefused,
+        FetchError::NotPublic(_) => ErrorCode::SourceNotPublic,
+        FetchError::NotAllowed { .. } => ErrorCode::SourceNotAllowed,
+        FetchError::Unreachable { .. } => ErrorCode::SourceUnreachable,
+        FetchError::Digest { .. } => ErrorCode::SourceDigest,
+        FetchError::Signer { .. } => ErrorCode::SourceSigner,
+        FetchError::Unsupported { .. } => ErrorCode::SourceUnsupported,
+        FetchError::NotFound(_) => ErrorCode::SourceNotFound,
+        FetchError::TooLarge { .. } => ErrorCode::SourceTooLarge,
+        FetchError::Content { .. } => ErrorCode::SourceMalformed,
+        FetchError::Local { .. } => ErrorCode::Io,
     };
-    Failure::new(exit, error.word(), chain(error)).hint_if(error.hint())
+    Failure::new(code, chain(error)).hint_if(error.hint())
 }
 
 /// Which of the skills of a source are wanted.
@@ -242,8 +253,7 @@ pub fn choose<'f>(
     let chosen: Vec<&Found> = chosen.into_iter().filter_map(|at| found.get(at)).collect();
     if chosen.is_empty() {
         return Err(Failure::new(
-            Exit::Interrupted,
-            "nothing_chosen",
+            ErrorCode::NothingChosen,
             "no skill was chosen",
         ));
     }
@@ -271,8 +281,8 @@ pub fn no_such_skill(place: &str, found: &[Found], name: &str) -> Failure {
             format!("it has: {}", list.join(", "))
         }
     };
-    Failure::failed(
-        "skill_not_in_source",
+    Failure::new(
+        ErrorCode::SkillNotInSource,
         format!("{} has no skill {}", clean(place, 200), clean(name, 64)),
     )
     .hint(hint)

@@ -10,7 +10,7 @@ use vault_library::{
 use vault_skill::name::SkillName;
 
 use crate::{
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     output::{HINT, clean, nearest, paint},
 };
 
@@ -48,8 +48,8 @@ pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
 
 /// The failure for a name under which nothing is installed, with the nearest that is.
 pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
-    let failure = Failure::failed(
-        "skill_not_found",
+    let failure = Failure::new(
+        ErrorCode::SkillNotFound,
         format!("no skill named `{}` is installed", clean(name, 64)),
     );
     match vault {
@@ -111,8 +111,8 @@ pub fn not_own(vault: &Vault, name: &SkillName) -> Result<Failure, Failure> {
         .map(|skill| skill.name.to_string())
         .collect();
     Ok(not_listed(
-        Failure::failed(
-            "skill_not_found",
+        Failure::new(
+            ErrorCode::SkillNotFound,
             format!("{name} is not installed from this vault"),
         ),
         name.as_str(),
@@ -128,8 +128,10 @@ pub fn not_own(vault: &Vault, name: &SkillName) -> Result<Failure, Failure> {
 pub struct Kind {
     /// In sentences.
     pub noun: &'static str,
-    /// At the beginning of error codes.
-    pub code: &'static str,
+    /// The code where none has the name.
+    pub missing: ErrorCode,
+    /// The code where several have it.
+    pub ambiguous: ErrorCode,
     /// The command that lists them.
     pub list: &'static str,
 }
@@ -153,18 +155,15 @@ pub fn pick<'t, T>(
     match named[..] {
         [entry] => Ok(entry),
         [] => {
-            let failure = Failure::failed(
-                format!("{}_not_found", kind.code),
-                format!("no {noun} is called `{shown}`"),
-            );
+            let failure = Failure::new(kind.missing, format!("no {noun} is called `{shown}`"));
             let names = entries.iter().flat_map(|entry| {
                 let (id, name) = id_and_name(entry);
                 name.into_iter().chain([id])
             });
             Err(not_listed(failure, asked, names, kind.list))
         }
-        _ => Err(Failure::usage(
-            format!("{}_ambiguous", kind.code),
+        _ => Err(Failure::new(
+            kind.ambiguous,
             format!("{} {noun}s are called `{shown}`", named.len()),
         )
         .hint("name one by its id")

@@ -32,7 +32,7 @@ use clap::error::ErrorKind;
 use crate::{
     cli::Cli,
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     flags::{ColourChoice, Global},
     output::{Report, Ui},
     settings::{Settings, layers::user_file, process::Process},
@@ -107,7 +107,7 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
             let hint = lines
                 .find_map(|line| line.strip_prefix("tip: "))
                 .map(str::to_owned);
-            let mut failure = Failure::usage("usage", message);
+            let mut failure = Failure::new(ErrorCode::Usage, message);
             failure.hint = hint;
             ui.fail(&failure)
         }

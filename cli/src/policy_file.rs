@@ -10,7 +10,7 @@ use vault_skill::policy::{self, Asker, CompiledPolicy, Input, MAX_BYTES, Policy,
 
 use crate::{
     context::Context,
-    errors::{Failure, Place},
+    errors::{ErrorCode, Failure, Place},
     output::{clean, excerpt::Line, nearest},
 };
 
@@ -63,7 +63,7 @@ pub fn read_file(path: &Path) -> Result<Policy, Failure> {
 }
 
 fn not_text(path: &str) -> Failure {
-    Failure::failed("policy_schema", format!("{path} is not UTF-8"))
+    Failure::new(ErrorCode::PolicySchema, format!("{path} is not UTF-8"))
 }
 
 /// Why a vault's own policy is refused, with the line that is wrong.
@@ -81,8 +81,11 @@ fn refused(error: ResolveError, path: &Path) -> Failure {
 }
 
 fn invalid(error: &PolicyError, path: &str, text: Option<&str>) -> Failure {
-    let failure =
-        Failure::failed(error.word(), clean(error.message(), 1000)).hint_if(meant(error.message()));
+    let failure = Failure::new(
+        ErrorCode::parse(error.word()).unwrap_or(ErrorCode::PolicySchema),
+        clean(error.message(), 1000),
+    )
+    .hint_if(meant(error.message()));
     let place = Place {
         path: path.to_owned(),
         ..Place::default()
@@ -146,7 +149,7 @@ pub fn capabilities(
     resolve_capabilities(&input).map_err(|error| match error {
         ResolveError::Vault(error) => error.into(),
         // The policy was read before.
-        other => Failure::failed("policy_schema", other.to_string()),
+        other => Failure::new(ErrorCode::PolicySchema, other.to_string()),
     })
 }
 

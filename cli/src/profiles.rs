@@ -11,7 +11,7 @@ use vault_skill::name::AgentId;
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     output::{
         BAD, BOLD, DIM, GOOD, HINT, Report, Table, Warning, clean, count, doctor::profile_warning,
         paint,
@@ -48,7 +48,11 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
 /// This machine. Fails without a home folder.
 pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
     context.process.machine(project).ok_or_else(|| {
-        Failure::usage("no_home", "there is no home folder to look for agents in").hint("set HOME")
+        Failure::new(
+            ErrorCode::NoHome,
+            "there is no home folder to look for agents in",
+        )
+        .hint("set HOME")
     })
 }
 
@@ -228,7 +232,7 @@ pub fn failure(error: ProfileSyncError) -> Failure {
     match error {
         ProfileSyncError::Vault(error) => error.into(),
         error @ (ProfileSyncError::Rules(_) | ProfileSyncError::Target(_)) => {
-            Failure::usage("profiles_invalid", error.to_string())
+            Failure::new(ErrorCode::ProfilesInvalid, error.to_string())
                 .hint("mend profiles.toml in the vault's folder; nothing was changed")
         }
     }

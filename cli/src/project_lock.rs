@@ -21,7 +21,7 @@ use vault_store::fetch::Upstream;
 
 use crate::{
     context::Context,
-    errors::{Failure, Place},
+    errors::{ErrorCode, Failure, Place},
     output::clean,
 };
 
@@ -127,8 +127,8 @@ impl Lock {
         let facts =
             std::fs::metadata(&path).map_err(|error| Failure::io("reading", &path, &error))?;
         if !facts.is_file() || facts.len() > MAX_BYTES {
-            return Err(Failure::failed(
-                "lock_invalid",
+            return Err(Failure::new(
+                ErrorCode::LockInvalid,
                 format!("{} is no file of at most 4 MiB", path.display()),
             ));
         }
@@ -139,15 +139,15 @@ impl Lock {
                 let before = text.get(..span.start).unwrap_or_default();
                 u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX)
             });
-            Failure::failed("lock_invalid", clean(error.message(), 300)).at(Place {
+            Failure::new(ErrorCode::LockInvalid, clean(error.message(), 300)).at(Place {
                 path: path.display().to_string(),
                 line,
                 column: None,
             })
         })?;
         if file.schema != 1 {
-            return Err(Failure::failed(
-                "lock_version",
+            return Err(Failure::new(
+                ErrorCode::LockVersion,
                 format!(
                     "{} has the schema {}; this version reads 1",
                     path.display(),
@@ -162,8 +162,8 @@ impl Lock {
             .iter()
             .find(|locked| !names.insert(&locked.name))
         {
-            return Err(Failure::failed(
-                "lock_invalid",
+            return Err(Failure::new(
+                ErrorCode::LockInvalid,
                 format!("{} names {} twice", path.display(), twice.name),
             ));
         }
@@ -199,7 +199,7 @@ impl Lock {
             skills: self.skills.clone(),
         };
         let text = toml::to_string(&file)
-            .map_err(|error| Failure::failed("lock_invalid", error.to_string()))?;
+            .map_err(|error| Failure::new(ErrorCode::LockInvalid, error.to_string()))?;
         let mut aside = tempfile::Builder::new()
             .prefix(".vault.lock-")
             .tempfile_in(self.folder())
@@ -256,7 +256,7 @@ pub fn digest(candidate: &Candidate) -> Digest {
 /// The digest of what is installed under a name; `None` where nothing is.
 pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, Failure> {
     let found = history::read_installed(vault, name)
-        .map_err(|error| Failure::failed("skill_damaged", crate::errors::chain(&error)))?;
+        .map_err(|error| Failure::new(ErrorCode::SkillDamaged, crate::errors::chain(&error)))?;
     Ok(found.map(|found| {
         digest_of(
             found
@@ -333,8 +333,8 @@ pub fn note_folder(
     }
     let root = real(lock.folder())?;
     let inside = folder.strip_prefix(&root).map_err(|_| {
-        Failure::usage(
-            "lock_outside",
+        Failure::new(
+            ErrorCode::LockOutside,
             format!("{} lies outside of {}", folder.display(), root.display()),
         )
         .hint("a lock names folders of its own project; keep the skill there, or in a repository")

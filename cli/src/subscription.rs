@@ -8,7 +8,7 @@ use vault_skill::catalog;
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
     output::Warning,
     service::{Address, Base, DeviceClient},
 };
@@ -23,7 +23,7 @@ pub fn device_client(
         .pin()
         .base
         .parse::<Address>()
-        .map_err(|error| Failure::new(Exit::Integrity, "vault_damaged", error.to_string()))?
+        .map_err(|error| Failure::new(ErrorCode::VaultDamaged, error.to_string()))?
         .base;
     DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
 }
@@ -34,8 +34,7 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
         return Ok(());
     };
     Err(Failure::new(
-        Exit::Integrity,
-        "service_rolled_back",
+        ErrorCode::ServiceRolledBack,
         format!(
             "the service shows no catalog, but release {release} is pinned: it was rolled back"
         ),

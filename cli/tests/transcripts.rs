@@ -187,6 +187,7 @@ transcripts! {
     cloud,
     config,
     doctor,
+    errors,
     export,
     help,
     install,

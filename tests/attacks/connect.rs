@@ -206,13 +206,17 @@ fn an_answer_that_belongs_to_another_sign_in_never_becomes_a_token() {
         ("no issuer", "iss", None, "issuer_mismatch"),
         ("denied", "code", None, "sign_in_failed"),
     ] {
+        let exit = match code {
+            "issuer_mismatch" => NETWORK,
+            _ => NOT_ALLOWED,
+        };
         host.attack(|_| None);
         sign_in_refused(
             &home,
             &host,
             name,
             |callback| Some(swap(&callback, member, value)),
-            NOT_ALLOWED,
+            exit,
             code,
         );
         let paths: Vec<_> = host
@@ -255,8 +259,18 @@ fn registrations_and_tokens_that_are_none_leave_nothing() {
                 NOT_ALLOWED,
                 "sign_in_failed",
             ),
-            ("busy", error(429, "slow_down"), NETWORK, "sign_in_failed"),
-            ("down", Answer::new(500, "x"), NETWORK, "sign_in_failed"),
+            (
+                "busy",
+                error(429, "slow_down"),
+                NETWORK,
+                "sign_in_unavailable",
+            ),
+            (
+                "down",
+                Answer::new(500, "x"),
+                NETWORK,
+                "sign_in_unavailable",
+            ),
             (
                 "HTML",
                 Answer::new(200, "<html>"),

@@ -14,7 +14,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use self::texts::Texts;
 use crate::{
-    errors::{Exit, Failure, chain},
+    errors::{ErrorCode, Failure, chain},
     output::{BOLD, DIM, GOOD, clean, count, paint, size},
 };
 
@@ -87,9 +87,7 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
                 .iter()
                 .filter(|finding| finding.level > Level::Warning)
                 .count();
-            Failure::new(
-                Exit::Gate,
-                "gate_blocked",
+            Failure::new(ErrorCode::GateBlocked,
                 format!(
                     "the gate refused {}: {}",
                     clean(source, 200),
@@ -100,20 +98,20 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
             .data(json!({ "source": source, "findings": findings }))
             .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))
         }
-        AdmitError::NameTaken { name, .. } => Failure::failed("name_taken", message).hint(format!(
+        AdmitError::NameTaken { name, .. } => Failure::new(ErrorCode::NameTaken, message).hint(format!(
             "--replace takes its place, --name <other> keeps both; vault skill which {name} shows the installed one"
         )),
-        AdmitError::Signer { .. } => Failure::new(Exit::Integrity, "source_signer", message)
+        AdmitError::Signer { .. } => Failure::new(ErrorCode::SourceSigner, message)
             .hint("nothing was changed; ask the source's owner, and where the change is meant: vault add <source> --replace"),
-        AdmitError::SourceUnsupported { .. } => Failure::usage("source_unsupported", message),
+        AdmitError::SourceUnsupported { .. } => Failure::new(ErrorCode::SourceUnsupported, message),
         AdmitError::Source(_) => {
-            Failure::failed("source_unreadable", message).hint_if(below_hint(source))
+            Failure::new(ErrorCode::SourceMalformed, message).hint_if(below_hint(source))
         }
-        AdmitError::Provenance(_) => Failure::usage("provenance_invalid", message),
-        AdmitError::Unsignable(_) => Failure::failed("not_signed", message),
-        AdmitError::Occupied { .. } => Failure::failed("name_taken", message),
-        AdmitError::NotInstalled(_) => Failure::failed("skill_not_found", message),
-        AdmitError::Twice(_) => Failure::failed("name_twice", message)
+        AdmitError::Provenance(_) => Failure::new(ErrorCode::ProvenanceInvalid, message),
+        AdmitError::Unsignable(_) => Failure::new(ErrorCode::SigningFailed, message),
+        AdmitError::Occupied { .. } => Failure::new(ErrorCode::NameTaken, message),
+        AdmitError::NotInstalled(_) => Failure::new(ErrorCode::SkillNotFound, message),
+        AdmitError::Twice(_) => Failure::new(ErrorCode::NameTwice, message)
             .hint("add one of them by itself: vault add <folder> --name <other>"),
         AdmitError::Vault(error) => error.into(),
     }

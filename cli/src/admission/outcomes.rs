@@ -47,7 +47,7 @@ impl<'a> Outcomes<'a> {
             Err(failure) => failure,
         };
         let mut entry = json!({
-            self.member: name, "code": failure.code, "message": failure.message, "hint": failure.hint,
+            self.member: name, "code": failure.code.word(), "message": failure.message, "hint": failure.hint,
         });
         let mut shown = failure.clone();
         if self.member == "name" {
@@ -72,7 +72,7 @@ impl<'a> Outcomes<'a> {
             format!("{failed} of {total} {verb} not {what}")
         };
         match self.first {
-            Some(first) => Err(Failure::new(first.exit, first.code.clone(), message).data(data)),
+            Some(first) => Err(Failure::new(first.code.clone(), message).data(data)),
             None => Ok(data),
         }
     }

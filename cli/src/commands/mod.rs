@@ -60,6 +60,7 @@ pub mod maintenance {
     pub mod completions;
     pub mod config;
     pub mod doctor;
+    pub mod help;
     pub mod man;
     pub mod version;
 }
@@ -156,6 +157,7 @@ commands! {
     "Maintenance" {
         Doctor(maintenance::doctor) "Look for everything that can be wrong here, and say what mends it",
         Config(maintenance::config) "Show the settings and who set them",
+        Help(maintenance::help) "Show how a command is used, or every error code",
         Version(maintenance::version) "Print the version",
         Completions(maintenance::completions) "Print a completion script for a shell",
         Man(maintenance::man) "Print the manual page, or write all pages to a folder",

@@ -13,19 +13,19 @@ use vault_library::{
 };
 use vault_skill::{catalog::CatalogError, finding::Level, name::SkillName};
 
-use super::{Exit, Failure, chain};
+use super::{ErrorCode, Failure, chain};
 
 impl From<VaultError> for Failure {
     fn from(error: VaultError) -> Self {
         let message = chain(&error);
         match error {
-            VaultError::Missing(_) => Self::failed("no_vault", message)
+            VaultError::Missing(_) => Self::new(ErrorCode::NoVault, message)
                 .hint("vault add <folder> makes one with its first skill"),
-            VaultError::Format { .. } => Self::failed("vault_format", message),
-            VaultError::Damaged { .. } => Self::new(Exit::Integrity, "vault_damaged", message),
-            VaultError::KeysInside(_) => Self::usage("keys_inside_vault", message)
+            VaultError::Format { .. } => Self::new(ErrorCode::VaultFormat, message),
+            VaultError::Damaged { .. } => Self::new(ErrorCode::VaultDamaged, message),
+            VaultError::KeysInside(_) => Self::new(ErrorCode::KeysInsideVault, message)
                 .hint("set XDG_CONFIG_HOME, or --vault, to a folder outside the other"),
-            VaultError::Lock(LockError::Busy { .. }) => Self::failed("vault_busy", message)
+            VaultError::Lock(LockError::Busy { .. }) => Self::new(ErrorCode::VaultBusy, message)
                 .hint("another vault command is at work; try again"),
             VaultError::Key(error) => error.into(),
             VaultError::Lock(LockError::File(failed)) | VaultError::File(failed) => {
@@ -41,15 +41,15 @@ impl From<KeyError> for Failure {
         match error {
             KeyError::Open { path, .. } => {
                 let mode = if path.is_dir() { "700" } else { "600" };
-                Self::new(Exit::NotAllowed, "key_open_to_others", message)
+                Self::new(ErrorCode::KeyOpenToOthers, message)
                     .hint(format!("chmod {mode} {}", path.display()))
             }
-            KeyError::Missing(_) => Self::new(Exit::NotAllowed, "key_missing", message).hint(
+            KeyError::Missing(_) => Self::new(ErrorCode::KeyMissing, message).hint(
                 "a copied vault does not carry its keys: bring the key file, or work where it is",
             ),
-            KeyError::Foreign(_) => Self::new(Exit::NotAllowed, "key_of_another_user", message),
+            KeyError::Foreign(_) => Self::new(ErrorCode::KeyOfAnotherUser, message),
             KeyError::Malformed { .. } | KeyError::Mismatch(_) => {
-                Self::new(Exit::Integrity, "key_damaged", message)
+                Self::new(ErrorCode::KeyDamaged, message)
             }
             KeyError::File(failed) => Self::of_disk(message, &failed.cause),
         }
@@ -60,11 +60,11 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let message = chain(&error);
         match error {
-            RunError::UnknownSkill(_) => Self::failed("skill_not_found", message),
+            RunError::UnknownSkill(_) => Self::new(ErrorCode::SkillNotFound, message),
             RunError::UnknownAction {
                 skill, declared, ..
             } => {
-                let failure = Self::failed("action_not_found", message);
+                let failure = Self::new(ErrorCode::ActionNotFound, message);
                 if declared.is_empty() {
                     failure.hint(format!("{skill} declares no actions at all"))
                 } else {
@@ -73,7 +73,7 @@ impl From<RunError> for Failure {
                 }
             }
             RunError::Damaged { skill, damage } => Self::damaged(skill.as_str(), &damage),
-            RunError::Start { .. } => Self::failed("action_not_started", message),
+            RunError::Start { .. } => Self::new(ErrorCode::ActionNotStarted, message),
             RunError::Vault(error) => error.into(),
         }
     }
@@ -86,24 +86,20 @@ impl From<LinkError> for Failure {
             LinkError::Vault(error) => error.into(),
             LinkError::Catalog(error) => error.into(),
             LinkError::Unknown(_) => {
-                Self::failed("not_linked", message).hint("vault link <url>/v/<slug>")
+                Self::new(ErrorCode::NotLinked, message).hint("vault link <url>/v/<slug>")
             }
-            LinkError::Fingerprint { .. } => {
-                Self::new(Exit::Integrity, "fingerprint_mismatch", message)
-                    .hint("nothing was pinned; ask the owner for the fingerprint (vault key show)")
-            }
-            LinkError::NotInCatalog(_) => Self::failed("skill_not_in_catalog", message)
+            LinkError::Fingerprint { .. } => Self::new(ErrorCode::FingerprintMismatch, message)
+                .hint("nothing was pinned; ask the owner for the fingerprint (vault key show)"),
+            LinkError::NotInCatalog(_) => Self::new(ErrorCode::SkillNotInCatalog, message)
                 .hint("vault cloud pull without --skill installs everything that is published"),
-            LinkError::OneNameOnly => {
-                Self::usage("as_needs_one_skill", message).hint("--skill <name> --as <other-name>")
-            }
+            LinkError::OneNameOnly => Self::new(ErrorCode::AsNeedsOneSkill, message)
+                .hint("--skill <name> --as <other-name>"),
             LinkError::Object { .. }
             | LinkError::Bundle { .. }
             | LinkError::NotCanonical(_)
-            | LinkError::NotStaged(_) => Self::new(Exit::Integrity, "bundle_refused", message)
-                .hint(
-                    "nothing was changed; the service sent something that the owner did not sign",
-                ),
+            | LinkError::NotStaged(_) => Self::new(ErrorCode::BundleRefused, message).hint(
+                "nothing was changed; the service sent something that the owner did not sign",
+            ),
         }
     }
 }
@@ -111,8 +107,7 @@ impl From<LinkError> for Failure {
 impl From<CatalogError> for Failure {
     fn from(error: CatalogError) -> Self {
         let failure = Self::new(
-            Exit::Integrity,
-            error.word(),
+            ErrorCode::parse(error.word()).unwrap_or(ErrorCode::CatalogSchema),
             format!("the catalog is refused: {}", chain(&error)),
         );
         match error {
@@ -143,33 +138,33 @@ impl From<PlanError> for Failure {
             PlanError::Vault(error) => error.into(),
             PlanError::Catalog(error) => error.into(),
             PlanError::Diverged(difference) => diverged(&difference, message),
-            PlanError::RolledBack { .. } => Self::new(Exit::Integrity, "service_rolled_back", message)
+            PlanError::RolledBack { .. } => Self::new(ErrorCode::ServiceRolledBack, message)
                 .hint("nothing was published; if the service was restored on purpose: vault sync --cloud --replace"),
-            PlanError::TwoCatalogs(_) => Self::new(Exit::Integrity, "two_catalogs", message)
+            PlanError::TwoCatalogs(_) => Self::new(ErrorCode::TwoCatalogs, message)
                 .hint("nothing was published; if this library is the right one: vault sync --cloud --replace"),
-            PlanError::NotOurs(_) => Self::new(Exit::Integrity, "catalog_not_ours", message)
+            PlanError::NotOurs(_) => Self::new(ErrorCode::CatalogNotOurs, message)
                 .hint("is this the right vault? vault key show prints its id"),
-            PlanError::Damaged(skills) => Self::new(Exit::Integrity, "skill_damaged", message)
+            PlanError::Damaged(skills) => Self::new(ErrorCode::SkillDamaged, message)
                 .hint("add them again or remove them; nothing was published")
                 .details(skills.iter().map(|(name, damage)| format!("{name}: {}", chain(damage)))),
-            PlanError::Policy(_) => Self::failed("policy_invalid", message),
-            PlanError::Profiles(_) => Self::failed("profiles_invalid", message),
-            PlanError::Refused { .. } => Self::new(Exit::Gate, "gate_blocked", message)
+            PlanError::Policy(_) => Self::new(ErrorCode::PolicyInvalid, message),
+            PlanError::Profiles(_) => Self::new(ErrorCode::ProfilesInvalid, message),
+            PlanError::Refused { .. } => Self::new(ErrorCode::GateBlocked, message)
                 .hint("add it again or remove it; nothing was published"),
-            PlanError::NotText { file } => Self::failed(
+            PlanError::NotText { file } => Self::new(
                 if file == PROFILES_FILE {
-                    "profiles_invalid"
+                    ErrorCode::ProfilesInvalid
                 } else {
-                    "policy_invalid"
+                    ErrorCode::PolicyInvalid
                 },
                 message,
             ),
-            PlanError::Transform { ref skill, .. } => Self::failed("transform_failed", message)
+            PlanError::Transform { ref skill, .. } => Self::new(ErrorCode::TransformFailed, message)
                 .hint(format!(
                     "mend the transform and add it again, or remove it: vault transform list {skill}"
                 )),
-            PlanError::TooLarge => Self::failed("release_too_large", message),
-            PlanError::Moved(_) => Self::failed("skill_changed", message).hint("vault sync --cloud"),
+            PlanError::TooLarge => Self::new(ErrorCode::ReleaseTooLarge, message),
+            PlanError::Moved(_) => Self::new(ErrorCode::SkillChanged, message).hint("vault sync --cloud"),
         }
     }
 }
@@ -181,7 +176,7 @@ fn diverged(difference: &Difference, message: String) -> Failure {
             .map(|name| format!("{mark} {name}  {what}"))
             .collect::<Vec<_>>()
     };
-    Failure::new(Exit::Differences, "release_diverged", message)
+    Failure::new(ErrorCode::ReleaseDiverged, message)
         .details(lines("+", "only there", &difference.theirs))
         .details(lines("-", "only here", &difference.ours))
         .details(lines("~", "differs", &difference.differing))
@@ -200,17 +195,16 @@ impl From<AdoptError> for Failure {
         match error {
             AdoptError::Vault(error) => error.into(),
             AdoptError::Catalog(error) => error.into(),
-            AdoptError::NotOurs(_) => Self::new(Exit::Integrity, "catalog_not_ours", message),
+            AdoptError::NotOurs(_) => Self::new(ErrorCode::CatalogNotOurs, message),
             AdoptError::OtherRelease { .. } => {
-                Self::new(Exit::Integrity, "catalog_release", message).hint("nothing was changed")
+                Self::new(ErrorCode::CatalogRelease, message).hint("nothing was changed")
             }
-            AdoptError::Bundle { .. } => Self::new(Exit::Integrity, "bundle_refused", message),
+            AdoptError::Bundle { .. } => Self::new(ErrorCode::BundleRefused, message),
             AdoptError::Refused {
                 reason: AdmitError::Blocked { findings },
                 name,
             } => Self::new(
-                Exit::Gate,
-                "gate_blocked",
+                ErrorCode::GateBlocked,
                 format!("the gate refuses the earlier {name} now; nothing was changed"),
             )
             .details(
@@ -220,23 +214,22 @@ impl From<AdoptError> for Failure {
                     .map(|finding| format!("{}: {}", finding.rule, finding.message)),
             ),
             AdoptError::Refused { .. } | AdoptError::Admit(_) => {
-                Self::failed("not_signed", message)
+                Self::new(ErrorCode::SigningFailed, message)
             }
         }
     }
 }
 
 impl Failure {
-    /// An installed skill that is not what was signed: exit 6, or 1 where nobody tampered with it.
+    /// An installed skill that is not what was signed, or that cannot be read.
     pub fn damaged(skill: &str, damage: &Damage) -> Self {
-        let exit = if damage.is_tampering() {
-            Exit::Integrity
+        let code = if damage.is_tampering() {
+            ErrorCode::SkillDamaged
         } else {
-            Exit::Failed
+            ErrorCode::SkillUnreadable
         };
         Self::new(
-            exit,
-            "skill_damaged",
+            code,
             format!("{skill} is not what was signed: {}", chain(damage)),
         )
         .hint(format!("nothing of it was used; add or pull {skill} again"))

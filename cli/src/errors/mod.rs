@@ -2,11 +2,14 @@
 //!
 //! Every failure says what happened, where, and what to do about it. Text that came from a network or a file is cleaned by [`crate::output::text::clean`] before it is shown.
 
+pub mod codes;
 mod library;
 
-use std::{borrow::Cow, fmt, io::ErrorKind, path::PathBuf};
+use std::{fmt, io::ErrorKind, path::PathBuf};
 
 use serde::Serialize;
+
+pub use codes::{ErrorCode, FailureCode};
 
 use crate::output::text::clean;
 
@@ -85,10 +88,8 @@ impl fmt::Display for Place {
 /// Why a command did not succeed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The exit code of the process.
-    pub exit: Exit,
-    /// The stable word, lower snake case; a remote refusal keeps the word of the service.
-    pub code: Cow<'static, str>,
+    /// The stable word for programs, which decides the exit code.
+    pub code: FailureCode,
     /// What happened, one sentence without a full stop.
     pub message: String,
     /// What to do about it.
@@ -106,10 +107,9 @@ struct More {
 }
 
 impl Failure {
-    /// A failure with its exit code, stable word and sentence.
-    pub fn new(exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    /// A failure with its code and sentence.
+    pub fn new(code: impl Into<FailureCode>, message: impl Into<String>) -> Self {
         Self {
-            exit,
             code: code.into(),
             message: message.into(),
             hint: None,
@@ -117,23 +117,18 @@ impl Failure {
         }
     }
 
-    /// Wrong usage: exit 2.
-    pub fn usage(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self::new(Exit::Usage, code, message)
+    /// What the process ends with.
+    pub fn exit(&self) -> Exit {
+        self.code.exit()
     }
 
     /// A path that does not exist: exit 2.
     pub fn no_such_path(path: impl fmt::Display) -> Self {
         let path = clean(&path.to_string(), 400);
-        Self::usage(
-            "source_unreadable",
+        Self::new(
+            ErrorCode::SourceUnreadable,
             format!("no such file or folder: {path}"),
         )
-    }
-
-    /// A failure without an exit code of its own: exit 1.
-    pub fn failed(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self::new(Exit::Failed, code, message)
     }
 
     /// A file or folder that could not be read or written: exit 1.
@@ -144,7 +139,7 @@ impl Failure {
 
     /// A failure of the disk, with the way out where it is full.
     fn of_disk(message: String, cause: &std::io::Error) -> Self {
-        let failure = Self::failed("io", message);
+        let failure = Self::new(ErrorCode::Io, message);
         match cause.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.hint(
                 "free some space, then give the command again: what was there before is unharmed",

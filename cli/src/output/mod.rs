@@ -167,12 +167,12 @@ impl Ui {
             let data = failure.facts().unwrap_or(&Value::Null);
             print_json(
                 self.envelope(Data::Built(data), Some(failure)),
-                failure.exit,
+                failure.exit(),
             );
-            return failure.exit;
+            return failure.exit();
         }
         self.show(failure);
-        failure.exit
+        failure.exit()
     }
 
     /// Shows a failure of one part of a command that goes on; the caller counts it.
@@ -212,7 +212,7 @@ impl Ui {
             data,
             warnings: &self.warnings.borrow(),
             error: failure.map(|failure| EnvelopeError {
-                code: &failure.code,
+                code: failure.code.word(),
                 message: &failure.message,
                 hint: failure.hint.as_deref(),
                 at: failure.place(),

@@ -1,7 +1,7 @@
 //! Questions on a terminal. Where there is none, each fails and names the flag that answers it.
 
 use super::Ui;
-use crate::errors::{Exit, Failure};
+use crate::errors::{ErrorCode, Failure};
 
 impl Ui {
     /// Fails where there is no terminal to ask on, and names the flag that answers instead.
@@ -9,8 +9,8 @@ impl Ui {
         if self.may_ask() {
             return Ok(());
         }
-        Err(Failure::usage(
-            "no_tty",
+        Err(Failure::new(
+            ErrorCode::NoTty,
             format!("{question} There is no terminal to ask on"),
         )
         .hint(format!("answer with `{flag}`")))
@@ -29,7 +29,7 @@ impl Ui {
         if self.confirm(question)? {
             return Ok(());
         }
-        Err(Failure::failed("not_confirmed", "nothing was changed"))
+        Err(Failure::new(ErrorCode::NotConfirmed, "nothing was changed"))
     }
 
     /// Asks for one of several; without a terminal it fails and names the flag that answers.
@@ -150,10 +150,10 @@ fn aligned(options: Vec<String>) -> Vec<String> {
 fn asking_failed(error: inquire::InquireError) -> Failure {
     match error {
         inquire::InquireError::OperationCanceled | inquire::InquireError::OperationInterrupted => {
-            Failure::new(Exit::Interrupted, "interrupted", "interrupted")
+            Failure::new(ErrorCode::Interrupted, "interrupted")
         }
-        other => Failure::usage(
-            "no_tty",
+        other => Failure::new(
+            ErrorCode::NoTty,
             format!("the question could not be asked: {other}"),
         ),
     }

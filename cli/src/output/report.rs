@@ -119,7 +119,7 @@ impl From<&Failure> for Warning {
     fn from(failure: &Failure) -> Self {
         Self {
             hint: failure.hint.clone(),
-            ..Self::new(failure.code.clone(), failure.message.clone())
+            ..Self::new(failure.code.word(), failure.message.clone())
         }
     }
 }

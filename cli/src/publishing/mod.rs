@@ -13,11 +13,12 @@ use vault_library::{
     Vault, adopt,
     publish::{self, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan},
 };
+use vault_service::error::Code;
 use vault_skill::{catalog::SkillEntry, hash::Digest, name::SkillName, time::Timestamp};
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
     service::{Body, OwnerClient, ceiling, connection::Connection, in_flight},
 };
@@ -121,7 +122,9 @@ impl<'a> Publisher<'a> {
                             adopted,
                         });
                     }
-                    Err(failure) if failure.code == "release_conflict" && may_publish_again => {
+                    Err(failure)
+                        if failure.code == ErrorCode::ReleaseConflict && may_publish_again =>
+                    {
                         may_publish_again = false;
                         self.context
                             .ui
@@ -168,8 +171,8 @@ impl<'a> Publisher<'a> {
         if shown["kind"] != "self_signed" {
             return Ok(());
         }
-        Err(Failure::failed(
-            "namespace_self_signed",
+        Err(Failure::new(
+            ErrorCode::NamespaceSelfSigned,
             "this vault signs its releases itself; nothing can be pushed into it",
         )
         .hint("the server signs this vault itself: add skills where the server runs"))
@@ -194,7 +197,7 @@ impl<'a> Publisher<'a> {
             .client
             .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
             .await?;
-        if answer.status == 404 && answer.code() == "catalog_not_published" {
+        if answer.is_refusal(Code::CatalogNotPublished) {
             return Ok(None);
         }
         Ok(Some(answer.good()?.body))
@@ -207,9 +210,9 @@ impl<'a> Publisher<'a> {
             .client
             .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
             .await?;
-        if answer.status == 404 && answer.code() == "not_found" {
-            return Err(Failure::failed(
-                "release_not_found",
+        if answer.is_refusal(Code::NotFound) {
+            return Err(Failure::new(
+                ErrorCode::ReleaseNotFound,
                 format!("there is no release {release} to go back to"),
             )
             .hint(

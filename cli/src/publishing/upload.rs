@@ -14,8 +14,10 @@ use vault_skill::hash::Digest;
 use vault_store::objects::Class;
 
 use super::Publisher;
+use vault_service::error::Code;
+
 use crate::{
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
     service::{Body, PACK_BYTES, ceiling, in_flight},
 };
 
@@ -148,17 +150,14 @@ impl Publisher<'_> {
                 .await?;
             match answer.good() {
                 Ok(_) => break,
-                Err(failure) if failure.code == "objects_missing" && !last => {
+                Err(failure) if failure.code == Code::ObjectsMissing && !last => {
                     more = self.upload(plan, true).await?;
                 }
-                Err(mut failure) => {
-                    if failure.code == "release_conflict" {
-                        failure.exit = Exit::Differences;
-                        failure.hint =
-                            Some("somebody publishes at the same time: sync again".to_owned());
-                    }
-                    return Err(failure);
+                Err(failure) if failure.code == Code::ReleaseConflict => {
+                    return Err(Failure::new(ErrorCode::ReleaseConflict, &failure.message)
+                        .hint("somebody publishes at the same time: sync again"));
                 }
+                Err(failure) => return Err(failure),
             }
         }
         Ok(more)

@@ -27,7 +27,7 @@ use vault_store::{clock::SystemClock, fetch::Fetch, random::SystemRandom};
 
 use crate::{
     context::Context,
-    errors::{Failure, chain},
+    errors::{ErrorCode, Failure, chain},
     fetch,
     settings::{Origin, Settings},
 };
@@ -59,8 +59,8 @@ impl Options {
     /// Reads the settings of a server. Fails with exit 2, and names everything that is missing at once.
     pub fn from_settings(context: &Context, settings: &Settings) -> Result<Self, Failure> {
         if settings.text("VAULT_MODE") == Some("local") {
-            return Err(Failure::usage(
-                "mode_local",
+            return Err(Failure::new(
+                ErrorCode::ModeLocal,
                 "VAULT_MODE is local, and serve is the remote mode",
             )
             .hint("unset VAULT_MODE, or set it to remote"));
@@ -92,8 +92,8 @@ impl Options {
         let loopback = config.public_url.is_loopback();
         let bind: IpAddr = match settings.text("VAULT_BIND") {
             Some(text) => text.parse().map_err(|_| {
-                Failure::usage(
-                    "setting_invalid",
+                Failure::new(
+                    ErrorCode::SettingInvalid,
                     format!("VAULT_BIND must be an address, not `{text}`"),
                 )
             })?,
@@ -119,13 +119,13 @@ fn is_new_file(database: &str) -> bool {
 }
 
 fn missing_settings(names: &str) -> Failure {
-    Failure::usage("setting_missing", format!("{names} must be set"))
+    Failure::new(ErrorCode::SettingMissing, format!("{names} must be set"))
         .hint("vault serve --help shows how")
 }
 
 fn short_password() -> Failure {
-    Failure::usage(
-        "admin_password_short",
+    Failure::new(
+        ErrorCode::AdminPasswordShort,
         format!("VAULT_ADMIN_PASSWORD must have at least {ADMIN_PASSWORD_CHARACTERS} characters"),
     )
     .hint("openssl rand -base64 24 makes one")
@@ -133,7 +133,7 @@ fn short_password() -> Failure {
 
 fn config(settings: &Settings) -> Result<Config, Failure> {
     let invalid = |name: &str, why: String| {
-        Failure::usage("setting_invalid", format!("{name}: {why}"))
+        Failure::new(ErrorCode::SettingInvalid, format!("{name}: {why}"))
             .hint("vault serve --help shows how")
     };
     let url = settings.text("VAULT_PUBLIC_URL").unwrap_or_default();
@@ -254,12 +254,12 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed("io", format!("no event loop can be made: {error}")))
+        .map_err(|error| Failure::new(ErrorCode::Io, format!("no event loop can be made: {error}")))
 }
 
 fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
     tokio::signal::unix::signal(kind)
-        .map_err(|error| Failure::failed("io", format!("signals cannot be handled: {error}")))
+        .map_err(|error| Failure::new(ErrorCode::Io, format!("signals cannot be handled: {error}")))
 }
 
 /// A server that listens.
@@ -277,8 +277,8 @@ impl Server {
         let sql = Sql::open(&options.database, clock.clone())
             .await
             .map_err(|error| {
-                Failure::failed(
-                    "database",
+                Failure::new(
+                    ErrorCode::Database,
                     format!("the database cannot be opened: {}", chain(&error)),
                 )
                 .hint("VAULT_DATABASE_URL names it")
@@ -299,8 +299,8 @@ impl Server {
         publisher.look().await;
         // Bound last: who connects is answered.
         let listener = TcpListener::bind(options.address).await.map_err(|error| {
-            Failure::failed(
-                "address_in_use",
+            Failure::new(
+                ErrorCode::AddressInUse,
                 format!("{} cannot be listened on: {error}", options.address),
             )
             .hint("choose another port with --port")
@@ -369,8 +369,8 @@ async fn first_owner(
             Err(short_password())
         }
         Err(error @ (BootstrapError::Email(_) | BootstrapError::Password(_))) => {
-            Err(Failure::usage("setting_invalid", chain(&error)))
+            Err(Failure::new(ErrorCode::SettingInvalid, chain(&error)))
         }
-        Err(error) => Err(Failure::failed("database", chain(&error))),
+        Err(error) => Err(Failure::new(ErrorCode::Database, chain(&error))),
     }
 }

@@ -34,7 +34,7 @@ use vault_store::{
 };
 
 use super::shelf::{Holding, OwnShelves};
-use crate::errors::{Failure, chain};
+use crate::errors::{ErrorCode, Failure, chain};
 
 /// How often the library is looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -96,7 +96,10 @@ impl Publisher {
     pub fn open(app: &App, paths: VaultPaths, shared: bool) -> Result<Self, Failure> {
         let vault = Vault::open_or_create(paths, app.clock.clone(), app.random.clone())?;
         let slug = FIRST_NAMESPACE.parse().map_err(|_| {
-            Failure::failed("internal", "the first namespace has a name that cannot be")
+            Failure::new(
+                ErrorCode::Internal,
+                "the first namespace has a name that cannot be",
+            )
         })?;
         Ok(Self {
             holder: app.fresh_id().to_string(),

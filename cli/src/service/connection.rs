@@ -10,7 +10,7 @@ use vault_skill::{json::to_bytes, name::Slug};
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     service::{Address, Base, OwnerClient},
 };
 
@@ -35,8 +35,11 @@ impl Connection {
     /// The connection of this vault. Fails with exit 2 where there is none.
     pub fn load(context: &Context) -> Result<Self, Failure> {
         Self::find(context)?.ok_or_else(|| {
-            Failure::usage("not_connected", "this vault is not connected to a service")
-                .hint("vault cloud connect <url>")
+            Failure::new(
+                ErrorCode::NotConnected,
+                "this vault is not connected to a service",
+            )
+            .hint("vault cloud connect <url>")
         })
     }
 
@@ -49,8 +52,8 @@ impl Connection {
             Err(error) => return Err(Failure::io("reading", path, &error)),
         };
         let damaged = || {
-            Failure::failed(
-                "connection_damaged",
+            Failure::new(
+                ErrorCode::ConnectionDamaged,
                 format!("{} is damaged", path.display()),
             )
             .hint("vault cloud connect <url> writes it anew")

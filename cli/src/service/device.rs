@@ -7,9 +7,11 @@ use vault_skill::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{Answer, Base, Http, ceiling};
+use vault_service::error::Code;
+
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
 };
 
 /// Talks to `/v/<slug>/` of one service and to no other path.
@@ -80,7 +82,7 @@ impl DeviceClient {
         let answer = self
             .read(&format!("/v/{}/catalog.json", self.slug), ceiling::OBJECT)
             .await?;
-        if answer.status == 404 && answer.code() == "catalog_not_published" {
+        if answer.is_refusal(Code::CatalogNotPublished) {
             return Ok(None);
         }
         Ok(Some(answer.good()?.body))
@@ -123,12 +125,11 @@ impl DeviceClient {
 
 /// A bundle that goes on after its signed size is not the owner's, whatever follows: not a matter of the network.
 fn longer_than_signed(hash: &Digest, size: u64, failure: Failure) -> Failure {
-    if failure.code != "too_large" {
+    if failure.code != ErrorCode::TooLarge {
         return failure;
     }
     Failure::new(
-        Exit::Integrity,
-        "bundle_refused",
+        ErrorCode::BundleRefused,
         format!("the bundle {hash} is longer than the {size} bytes that were signed for"),
     )
     .hint("nothing was changed; the service sent something that the owner did not sign")

@@ -24,9 +24,11 @@ pub use self::{
     device::{DeviceClient, DeviceState},
     owner::{Body, OwnerClient, PACK_BYTES, form},
 };
+use vault_service::error::Code;
+
 use crate::{
     context::Context,
-    errors::{Exit, Failure, chain},
+    errors::{ErrorCode, Exit, Failure, FailureCode, chain},
     output::{clean, size},
 };
 
@@ -104,8 +106,7 @@ impl Http {
         let (status, headers) = (response.status(), response.headers().clone());
         if (300..400).contains(&status) {
             return Err(Failure::new(
-                Exit::Network,
-                "redirect_refused",
+                ErrorCode::RedirectRefused,
                 format!("{} answered with a redirect ({status})", self.host),
             )
             .hint("give the service's own address; a vault never follows a redirect"));
@@ -131,38 +132,42 @@ impl Http {
 fn failure(host: &str, error: &HttpError) -> Failure {
     let (code, message, hint) = match error {
         HttpError::Setup(cause) => (
-            "tls_unavailable",
+            ErrorCode::TlsUnavailable,
             format!("no connection can be made: {}", chain(cause.as_ref())),
             Some("install the system's certificates (package ca-certificates)"),
         ),
-        HttpError::Timeout(_) => ("timeout", format!("{host} did not answer in time"), None),
+        HttpError::Timeout(_) => (
+            ErrorCode::Timeout,
+            format!("{host} did not answer in time"),
+            None,
+        ),
         HttpError::TooSlow(_) => (
-            "too_slow",
+            ErrorCode::TooSlow,
             format!("{host} sends less than 1 KiB a second"),
             None,
         ),
         HttpError::TooLarge(ceiling) => (
-            "too_large",
+            ErrorCode::TooLarge,
             format!("{host} sent more than {}", size(*ceiling)),
             None,
         ),
         HttpError::Encoded => (
-            "encoding_refused",
+            ErrorCode::EncodingRefused,
             format!("{host} sent an encoded body nobody asked for"),
             None,
         ),
         HttpError::Connect(_) | HttpError::NotPublic => (
-            "unreachable",
+            ErrorCode::Unreachable,
             format!("{host} cannot be reached: {}", reason(error)),
             Some("is the service running, and is the address right?"),
         ),
         HttpError::Lost(_) => (
-            "broken_off",
+            ErrorCode::BrokenOff,
             format!("connection to {host} lost: {}", reason(error)),
             Some("run the command again: it goes on where it stopped"),
         ),
     };
-    Failure::new(Exit::Network, code, message).hint_if(hint.map(str::to_owned))
+    Failure::new(code, message).hint_if(hint.map(str::to_owned))
 }
 
 /// What the system reported, without its number.
@@ -197,8 +202,8 @@ where
         match running.join_next().await {
             Some(Ok(outcome)) => finished(outcome?)?,
             Some(Err(error)) => {
-                return Err(Failure::failed(
-                    "internal",
+                return Err(Failure::new(
+                    ErrorCode::Internal,
                     format!("a request panicked: {error}"),
                 ));
             }
@@ -268,6 +273,11 @@ impl Answer {
         }
     }
 
+    /// Whether the service refused with this code.
+    pub fn is_refusal(&self, code: Code) -> bool {
+        self.status == code.row().status.as_u16() && self.code() == code.row().code
+    }
+
     /// This answer when it is good, else the failure it stands for.
     pub fn good(self) -> Result<Self, Failure> {
         if self.is_good() {
@@ -289,7 +299,7 @@ impl Answer {
                     clean(&error.to_string(), 300)
                 )
             };
-            Failure::new(Exit::Network, "answer_unreadable", words)
+            Failure::new(ErrorCode::AnswerUnreadable, words)
                 .hint("is this the address of a vault service?")
         })
     }
@@ -318,7 +328,14 @@ impl Answer {
                 || format!("the service answered {}", self.status),
                 |text| sentence(&clean(&text, 300)),
             );
-        let failure = Failure::new(exit, code.clone(), said);
+        let failure = Failure::new(
+            FailureCode::Remote {
+                word: code.clone(),
+                status: self.status,
+                exit,
+            },
+            said,
+        );
         match self.hint(&code, &problem.request_id) {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -326,42 +343,46 @@ impl Answer {
     }
 
     fn hint(&self, code: &str, request_id: &str) -> Option<String> {
-        Some(match code {
-            "device_pending" => {
+        Some(match crate::errors::codes::service_code(code) {
+            Some(Code::DevicePending) => {
                 "ask the owner to admit this machine: vault devices list, vault devices admit <id>"
                     .to_owned()
             }
-            "device_revoked" => {
+            Some(Code::DeviceRevoked) => {
                 "ask the owner; a revoked machine can be forgotten and enrol afresh".to_owned()
             }
-            "device_unknown" => {
+            Some(Code::DeviceUnknown) => {
                 "check the address, or enrol this machine: vault link <url>/v/<slug>".to_owned()
             }
-            "timestamp_out_of_range" => self.clock_hint(),
-            "vault_not_found" | "not_found" => "check the address and the slug".to_owned(),
-            "catalog_not_published" => "the owner publishes with: vault sync --cloud".to_owned(),
-            "subscription_lapsed" => {
+            Some(Code::TimestampOutOfRange) => self.clock_hint(),
+            Some(Code::VaultNotFound) | Some(Code::NotFound) => {
+                "check the address and the slug".to_owned()
+            }
+            Some(Code::CatalogNotPublished) => {
+                "the owner publishes with: vault sync --cloud".to_owned()
+            }
+            Some(Code::SubscriptionLapsed) => {
                 "installed skills go on working; the owner renews the subscription".to_owned()
             }
-            "pending_queue_full" => {
+            Some(Code::PendingQueueFull) => {
                 "20 machines wait: the owner admits or denies some of them".to_owned()
             }
-            "namespace_self_signed" => {
+            Some(Code::NamespaceSelfSigned) => {
                 "the server signs this vault itself: add skills where the server runs".to_owned()
             }
-            "insufficient_scope" => {
+            Some(Code::InsufficientScope) => {
                 "sign in again and allow writing on the page: vault cloud connect <url>".to_owned()
             }
-            "owner_required" => "ask an owner of this vault".to_owned(),
-            "operator_required" | "vault_suspended" => {
+            Some(Code::OwnerRequired) => "ask an owner of this vault".to_owned(),
+            Some(Code::OperatorRequired) | Some(Code::VaultSuspended) => {
                 "ask whoever operates the service".to_owned()
             }
-            "slug_taken" | "slug_reserved" => "choose another name".to_owned(),
-            "email_invalid" => "write it like ann@example.com".to_owned(),
-            "device_state" => {
+            Some(Code::SlugTaken) | Some(Code::SlugReserved) => "choose another name".to_owned(),
+            Some(Code::EmailInvalid) => "write it like ann@example.com".to_owned(),
+            Some(Code::DeviceState) => {
                 "vault devices list shows it; a forgotten machine may enrol afresh".to_owned()
             }
-            "quota_exceeded" => {
+            Some(Code::QuotaExceeded) => {
                 "remove skills, or ask whoever operates the service for more room".to_owned()
             }
             _ => match self.status {
@@ -446,8 +467,8 @@ mod tests {
             (500, r#"{"code":1}"#, Exit::Network, "http_500"),
         ] {
             let failure = answer(status, body).failure();
-            assert_eq!(failure.exit, exit, "{status} {body}");
-            assert_eq!(failure.code, code, "{status} {body}");
+            assert_eq!(failure.exit(), exit, "{status} {body}");
+            assert_eq!(failure.code.word(), code, "{status} {body}");
             assert!(!failure.message.is_empty());
         }
     }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
 };
 
 /// How much a pack of objects holds; the service takes 4 MiB, smaller ones keep a slow line under the time limit.
@@ -165,8 +165,7 @@ impl OwnerClient {
             }
         }
         Err(Failure::new(
-            Exit::Network,
-            "answer_unreadable",
+            ErrorCode::AnswerUnreadable,
             "the service's list does not end",
         ))
     }
@@ -261,8 +260,7 @@ pub fn form(pairs: &[(&str, &str)]) -> String {
 
 fn signed_out(base: &Base) -> Failure {
     Failure::new(
-        Exit::NotAllowed,
-        "signed_out",
+        ErrorCode::SignedOut,
         format!("you are not signed in at {base}"),
     )
     .hint(format!("vault cloud connect {base}"))

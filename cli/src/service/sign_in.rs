@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
     output::{BOLD, HINT, Ui, clean, paint},
 };
 
@@ -72,11 +72,19 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     let http = Http::new(context, wanted.base)?;
     let metadata = metadata(&http, wanted.base).await?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| {
-        Failure::failed("io", format!("no loopback port can be opened: {error}"))
+        Failure::new(
+            ErrorCode::Io,
+            format!("no loopback port can be opened: {error}"),
+        )
     })?;
     let port = listener
         .local_addr()
-        .map_err(|error| Failure::failed("io", format!("no loopback port can be opened: {error}")))?
+        .map_err(|error| {
+            Failure::new(
+                ErrorCode::Io,
+                format!("no loopback port can be opened: {error}"),
+            )
+        })?
         .port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
     let client_id = register(context, &http, &metadata, &redirect).await?;
@@ -124,7 +132,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
         return Err(no_service(base));
     }
     let metadata: Metadata = answer.json()?;
-    let wrong = |what: String| Err(Failure::new(Exit::Network, "issuer_mismatch", what));
+    let wrong = |what: String| Err(Failure::new(ErrorCode::IssuerMismatch, what));
     // The operator chose whether the address ends with a slash; ours never does.
     if metadata
         .issuer
@@ -167,8 +175,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
 
 fn no_service(base: &Base) -> Failure {
     Failure::new(
-        Exit::Network,
-        "not_a_service",
+        ErrorCode::NotAService,
         format!("{base} is not a vault service"),
     )
     .hint("give the service's public address")
@@ -211,7 +218,7 @@ fn authorize_address(
     state: &str,
 ) -> Result<Url, Failure> {
     let mut address = Url::parse(&metadata.authorization_endpoint)
-        .map_err(|error| Failure::new(Exit::Network, "issuer_mismatch", error.to_string()))?;
+        .map_err(|error| Failure::new(ErrorCode::IssuerMismatch, error.to_string()))?;
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
     let mut query = address.query_pairs_mut();
     query.extend_pairs([
@@ -284,8 +291,7 @@ async fn await_callback(
     match ended {
         Ok(callback) => callback,
         Err(_) => Err(Failure::new(
-            Exit::NotAllowed,
-            "sign_in_timeout",
+            ErrorCode::SignInTimeout,
             "nobody signed in within ten minutes",
         )
         .hint("run the command again")),
@@ -369,31 +375,30 @@ fn parse_pasted(line: &str) -> CallbackParams {
 
 /// Takes the code out of an answer that belongs to this very sign-in.
 fn check(callback: CallbackParams, state: &str, issuer: &str) -> Result<String, Failure> {
-    let refuse =
-        |code: &'static str, message: String| Failure::new(Exit::NotAllowed, code, message);
+    let refuse = |code: ErrorCode, message: String| Failure::new(code, message);
     // A bare pasted code has neither: PKCE still ties it to this process.
     let bare = callback.state.is_none() && callback.iss.is_none() && callback.error.is_none();
     if !bare && callback.state.as_deref() != Some(state) {
         return Err(refuse(
-            "state_mismatch",
+            ErrorCode::StateMismatch,
             "the answer belongs to another sign-in".to_owned(),
         )
         .hint("run the command again and use the address that it prints"));
     }
     if !bare && callback.iss.as_deref() != Some(issuer) {
         return Err(refuse(
-            "issuer_mismatch",
+            ErrorCode::IssuerMismatch,
             "the answer comes from another service".to_owned(),
         ));
     }
     match (callback.code, callback.error) {
         (Some(code), None) => Ok(code),
         (_, Some(error)) if error == "access_denied" => Err(refuse(
-            "access_denied",
+            ErrorCode::AccessDenied,
             "access was denied on the sign-in page".to_owned(),
         )),
         (_, error) => Err(refuse(
-            "sign_in_failed",
+            ErrorCode::SignInFailed,
             format!(
                 "the service refused the sign-in: {}",
                 clean(
@@ -418,18 +423,17 @@ fn oauth_failure(body: &[u8], status: u16) -> Failure {
         error_description: String,
     }
     let refusal: OauthError = serde_json::from_slice(body).unwrap_or_default();
-    let exit = if status >= 500 || status == 429 {
-        Exit::Network
+    let code = if status >= 500 || status == 429 {
+        ErrorCode::SignInUnavailable
     } else {
-        Exit::NotAllowed
+        ErrorCode::SignInFailed
     };
     let reason = [refusal.error_description, refusal.error]
         .into_iter()
         .find(|text| !text.is_empty())
         .unwrap_or_else(|| format!("status {status}"));
     Failure::new(
-        exit,
-        "sign_in_failed",
+        code,
         format!("the service refused the sign-in: {}", clean(&reason, 200)),
     )
     .hint(format!("run {} again", paint(BOLD, "vault cloud connect")))
@@ -481,7 +485,10 @@ mod tests {
             ("x?code=c&error=e&state=s&iss=https://v", "sign_in_failed"),
         ] {
             assert_eq!(
-                check(callback(query), "s", "https://v").unwrap_err().code,
+                check(callback(query), "s", "https://v")
+                    .unwrap_err()
+                    .code
+                    .word(),
                 code,
                 "{query}"
             );

@@ -15,7 +15,7 @@ use zeroize::Zeroize;
 use super::Base;
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
 };
 
 /// What signing in gave.
@@ -83,8 +83,7 @@ impl TokenFile {
             .mode();
         if mode & 0o077 != 0 {
             return Err(Failure::new(
-                Exit::NotAllowed,
-                "token_readable_by_others",
+                ErrorCode::TokenReadableByOthers,
                 format!("others can read {}", self.path.display()),
             )
             .hint(format!("chmod 600 {}", self.path.display())));

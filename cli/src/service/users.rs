@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OwnerClient;
 use crate::{
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     lookup::not_listed,
     output::{clean, count},
 };
@@ -47,8 +47,8 @@ fn pick(users: &[User], user: &str) -> Result<User, Failure> {
     if let Some(found) = users.iter().find(is) {
         return Ok(found.clone());
     }
-    let failure = Failure::failed(
-        "user_not_found",
+    let failure = Failure::new(
+        ErrorCode::UserNotFound,
         format!(
             "`{}` is none of the {}",
             clean(user, 64),
@@ -90,7 +90,7 @@ mod tests {
             assert_eq!(pick(&users, asked).unwrap().id, id, "{asked}");
         }
         let missed = pick(&users, "ann@example.org").unwrap_err();
-        assert_eq!(missed.code, "user_not_found");
+        assert_eq!(missed.code, ErrorCode::UserNotFound);
         assert!(missed.hint.as_ref().unwrap().contains("ann@example.com"));
     }
 }

@@ -8,7 +8,7 @@ use super::{
     table::{Kind, TABLE, Variable, file_name, is_true, variable_named, variable_names},
 };
 use crate::{
-    errors::{Failure, Place},
+    errors::{ErrorCode, Failure, Place},
     output::text::{clean, nearest},
 };
 
@@ -60,8 +60,8 @@ impl Settings {
 
     fn read_file(&mut self, path: &Path, project: bool) -> Result<(), Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::usage(
-                "settings_unreadable",
+            Failure::new(
+                ErrorCode::SettingsUnreadable,
                 format!("the settings in {} cannot be read: {error}", path.display()),
             )
         })?;
@@ -76,15 +76,15 @@ impl Settings {
             column: None,
         };
         let table = toml::de::DeTable::parse(&text).map_err(|error| {
-            Failure::usage("settings_invalid", error.message().to_owned())
+            Failure::new(ErrorCode::SettingsInvalid, error.message().to_owned())
                 .at(place(at(error.span().map_or(0, |span| span.start))))
         })?;
         for (key, value) in table.get_ref() {
             let line = at(key.span().start);
             let wanted = format!("VAULT_{}", key.get_ref().to_uppercase());
             let Some(&Variable { name, kind, .. }) = variable_named(&wanted) else {
-                let failure = Failure::usage(
-                    "setting_unknown",
+                let failure = Failure::new(
+                    ErrorCode::SettingUnknown,
                     format!("there is no setting `{}`", clean(key.get_ref(), 60)),
                 )
                 .at(place(line));
@@ -94,8 +94,8 @@ impl Settings {
                 });
             };
             let Some(value) = plain(value.get_ref()) else {
-                return Err(Failure::usage(
-                    "setting_invalid",
+                return Err(Failure::new(
+                    ErrorCode::SettingInvalid,
                     format!("`{}` cannot be a table or a date", file_name(name)),
                 )
                 .at(place(line)));
@@ -119,8 +119,7 @@ impl Settings {
 }
 
 fn not_for_projects(name: &'static str, what: &str) -> Failure {
-    Failure::usage(
-        "setting_not_for_projects",
+    Failure::new(ErrorCode::SettingNotForProjects,
         format!("{what} `{}`", file_name(name)),
     )
     .hint(format!(

@@ -16,7 +16,7 @@ use self::{
     table::{Kind, TABLE, is_true, masked, variable_named, variable_names},
 };
 use crate::{
-    errors::{Failure, Place},
+    errors::{ErrorCode, Failure, Place},
     output::text::clean,
     output::text::nearest,
 };
@@ -87,8 +87,8 @@ impl Settings {
         self.with_origin(name)
             .map(|(value, origin)| {
                 value.parse().map_err(|_| {
-                    Failure::usage(
-                        "setting_invalid",
+                    Failure::new(
+                        ErrorCode::SettingInvalid,
                         format!("{name} is out of range: {value}"),
                     )
                     .hint(format!("it was set by {origin}"))
@@ -185,8 +185,8 @@ impl Settings {
             }
         };
         if let Some(wanted) = wanted {
-            let mut failure = Failure::usage(
-                "setting_invalid",
+            let mut failure = Failure::new(
+                ErrorCode::SettingInvalid,
                 format!("{name} must be {wanted}, not `{}`", clean(&value, 40)),
             );
             failure = match &origin {
@@ -294,7 +294,8 @@ mod tests {
             } else {
                 let failure = result.unwrap_err();
                 assert_eq!(
-                    failure.code, "setting_not_for_projects",
+                    failure.code,
+                    ErrorCode::SettingNotForProjects,
                     "{}",
                     variable.name
                 );
@@ -341,8 +342,8 @@ mod tests {
         ] {
             let (_folder, path) = file(text);
             let failure = Settings::load(&Process::default(), Some(&path)).unwrap_err();
-            assert_eq!(failure.code, code, "{text}");
-            assert_eq!(failure.exit, crate::errors::Exit::Usage);
+            assert_eq!(failure.code.word(), code, "{text}");
+            assert_eq!(failure.exit(), crate::errors::Exit::Usage);
             assert_eq!(failure.place().unwrap().line, Some(line), "{text}");
             if let Some(hint) = hint {
                 assert!(failure.hint.as_ref().unwrap().contains(hint), "{text}");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     lookup::{Kind, pick},
     output::{BOLD, GOOD, HINT, Report, Table, clean, count, paint},
     service::{OwnerClient, connection::Connection},
@@ -126,7 +126,8 @@ async fn revoke(
 fn find<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
     let kind = Kind {
         noun: "app",
-        code: "client",
+        missing: ErrorCode::ClientNotFound,
+        ambiguous: ErrorCode::ClientAmbiguous,
         list: "vault clients list",
     };
     pick(
@@ -164,9 +165,9 @@ mod tests {
         assert_eq!(find(&clients, "cli_b").unwrap().id, "cli_b");
         assert_eq!(find(&clients, "editor").unwrap().id, "cli_a");
         let both = find(&clients, "chat").unwrap_err();
-        assert_eq!(both.code, "client_ambiguous");
+        assert_eq!(both.code, ErrorCode::ClientAmbiguous);
         let missed = find(&clients, "edtior").unwrap_err();
-        assert_eq!(missed.code, "client_not_found");
+        assert_eq!(missed.code, ErrorCode::ClientNotFound);
         assert!(missed.hint.as_ref().unwrap().contains("editor"));
     }
 }

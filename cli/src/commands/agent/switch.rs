@@ -7,7 +7,7 @@ use vault_skill::name::{AgentId, SkillName};
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     lookup,
     output::{BOLD, DIM, GOOD, Report, clean, paint},
     profiles::{self, agent_id},
@@ -41,8 +41,8 @@ pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Fa
         .filter(|name| installed.contains(&name.as_str()))
         .ok_or_else(|| {
             lookup::not_listed(
-                Failure::failed(
-                    "not_installed",
+                Failure::new(
+                    ErrorCode::NotInstalled,
                     format!("`{}` is not installed", clean(&switch.name, 64)),
                 ),
                 &switch.name,

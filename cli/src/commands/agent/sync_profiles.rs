@@ -8,7 +8,7 @@ use vault_skill::name::AgentId;
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     output::Report,
     profiles::{failure, machine, parse_link, report_of},
 };
@@ -68,8 +68,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// Client machines of a remote vault get their skills from it: their links are not made from here.
 fn refuse_remote(context: &Context) -> Result<(), Failure> {
     if context.settings()?.text("VAULT_MODE") == Some("remote") {
-        return Err(Failure::usage(
-            "RemoteModeError",
+        return Err(Failure::new(
+            ErrorCode::RemoteModeError,
             "RemoteModeError: profiles are not synced in remote mode",
         )
         .hint("run it where the agents are, with VAULT_MODE=local"));

@@ -13,7 +13,7 @@ use vault_skill::{document::Transform, name::SkillName};
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure, Place},
+    errors::{ErrorCode, Failure, Place},
     lookup,
     output::{BAD, BOLD, DIM, GOOD, Report, Table, clean, paint},
     profiles,
@@ -110,8 +110,8 @@ fn add(
     let name = match name {
         Some(name) => name.clone(),
         None => SkillName::derive(&stem).ok_or_else(|| {
-            Failure::usage(
-                "name_invalid",
+            Failure::new(
+                ErrorCode::NameInvalid,
                 format!("`{}` makes no name for a transform", clean(&stem, 64)),
             )
             .hint("give one with --name")
@@ -153,7 +153,7 @@ fn refused(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) ->
     match error {
         AddTransformError::NotInstalled(_) => not_installed(vault, skill),
         AddTransformError::Transform(error) => {
-            Failure::new(Exit::Gate, "transform_invalid", error.message)
+            Failure::new(ErrorCode::TransformInvalid, error.message)
                 .hint("`vault transform --help` shows how one is written; nothing was changed")
                 .at(Place {
                     path: file.display().to_string(),
@@ -162,12 +162,11 @@ fn refused(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) ->
                 })
         }
         AddTransformError::Refused { .. } => {
-            Failure::new(Exit::Gate, "gate_blocked", error.to_string())
+            Failure::new(ErrorCode::GateBlocked, error.to_string())
                 .hint("change the transform and add it again; nothing was changed")
         }
-        AddTransformError::TooMany => {
-            Failure::failed("too_many", error.to_string()).hint("join some of them in one file")
-        }
+        AddTransformError::TooMany => Failure::new(ErrorCode::TooMany, error.to_string())
+            .hint("join some of them in one file"),
         AddTransformError::Vault(error) => error.into(),
     }
 }
@@ -180,8 +179,8 @@ fn not_installed(vault: &Vault, skill: &str) -> Failure {
         .map(|skill| skill.name.to_string())
         .collect();
     lookup::not_listed(
-        Failure::failed(
-            "not_installed",
+        Failure::new(
+            ErrorCode::NotInstalled,
             format!("`{}` is not installed", clean(skill, 64)),
         ),
         skill,
@@ -255,8 +254,8 @@ fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<R
             .filter_map(|listed| Some(listed.path.file_stem()?.to_string_lossy().into_owned()));
         let names: Vec<_> = of_skill.collect();
         return Err(lookup::not_listed(
-            Failure::failed(
-                "no_transform",
+            Failure::new(
+                ErrorCode::NoTransform,
                 format!(
                     "`{}` has no transform `{}`",
                     clean(skill, 64),

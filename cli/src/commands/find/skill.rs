@@ -14,7 +14,7 @@ use vault_library::{
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     lookup::{named, suggest},
     output::{BOLD, DIM, Report, Warning, clean, nearest, origin::origin, paint},
 };
@@ -74,7 +74,7 @@ enum Action {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.clean_env && !matches!(arguments.action, Action::Run(_)) {
         return Err(
-            Failure::usage("usage", "--clean-env goes with an action only")
+            Failure::new(ErrorCode::Usage, "--clean-env goes with an action only")
                 .hint("vault skill --clean-env <action> <name>"),
         );
     }
@@ -223,8 +223,8 @@ fn no_action(found: &Found, wanted: &str) -> Failure {
         .iter()
         .map(|action| action.name.as_str())
         .collect();
-    let failure = Failure::failed(
-        "action_not_found",
+    let failure = Failure::new(
+        ErrorCode::ActionNotFound,
         format!("{} declares no action `{}`", found.name, clean(wanted, 32)),
     );
     match nearest(wanted, names.iter().copied()) {

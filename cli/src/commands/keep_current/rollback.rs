@@ -7,7 +7,7 @@ use vault_skill::name::SkillName;
 use crate::{
     admission::{admitted_json, admitted_text, refused, texts::Texts},
     context::Context,
-    errors::{Exit, Failure, chain},
+    errors::{ErrorCode, Failure, chain},
     lookup,
     output::Report,
     profiles, project_lock,
@@ -58,17 +58,17 @@ fn failure(name: &SkillName, error: RollbackError) -> Failure {
     let message = chain(&error);
     let shows = format!("vault history {name} shows what is stored");
     match error {
-        RollbackError::NotInstalled(_) => Failure::failed("skill_not_found", message),
+        RollbackError::NotInstalled(_) => Failure::new(ErrorCode::SkillNotFound, message),
         RollbackError::NothingEarlier(_) | RollbackError::NoSuchVersion { .. } => {
-            Failure::failed("version_not_stored", message).hint(shows)
+            Failure::new(ErrorCode::VersionNotStored, message).hint(shows)
         }
         RollbackError::Damaged { damage, .. } => {
-            let exit = if damage.is_tampering() {
-                Exit::Integrity
+            let code = if damage.is_tampering() {
+                ErrorCode::SkillDamaged
             } else {
-                Exit::Failed
+                ErrorCode::SkillUnreadable
             };
-            Failure::new(exit, "skill_damaged", message).hint(shows)
+            Failure::new(code, message).hint(shows)
         }
         RollbackError::Admit(error) => {
             let texts = Texts::of_fetched(name.as_str(), &[]);

@@ -23,7 +23,7 @@ use crate::{
     context::Context,
     diff::{self, Version},
     drift::{Asked, compare, sort},
-    errors::{Exit, Failure, chain},
+    errors::{ErrorCode, Exit, Failure, chain},
     fetch::{self, Fetching},
     output::{BOLD, DIM, GOOD, Report, clean, count, paint},
     profiles, project_lock,
@@ -59,7 +59,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         &sorted.unchecked[..],
         arguments.names.is_empty(),
     ) {
-        return Err(Failure::failed("source_unknown", format!("{name} {why}")));
+        return Err(Failure::new(
+            ErrorCode::SourceUnknown,
+            format!("{name} {why}"),
+        ));
     }
     if !sorted.asked.is_empty() {
         context.require_network()?;
@@ -136,11 +139,9 @@ impl Update<'_> {
                     self.admit(&candidate)
                 }
             }
-            DriftState::Unchecked(reason) | DriftState::Failed(reason) => Err(Failure::new(
-                Exit::Network,
-                "source_failed",
-                clean(&reason, 400),
-            )),
+            DriftState::Unchecked(reason) | DriftState::Failed(reason) => {
+                Err(Failure::new(ErrorCode::SourceFailed, clean(&reason, 400)))
+            }
         }
     }
 
@@ -148,10 +149,10 @@ impl Update<'_> {
     fn candidate(&self, asked: &Asked) -> Result<(Candidate, Examined), Failure> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
-            .map_err(|error| Failure::new(Exit::Integrity, "skill_damaged", chain(&error)))?
+            .map_err(|error| Failure::new(ErrorCode::SkillDamaged, chain(&error)))?
             .ok_or_else(|| {
-                Failure::failed(
-                    "skill_not_found",
+                Failure::new(
+                    ErrorCode::SkillNotFound,
                     format!("{name} is not installed any more"),
                 )
             })?;

@@ -9,7 +9,7 @@ use vault_skill::name::SkillName;
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     lookup,
     output::{
         BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count,
@@ -51,7 +51,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.vault()?;
     let skill = match &arguments.skill {
         Some(name) => Some(name.parse::<SkillName>().map_err(|error| {
-            Failure::usage("name_invalid", format!("{}: {error}", clean(name, 64)))
+            Failure::new(
+                ErrorCode::NameInvalid,
+                format!("{}: {error}", clean(name, 64)),
+            )
         })?),
         None => None,
     };
@@ -74,7 +77,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let (Some(name), true) = (&skill, report.skills.is_empty()) {
         let listing = shelf::list(&vault)?;
         return Err(lookup::not_listed(
-            Failure::failed("not_installed", format!("`{name}` is not installed")),
+            Failure::new(
+                ErrorCode::NotInstalled,
+                format!("`{name}` is not installed"),
+            ),
             name.as_str(),
             listing.skills.iter().map(|skill| skill.name.as_str()),
             "vault skill list",

@@ -3,11 +3,12 @@
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_service::error::Code;
 use vault_skill::name::Slug;
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     output::{BOLD, GOOD, HINT, Report, Table, clean, paint},
     service::{
         Address, Base, OwnerClient,
@@ -98,8 +99,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => {
             Connection::find(context)?
                 .ok_or_else(|| {
-                    Failure::usage(
-                        "no_service",
+                    Failure::new(
+                        ErrorCode::NoService,
                         "no service is named, and this vault is not connected to one",
                     )
                     .hint("vault operator --url <url> …")
@@ -130,7 +131,7 @@ async fn operator(
     if file.read()?.is_some() {
         let client = OwnerClient::open(context, base, OPERATOR)?;
         match client.get::<Value>("/admin/vaults").await {
-            Err(failure) if failure.code == "signed_out" => {}
+            Err(failure) if failure.code == ErrorCode::SignedOut => {}
             Err(failure) => return Err(failure),
             Ok(_) => return Ok(client),
         }
@@ -218,14 +219,12 @@ async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Resul
 
 /// The refusal, with the name that was asked for where there is no such namespace.
 fn named(failure: Failure, slug: &Slug) -> Failure {
-    match &*failure.code {
-        "not_found" => Failure::failed(
-            "vault_not_found",
-            format!("no namespace is called `{slug}`"),
-        )
-        .hint("vault operator namespace list shows them all"),
-        _ => failure,
+    if failure.code != Code::NotFound {
+        return failure;
     }
+    let message = format!("no namespace is called `{slug}`");
+    Failure::new(ErrorCode::VaultNotFound, message)
+        .hint("vault operator namespace list shows them all")
 }
 
 /// A member of an answer as a person reads it.

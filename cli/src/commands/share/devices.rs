@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     lookup::{Kind, pick},
     output::{DIM, GOOD, HINT, Report, Table, WARN, clean, count, paint},
     service::{OwnerClient, connection::Connection},
@@ -223,7 +223,8 @@ fn style(status: &str) -> clap::builder::styling::Style {
 fn find<'d>(devices: &'d [Device], machine: &str) -> Result<&'d Device, Failure> {
     let kind = Kind {
         noun: "machine",
-        code: "device",
+        missing: ErrorCode::DeviceNotFound,
+        ambiguous: ErrorCode::DeviceAmbiguous,
         list: "vault devices list",
     };
     pick(
@@ -265,9 +266,12 @@ mod tests {
         ];
         assert_eq!(find(&devices, "dev_b").unwrap().device_id, "dev_b");
         assert_eq!(find(&devices, "laptop").unwrap().device_id, "dev_a");
-        assert_eq!(find(&devices, "desk").unwrap_err().code, "device_ambiguous");
+        assert_eq!(
+            find(&devices, "desk").unwrap_err().code,
+            ErrorCode::DeviceAmbiguous
+        );
         let missed = find(&devices, "laptpo").unwrap_err();
-        assert_eq!(missed.code, "device_not_found");
+        assert_eq!(missed.code, ErrorCode::DeviceNotFound);
         assert!(missed.hint.as_ref().unwrap().contains("laptop"));
     }
 }

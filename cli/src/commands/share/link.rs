@@ -6,10 +6,11 @@ use vault_library::{
     Vault,
     subscribe::{self, AcceptedCatalog, Link, LinkError, LinkId},
 };
+use vault_service::error::Code;
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure, FailureCode, codes::service_code},
     output::{BOLD, DIM, GOOD, HINT, Report, WARN, clean, paint},
     service::{Address, DeviceState, connection::Connection},
     subscription::{check_not_rolled_back, device_client, warn_about_catalog},
@@ -78,8 +79,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let machine = link.device_key(&vault)?.public().fingerprint();
     if state.status == "revoked" {
         return Err(Failure::new(
-            Exit::NotAllowed,
-            "device_revoked",
+            ErrorCode::DeviceRevoked,
             format!(
                 "this machine ({machine}) was shut out of {}",
                 connection.address()
@@ -126,10 +126,15 @@ async fn enrol(
 
 /// Whether an enrolment failed before any service could have noted it.
 fn never_arrived(failure: &Failure) -> bool {
-    matches!(
-        &*failure.code,
-        "vault_not_found" | "unreachable" | "tls_unavailable" | "redirect_refused" | "http_404"
-    )
+    match &failure.code {
+        FailureCode::Own(code) => matches!(
+            code,
+            ErrorCode::Unreachable | ErrorCode::TlsUnavailable | ErrorCode::RedirectRefused
+        ),
+        FailureCode::Remote { word, status, .. } => {
+            *status == 404 && service_code(word).is_none_or(|code| code == Code::VaultNotFound)
+        }
+    }
 }
 
 /// What to do about a key that was not expected. Only an enrolled machine may read a catalog, so by then it is enrolled.
@@ -158,14 +163,14 @@ fn target(context: &Context, address: Option<&Address>) -> Result<Connection, Fa
             base: base.clone(),
             slug: slug.clone(),
         }),
-        Some(Address { base, slug: None }) => Err(Failure::usage(
-            "slug_missing",
+        Some(Address { base, slug: None }) => Err(Failure::new(
+            ErrorCode::SlugMissing,
             "the address does not name a vault",
         )
         .hint(format!("vault link {base}/v/<slug>"))),
         None => Connection::find(context)?.ok_or_else(|| {
-            Failure::usage(
-                "not_connected",
+            Failure::new(
+                ErrorCode::NotConnected,
                 "which vault? This machine is not connected to one",
             )
             .hint("vault link <url>/v/<slug>")

@@ -9,7 +9,7 @@ use vault_store::clock::{Clock, SystemClock};
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     output::{BOLD, DIM, GOOD, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
     service::{connection::Connection, tokens::TokenFile},
     subscription::device_client,
@@ -35,15 +35,15 @@ pub struct Arguments {
 pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure> {
     let Some(vault) = context.existing_vault()? else {
         return Err(
-            Failure::usage("not_connected", "there is no vault here yet")
+            Failure::new(ErrorCode::NotConnected, "there is no vault here yet")
                 .hint("vault add <folder>, or vault link <url>/v/<slug>"),
         );
     };
     let connection = Connection::find(context)?;
     let linked = subscribe::all(&vault)?;
     if connection.is_none() && linked.is_empty() {
-        return Err(Failure::usage(
-            "not_connected",
+        return Err(Failure::new(
+            ErrorCode::NotConnected,
             "this vault is neither connected nor linked to a service",
         )
         .hint("vault cloud connect <url>, or vault link <url>/v/<slug>"));
@@ -92,7 +92,7 @@ impl Connected {
             let path = format!("/admin/vaults/{}", connection.slug);
             let asked = context.block_on(async { connection.owner(context)?.get(&path).await });
             service = asked.unwrap_or_else(|failure: Failure| {
-                *exit = failure.exit;
+                *exit = failure.exit();
                 context.ui.warn(Warning::from(&failure));
                 Value::Null
             });
@@ -249,7 +249,7 @@ impl LinkStatus {
             Err(failure) => {
                 // A service that lied weighs more than one that is silent.
                 if *exit != Exit::Integrity {
-                    *exit = failure.exit;
+                    *exit = failure.exit();
                 }
                 context.ui.warn(Warning::from(&failure));
                 ("unknown".to_owned(), None)

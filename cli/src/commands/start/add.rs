@@ -29,7 +29,7 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     output::{BAD, BOLD, DIM, GOOD, HINT, Report, clean, count, paint, size, text},
     profiles, project_lock,
 };
@@ -108,7 +108,10 @@ pub struct Arguments {
 }
 
 fn name_needs_one() -> Failure {
-    Failure::usage("name_needs_one_skill", "--name goes with one skill only")
+    Failure::new(
+        ErrorCode::NameNeedsOneSkill,
+        "--name goes with one skill only",
+    )
 }
 
 /// Admits the skills; each has an answer of its own.
@@ -121,8 +124,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
     };
     if let Some(rule) = arguments.allow.iter().find(|rule| !known(rule)) {
-        return Err(Failure::usage(
-            "unknown_rule",
+        return Err(Failure::new(
+            ErrorCode::UnknownRule,
             format!("there is no rule {}", clean(rule, 80)),
         )
         .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
@@ -236,7 +239,7 @@ impl Adding<'_> {
             let mut from = None;
             let result = skill.passed.and_then(|()| {
                 let Some((candidate, report)) = admitted.next() else {
-                    let not_added = || Failure::failed("not_added", "it was not added");
+                    let not_added = || Failure::new(ErrorCode::NotAdded, "it was not added");
                     return Err(failed.clone().unwrap_or_else(not_added));
                 };
                 let report = report.map_err(|error| refused(&skill.shown, &skill.texts, error))?;
@@ -417,9 +420,9 @@ fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failur
             return Err(failure);
         }
         context.ui.note_failure(&failure);
-        exit = failure.exit;
+        exit = failure.exit();
         data.push(json!({
-            "source": shown, "code": failure.code, "message": failure.message, "hint": failure.hint,
+            "source": shown, "code": failure.code.word(), "message": failure.message, "hint": failure.hint,
         }));
     }
     let data = match <[Value; 1]>::try_from(data) {

@@ -41,7 +41,7 @@ use vault_store::{
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
     output::{BOLD, DIM, GOOD, HINT, Report, count, paint, size},
     server::{self, Options, Server},
     starter,
@@ -278,8 +278,7 @@ impl<'d> Tour<'d> {
         let data = self.owner.json(&["devices", "admit", &self.device])?;
         if data["fingerprint"] != *self.device_fingerprint {
             return Err(Failure::new(
-                Exit::Integrity,
-                "fingerprint_mismatch",
+                ErrorCode::FingerprintMismatch,
                 "the service shows another fingerprint than the machine",
             ));
         }
@@ -311,8 +310,7 @@ impl<'d> Tour<'d> {
             let original = self.skills.join(file.path);
             if bytes != file.bytes || is_executable(&path)? != is_executable(&original)? {
                 return Err(Failure::new(
-                    Exit::Integrity,
-                    "skill_damaged",
+                    ErrorCode::SkillDamaged,
                     format!("{} differs on the other machine", file.path),
                 ));
             }
@@ -372,7 +370,7 @@ impl<'c> Demo<'c> {
         let options = Options {
             config: Config::new(url.parse().map_err(
                 |error: vault_service::config::BadPublicUrl| {
-                    Failure::failed("internal", error.to_string())
+                    Failure::new(ErrorCode::Internal, error.to_string())
                 },
             )?),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
@@ -495,7 +493,10 @@ impl<'c> Demo<'c> {
 impl Home<'_> {
     fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Command, Failure> {
         let program = std::env::current_exe().map_err(|error| {
-            Failure::failed("io", format!("this binary cannot be found: {error}"))
+            Failure::new(
+                ErrorCode::Io,
+                format!("this binary cannot be found: {error}"),
+            )
         })?;
         let mut command = Command::new(program);
         command
@@ -522,19 +523,17 @@ impl Home<'_> {
 
     /// Runs a command to its end and gives its `data`; its failure is ours.
     fn json<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Value, Failure> {
-        let output = self
-            .command(arguments)?
-            .output()
-            .map_err(|error| Failure::failed("io", format!("a step cannot be started: {error}")))?;
+        let output = self.command(arguments)?.output().map_err(|error| {
+            Failure::new(ErrorCode::Io, format!("a step cannot be started: {error}"))
+        })?;
         data(&output.stdout, output.status.code())
     }
 
     /// Runs a command that prints a sign-in address, and lets it have the code for that address.
     fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
-        let mut child: Child = self
-            .command(arguments)?
-            .spawn()
-            .map_err(|error| Failure::failed("io", format!("a step cannot be started: {error}")))?;
+        let mut child: Child = self.command(arguments)?.spawn().map_err(|error| {
+            Failure::new(ErrorCode::Io, format!("a step cannot be started: {error}"))
+        })?;
         let stderr = child.stderr.take();
         let (found, address) = mpsc::channel();
         std::thread::spawn(move || {
@@ -566,7 +565,7 @@ impl Home<'_> {
         }
         let status = child
             .wait()
-            .map_err(|error| Failure::failed("io", format!("a step got lost: {error}")))?;
+            .map_err(|error| Failure::new(ErrorCode::Io, format!("a step got lost: {error}")))?;
         data(&stdout, status.code())
     }
 }
@@ -574,8 +573,8 @@ impl Home<'_> {
 /// The `data` of an envelope, or the failure that it tells of.
 fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
     let unreadable = || {
-        Failure::failed(
-            "step_failed",
+        Failure::new(
+            ErrorCode::StepFailed,
             format!("a step ended with {} and said nothing", code.unwrap_or(-1)),
         )
     };
@@ -583,10 +582,9 @@ fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
     if envelope["ok"] == true {
         return Ok(envelope["data"].clone());
     }
-    let mut failure = Failure::failed(
-        text(&envelope["error"]["code"]).to_owned(),
-        text(&envelope["error"]["message"]).to_owned(),
-    );
+    let word = text(&envelope["error"]["code"]);
+    let code = ErrorCode::parse(word).unwrap_or(ErrorCode::StepFailed);
+    let mut failure = Failure::new(code, text(&envelope["error"]["message"]));
     failure.hint = envelope["error"]["hint"].as_str().map(str::to_owned);
     Err(failure)
 }
@@ -637,8 +635,7 @@ fn call_back(address: &Url) -> Result<(), Failure> {
 
 fn not_signed_in(reason: impl std::fmt::Display) -> Failure {
     Failure::new(
-        Exit::Network,
-        "sign_in_failed",
+        ErrorCode::SignInFailed,
         format!("the demo could not sign in: {reason}"),
     )
 }
@@ -659,7 +656,7 @@ fn free_port() -> Result<u16, Failure> {
     std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
-        .map_err(|error| Failure::failed("io", format!("no port is free: {error}")))
+        .map_err(|error| Failure::new(ErrorCode::Io, format!("no port is free: {error}")))
 }
 
 /// 24 letters and digits, easy to read aloud.

@@ -21,7 +21,7 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
     fetch::{self, Fetching},
     output::{DIM, Report, clean, count, paint},
     profiles,
@@ -53,7 +53,7 @@ pub struct Arguments {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Some(mut lock) = Lock::find(context)? else {
         return Err(
-            Failure::failed("no_lock", "there is no vault.lock here or above")
+            Failure::new(ErrorCode::NoLock, "there is no vault.lock here or above")
                 .hint("vault add <source> --lock makes one"),
         );
     };
@@ -65,8 +65,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .collect();
     if arguments.frozen && !stale.is_empty() {
         return Err(Failure::new(
-            Exit::Differences,
-            "lock_stale",
+            ErrorCode::LockStale,
             format!(
                 "{} does not settle {}",
                 lock.path.display(),
@@ -168,8 +167,8 @@ impl Install<'_> {
         let (shown, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
                 if locked.source.split('/').any(|part| part == "..") {
-                    return Err(Failure::failed(
-                        "lock_outside",
+                    return Err(Failure::new(
+                        ErrorCode::LockOutside,
                         format!("{} leads out of the project", clean(&locked.source, 200)),
                     ));
                 }
@@ -276,8 +275,7 @@ fn check(locked: &Locked, wanted: &Digest, found: &Digest) -> Result<(), Failure
         return Ok(());
     }
     Err(Failure::new(
-        Exit::Integrity,
-        "lock_digest",
+        ErrorCode::LockDigest,
         format!("the source has other files than were locked (sha256 {found}, not {wanted})"),
     )
     .hint(format!(

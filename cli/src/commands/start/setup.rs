@@ -21,7 +21,7 @@ use vault_skill::name::AgentId;
 use self::questions::{Plan, adoption, advanced, overview, say, starters, summary};
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     output::{BOLD, GOOD, HINT, Report, Warning, paint},
     profiles, starter,
 };
@@ -54,15 +54,15 @@ pub struct Arguments {
 /// Scans, asks, shows, does.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if !context.ui.may_ask() {
-        return Err(Failure::usage(
-            "NoTtyError",
+        return Err(Failure::new(
+            ErrorCode::NoTtyError,
             "NoTtyError: setup asks questions and needs a terminal",
         )
         .hint("in scripts: vault add <folder>, then vault sync-profiles --discover"));
     }
     if context.settings()?.text("VAULT_MODE") == Some("remote") {
-        return Err(Failure::usage(
-            "RemoteModeError",
+        return Err(Failure::new(
+            ErrorCode::RemoteModeError,
             "RemoteModeError: setup is for the machine that the agents are on",
         )
         .hint("run it with VAULT_MODE=local"));
@@ -249,7 +249,7 @@ fn add_starters(
         return Ok(added);
     }
     let folder = tempfile::tempdir()
-        .map_err(|error| Failure::failed("io", format!("no temporary folder: {error}")))?;
+        .map_err(|error| Failure::new(ErrorCode::Io, format!("no temporary folder: {error}")))?;
     starter::unpack(folder.path())
         .map_err(|error| Failure::io("writing", folder.path(), &error))?;
     for (name, left_by_installer) in &plan.starters {

@@ -17,7 +17,7 @@ use crate::{
         skipped_lines, verdict,
     },
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
     lookup::{self, Target, folder_of},
     output::{BOLD, Report, clean, paint},
 };
@@ -130,9 +130,8 @@ fn look(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
 }
 
 /// A target that is neither installed nor there could not be read: exit 2.
-fn unread(mut failure: Failure) -> Failure {
-    failure.exit = Exit::Usage;
-    failure
+fn unread(failure: Failure) -> Failure {
+    Failure::new(ErrorCode::SourceUnreadable, &failure.message).hint_if(failure.hint.clone())
 }
 
 /// Each skill in full, and how many ended how where there are several.

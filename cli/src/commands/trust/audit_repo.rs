@@ -120,11 +120,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Format::Text => plain(&text(context, &location, &found)) + "\n",
             _ => options.rendered(&found).unwrap_or_default(),
         };
-        std::fs::write(file, text).map_err(|error| {
-            let mut failure = Failure::io("writing", file, &error);
-            failure.exit = crate::errors::Exit::Usage;
-            failure
-        })?;
+        std::fs::write(file, text).map_err(|error| Failure::io("writing", file, &error))?;
         return Ok(Report::new(value, audit_report::summary(&found)).exit(exit));
     }
     let report = match options.rendered(&found) {

@@ -12,7 +12,7 @@ use vault_library::{
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure, chain},
+    errors::{ErrorCode, Failure, chain},
     output::{BOLD, DIM, GOOD, HINT, Report, Warning, clean, count, paint},
 };
 
@@ -69,7 +69,7 @@ enum RecoveryAction {
 /// Shows or replaces keys.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?.ok_or_else(|| {
-        Failure::failed("no_vault", "there is no vault here yet")
+        Failure::new(ErrorCode::NoVault, "there is no vault here yet")
             .hint("vault add <folder> makes one with its first skill")
     })?;
     match &arguments.action {
@@ -149,8 +149,8 @@ fn create(context: &Context, vault: &Vault, file: Option<PathBuf>) -> Result<Rep
     let path = match file {
         Some(path) => path,
         None => vault.keys().recovery_left_here()?.ok_or_else(|| {
-            Failure::usage(
-                "recovery_missing",
+            Failure::new(
+                ErrorCode::RecoveryMissing,
                 "the present recovery key is not on this machine",
             )
             .hint("vault key recovery create <FILE> names it")
@@ -228,11 +228,9 @@ fn failed(error: RotateError) -> Failure {
     let message = chain(&error);
     match error {
         RotateError::Vault(error) => error.into(),
-        RotateError::Statement(_) => Failure::new(Exit::Integrity, "rotation_refused", message),
-        RotateError::OtherRecoveryKey => {
-            Failure::new(Exit::Integrity, "recovery_key_wrong", message)
-        }
-        RotateError::NoRecoveryKey => Failure::failed("recovery_missing", message),
-        RotateError::UnknownKey => Failure::failed("key_unknown", message),
+        RotateError::Statement(_) => Failure::new(ErrorCode::RotationRefused, message),
+        RotateError::OtherRecoveryKey => Failure::new(ErrorCode::RecoveryKeyWrong, message),
+        RotateError::NoRecoveryKey => Failure::new(ErrorCode::RecoveryMissing, message),
+        RotateError::UnknownKey => Failure::new(ErrorCode::KeyUnknown, message),
     }
 }

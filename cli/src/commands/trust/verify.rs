@@ -14,7 +14,7 @@ use vault_skill::{keys::PublicKey, name::SkillName};
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure, chain},
+    errors::{ErrorCode, Failure, chain},
     lookup::{self, Target},
     output::{BOLD, DIM, GOOD, HINT, Report, clean, count, origin, paint},
 };
@@ -61,9 +61,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     match (lookup::target(vault.as_ref(), what)?, &vault) {
         (Target::Installed(name), Some(vault)) => one(vault, &name, key.as_ref()),
-        (Target::Installed(_), None) => {
-            Err(Failure::failed("skill_not_found", "nothing is installed"))
-        }
+        (Target::Installed(_), None) => Err(Failure::new(
+            ErrorCode::SkillNotFound,
+            "nothing is installed",
+        )),
         (Target::Path(path), _) => exported(&path, arguments.manifest.as_deref(), &known, key),
     }
 }
@@ -77,8 +78,8 @@ fn key(text: &str, known: &[Signer]) -> Result<PublicKey, Failure> {
         .find(|signer| signer.key.fingerprint().eq_ignore_ascii_case(text))
         .map(|signer| signer.key)
         .ok_or_else(|| {
-            Failure::usage(
-                "key_invalid",
+            Failure::new(
+                ErrorCode::KeyInvalid,
                 format!(
                     "`{}` is neither a public key nor the fingerprint of one that is known here",
                     clean(text, 80)
@@ -96,8 +97,10 @@ fn all(vault: Option<&Vault>, key: Option<&PublicKey>) -> Result<Report, Failure
         ));
     };
     if key.is_some() {
-        return Err(Failure::usage("usage", "--key goes with a name or a path")
-            .hint("vault verify <name> --key <key>"));
+        return Err(
+            Failure::new(ErrorCode::Usage, "--key goes with a name or a path")
+                .hint("vault verify <name> --key <key>"),
+        );
     }
     let report = integrity::check(vault)?;
     let data = json!({
@@ -137,11 +140,10 @@ fn all(vault: Option<&Vault>, key: Option<&PublicKey>) -> Result<Report, Failure
         .all(|damage| matches!(damage, Damage::Unreadable(_)));
     Err(Failure::new(
         if unreadable_only {
-            Exit::Failed
+            ErrorCode::SkillUnreadable
         } else {
-            Exit::Integrity
+            ErrorCode::SkillDamaged
         },
-        "skill_damaged",
         format!(
             "{} of {} {} not what was signed",
             wrong.len(),
@@ -170,7 +172,7 @@ fn one(vault: &Vault, name: &SkillName, key: Option<&PublicKey>) -> Result<Repor
         run::RunError::Damaged { skill, damage } => {
             let mut failure = Failure::damaged(skill.as_str(), &damage);
             if !matches!(damage, Damage::Unreadable(_)) {
-                failure.exit = Exit::Integrity;
+                failure.code = ErrorCode::SkillDamaged.into();
             }
             failure
         }
@@ -178,8 +180,7 @@ fn one(vault: &Vault, name: &SkillName, key: Option<&PublicKey>) -> Result<Repor
     })?;
     if key.is_some_and(|key| *key != found.signer) {
         return Err(Failure::new(
-            Exit::Integrity,
-            "signer_other",
+            ErrorCode::SignerOther,
             format!(
                 "{name} is signed by {}, not by the key that was given",
                 found.signer.fingerprint()
@@ -289,16 +290,16 @@ fn refused(error: &VerifyError) -> Failure {
     let message = chain(error);
     let unknown = error.is_unknown_signer();
     if !error.is_wrong() {
-        return Failure::failed("not_verified", message);
+        return Failure::new(ErrorCode::NotVerified, message);
     }
-    let failure = |code: &'static str| Failure::new(Exit::Integrity, code, message.clone());
+    let failure = |code: ErrorCode| Failure::new(code, message.clone());
     match error {
-        _ if unknown => failure("signer_unknown").hint(format!(
+        _ if unknown => failure(ErrorCode::SignerUnknown).hint(format!(
             "if you trust its owner: {} with the key that their `vault key show` prints",
             paint(HINT, "--key <key>")
         )),
-        VerifyError::Unsigned { .. } => failure("not_signed")
+        VerifyError::Unsigned { .. } => failure(ErrorCode::NotSigned)
             .hint("--manifest <file> names it; `vault export` writes it beside what it exports"),
-        _ => failure("not_as_signed").hint("do not use it; get it again from its owner"),
+        _ => failure(ErrorCode::NotAsSigned).hint("do not use it; get it again from its owner"),
     }
 }

@@ -8,7 +8,7 @@ use vault_library::export::{self, ExportError, SiteInput, SiteReport, ZipInput, 
 
 use crate::{
     context::Context,
-    errors::{Failure, chain},
+    errors::{ErrorCode, Failure, chain},
     lookup,
     output::{BOLD, DIM, GOOD, HINT, Report, Warning, count, paint, size},
 };
@@ -85,7 +85,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
             let Some(vault) = vault else {
                 return Err(
-                    Failure::failed("no_vault", "there is no vault to export from")
+                    Failure::new(ErrorCode::NoVault, "there is no vault to export from")
                         .hint("vault add <folder> makes one with its first skill"),
                 );
             };
@@ -198,10 +198,10 @@ fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {
         ExportError::Skill(error) => lookup::suggest(vault, error),
         ExportError::Vault(error) => error.into(),
         ExportError::Exists(_) => {
-            Failure::failed("file_exists", message).hint("--force writes over it")
+            Failure::new(ErrorCode::FileExists, message).hint("--force writes over it")
         }
-        ExportError::InTheWay(_) => Failure::failed("in_the_way", message),
-        ExportError::Pack { .. } => Failure::failed("not_packed", message),
-        ExportError::File(_) => Failure::failed("io", message),
+        ExportError::InTheWay(_) => Failure::new(ErrorCode::InTheWay, message),
+        ExportError::Pack { .. } => Failure::new(ErrorCode::NotPacked, message),
+        ExportError::File(_) => Failure::new(ErrorCode::Io, message),
     }
 }

@@ -15,7 +15,7 @@ use vault_skill::{
 use crate::{
     admission,
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     output::{BAD, DIM, GOOD, Report, clean, count, paint},
 };
 
@@ -71,7 +71,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             // One that cannot be mended keeps no other back.
             Err(failure) => {
                 context.ui.note_failure(&failure);
-                data.push(json!({ "path": file, "error": { "code": failure.code, "message": failure.message } }));
+                data.push(json!({ "path": file, "error": { "code": failure.code.word(), "message": failure.message } }));
                 failed.push(failure);
             }
         }
@@ -88,7 +88,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             context.ui.line(lines.join("\n"));
         }
         let message = format!("{} could not be mended", count(failed.len() as u64, "file"));
-        return Err(Failure::new(first.exit, first.code.clone(), message).data(data));
+        return Err(Failure::new(first.code.clone(), message).data(data));
     }
     let report = Report::new(data, lines.join("\n"));
     Ok(if arguments.check && mended > 0 {
@@ -107,7 +107,7 @@ fn one(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
             .findings()
             .iter()
             .map(|finding| admission::excerpt(&shown, finding));
-        Failure::failed("not_mended", format!("{shown} cannot be mended"))
+        Failure::new(ErrorCode::NotMended, format!("{shown} cannot be mended"))
             .details(shown_findings)
             .data(json!({ "path": file, "findings": error.findings() }))
     })?;
@@ -125,14 +125,14 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: &std::io::Error| Failure::io("reading", file, error);
     let found = std::fs::symlink_metadata(file).map_err(|error| failed(&error))?;
     if !found.is_file() {
-        return Err(Failure::failed(
-            "not_a_file",
+        return Err(Failure::new(
+            ErrorCode::NotAFile,
             format!("{} is no plain file", file.display()),
         ));
     }
     if found.len() > MAX_SKILL_MD_BYTES {
-        return Err(Failure::failed(
-            "skill_md_size",
+        return Err(Failure::new(
+            ErrorCode::SkillMdSize,
             format!("{} is larger than a SKILL.md may be", file.display()),
         ));
     }

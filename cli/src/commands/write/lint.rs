@@ -15,7 +15,7 @@ use vault_skill::{
 use crate::{
     admission,
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     output::{GOOD, Report, Warning, count, paint},
 };
 
@@ -54,7 +54,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Err(failure) if skills.len() > 1 => {
                 context.ui.note_failure(&failure);
                 unread += 1;
-                data.push(json!({ "path": skill, "error": { "code": failure.code, "message": failure.message } }));
+                data.push(json!({ "path": skill, "error": { "code": failure.code.word(), "message": failure.message } }));
                 continue;
             }
             Err(failure) => return Err(failure),
@@ -85,7 +85,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if unread > 0 {
         context.ui.line(lines.join("\n"));
         let message = format!("{} could not be read", count(unread, "skill"));
-        return Err(Failure::failed("source_unreadable", message).data(data));
+        return Err(Failure::new(ErrorCode::SourceUnreadable, message).data(data));
     }
     let report = Report::new(data, lines.join("\n"));
     Ok(if found == 0 {
@@ -156,8 +156,8 @@ pub(super) fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failur
         }
     }
     if found.is_empty() {
-        return Err(Failure::failed(
-            "skill_md_missing",
+        return Err(Failure::new(
+            ErrorCode::SkillMdMissing,
             format!("there is no SKILL.md in or below {}", path.display()),
         )
         .hint("vault new <name> makes one"));

@@ -16,7 +16,7 @@ use vault_skill::{
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     output::{BOLD, GOOD, HINT, Report, clean, paint},
 };
 
@@ -54,8 +54,8 @@ pub struct Arguments {
 /// Makes the folder.
 pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let name: SkillName = arguments.name.parse().map_err(|_| {
-        let failure = Failure::usage(
-            "name_invalid",
+        let failure = Failure::new(
+            ErrorCode::NameInvalid,
             format!(
                 "`{}` cannot be the name of a skill",
                 clean(&arguments.name, 64)
@@ -68,8 +68,8 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     })?;
     let description = arguments.description.as_deref().unwrap_or_default();
     if description.chars().any(char::is_control) {
-        return Err(Failure::usage(
-            "description_invalid",
+        return Err(Failure::new(
+            ErrorCode::DescriptionInvalid,
             "a description is one line without control characters",
         ));
     }
@@ -78,8 +78,8 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     match DirBuilder::new().create(&folder) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            return Err(Failure::failed(
-                "folder_exists",
+            return Err(Failure::new(
+                ErrorCode::FolderExists,
                 format!("{} is there already", folder.display()),
             )
             .hint(format!("vault lint {}", folder.display())));

@@ -12,7 +12,7 @@ use vault_skill::name::ActionName;
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     lookup::{named, suggest},
     output::{Report, clean, nearest},
 };
@@ -27,7 +27,10 @@ pub fn run(
     let word = |index: usize| words.get(index).and_then(|word| word.to_str());
     let action = word(0).unwrap_or_default();
     let Some(name) = word(1) else {
-        let failure = Failure::usage("usage", format!("`{}` of which skill?", clean(action, 32)));
+        let failure = Failure::new(
+            ErrorCode::Usage,
+            format!("`{}` of which skill?", clean(action, 32)),
+        );
         return Err(
             match nearest(action, ["list", "search", "which"].into_iter()) {
                 Some(near) => failure.hint(format!(
@@ -38,8 +41,8 @@ pub fn run(
         );
     };
     let action: ActionName = action.parse().map_err(|_| {
-        Failure::usage(
-            "action_name_invalid",
+        Failure::new(
+            ErrorCode::ActionNameInvalid,
             format!("`{}` cannot be the name of an action", clean(action, 32)),
         )
         .hint("actions are lower-case words; options of vault stand before the action")
@@ -58,8 +61,8 @@ pub fn run(
                 .parse()
                 .is_ok_and(|skill| run::is_installed(vault, &skill).unwrap_or(false));
         if swapped {
-            Failure::usage(
-                "usage",
+            Failure::new(
+                ErrorCode::Usage,
                 format!("`{action}` is a skill, and the action stands before it"),
             )
             .hint(format!("vault skill {name} {action}"))
@@ -89,8 +92,8 @@ pub fn run(
 fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     let process = &context.process;
     if prepared.requires_tty() && !(process.stdin_is_terminal && process.stdout_is_terminal) {
-        return Err(Failure::usage(
-            "no_tty",
+        return Err(Failure::new(
+            ErrorCode::NoTty,
             format!("NoTtyError: {what} asks on a terminal, and there is none"),
         )
         .hint("run it from a terminal, without redirection"));
@@ -111,8 +114,8 @@ fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
         })
         .collect::<Vec<_>>();
     let names: Vec<_> = missing.iter().map(|declared| &declared.name).collect();
-    Err(Failure::failed(
-        "environment_missing",
+    Err(Failure::new(
+        ErrorCode::EnvironmentMissing,
         format!(
             "{what} needs {} that {} not set",
             if missing.len() == 1 {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::places::{AGENTS, AgentSettings, Folders, Server, starts_vault};
 use crate::{
     context::Context,
-    errors::{Failure, Place},
+    errors::{ErrorCode, Failure, Place},
     mcp_config::EditError,
     output::{BOLD, DIM, GOOD, HINT, Report, clean, nearest, paint},
 };
@@ -84,8 +84,8 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
             .as_ref()
             .filter(|there| !starts_vault(there, &server.command))
         {
-            return Err(Failure::failed(
-                "mcp_name_taken",
+            return Err(Failure::new(
+                ErrorCode::McpNameTaken,
                 format!(
                     "{} has another server named `{}`: {}",
                     known.label,
@@ -207,14 +207,14 @@ fn plan(
 ) -> Result<Vec<FileChange>, Failure> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if arguments.name.is_empty() || arguments.name.len() > 64 || !arguments.name.chars().all(good) {
-        return Err(Failure::usage(
-            "name_invalid",
+        return Err(Failure::new(
+            ErrorCode::NameInvalid,
             "a server's name has letters, digits, hyphens and underscores, at most 64",
         ));
     }
     let machine = context.process.machine(None).ok_or_else(|| {
-        Failure::usage(
-            "no_home",
+        Failure::new(
+            ErrorCode::NoHome,
             "there is no home folder in which agents keep their settings",
         )
         .hint("set HOME")
@@ -229,16 +229,16 @@ fn plan(
         }
         let file = if arguments.project {
             known.project_file(&project).ok_or_else(|| {
-                Failure::usage(
-                    "mcp_no_project_file",
+                Failure::new(
+                    ErrorCode::McpNoProjectFile,
                     format!("{} reads no file of a project", known.label),
                 )
                 .hint("leave --project out")
             })?
         } else {
             known.installed_mark(&folders).ok_or_else(|| {
-                Failure::failed(
-                    "agent_not_found",
+                Failure::new(
+                    ErrorCode::AgentNotFound,
                     format!(
                         "{} is not on this machine: {} is not there",
                         known.label,
@@ -273,8 +273,8 @@ fn find_agent(word: &str, folders: &Folders) -> Result<&'static AgentSettings, F
         if let Some(known) = AGENTS.iter().find(|known| known.id == agent.id.as_str()) {
             return Ok(known);
         }
-        return Err(Failure::usage(
-            "agent_unsupported",
+        return Err(Failure::new(
+            ErrorCode::AgentUnsupported,
             format!(
                 "where {} keeps its MCP servers is not known here",
                 agent.display_name
@@ -282,8 +282,8 @@ fn find_agent(word: &str, folders: &Folders) -> Result<&'static AgentSettings, F
         )
         .hint("add a server with the command `vault` and the argument `mcp` to its settings"));
     }
-    let failure = Failure::usage(
-        "agent_unknown",
+    let failure = Failure::new(
+        ErrorCode::AgentUnknown,
         format!("there is no agent `{}`", clean(word, 60)),
     );
     let here: Vec<&str> = AGENTS
@@ -314,8 +314,8 @@ fn unreadable(known: &AgentSettings, file: &Path, error: &EditError) -> Failure 
         EditError::Syntax { line, reason } => (Some(*line), reason.clone()),
         other => (None, other.to_string()),
     };
-    Failure::failed(
-        "mcp_config_unreadable",
+    Failure::new(
+        ErrorCode::McpConfigUnreadable,
         format!(
             "the settings of {} are left as they are: {}",
             known.label,
@@ -334,8 +334,8 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
     };
     let failed = |error: std::io::Error| Failure::io("reading", file, &error);
     if !opened.metadata().map_err(failed)?.is_file() {
-        return Err(Failure::failed(
-            "not_a_file",
+        return Err(Failure::new(
+            ErrorCode::NotAFile,
             format!("{} is no plain file", file.display()),
         ));
     }
@@ -345,14 +345,14 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(Failure::failed(
-            "mcp_config_unreadable",
+        return Err(Failure::new(
+            ErrorCode::McpConfigUnreadable,
             format!("{} is larger than 32 MiB", file.display()),
         ));
     }
     String::from_utf8(bytes).map(Some).map_err(|_| {
-        Failure::failed(
-            "mcp_config_unreadable",
+        Failure::new(
+            ErrorCode::McpConfigUnreadable,
             format!("{} is not UTF-8", file.display()),
         )
     })
@@ -378,8 +378,8 @@ fn write(change: &FileChange) -> Result<(), Failure> {
     }
     // The agent may have written in the meantime; its changes must not be lost.
     if read(&change.file)? != change.before {
-        return Err(Failure::failed(
-            "mcp_config_changed",
+        return Err(Failure::new(
+            ErrorCode::McpConfigChanged,
             format!("{} was changed meanwhile", change.file.display()),
         )
         .hint("try again; close the agent if it happens again"));

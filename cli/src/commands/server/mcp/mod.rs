@@ -1,7 +1,7 @@
-//! `vault mcp`: this vault's tools on standard input and output.
+//! `vault mcp`: an MCP server for this vault on standard input and output.
 //!
-//! Standard output carries the protocol's frames and nothing else. Nothing is read of the vault before a message needs it, so that the first
-//! answer comes at once whatever the vault holds. The process ends with its input, or with its parent.
+//! Standard output carries protocol frames only. The vault is read when the first message needs it, so the first answer does
+//! not depend on its size. The process ends with its input, or with its parent.
 
 mod install;
 mod places;
@@ -18,7 +18,7 @@ use vault_mcp::{Person, Server, Session};
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Exit, Failure},
     fetch,
     output::Report,
     server::{log_to_stderr, tool_names},
@@ -26,10 +26,10 @@ use crate::{
 
 /// The owner's part of ids on this machine.
 const OWNER: &str = "local";
-/// How often it is looked whether the parent is still there.
+/// How often to check that the parent process is alive.
 const PARENT: Duration = Duration::from_secs(1);
 
-/// Bytes that are written at once.
+/// The most bytes written to standard output at once.
 const CHUNK: usize = 64 * 1024;
 
 /// Since 0.5.0 (beta).
@@ -94,7 +94,10 @@ fn serve(context: &Context) -> Result<Report, Failure> {
         let shelf = std::sync::Arc::new(shelf);
         let server = Server::of(Session::new(shelf, Person::local(), names));
         let failed = |error: &dyn std::fmt::Display| {
-            Failure::failed("mcp", format!("the conversation broke off: {error}"))
+            Failure::new(
+                ErrorCode::Mcp,
+                format!("the conversation broke off: {error}"),
+            )
         };
         let parent = rustix::process::getppid();
         let io = |error: std::io::Error| failed(&error);
@@ -103,7 +106,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
         let serving = async {
             let running = match server.serve((input, output)).await {
                 Ok(running) => running,
-                // Input that ends before a first message is no failure: somebody looked whether the program starts.
+                // Input that ends before the first message is not an error: a client may only test that the program starts.
                 Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
                 Err(error) => return Err(failed(&error)),
             };
@@ -120,7 +123,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
         };
         tokio::select! {
             served = serving => {
-                // The last answer is out before the process ends.
+                // The last answer must be written before the process ends.
                 let _ = tokio::task::spawn_blocking(move || written.join()).await;
                 served
             }
@@ -130,7 +133,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
     Ok(Report::silent(Exit::Done))
 }
 
-/// Standard input for the event loop: a thread reads it, since a pipe or a file may block for as long as it likes.
+/// Standard input for the event loop. A thread reads it, because reading a pipe or a file may block.
 fn standard_input() -> io::Result<UnixStream> {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     thread::Builder::new()
@@ -140,7 +143,7 @@ fn standard_input() -> io::Result<UnixStream> {
     UnixStream::from_std(theirs)
 }
 
-/// Standard output for the event loop, and the thread that writes it: it ends once the loop's side was dropped.
+/// Standard output for the event loop, and the thread that writes it. The thread ends when the loop's side is dropped.
 fn standard_output() -> io::Result<(UnixStream, JoinHandle<io::Result<()>>)> {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     let written = thread::Builder::new()

@@ -8,7 +8,7 @@ use vault_skill::name::Slug;
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
     output::{BOLD, GOOD, HINT, Report, Warning, clean, paint},
     service::{
         Address, Base, OwnerClient,
@@ -60,8 +60,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let base = &arguments.url.base;
     let named = match (&arguments.url.slug, &arguments.slug) {
         (Some(in_address), Some(flag)) if in_address != flag => {
-            return Err(Failure::usage(
-                "slug_twice",
+            return Err(Failure::new(
+                ErrorCode::SlugTwice,
                 format!("the address names the vault {in_address}, --slug names {flag}"),
             ));
         }
@@ -96,8 +96,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 fn pin_only(vault: &Vault, base: &Base, named: Option<Slug>) -> Result<Report, Failure> {
     let slug = named.ok_or_else(|| {
-        Failure::usage(
-            "slug_missing",
+        Failure::new(
+            ErrorCode::SlugMissing,
             "which vault? Without sign-in nobody can ask the service",
         )
         .hint(format!("vault cloud connect {base}/v/<slug> --no-sign-in"))
@@ -133,7 +133,7 @@ async fn find_vault(
             .map(|one| one.slug.to_string())
             .collect::<Vec<_>>()
     };
-    let nothing = |message: String| Failure::new(Exit::NotAllowed, "no_such_vault", message);
+    let nothing = |message: String| Failure::new(ErrorCode::NoSuchVault, message);
     if all.is_empty() {
         return Err(
             nothing(format!("your account has no vault at {base}")).hint(

@@ -20,7 +20,7 @@ use vault_skill::{
 
 use crate::{
     context::Context,
-    errors::{Exit, Failure},
+    errors::{ErrorCode, Failure},
     output::{BOLD, DIM, GOOD, HINT, Report, WARN, Warning, changes, clean, count, paint, size},
     service::{DeviceClient, in_flight},
     subscription::{check_not_rolled_back, device_client, warn_about_catalog},
@@ -106,8 +106,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn not_linked() -> Failure {
-    Failure::usage("not_linked", "this machine is not linked to a vault")
-        .hint("vault link <url>/v/<slug>")
+    Failure::new(
+        ErrorCode::NotLinked,
+        "this machine is not linked to a vault",
+    )
+    .hint("vault link <url>/v/<slug>")
 }
 
 fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
@@ -128,21 +131,21 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
             .collect();
         return match found.len() {
             1 => Ok(found),
-            0 => Err(Failure::usage(
-                "not_linked",
+            0 => Err(Failure::new(
+                ErrorCode::NotLinked,
                 format!("this machine is not linked to `{}`", clean(from, 80)),
             )
             .hint(format!("it is linked to: {}", ids().join(", ")))),
-            _ => Err(Failure::usage(
-                "link_ambiguous",
+            _ => Err(Failure::new(
+                ErrorCode::LinkAmbiguous,
                 format!("several linked vaults are called `{}`", clean(from, 80)),
             )
             .hint(format!("name one by its id: {}", ids().join(", ")))),
         };
     }
     if all.len() > 1 && (arguments.selects() || arguments.expect_key.is_some()) {
-        return Err(Failure::usage(
-            "link_ambiguous",
+        return Err(Failure::new(
+            ErrorCode::LinkAmbiguous,
             "this machine is linked to several vaults: which one is meant?",
         )
         .hint(format!("--from {}", ids().join(" or --from "))));
@@ -160,8 +163,7 @@ async fn pull(
     let state = client.current().await?;
     if state.status == "revoked" {
         return Err(Failure::new(
-            Exit::NotAllowed,
-            "device_revoked",
+            ErrorCode::DeviceRevoked,
             format!(
                 "this machine was shut out of {}/v/{}",
                 link.pin().base,
@@ -205,8 +207,7 @@ fn not_admitted(vault: &Vault, link: &Link, device_id: &str) -> Failure {
         .device_key(vault)
         .map_or_else(|_| String::new(), |key| key.public().fingerprint());
     Failure::new(
-        Exit::NotAllowed,
-        "device_pending",
+        ErrorCode::DevicePending,
         format!("the owner has not admitted this machine yet ({fingerprint})"),
     )
     .hint(format!(

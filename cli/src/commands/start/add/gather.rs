@@ -11,7 +11,7 @@ use vault_store::fetch::FetchedSkill;
 use super::Arguments;
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     fetch::{self, Fetching, Wanted},
     output::{Warning, clean},
 };
@@ -80,15 +80,15 @@ impl Gatherer<'_> {
             let bytes =
                 std::fs::read(path).map_err(|error| Failure::io("reading", path, &error))?;
             if bytes.len() as u64 > locks::MAX_LOCK_BYTES {
-                return Err(Failure::failed(
-                    "lock_too_large",
+                return Err(Failure::new(
+                    ErrorCode::LockTooLarge,
                     "the lock file has more than 4 MiB",
                 ));
             }
             let folder = path.parent().unwrap_or(Path::new("."));
             let entries = locks::read(&bytes, folder, &options).map_err(|reason| {
-                Failure::failed(
-                    "lock_invalid",
+                Failure::new(
+                    ErrorCode::LockInvalid,
                     format!("{}: {}", path.display(), clean(&reason, 300)),
                 )
             })?;
@@ -294,7 +294,7 @@ impl Gatherer<'_> {
         bar.set_message(String::new());
         let chosen = fetch::choose(self.context, &shown, &opened.found, opened.only(), wanted);
         let chosen = match (chosen, &asked) {
-            (Err(failure), Some((git, [name]))) if failure.code == "skill_not_in_source" => {
+            (Err(failure), Some((git, [name]))) if failure.code == ErrorCode::SkillNotInSource => {
                 return Err(if fetcher.has_reference(git, name).await {
                     failure.hint(format!(
                         "{name} is a branch, tag or commit there: write #{name} in place of @{name}"

@@ -1,0 +1,48 @@
+//! `vault help`.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::{
+    context::Context,
+    errors::{ErrorCode, Failure, codes},
+    output::{report::Report, text::clean},
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vault help skill search
+  vault help errors
+  vault help errors --json
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// A command, or `errors` for the table of error codes
+    #[arg(value_name = "TOPIC")]
+    topic: Vec<String>,
+}
+
+/// Prints the table of error codes, or the help of a command.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if arguments.topic == ["errors"] {
+        let rows = ErrorCode::ALL.iter().map(|code| code.row());
+        let rows = rows.map(|row| {
+            json!({
+                "code": row.word, "exit": row.exit.code(), "meaning": row.meaning, "action": row.action,
+            })
+        });
+        return Ok(Report::new(rows.collect::<Vec<Value>>(), codes::text()));
+    }
+    let mut command = (context.command_line)();
+    command.build();
+    for word in &arguments.topic {
+        command = command.find_subcommand(word).cloned().ok_or_else(|| {
+            let message = format!("there is no command `{}`", clean(word, 60));
+            Failure::new(ErrorCode::Usage, message).hint("vault --help lists the commands")
+        })?;
+    }
+    let help = command.render_long_help().ansi().to_string();
+    Ok(Report::text(help.trim_end()))
+}

@@ -1,0 +1,421 @@
+//! Every way this program fails, in one table: the stable word that programs test, the exit code,
+//! what happened and what to do. `vault help errors` prints it; `docs/errors.md` is written from it.
+
+use std::fmt::Write as _;
+
+use vault_service::error::Code;
+
+use super::Exit;
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// What the process ends with.
+    pub exit: Exit,
+    /// The stable word.
+    pub word: &'static str,
+    /// What happened, one sentence.
+    pub meaning: &'static str,
+    /// What to do about it, one sentence.
+    pub action: &'static str,
+}
+
+macro_rules! codes {
+    ($($exit:ident { $($name:ident $word:literal $meaning:literal $action:literal;)* })*) => {
+        /// What went wrong, for programs.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum ErrorCode {
+            $($(#[doc = $meaning] $name,)*)*
+        }
+
+        impl ErrorCode {
+            /// All codes, grouped by exit code.
+            pub const ALL: &[Self] = &[$($(Self::$name,)*)*];
+
+            /// The code's line of the table.
+            pub const fn row(self) -> Row {
+                match self {
+                    $($(Self::$name => Row {
+                        exit: Exit::$exit,
+                        word: $word,
+                        meaning: $meaning,
+                        action: $action,
+                    },)*)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    Failed {
+        Io "io" "A file or folder could not be read or written." "Check its permissions and the free space.";
+        Internal "internal" "vault met a state that should be impossible." "Report it with the command that you ran.";
+        ActionNotFound "action_not_found" "The skill declares no action of this name." "`vault skill which <skill>` lists its actions.";
+        ActionNotStarted "action_not_started" "The program of the action could not be started." "Check that its interpreter is installed.";
+        AddressInUse "address_in_use" "The server could not listen on its port." "Choose another port with `--port`.";
+        AgentNotFound "agent_not_found" "The agent is not installed on this machine." "`vault agents` lists the agents that are.";
+        ClientNotFound "client_not_found" "No connected app has this name or id." "`vault clients list` shows them.";
+        ConnectionDamaged "connection_damaged" "The file that remembers the service could not be read." "Connect again: `vault cloud connect <url>`.";
+        Database "database" "The server could not open or use its database." "Check `VAULT_DATABASE_URL`.";
+        DeviceNotFound "device_not_found" "No device has this name, id or fingerprint." "`vault devices list` shows them.";
+        EnvironmentMissing "environment_missing" "A variable that the action declares is not set." "Set it and run the action again.";
+        FileExists "file_exists" "The file to write exists." "`--force` writes over it.";
+        FolderExists "folder_exists" "The folder to make exists." "Choose another name.";
+        InTheWay "in_the_way" "Something that is not a file stands where a file should be written." "Move it away, or choose another place.";
+        KeyUnknown "key_unknown" "The vault has no key with this fingerprint." "`vault key show` lists its keys.";
+        LockInvalid "lock_invalid" "`vault.lock` is malformed." "Fix the line that is named, or take the file from version control.";
+        LockTooLarge "lock_too_large" "`vault.lock` is larger than vault reads." "Split the project, or remove entries.";
+        LockVersion "lock_version" "`vault.lock` was written by a newer vault." "Update vault.";
+        Mcp "mcp" "The MCP conversation ended with an error." "The log on standard error says more.";
+        McpConfigChanged "mcp_config_changed" "Another program changed the agent's settings at the same time." "Run the command again.";
+        McpConfigUnreadable "mcp_config_unreadable" "The agent's settings could not be read, and were left alone." "Fix the file, or add the entry by hand.";
+        McpNameTaken "mcp_name_taken" "The agent has another server of this name." "`--name <other>` registers a second one.";
+        NameTaken "name_taken" "Another skill of this name is installed." "`--replace` takes its place, `--name <other>` keeps both.";
+        NameTwice "name_twice" "Two of the given skills have the same name." "Add one of them by itself with `--name`.";
+        NamespaceSelfSigned "namespace_self_signed" "The server signs this vault itself, so nothing can be pushed into it." "Add skills where the server runs.";
+        NoLock "no_lock" "There is no `vault.lock` here or in a parent folder." "`vault add --lock <source>` writes one.";
+        NoTransform "no_transform" "The skill has no such transform." "`vault transform list <skill>` shows them.";
+        NoVault "no_vault" "There is no vault here yet." "`vault add <folder>` makes one with its first skill.";
+        NotAFile "not_a_file" "The path is not a regular file." "Give the path of a file.";
+        NotAdded "not_added" "Some of the given skills could not be added." "The messages before say why.";
+        NotConfirmed "not_confirmed" "The question was answered with no." "`--yes` answers yes.";
+        NotInstalled "not_installed" "No installed skill has this name." "`vault skill list` shows them.";
+        NotMended "not_mended" "Some files could not be fixed." "The messages before say why.";
+        NotPacked "not_packed" "The export could not be packed." "Remove what the message names.";
+        NotVerified "not_verified" "The skill could not be checked." "Check that its files are readable.";
+        PolicySchema "policy_schema" "The policy does not have the form of a policy." "`vault policy check` shows the place.";
+        PolicyUnknownName "policy_unknown_name" "The policy names a rule or member that does not exist." "`vault policy check` shows the place.";
+        PolicyRegex "policy_regex" "A pattern of the policy is not a regular expression." "`vault policy check` shows the place.";
+        RecoveryMissing "recovery_missing" "The recovery key is not on this machine." "Give the file that holds it.";
+        ReleaseNotFound "release_not_found" "The service keeps no release of this number." "`vault status --cloud` shows the current one.";
+        ReleaseTooLarge "release_too_large" "The release cannot be built or is too large." "Remove what the message names.";
+        SigningFailed "signing_failed" "The skill could not be signed." "The message says what is wrong with it.";
+        SkillChanged "skill_changed" "A skill changed while it was published." "Run `vault sync --cloud` again.";
+        SkillMdSize "skill_md_size" "SKILL.md is larger than vault reads." "Move parts of it into other files.";
+        SkillNotFound "skill_not_found" "No skill has this name." "`vault skill list` shows them.";
+        SkillNotInCatalog "skill_not_in_catalog" "The linked vault does not publish this skill." "`vault cloud pull` without `--skill` installs all that it publishes.";
+        SkillNotInSource "skill_not_in_source" "The source has no skill of this name." "The hint lists what it has.";
+        SkillUnreadable "skill_unreadable" "The files of an installed skill could not be read." "Check their permissions, or add the skill again.";
+        SourceMalformed "source_malformed" "What the source holds cannot be read as a skill." "Fix the source, or check its address.";
+        SourceNotFound "source_not_found" "The source does not exist." "Check the address and the reference.";
+        SourceTooLarge "source_too_large" "The source is larger than vault fetches." "Fetch it another way and add the folder.";
+        SourceUnknown "source_unknown" "The skill has no source to update from." "Add it again from where it is published.";
+        StepFailed "step_failed" "A step of the demo failed." "The message says which.";
+        TransformFailed "transform_failed" "A transform can no longer be applied." "Fix the transform and add it again, or remove it.";
+        TooMany "too_many" "The skill has as many transforms as it may have." "Remove one first.";
+        UserNotFound "user_not_found" "Nobody with this address or id belongs to the vault." "`vault users list` shows them.";
+        VaultBusy "vault_busy" "Another vault command holds the writer lock." "Try again.";
+        VaultFormat "vault_format" "The vault was written by a newer version." "Update vault.";
+        VaultNotFound "vault_not_found" "The service has no namespace of this name." "`vault operator namespace list` shows them.";
+        VersionNotStored "version_not_stored" "The earlier version is not stored." "`vault history <skill>` shows what is.";
+    }
+    Usage {
+        Usage "usage" "The command line is wrong." "`vault <command> --help` shows the usage.";
+        NoTtyError "NoTtyError" "`vault setup` asks questions and found no terminal." "In scripts: `vault add <folder>`, then `vault sync-profiles --discover`.";
+        RemoteModeError "RemoteModeError" "The command changes this machine, and settings name a service to work on." "Unset what names the service.";
+        ActionNameInvalid "action_name_invalid" "The name is not a name of an action." "Names have lower-case letters, digits and hyphens.";
+        AdminPasswordShort "admin_password_short" "The first owner's password is too short." "Choose a longer one.";
+        AgentUnknown "agent_unknown" "No agent has this name." "`vault agents` lists the known ones.";
+        AgentUnsupported "agent_unsupported" "It is not known where this agent keeps its MCP servers." "Add a server with the command `vault` and the argument `mcp` by hand.";
+        AsNeedsOneSkill "as_needs_one_skill" "`--as` was given with more than one skill." "Give `--skill <name> --as <other-name>`.";
+        ClientAmbiguous "client_ambiguous" "Several connected apps fit." "Give more of the id.";
+        DescriptionInvalid "description_invalid" "The description does not fit a skill." "Write one to 1024 characters.";
+        DeviceAmbiguous "device_ambiguous" "Several devices fit." "Give more of the id.";
+        KeyInvalid "key_invalid" "The text is not a public key." "Copy the whole key that `vault key show` prints.";
+        KeysInsideVault "keys_inside_vault" "The folder for keys lies in the vault, or the vault in it." "Set `XDG_CONFIG_HOME`, or `--vault`, to a folder outside the other.";
+        LinkAmbiguous "link_ambiguous" "Several linked vaults fit." "Name one with `--from`.";
+        LockOutside "lock_outside" "The lock names a folder outside of its project." "Keep the skill in the project, or in a repository.";
+        McpNoProjectFile "mcp_no_project_file" "The agent reads no settings of a project." "Leave out `--project`.";
+        ModeLocal "mode_local" "The settings keep this vault local, and a server was asked for." "Change `VAULT_MODE`.";
+        NameInvalid "name_invalid" "The name is not valid." "The message says which names are.";
+        NameNeedsOneSkill "name_needs_one_skill" "`--name` was given with more than one skill." "Add one skill at a time.";
+        NoHome "no_home" "There is no home folder." "Set `HOME`.";
+        NoService "no_service" "No service was named." "Give `--url`.";
+        NoTty "no_tty" "A question could not be asked without a terminal." "Give the flag that answers it.";
+        NotConnected "not_connected" "This vault is not connected to a service." "`vault cloud connect <url>`.";
+        NotLinked "not_linked" "This machine is linked to no such vault." "`vault link <url>/v/<slug>`.";
+        ProfilesInvalid "profiles_invalid" "`profiles.toml` is not valid." "Fix the place that is named.";
+        ProvenanceInvalid "provenance_invalid" "The given origin of the skill is not valid." "The message says what is wrong with it.";
+        SettingInvalid "setting_invalid" "A setting has a value that it cannot have." "`vault config list --origin` shows where it was set.";
+        SettingMissing "setting_missing" "A setting that the command needs is not set." "Set what the message names.";
+        SettingNotForProjects "setting_not_for_projects" "A project's `vault.toml` sets something that only a user may set." "Move it to your own settings.";
+        SettingUnknown "setting_unknown" "There is no setting of this name." "`vault config list` shows all.";
+        SettingsInvalid "settings_invalid" "A settings file is not valid TOML." "Fix the place that is named.";
+        SettingsUnreadable "settings_unreadable" "A settings file could not be read." "Check its permissions.";
+        SkillMdMissing "skill_md_missing" "There is no SKILL.md." "`vault new <name>` makes a skill.";
+        SlugMissing "slug_missing" "The address names no vault." "Give `<url>/v/<slug>`.";
+        SlugTwice "slug_twice" "The vault was named twice, differently." "Name it once.";
+        SourceInvalid "source_invalid" "The text is not a source." "`docs/sources.md` shows what is.";
+        SourceUnreadable "source_unreadable" "The path does not exist or could not be read." "Check the path.";
+        SourceUnsupported "source_unsupported" "The source is of a kind that cannot be used here." "Fetch it another way and add the folder.";
+        UnknownRule "unknown_rule" "The gate has no rule of this name." "The message lists what was found.";
+    }
+    Differences {
+        LockStale "lock_stale" "What is installed differs from `vault.lock`." "`vault install` installs what it names.";
+        ReleaseConflict "release_conflict" "Somebody else published at the same time." "Run `vault sync --cloud` again.";
+        ReleaseDiverged "release_diverged" "The service has a release that this vault does not know." "`--adopt` takes its skills in, `--replace` drops them.";
+    }
+    NotAllowed {
+        AccessDenied "access_denied" "Access was denied on the sign-in page." "Sign in again and allow it.";
+        DevicePending "device_pending" "The owner has not admitted this machine yet." "The owner runs `vault devices admit <id>`.";
+        DeviceRevoked "device_revoked" "The owner revoked this machine." "The owner can forget it; then link again.";
+        KeyMissing "key_missing" "The vault's secret key is not on this machine." "Bring the key file, or work where it is.";
+        KeyOfAnotherUser "key_of_another_user" "The key file belongs to another user." "Run vault as its owner.";
+        KeyOpenToOthers "key_open_to_others" "Other users can read the key file." "Run the `chmod` that the hint shows.";
+        NoSuchVault "no_such_vault" "The signed-in account has no vault of this name." "Check the address, or ask its owner for an invitation.";
+        SignInFailed "sign_in_failed" "The service refused the sign-in." "Sign in again: `vault cloud connect`.";
+        SignInTimeout "sign_in_timeout" "Nobody signed in within ten minutes." "Run the command again.";
+        SignedOut "signed_out" "Nobody is signed in at the service." "`vault cloud connect <url>`.";
+        SourceNotAllowed "source_not_allowed" "The source did not let this user in." "Check your credentials for it.";
+        StateMismatch "state_mismatch" "The answer belongs to another sign-in." "Run the command again and use the address that it prints.";
+        TokenReadableByOthers "token_readable_by_others" "Other users can read the token file." "Run the `chmod` that the hint shows.";
+    }
+    Gate {
+        GateBlocked "gate_blocked" "The gate refused a skill." "Fix the findings, or allow a rule after reading what it found.";
+        PolicyInvalid "policy_invalid" "The policy could not be read, and nothing is done without it." "`vault policy check` shows the place.";
+        SourceNotPublic "source_not_public" "The source lies on an address that is not public." "Fetch it another way and add the folder.";
+        SourceRefused "source_refused" "The policy does not allow this source." "`vault policy show` shows what it allows.";
+        TransformInvalid "transform_invalid" "The transform cannot be applied, or the gate refused its result." "Fix the transform.";
+    }
+    Integrity {
+        BundleRefused "bundle_refused" "The service sent a bundle that the owner did not sign." "Nothing was changed; tell the owner.";
+        CatalogAudience "catalog_audience" "The catalog was signed for another address." "Link the address that the owner publishes for.";
+        CatalogClock "catalog_clock" "The catalog has expired, or this machine's clock is wrong." "Check the clock; the owner renews with `vault sync --cloud --renew`.";
+        CatalogKey "catalog_key" "The catalog is signed by a key that is not pinned." "If the owner confirms a new key: `vault link --repin --expect-key`.";
+        CatalogNotOurs "catalog_not_ours" "The catalog is not this vault's." "Check the address; `vault key show` prints this vault's id.";
+        CatalogPrevious "catalog_previous" "The catalog does not follow the one before." "Tell the owner.";
+        CatalogRelease "catalog_release" "The catalog is not of the release that was expected." "Nothing was changed; tell the owner.";
+        CatalogRotation "catalog_rotation" "The catalog's key rotations do not hold." "Ask the owner.";
+        CatalogSchema "catalog_schema" "The catalog does not have the form of a catalog." "Ask the owner.";
+        CatalogSignature "catalog_signature" "The catalog's signature is not valid." "Ask the owner.";
+        CatalogSlug "catalog_slug" "The catalog is for a vault of another name." "Link the address that the owner publishes for.";
+        CatalogVaultId "catalog_vault_id" "The catalog belongs to another vault." "Ask the owner.";
+        CatalogWithdrawn "catalog_withdrawn" "The catalog names a skill both as published and as withdrawn." "Ask the owner.";
+        FingerprintMismatch "fingerprint_mismatch" "A key has another fingerprint than was expected." "Ask the owner for the fingerprint of `vault key show`.";
+        KeyDamaged "key_damaged" "The key file is damaged, or belongs to another vault." "Restore it from a copy.";
+        LockDigest "lock_digest" "The source has other bytes than `vault.lock` names." "If the change is meant: `vault update`.";
+        NotAsSigned "not_as_signed" "The skill is not what was signed." "Do not use it; get it again from its owner.";
+        NotSigned "not_signed" "There is no signed manifest for these files." "`--manifest <file>` names it.";
+        RecoveryKeyWrong "recovery_key_wrong" "The file holds another recovery key than the vault's." "Give the right file.";
+        RotationRefused "rotation_refused" "The key rotation is not valid." "The message says why.";
+        ServiceRolledBack "service_rolled_back" "The service shows an older state than it confirmed before." "If it was restored on purpose: `vault sync --cloud --replace`.";
+        SignerOther "signer_other" "The skill is signed by another key than was given." "Ask its owner.";
+        SignerUnknown "signer_unknown" "The skill is signed by a key that this machine does not know." "If you trust its owner: `--key <key>`.";
+        SkillDamaged "skill_damaged" "An installed skill is not what was signed." "Add or pull it again.";
+        SourceDigest "source_digest" "The fetched bytes do not have the digest that was promised." "Nothing was used; tell the site's owner.";
+        SourceSigner "source_signer" "The source is signed by another key than before." "Ask its owner; where the change is meant: `vault add <source> --replace`.";
+        TwoCatalogs "two_catalogs" "The service has two catalogs of the same release." "If this library is the right one: `vault sync --cloud --replace`.";
+        VaultDamaged "vault_damaged" "A file of the vault is damaged." "`vault doctor` says which.";
+    }
+    Network {
+        AnswerUnreadable "answer_unreadable" "The service answered with something unexpected." "Check that the address is a vault service's.";
+        BrokenOff "broken_off" "The connection was lost." "Run the command again: it goes on where it stopped.";
+        EncodingRefused "encoding_refused" "The service sent an encoded body that was not asked for." "Check for a proxy in between.";
+        IssuerMismatch "issuer_mismatch" "The sign-in belongs to another address than the service's." "Connect to the address that the service calls its own.";
+        NotAService "not_a_service" "The address is not a vault service's." "Give the service's public address.";
+        Offline "offline" "The command needs the network, and `--offline` forbids it." "Leave out `--offline`.";
+        RedirectRefused "redirect_refused" "The service answered with a redirect." "Give the service's own address.";
+        SignInUnavailable "sign_in_unavailable" "The service could not sign anybody in." "Try again later.";
+        SourceFailed "source_failed" "Some sources could not be reached." "The messages before say which.";
+        SourceUnreachable "source_unreachable" "The source could not be reached." "Check the network and the address.";
+        Timeout "timeout" "The service did not answer in time." "Try again.";
+        TlsUnavailable "tls_unavailable" "No secure connection could be prepared." "Check the system's certificates.";
+        TooLarge "too_large" "The service sent more than was allowed." "Tell its operator.";
+        TooSlow "too_slow" "The service sends less than 1 KiB a second." "Try again.";
+        Unreachable "unreachable" "The service could not be reached." "Check that it runs and the address is right.";
+    }
+    Interrupted {
+        Interrupted "interrupted" "The command was interrupted." "Run it again.";
+        NothingChosen "nothing_chosen" "Nothing was chosen." "Run the command again and choose.";
+    }
+}
+
+impl ErrorCode {
+    /// The code with this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|code| code.row().word == word)
+    }
+}
+
+/// The code of a failure: one of this program's, or what a service refused a request with.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FailureCode {
+    /// This program's.
+    Own(ErrorCode),
+    /// A service's.
+    Remote {
+        /// The service's word, `http_<status>` where it gave none.
+        word: String,
+        /// The status of the answer.
+        status: u16,
+        /// The exit code that belongs to the status.
+        exit: Exit,
+    },
+}
+
+impl FailureCode {
+    /// The stable word.
+    pub fn word(&self) -> &str {
+        match self {
+            Self::Own(code) => code.row().word,
+            Self::Remote { word, .. } => word,
+        }
+    }
+
+    /// What the process ends with.
+    pub const fn exit(&self) -> Exit {
+        match self {
+            Self::Own(code) => code.row().exit,
+            Self::Remote { exit, .. } => *exit,
+        }
+    }
+}
+
+impl From<ErrorCode> for FailureCode {
+    fn from(code: ErrorCode) -> Self {
+        Self::Own(code)
+    }
+}
+
+impl PartialEq<ErrorCode> for FailureCode {
+    fn eq(&self, code: &ErrorCode) -> bool {
+        *self == Self::Own(*code)
+    }
+}
+
+impl PartialEq<Code> for FailureCode {
+    fn eq(&self, code: &Code) -> bool {
+        matches!(self, Self::Remote { word, .. } if service_code(word) == Some(*code))
+    }
+}
+
+/// The code of a service with this word, where it is one of the services that this version knows.
+pub fn service_code(word: &str) -> Option<Code> {
+    Code::ALL
+        .iter()
+        .copied()
+        .find(|code| code.row().code == word)
+}
+
+/// The exit codes of failures with the heading of each.
+const EXITS: [(Exit, &str); 8] = [
+    (Exit::Failed, "failed"),
+    (Exit::Usage, "wrong usage, or a setting that cannot be read"),
+    (Exit::Differences, "differences found"),
+    (
+        Exit::NotAllowed,
+        "not signed in, not admitted or not allowed",
+    ),
+    (Exit::Gate, "refused by the gate or a policy"),
+    (Exit::Integrity, "a signature or digest is wrong"),
+    (Exit::Network, "the network or the service"),
+    (Exit::Interrupted, "interrupted"),
+];
+
+fn rows(exit: Exit) -> impl Iterator<Item = Row> {
+    let rows = ErrorCode::ALL.iter().map(|code| code.row());
+    rows.filter(move |row| row.exit == exit)
+}
+
+/// The table for a terminal.
+pub fn text() -> String {
+    let mut text = String::new();
+    for (exit, heading) in EXITS {
+        let _ = writeln!(text, "Exit {}: {heading}", exit.code());
+        for row in rows(exit) {
+            let _ = writeln!(
+                text,
+                "  {}\n      {}\n      {}",
+                row.word, row.meaning, row.action
+            );
+        }
+        text.push('\n');
+    }
+    text + "A refusal by a service keeps the service's code, listed in shared/service/ERRORS.md."
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The page `docs/errors.md`.
+    fn page() -> String {
+        let mut page = String::from(
+            "# Error codes\n\n\
+             Written from `cli/src/errors/codes.rs`; a test keeps this page equal to it. With `--json` a failed command prints its code as\n\
+             `error.code`. Match on the code or the exit code; messages may change. A refusal by a service keeps the service's code\n\
+             ([shared/service/ERRORS.md](../shared/service/ERRORS.md)); its exit code follows from the HTTP status: 401 and 403 give 4, 402 gives 8,\n\
+             408, 429 and 5xx give 7, the rest 1.\n",
+        );
+        for (exit, heading) in EXITS {
+            let _ = writeln!(page, "\n## Exit {}: {heading}\n", exit.code());
+            page.push_str("| code | what happened | what to do |\n|---|---|---|\n");
+            for row in rows(exit) {
+                let _ = writeln!(
+                    page,
+                    "| `{}` | {} | {} |",
+                    row.word, row.meaning, row.action
+                );
+            }
+        }
+        page
+    }
+
+    #[test]
+    fn the_page_is_the_table() {
+        let page_file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/errors.md");
+        let kept = std::fs::read_to_string(&page_file).unwrap_or_default();
+        if kept != page() {
+            std::fs::write(page_file.with_extension("md.new"), page()).unwrap();
+            panic!("docs/errors.md differs from the table: move docs/errors.md.new over it");
+        }
+        assert!(
+            ErrorCode::ALL
+                .iter()
+                .all(|code| text().contains(code.row().word))
+        );
+    }
+
+    #[test]
+    fn every_code_is_used_and_has_one_line() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut sources = String::new();
+        // These two errors bring their words along, which are parsed.
+        for file in ["catalog.rs", "policy/file.rs"] {
+            let file = root.join("../shared/skill/src").join(file);
+            sources.push_str(&std::fs::read_to_string(file).unwrap());
+        }
+        let mut folders = vec![root.join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in folder.read_dir().unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if !path.ends_with("errors/codes.rs") {
+                    sources.push_str(&std::fs::read_to_string(path).unwrap());
+                }
+            }
+        }
+        for code in ErrorCode::ALL {
+            let word = code.row().word;
+            assert_eq!(
+                ErrorCode::parse(word),
+                Some(*code),
+                "`{word}` has two lines"
+            );
+            let named = sources
+                .match_indices(&format!("ErrorCode::{code:?}"))
+                .any(|(at, found)| !sources[at + found.len()..].starts_with(char::is_alphanumeric));
+            assert!(
+                named || sources.contains(&format!("\"{word}\"")),
+                "nothing fails with `{word}`"
+            );
+        }
+    }
+}
