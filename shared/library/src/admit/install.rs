@@ -145,7 +145,7 @@ impl<'v> Admitter<'v> {
                     candidate,
                     admission: Admission::Unchanged,
                     signed: None,
-                    manifest,
+                    manifest: *manifest,
                     bundle,
                 });
             }
@@ -232,7 +232,10 @@ fn sketch(package: &Package, hash: Digest) -> SketchedSkill {
 /// What becomes of a candidate.
 enum Decision {
     /// The installed skill stays as it is.
-    Keep { manifest: Manifest, bundle: Digest },
+    Keep {
+        manifest: Box<Manifest>,
+        bundle: Digest,
+    },
     /// It is signed as this version, in place of `from`.
     Sign { version: u64, from: Option<u64> },
 }
@@ -251,7 +254,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
                 check_pin(vault, candidate, &before.bundle)?;
                 if before.intact && is_unchanged(vault, candidate, manifest) {
                     return Ok(Decision::Keep {
-                        manifest: manifest.clone(),
+                        manifest: Box::new(manifest.clone()),
                         bundle: before.bundle,
                     });
                 }

@@ -69,6 +69,7 @@ pub(crate) enum Purpose {
 
 /// The owner's wishes for one skill.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct Options {
     /// The name in the vault; `None` takes the frontmatter's.
     pub name: Option<SkillName>,
@@ -122,6 +123,10 @@ impl Options {
 
 /// A skill that passed the gate, and what is recorded with it.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a wish of its own, as in `Options`"
+)]
 pub struct Candidate {
     /// The files, as the gate read them.
     pub package: Package,

@@ -26,7 +26,7 @@ impl Held {
                 files,
                 replace,
                 check,
-            } => self.admit_text(ProposeSkill {
+            } => self.admit_text(&ProposeSkill {
                 files,
                 by: by.to_owned(),
                 replace,
@@ -44,8 +44,8 @@ impl Held {
         }
     }
 
-    fn admit_text(&self, proposal: ProposeSkill) -> Result<Submitted, ShelfError> {
-        let report = propose_skill(&self.vault, &proposal)?;
+    fn admit_text(&self, proposal: &ProposeSkill) -> Result<Submitted, ShelfError> {
+        let report = propose_skill(&self.vault, proposal)?;
         let findings = report.findings;
         Ok(match (report.outcome, report.name, report.installed) {
             (Proposed::Accepted, Some(name), Some((version, bundle_hash))) => Submitted::Signed {
