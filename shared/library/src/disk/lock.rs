@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::{FileError, fails};
 
-/// Why the writer lock was not had.
+/// Why the writer lock could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process went on holding it for the whole wait.
+    /// Another process held it for the whole wait.
     #[error(
         "the vault at {} is being changed by another process{}; waited {} s",
         vault.display(),
@@ -21,7 +21,7 @@ pub enum LockError {
     Busy {
         /// The vault's folder.
         vault: PathBuf,
-        /// Process id that the holder left in the lock file; information only.
+        /// The holder's process id from the lock file; for messages only.
         holder: Option<String>,
         /// How long this process waited.
         waited: Duration,
@@ -52,10 +52,10 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
             .map_err(fails("open", path))?;
         match file.try_lock() {
             Ok(()) if is_still(&file, path) => {
-                leave_name(&mut file);
+                write_process_id(&mut file);
                 return Ok(WriterLock { _file: file });
             }
-            // Somebody removed the file between open and lock: this lock guards nothing.
+            // The file was removed between open and lock: this lock guards nothing.
             Ok(()) => {}
             Err(TryLockError::Error(cause)) => {
                 return Err(FileError::new("lock", path, cause).into());
@@ -83,8 +83,8 @@ fn is_still(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Leaves our process id for the message of those who wait; failing to is no failure.
-fn leave_name(file: &mut File) {
+/// Writes our process id for the messages of waiting processes. A failure changes nothing.
+fn write_process_id(file: &mut File) {
     let _best_effort = file
         .set_len(0)
         .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));

@@ -4,6 +4,7 @@
 //! nothing that was found on disk is followed through a symbolic link. The rest of the crate holds no `std::fs` call,
 //! so that another system needs this one module only.
 
+mod batch;
 pub(crate) mod lock;
 pub(crate) mod scratch;
 pub(crate) mod source;
@@ -21,11 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FileType, OFlags};
 
-/// A system call on a path of the vault failed; says what was being done, to which path, and the system's reason.
+pub(crate) use self::batch::Batch;
+
+/// A failed system call: what it was for, on which path, and the system's reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {cause}", path.display())]
 pub struct FileError {
-    /// What was being done, as a verb: "read", "write".
+    /// The operation, as a verb: "read", "write".
     pub doing: &'static str,
     /// The path it was done to.
     pub path: PathBuf,
@@ -152,12 +155,12 @@ pub(crate) fn kind(path: &Path) -> Result<Option<Kind>, FileError> {
     }
 }
 
-/// Whether the path names something, links followed; false also where that can't be told.
+/// Whether the path names something, links followed; false also where that can't be determined.
 pub(crate) fn is_there(path: &Path) -> bool {
     fs::metadata(path).is_ok()
 }
 
-/// Whether the path names a folder, links followed; false also where that can't be told.
+/// Whether the path names a folder, links followed; false also where that can't be determined.
 pub(crate) fn is_folder(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_dir())
 }
@@ -190,10 +193,10 @@ pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
     Ok(found)
 }
 
-/// Hands over the names in a directory with their kinds, in no order, until it is told to stop; none where it is absent.
+/// Calls `visit` with each name in a directory and its kind, in no order, until it breaks. An absent directory is empty.
 pub(crate) fn each_entry(
     path: &Path,
-    mut take: impl FnMut(&OsStr, Kind) -> ControlFlow<()>,
+    mut visit: impl FnMut(&OsStr, Kind) -> ControlFlow<()>,
 ) -> Result<(), FileError> {
     let failed = |cause: rustix::io::Errno| FileError::new("list", path, cause);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -217,7 +220,7 @@ pub(crate) fn each_entry(
             FileType::Unknown => tree::kind_of(folder.as_fd(), name).map_err(failed)?,
             _ => Kind::Other,
         };
-        if take(OsStr::from_bytes(name.to_bytes()), kind).is_break() {
+        if visit(OsStr::from_bytes(name.to_bytes()), kind).is_break() {
             break;
         }
     }
@@ -243,7 +246,7 @@ pub(crate) fn list_kept(
     let mut cut = false;
     for entry in fs::read_dir(path).map_err(fails("list", path))? {
         let entry = entry.map_err(fails("list", path))?;
-        // What went away meanwhile is not there.
+        // The entry may have been removed since it was listed.
         let Ok(kind) = entry.file_type().map(kind_of) else {
             continue;
         };
@@ -251,7 +254,7 @@ pub(crate) fn list_kept(
         if !keep(&name, kind) {
             continue;
         }
-        // A file is what is looked for: it is never what is left out.
+        // The limit is on folders: callers look for files.
         if kind == Kind::Dir && kept.len() >= most {
             cut = true;
             continue;
@@ -285,7 +288,7 @@ pub(crate) fn sync_dir(path: &Path) -> Result<(), FileError> {
         .map_err(fails("flush", path))
 }
 
-/// A moment of the file system's own clock: what was changed before it can't be changed again without a new time.
+/// A moment of the file system's own clock: a file changed before it can't be changed again without a new timestamp.
 pub(crate) fn settled_before(folder: &Path) -> Result<(i64, u64), FileError> {
     let path = folder.join(unique_name());
     let found = write_new(&path, b"", 0o600)
@@ -334,7 +337,7 @@ pub(crate) fn create(
 
 fn write_aside(bytes: &[u8], mode: u32, aside: &Path) -> Result<PathBuf, FileError> {
     let path = aside.join(format!(".new-{}", unique_name()));
-    // A left-over of a dead process with our number would make O_EXCL fail for ever.
+    // A leftover of a dead process with our process id would make O_EXCL fail for ever.
     let _absent = fs::remove_file(&path);
     let written = write_new(&path, bytes, mode).and_then(|file| file.sync_all());
     if let Err(cause) = written {
@@ -361,7 +364,7 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
 fn sync_parent(path: &Path) -> Result<(), FileError> {
     match path.parent() {
         None => sync_dir(Path::new("/")),
-        // A bare name stands in the folder of the process.
+        // A bare name is relative to the current folder.
         Some(parent) if parent.as_os_str().is_empty() => sync_dir(Path::new(".")),
         Some(parent) => sync_dir(parent),
     }
@@ -380,7 +383,7 @@ pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> 
     write().map_err(fails("write", path))
 }
 
-/// Writes a new text, or one in place of an earlier one, that only a killed process would be missed by: not flushed.
+/// Writes a text, in place of an earlier one. Not flushed: only for notes that matter after a kill, not after a power cut.
 pub(crate) fn note(path: &Path, text: &str) -> Result<(), FileError> {
     let _absent = fs::remove_file(path);
     write_new(path, text.as_bytes(), 0o600)
@@ -462,7 +465,7 @@ pub(crate) fn sweep_asides(folder: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Whether a process of this number is there, whoever it belongs to.
+/// Whether a process with this id exists, of whatever user.
 fn is_alive(process: i32) -> bool {
     rustix::process::Pid::from_raw(process).is_some_and(|process| {
         rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
@@ -508,87 +511,6 @@ pub(crate) fn holds_links(folder: &Path) -> bool {
             Some(rustix::io::Errno::PERM | rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS)
         ),
     }
-}
-
-/// Many new files and folders that are flushed together, before one rename shows them.
-///
-/// A few are flushed one by one; many by one flush of the whole file system, since a flush for each file
-/// costs a journal commit and 30,000 of them minutes.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    open: Vec<(PathBuf, File)>,
-    folders: Vec<(PathBuf, u32)>,
-    files: usize,
-}
-
-impl Batch {
-    /// Up to so many files are flushed one by one.
-    const FEW: usize = 12;
-
-    /// Makes a folder; `mode` is set when the batch is flushed, until then the folder is the owner's alone.
-    pub(crate) fn folder(&mut self, path: &Path, mode: u32) -> Result<(), FileError> {
-        make_dir(path, 0o700)?;
-        self.folders.push((path.to_owned(), mode));
-        Ok(())
-    }
-
-    /// Writes a new file.
-    pub(crate) fn file(&mut self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
-        let file = write_new(path, bytes, mode).map_err(fails("write", path))?;
-        self.files += 1;
-        if self.files <= Self::FEW {
-            self.open.push((path.to_owned(), file));
-        } else {
-            self.open.clear();
-        }
-        Ok(())
-    }
-
-    /// Sets the folders' modes and makes all of it durable. `within` is any path on the same file system.
-    pub(crate) fn flush(self, within: &Path) -> Result<(), FileError> {
-        let one_by_one = self.files <= Self::FEW;
-        for (path, file) in &self.open {
-            file.sync_all().map_err(fails("flush", path))?;
-        }
-        // Children first, or a closed parent would hide them.
-        for (path, mode) in self.folders.iter().rev() {
-            fs::set_permissions(path, fs::Permissions::from_mode(*mode))
-                .map_err(fails("close", path))?;
-            if one_by_one || !CAN_FLUSH_ALL {
-                sync_dir(path)?;
-            }
-        }
-        if !one_by_one {
-            flush_all(within, &self.folders)?;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(target_os = "linux")]
-const CAN_FLUSH_ALL: bool = true;
-#[cfg(not(target_os = "linux"))]
-const CAN_FLUSH_ALL: bool = false;
-
-#[cfg(target_os = "linux")]
-fn flush_all(within: &Path, _folders: &[(PathBuf, u32)]) -> Result<(), FileError> {
-    let dir = File::open(within).map_err(fails("flush", within))?;
-    rustix::fs::syncfs(&dir).map_err(fails("flush", within))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn flush_all(_within: &Path, folders: &[(PathBuf, u32)]) -> Result<(), FileError> {
-    for (folder, _) in folders {
-        for (name, kind) in list(folder)? {
-            if kind == Kind::File {
-                let path = folder.join(name);
-                File::open(&path)
-                    .and_then(|file| file.sync_all())
-                    .map_err(fails("flush", &path))?;
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Folders that live no longer than the process that made them.
+//! Temporary folders that live no longer than the process that made them.
 //!
-//! Each is locked through the kernel while in use: a sweep tells the left-over of a dead process from the folder of a
-//! live one without any clock. Staged bundles and the private copies that actions run from stand here.
+//! Each is locked through the kernel while in use, so that a sweep can tell a leftover of a dead process from the folder
+//! of a live one without any clock. They hold staged bundles and the private copies that actions run from.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -43,7 +43,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays behind is found by the next sweep.
+        // The next sweep removes what is left.
         let _best_effort = remove_tree(&self.path);
     }
 }
@@ -60,7 +60,7 @@ pub(crate) fn dead(tmp: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(dead)
 }
 
-/// Removes what no live process holds. Only under the writer lock: plain files here belong to its holder.
+/// Removes the folders that no live process holds. Only under the writer lock, whose holder owns the plain files here.
 pub(crate) fn sweep(tmp: &Path) -> Result<(), FileError> {
     for (name, kind) in list(tmp)? {
         let path = tmp.join(name);

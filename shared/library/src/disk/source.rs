@@ -1,8 +1,8 @@
-//! Reading a skill folder that somebody else may be writing to, or may have prepared to mislead.
+//! Reading a skill folder that may be hostile, or may change while it is read.
 //!
-//! Every component below the folder is looked at without following links, opened below the handle of its parent with
-//! `O_NOFOLLOW`, and the handle compared with what was looked at; only its bytes are used. Links, FIFOs, devices,
-//! sockets and hard links to another owner's file are refused, as is a file or folder that changes while it is read.
+//! Every component below the folder is checked with `lstat`, opened below its parent's handle with `O_NOFOLLOW`, and the
+//! handle is compared with what was checked; only the handle is read. Links, FIFOs, devices, sockets and hard links to
+//! another owner's file are rejected, as is a file or folder that changes while it is read.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use vault_skill::manifest::Mode;
 use super::tree::{ENTRY, read_exactly};
 use super::{FileError, Kind, effective_user, fails, kind, resolve};
 
-/// How much of a folder is read at most; beyond it the folder is no skill.
+/// Upper bounds of what a skill folder may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceLimits {
     /// Files in the folder.
@@ -50,7 +50,7 @@ pub enum SourceError {
         /// What it is.
         what: &'static str,
     },
-    /// Another name of a file that belongs to somebody else.
+    /// A hard link to a file of another user.
     #[error("{} is a hard link to another user's file", .0.display())]
     HardLink(PathBuf),
     /// Written to, replaced or listed differently while it was read.
@@ -83,7 +83,7 @@ pub(crate) struct SourceFolder {
     pub(crate) files: Vec<RawFile>,
 }
 
-/// Reads a skill folder, or the folder of a file named SKILL.md. Names for which `ignored` holds are passed over.
+/// Reads a skill folder, or the folder of a file named SKILL.md. Names for which `ignored` holds are skipped.
 pub(crate) fn read(
     path: &Path,
     limits: SourceLimits,
@@ -92,9 +92,9 @@ pub(crate) fn read(
     read_folder(path, limits, ignored, None).map(|(folder, _)| folder)
 }
 
-/// The same, but what can't be taken in is passed over and told with its path; fails where the folder itself is not read.
-/// A limit that is passed ends the reading; SKILL.md is read before anything else of its folder.
-pub(crate) fn read_past(
+/// Like [`read`], but skips and reports what can't be admitted; fails only where the folder itself can't be read. Reading
+/// ends at the first limit that is exceeded; SKILL.md is read before the other files of its folder.
+pub(crate) fn read_leniently(
     path: &Path,
     limits: SourceLimits,
     ignored: &dyn Fn(&str) -> bool,
@@ -102,10 +102,10 @@ pub(crate) fn read_past(
     read_folder(path, limits, ignored, Some(Vec::new()))
 }
 
-/// What was passed over: its path in the folder, and why.
+/// A skipped entry: its path in the folder, and why.
 pub(crate) type Fault = (String, SourceError);
 
-/// Faults that are told one by one.
+/// Skipped entries that are reported one by one.
 const MOST_TOLD: usize = 20;
 
 fn read_folder(
@@ -166,9 +166,9 @@ struct Reader<'a> {
     user: u32,
     left: u64,
     files: Vec<RawFile>,
-    /// Where what can't be taken in is noted instead of ending the reading.
+    /// Where skipped entries are reported; `None` ends the reading at the first one.
     passed: Option<Vec<Fault>>,
-    /// A limit was passed: nothing more is read.
+    /// A limit was exceeded: nothing more is read.
     is_full: bool,
 }
 
@@ -211,7 +211,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Notes what is passed over, or ends the reading with it.
+    /// Reports a skipped entry, or ends the reading with its error.
     fn pass(&mut self, path: String, error: SourceError) -> Result<(), SourceError> {
         let Some(passed) = &mut self.passed else {
             return Err(error);
@@ -219,7 +219,7 @@ impl Reader<'_> {
         self.is_full |= matches!(&error, SourceError::TooLarge { unit, .. } if matches!(*unit, "files" | "bytes in one skill"));
         let unread =
             |error: &SourceError| matches!(error, SourceError::File(_) | SourceError::Changed(_));
-        // That something was not read at all is told however much else there is.
+        // That a part was not read at all is always reported.
         if passed.len() < MOST_TOLD
             || (unread(&error) && !passed.iter().any(|(_, other)| unread(other)))
         {
@@ -284,7 +284,7 @@ impl Reader<'_> {
         };
         let fd = match rustix::fs::openat(parent, name, flags, Bits::empty()) {
             Ok(fd) => fd,
-            // It was a plain file or folder a moment ago.
+            // It was a plain file or folder when it was checked.
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT | Errno::NXIO) => {
                 return Err(SourceError::Changed(path.into()));
             }

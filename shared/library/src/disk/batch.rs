@@ -1,0 +1,90 @@
+//! Many new files and folders that become durable together.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{FileError, fails, make_dir, sync_dir, write_new};
+#[cfg(not(target_os = "linux"))]
+use super::{Kind, list};
+
+/// Many new files and folders that are flushed together, before one rename shows them.
+///
+/// A few are flushed one by one; many by one flush of the whole file system, since a flush for each file
+/// costs a journal commit and 30,000 of them minutes.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    open: Vec<(PathBuf, File)>,
+    folders: Vec<(PathBuf, u32)>,
+    files: usize,
+}
+
+impl Batch {
+    /// Up to so many files are flushed one by one.
+    const FEW: usize = 12;
+
+    /// Makes a folder; `mode` is set when the batch is flushed, until then the folder is the owner's alone.
+    pub(crate) fn folder(&mut self, path: &Path, mode: u32) -> Result<(), FileError> {
+        make_dir(path, 0o700)?;
+        self.folders.push((path.to_owned(), mode));
+        Ok(())
+    }
+
+    /// Writes a new file.
+    pub(crate) fn file(&mut self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+        let file = write_new(path, bytes, mode).map_err(fails("write", path))?;
+        self.files += 1;
+        if self.files <= Self::FEW {
+            self.open.push((path.to_owned(), file));
+        } else {
+            self.open.clear();
+        }
+        Ok(())
+    }
+
+    /// Sets the folders' modes and makes all of it durable. `within` is any path on the same file system.
+    pub(crate) fn flush(self, within: &Path) -> Result<(), FileError> {
+        let one_by_one = self.files <= Self::FEW;
+        for (path, file) in &self.open {
+            file.sync_all().map_err(fails("flush", path))?;
+        }
+        // Children first, or a closed parent would hide them.
+        for (path, mode) in self.folders.iter().rev() {
+            fs::set_permissions(path, fs::Permissions::from_mode(*mode))
+                .map_err(fails("close", path))?;
+            if one_by_one || !CAN_FLUSH_ALL {
+                sync_dir(path)?;
+            }
+        }
+        if !one_by_one {
+            flush_all(within, &self.folders)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+const CAN_FLUSH_ALL: bool = true;
+#[cfg(not(target_os = "linux"))]
+const CAN_FLUSH_ALL: bool = false;
+
+#[cfg(target_os = "linux")]
+fn flush_all(within: &Path, _folders: &[(PathBuf, u32)]) -> Result<(), FileError> {
+    let dir = File::open(within).map_err(fails("flush", within))?;
+    rustix::fs::syncfs(&dir).map_err(fails("flush", within))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn flush_all(_within: &Path, folders: &[(PathBuf, u32)]) -> Result<(), FileError> {
+    for (folder, _) in folders {
+        for (name, kind) in list(folder)? {
+            if kind == Kind::File {
+                let path = folder.join(name);
+                File::open(&path)
+                    .and_then(|file| file.sync_all())
+                    .map_err(fails("flush", &path))?;
+            }
+        }
+    }
+    Ok(())
+}

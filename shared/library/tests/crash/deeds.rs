@@ -1,0 +1,282 @@
+//! What the killed process was doing: each deed, what it needs beforehand, and what must hold after it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::support::host::{BASE, Host, planned};
+use crate::support::{Home, skill_md, write};
+use vault_library::add_folder;
+use vault_library::admit::Options;
+use vault_library::admit::variants as transforms;
+use vault_library::agents::Machine;
+use vault_library::agents::setup::{self, AdoptionMode};
+use vault_library::doctor::{self, DoctorInput, Severity};
+use vault_library::publish::{self, PlanRequest};
+use vault_library::subscribe::{self, Selection, StagedBundles};
+use vault_library::{SyncProfilesInput, sync_profiles};
+use vault_library::{Vault, VaultPaths, rotate, shelf};
+use vault_skill::hash::Digest;
+use vault_store::clock::TestClock;
+use vault_store::random::SeededRandom;
+
+use crate::Deed;
+
+pub fn open(home: &Path) -> Vault {
+    Vault::open_or_create(
+        VaultPaths::new(home.join("vault"), home.join("config")),
+        Arc::new(TestClock::default()),
+        Arc::new(SeededRandom::new(u64::from(std::process::id()))),
+    )
+    .unwrap()
+}
+
+fn source(home: &Path, name: &str, body: &str, files: usize) -> PathBuf {
+    let folder = home.join("sources").join(name);
+    let _absent = std::fs::remove_dir_all(&folder);
+    write(
+        &folder.join("SKILL.md"),
+        skill_md(name, "", body).as_bytes(),
+        false,
+    );
+    for number in 0..files {
+        write(
+            &folder.join(format!("part/{number}.txt")),
+            body.as_bytes(),
+            false,
+        );
+    }
+    folder
+}
+
+/// The host's catalogs and objects, laid in files by the parent for the victim that pulls.
+fn pull(home: &Path, release: u64) {
+    let vault = open(home);
+    let link = subscribe::all(&vault).unwrap().remove(0);
+    let served = home.join("host");
+    let bytes = std::fs::read(served.join(format!("catalog-{release}"))).unwrap();
+    let object = |hash: &Digest| std::fs::read(served.join(hash.to_string())).ok();
+    let offer = link.accept(&vault, &bytes, None, false).unwrap();
+    let chosen = offer.choose(&Selection::default(), &object).unwrap();
+    let mut staged = StagedBundles::new(&vault).unwrap();
+    for skill in offer.missing(&vault, &chosen).unwrap() {
+        staged
+            .add(
+                &offer,
+                &skill,
+                &object(&skill.bundle_hash).unwrap(),
+                &object,
+            )
+            .unwrap();
+    }
+    subscribe::install(&vault, &offer, &Selection::default(), &chosen, staged).unwrap();
+}
+
+pub fn act(deed: Deed, home: &Path) {
+    let path = |name: &str| home.join("sources").join(name);
+    match deed {
+        Deed::Create => {
+            open(home);
+        }
+        Deed::Add | Deed::Replace => {
+            add_folder(&open(home), &path("subject"), &Options::default()).unwrap();
+        }
+        Deed::AddMany => {
+            for answer in
+                crate::support::add_folders(&open(home), &[path("subject"), path("second")])
+            {
+                answer.unwrap();
+            }
+        }
+        Deed::Remove => {
+            crate::support::remove(&open(home), "subject", Some("reason"));
+        }
+        Deed::Rotate => {
+            rotate::rotate(&open(home)).unwrap();
+        }
+        Deed::Plan => {
+            let vault = open(home);
+            let slug = "acme".parse().unwrap();
+            let plan = planned(&vault, &PlanRequest::new(BASE, &slug, None));
+            publish::published(&vault, &plan).unwrap();
+        }
+        Deed::Pull => pull(home, 2),
+        Deed::Link | Deed::Render | Deed::CopyOut => sync(home, deed),
+        Deed::Unlink => {
+            crate::support::remove(&open(home), "subject", None);
+            sync(home, deed);
+        }
+        Deed::Backup | Deed::InPlace => {
+            let vault = open(home);
+            let mode = if deed == Deed::Backup {
+                AdoptionMode::Backup
+            } else {
+                AdoptionMode::InPlace
+            };
+            let found = setup::scan(Some(&vault), &Machine::at(home), &[], true).unwrap();
+            for skill in &found.skills {
+                setup::adopt(&vault, skill, mode, true, true).unwrap();
+            }
+            sync(home, deed);
+        }
+    }
+}
+
+fn sync(home: &Path, deed: Deed) {
+    let given = (deed == Deed::CopyOut).then(|| {
+        let agent = "claude-code".parse().unwrap();
+        (agent, home.join("given"))
+    });
+    let input = SyncProfilesInput {
+        machine: Machine::at(home),
+        discover: deed != Deed::CopyOut,
+        copy: deed == Deed::CopyOut,
+        profile_roots: given.into_iter().collect(),
+        ..SyncProfilesInput::default()
+    };
+    sync_profiles(&open(home), &input).unwrap();
+}
+
+/// What must hold of the agents' folders at every moment: nothing leads nowhere, nothing of the user's is lost.
+pub fn agents_are_well(home: &Path, what: &str) {
+    let mut own = 0;
+    let mut folders = vec![home.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = std::fs::symlink_metadata(&path).unwrap().file_type();
+            // Where links are made before they are shown they may lead elsewhere.
+            let staged = path.starts_with(home.join("vault/tmp"));
+            if kind.is_symlink() {
+                assert!(
+                    staged || path.exists(),
+                    "{what}: {} leads nowhere",
+                    path.display()
+                );
+            } else if kind.is_dir() {
+                folders.push(path);
+            } else if std::fs::read(&path).is_ok_and(|bytes| bytes.ends_with(b"of my own\n")) {
+                own += 1;
+            }
+        }
+    }
+    assert!(own > 0, "{what}: the user's skill is lost");
+    let theirs = std::fs::read(home.join(".claude/skills/theirs.txt")).unwrap();
+    assert_eq!(theirs, b"theirs", "{what}");
+}
+
+/// What must hold once the deed is done, and what a killed one left is cleared away.
+pub fn agents_are_done(home: &Path, what: &str) {
+    let input = DoctorInput {
+        machine: Some(Machine::at(home)),
+        skill: None,
+        clean: true,
+        repair: false,
+        strict: true,
+        is_set: &|_| true,
+    };
+    let report = doctor::examine(&open(home), &input).unwrap();
+    let serious: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|finding| finding.code() != "recovery_here")
+        .filter(|finding| finding.severity() != Severity::Note)
+        .filter(|finding| !format!("{finding:?}").contains("of-my-own"))
+        .collect();
+    assert!(serious.is_empty(), "{what}: {serious:?}");
+    let roots = [".claude/skills", ".cursor/skills", "given"];
+    for root in roots.into_iter().filter(|root| home.join(root).exists()) {
+        for path in crate::support::snapshot(&home.join(root)).into_keys() {
+            assert!(!path.contains(".vault-aside"), "{what}: {root}/{path}");
+        }
+    }
+}
+
+/// The state before the deed.
+pub fn prepare(deed: Deed, home: &Path) {
+    if deed == Deed::Create {
+        return;
+    }
+    let vault = open(home);
+    add_folder(
+        &vault,
+        &source(home, "witness", "stays", 1),
+        &Options::default(),
+    )
+    .unwrap();
+    source(home, "subject", "new", 3);
+    source(home, "second", "new", 20);
+    match deed {
+        Deed::Replace | Deed::Remove | Deed::Rotate | Deed::Plan => {
+            add_folder(
+                &vault,
+                &source(home, "subject", "old", 2),
+                &Options::default(),
+            )
+            .unwrap();
+            source(home, "subject", "new", 3);
+        }
+        Deed::Pull => serve(home, &vault),
+        Deed::Create | Deed::Add | Deed::AddMany => {}
+        _ => agents(deed, home, &vault),
+    }
+    shelf::list(&vault).unwrap();
+}
+
+/// Two agents, a skill and a file of the user's own, and what else the deed starts from.
+fn agents(deed: Deed, home: &Path, vault: &Vault) {
+    std::fs::create_dir_all(home.join(".cursor/skills")).unwrap();
+    let skills = home.join(".claude/skills");
+    write(
+        &skills.join("of-my-own/SKILL.md"),
+        skill_md("of-my-own", "", "of my own").as_bytes(),
+        false,
+    );
+    write(&skills.join("theirs.txt"), b"theirs", false);
+    add_folder(
+        vault,
+        &source(home, "subject", "old", 2),
+        &Options::default(),
+    )
+    .unwrap();
+    match deed {
+        Deed::Unlink => sync(home, deed),
+        Deed::Render | Deed::CopyOut => {
+            if deed == Deed::Render {
+                let text = b"---\nagents: [cursor]\n---\nrendered\n";
+                let subject = crate::support::name("subject");
+                transforms::add(vault, &subject, crate::support::name("t"), text).unwrap();
+            }
+            sync(home, deed);
+            add_folder(
+                vault,
+                &source(home, "subject", "new", 3),
+                &Options::default(),
+            )
+            .unwrap();
+        }
+        _ => {}
+    }
+}
+
+fn serve(home: &Path, vault: &Vault) {
+    let owner = Home::new(77);
+    let mut host = Host::new("acme");
+    for skill in ["left", "moves", "goes"] {
+        owner.add(skill, "one");
+    }
+    host.sync(&owner.vault, owner.now()).unwrap();
+    let first = host.current.clone().unwrap();
+    owner.add("moves", "two");
+    owner.add("comes", "one");
+    owner.remove("goes", Some("harmful"));
+    host.sync(&owner.vault, owner.now()).unwrap();
+    let served = home.join("host");
+    std::fs::create_dir_all(&served).unwrap();
+    std::fs::write(served.join("catalog-1"), first).unwrap();
+    std::fs::write(served.join("catalog-2"), host.current.as_ref().unwrap()).unwrap();
+    for (hash, bytes) in &host.objects {
+        std::fs::write(served.join(hash.to_string()), bytes).unwrap();
+    }
+    subscribe::create(vault, BASE, &host.slug).unwrap();
+    pull(home, 1);
+}
