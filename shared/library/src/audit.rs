@@ -276,7 +276,7 @@ fn shown(path: &Path) -> String {
 /// Reads and gates one skill; `manifest` is what was signed of it, where it lies in the store.
 fn judge(place: &Place, manifest: Option<Manifest>, auditor: &Auditor<'_>) -> Audited {
     let started = (auditor.clock)();
-    let read = source::read_past(&place.folder, LIMITS, &gate::is_ignored);
+    let read = source::read_leniently(&place.folder, LIMITS, &gate::is_ignored);
     let (raw, faults, name) = match read {
         Ok((folder, faults)) => (folder.files, faults, folder.name),
         Err(error) => (Vec::new(), vec![(String::new(), error)], None),

@@ -82,7 +82,7 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
     };
     let mut skills = list::list(input.vault)?.skills;
     skills.retain(|skill| !skill.shadowed);
-    let texts: Vec<Text<'_>> = skills.iter().map(text).collect();
+    let texts: Vec<Text<'_>> = skills.iter().map(InstalledSkill::text).collect();
     Ok(policy::resolve_capabilities(&Input {
         policy,
         catalog: Some(digest(&skills)),
@@ -95,16 +95,6 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
         query: input.query,
         skills: &texts,
     }))
-}
-
-fn text(skill: &InstalledSkill) -> Text<'_> {
-    Text {
-        name: skill.name.as_str(),
-        description: &skill.texts.description,
-        tags: &skill.texts.tags,
-        categories: &skill.texts.categories,
-        when_to_use: &skill.texts.when_to_use,
-    }
 }
 
 /// What stands for the installed skills in a cache key: SHA-256 over a line `<name> <bundle hash>` for each, by name.

@@ -55,15 +55,10 @@ pub use disk::lock::LockError;
 pub use disk::source::SourceError;
 pub use index::Texts;
 pub use installed::place::Origin;
-pub use publish::{adopt, rotate};
-pub use store::{Damage, Examined};
-pub use vault::{Vault, VaultError, VaultPaths};
-// The old paths, until everything has moved.
-pub(crate) use disk as files;
 pub use installed::upstream;
 pub use installed::verify as integrity;
+pub use publish::{adopt, rotate};
+pub use store::{Damage, Examined};
 pub use vault::keys;
-pub(crate) mod scan {
-    pub(crate) use crate::installed::place::*;
-}
+pub use vault::{Vault, VaultError, VaultPaths};
 pub use vault_skill::policy::{Capabilities, GrantedSkill};

@@ -18,7 +18,6 @@ use vault_skill::bundle::OpenedBundle;
 use vault_skill::draft::Submitter;
 use vault_skill::finding::printable;
 use vault_skill::hash::Digest;
-use vault_skill::index::IndexEntry;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::policy::{MAX_BYTES, Policy};
 use vault_skill::provenance::{Kind, ProvenanceId};
@@ -34,6 +33,7 @@ use crate::disk::{self, lock::LockError};
 use crate::installed::list::{InstalledSkill, read_place};
 use crate::installed::place::{Origin, places_of};
 use crate::store::{self, Damage, Reader, Trusted, Want};
+use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};
 
 /// Bytes of verified skills that are cached.
@@ -42,8 +42,6 @@ const CACHED_BYTES: usize = 4 << 20;
 const TRIES: u32 = 5;
 /// How long all sources together may take that are asked for drift; those that were not asked by then stay unchecked.
 const DRIFT_TIME: Duration = Duration::from_secs(15);
-/// The file beside the skills in which the owner says who sees what.
-const POLICY: &str = "policy.toml";
 
 /// A library that tools read from and hand changes to. A copy shares what is remembered.
 #[derive(Clone, Debug)]
@@ -406,7 +404,7 @@ impl Held {
     }
 
     fn read_policy(&self) -> PolicyText {
-        match disk::read(&self.vault.paths().root.join(POLICY), MAX_BYTES as u64) {
+        match disk::read(&self.vault.paths().root.join(POLICY_FILE), MAX_BYTES as u64) {
             Ok(None) => PolicyText::None,
             Ok(Some(bytes)) => PolicyText::Bytes(bytes),
             Err(error) => PolicyText::Unreadable(error.to_string()),
@@ -533,7 +531,7 @@ impl PolicyText {
         match policy {
             Ok(policy) => Some(Arc::new(policy)),
             Err(error) => {
-                tracing::error!(%error, "{POLICY} is broken: members see nothing until it is mended");
+                tracing::error!(%error, "{} is broken: members see nothing until it is mended", POLICY_FILE);
                 None
             }
         }
@@ -541,21 +539,11 @@ impl PolicyText {
 }
 
 fn entry(skill: InstalledSkill) -> Entry {
-    let texts = skill.texts;
     Entry {
         version: skill.version,
         size: skill.size,
         linked: skill.origin != Origin::Local,
-        texts: IndexEntry {
-            name: skill.name,
-            bundle_hash: skill.bundle,
-            description: texts.description,
-            tags: texts.tags,
-            categories: texts.categories,
-            when_to_use: texts.when_to_use,
-            agents: texts.agents,
-            actions: texts.actions,
-        },
+        texts: skill.texts.into_entry(skill.name, skill.bundle),
     }
 }
 

@@ -15,8 +15,8 @@ use super::variants as transforms;
 use crate::disk;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
+use crate::installed::place;
 use crate::installed::variants;
-use crate::scan;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -93,9 +93,9 @@ pub(crate) fn remove_under(
     request: &RemoveSkills,
 ) -> Result<RemoveReport, VaultError> {
     let mut strange = Vec::new();
-    let places = scan::read_links(
+    let places = place::read_links(
         &vault.skills(),
-        &scan::Origin::Local,
+        &place::Origin::Local,
         "skills",
         &mut strange,
     )?;
@@ -103,11 +103,11 @@ pub(crate) fn remove_under(
     let mut done = std::collections::BTreeSet::new();
     // Before anything else: an agent must never find a link that leads nowhere. Also for names that are not installed,
     // since an earlier removal may have been cut short; not for those that only a linked vault has.
-    let linked: std::collections::HashSet<_> = scan::places(vault)?
+    let linked: std::collections::HashSet<_> = place::places(vault)?
         .groups
         .into_iter()
         .flat_map(|group| group.places)
-        .filter(|place| place.origin != scan::Origin::Local)
+        .filter(|place| place.origin != place::Origin::Local)
         .map(|place| place.name)
         .collect();
     let names: Vec<SkillName> = request
@@ -144,7 +144,7 @@ pub(crate) fn remove_under(
 fn remove_one(
     vault: &Vault,
     change: &mut Change<'_>,
-    place: &scan::Place,
+    place: &place::Place,
     withdraw: Option<&str>,
 ) -> Result<Removed, VaultError> {
     let version = store::manifest(&vault.store(), &place.bundle, &vault.trusted()?)
@@ -227,9 +227,9 @@ pub fn withdraw(
 ) -> Result<bool, VaultError> {
     let mut change = vault.change()?;
     let mut strange = Vec::new();
-    let installed = scan::read_links(
+    let installed = place::read_links(
         &vault.skills(),
-        &scan::Origin::Local,
+        &place::Origin::Local,
         "skills",
         &mut strange,
     )?;
@@ -262,7 +262,7 @@ pub(crate) fn collect_names(
     _change: &Change<'_>,
     wanted: impl Fn(&SkillName) -> bool,
 ) -> Result<Vec<Digest>, VaultError> {
-    let mut referenced: std::collections::HashSet<_> = scan::places(vault)?
+    let mut referenced: std::collections::HashSet<_> = place::places(vault)?
         .groups
         .iter()
         .flat_map(|group| group.places.iter().map(|place| place.bundle))

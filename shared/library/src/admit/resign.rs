@@ -9,7 +9,7 @@ use vault_skill::name::SkillName;
 
 use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine};
 use crate::admit::remove;
-use crate::scan::{self, Origin};
+use crate::installed::place::{self, Origin};
 use crate::store::{self, Examined, Want};
 use crate::upstream;
 use crate::vault::{Change, Vault, VaultError};
@@ -37,7 +37,7 @@ pub(crate) fn sign_again(
     let trusted = vault.trusted()?;
     let store = vault.store();
     let mut strange = Vec::new();
-    let places = scan::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;
+    let places = place::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;
     let mut resigned = Resigned::default();
     let mut buffer = Vec::new();
     for places in places.chunks(BATCH) {

@@ -367,7 +367,7 @@ impl Transforms {
             .collect();
         // Noted first: once nothing names them, only the note makes the next writer remove them.
         let aside = vault.scratch()?;
-        store::note_doomed(aside.path(), &doomed)?;
+        store::note_unlinked(aside.path(), &doomed)?;
         change.write_record(&path(vault), &self.record, 0o600)?;
         store::drop_bundles(&vault.store(), aside.path(), doomed)?;
         Ok(())

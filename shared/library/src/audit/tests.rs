@@ -161,7 +161,7 @@ fn what_no_skill_may_hold_is_a_finding_and_hides_nothing() {
 
 #[test]
 fn what_cannot_be_read_is_a_line_with_its_reason() {
-    if crate::files::effective_user() == 0 {
+    if crate::disk::effective_user() == 0 {
         // Nothing is closed to this user; the case of a skill that goes away is left.
         let home = tempfile::tempdir().unwrap();
         symlink("nowhere", home.path().join("SKILL.md")).unwrap();

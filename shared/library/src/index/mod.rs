@@ -22,6 +22,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, params}
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
+use vault_skill::index::IndexEntry;
 use vault_skill::json;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::{ActionName, AgentId, SkillName};
@@ -92,6 +93,22 @@ pub struct Texts {
     pub actions: Vec<ActionName>,
     /// The recorded source identifier; not part of a release's index.
     pub provenance: String,
+}
+
+impl Texts {
+    /// The entry of a release's index.
+    pub(crate) fn into_entry(self, name: SkillName, bundle_hash: Digest) -> IndexEntry {
+        IndexEntry {
+            name,
+            bundle_hash,
+            description: self.description,
+            tags: self.tags,
+            categories: self.categories,
+            when_to_use: self.when_to_use,
+            agents: self.agents,
+            actions: self.actions,
+        }
+    }
 }
 
 /// A bundle that was just verified, to be noted.

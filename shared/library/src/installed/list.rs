@@ -12,6 +12,7 @@ use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::SkillName;
+use vault_skill::search::Text;
 
 use super::place::{CHUNK, Group, Origin, Place, places, still_linked};
 use crate::disk;
@@ -52,6 +53,17 @@ impl InstalledSkill {
             size: row.size,
             texts,
             shadowed: false,
+        }
+    }
+
+    /// What search ranks it by.
+    pub(crate) fn text(&self) -> Text<'_> {
+        Text {
+            name: self.name.as_str(),
+            description: &self.texts.description,
+            tags: &self.texts.tags,
+            categories: &self.texts.categories,
+            when_to_use: &self.texts.when_to_use,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
-use vault_skill::search::{Ranking, Text};
+use vault_skill::search::Ranking;
 
 use super::fingerprint::Fingerprint;
 use super::list::{InstalledSkill, list, read_place};
@@ -76,13 +76,7 @@ fn search_all(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, Vaul
         skills.retain(|skill| !skill.shadowed);
         let mut fingerprint = before.filter(|_| listing.damaged.is_empty());
         loop {
-            let ranking = Ranking::new(skills.iter().map(|skill| Text {
-                name: skill.name.as_str(),
-                description: &skill.texts.description,
-                tags: &skill.texts.tags,
-                categories: &skill.texts.categories,
-                when_to_use: &skill.texts.when_to_use,
-            }));
+            let ranking = Ranking::new(skills.iter().map(InstalledSkill::text));
             let ranked: Vec<Ranked> = ranking
                 .search(query, top_k)
                 .into_iter()

@@ -1,7 +1,7 @@
-//! What is remembered of the place a bundle was fetched from: `upstream/<bundle hash>.json`, one small record for each bundle.
+//! Where a bundle was fetched from: `upstream/<bundle hash>.json`, one small record for each bundle.
 //!
-//! A record belongs to a bundle, not to a name: it is written before the link is switched, so that a kill leaves the old skill with its old
-//! record or the new one with its new one. It is not signed itself: it says where to ask again, and whose
+//! A record belongs to a bundle, not to a name. It is written before the link is switched, so that a kill leaves the old
+//! skill with its old record or the new one with its new one. It is not signed: it says where to ask again, and whose
 //! signature to expect there.
 
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ fn path(vault: &Vault, bundle: &Digest) -> PathBuf {
     folder.join(format!("{bundle}.json"))
 }
 
-/// What is remembered of a bundle's source; `None` where nothing was recorded.
+/// The recorded source of a bundle.
 pub fn of_bundle(vault: &Vault, bundle: &Digest) -> Result<Option<Upstream>, VaultError> {
     read_record(&path(vault, bundle))
 }
 
-/// Where an own skill was fetched from: as recorded, else as far as its signed manifest says it. `None` where there is nothing to ask: a
-/// folder, text that was handed in, another vault.
+/// Where an own skill was fetched from: as recorded, or else as far as its signed manifest says. `None` for a folder, for
+/// submitted text and for another vault, which cannot be asked again.
 pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, VaultError> {
     let found = installed(vault, name, &vault.trusted()?, &mut Vec::new())?;
     let Some(found) = found else {
@@ -41,7 +41,7 @@ pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, Vau
         .or_else(|| of_manifest(manifest)))
 }
 
-/// As much of the source as a manifest says.
+/// The source as far as a manifest says.
 pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
     let provenance = &manifest.provenance;
     let fetched = !matches!(provenance.kind(), Kind::Local | Kind::Inline | Kind::Vault);

@@ -16,9 +16,9 @@ use crate::admit::{
     AdmitError, AdmitReport, Candidate, Earlier, Neighbours, Options, Purpose, Source, admit_all,
     admit_all_under, examine,
 };
-use crate::files::{self, FileError};
+use crate::disk::{self, FileError};
+use crate::installed::place::{self, Origin};
 use crate::keys::KeyError;
-use crate::scan::{self, Origin};
 use crate::store::{self, Trusted, Want};
 use crate::vault::rotations::Chain;
 use crate::vault::{Vault, VaultError};
@@ -171,7 +171,7 @@ pub struct Rollback {
 
 /// Whether a bundle is in the store, so that it need not be fetched; its bytes are verified when they are used.
 pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
-    Ok(files::kind(&store::folder(&vault.store(), bundle))?.is_some())
+    Ok(disk::kind(&store::folder(&vault.store(), bundle))?.is_some())
 }
 
 /// Compares this library with an earlier release of a namespace, given its catalog's exact bytes. What is gone back to
@@ -220,7 +220,7 @@ pub fn plan_rollback(
         _ => {}
     }
     let mut strange = Vec::new();
-    let installed = scan::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;
+    let installed = place::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;
     Ok(Rollback {
         release: catalog.release,
         readmit: catalog

@@ -8,7 +8,7 @@ use vault_skill::catalog::{
     SignedCatalog, SkillEntry, Stored, Withdrawn,
 };
 use vault_skill::hash::Digest;
-use vault_skill::index::{self, IndexEntry};
+use vault_skill::index;
 use vault_skill::json;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::AgentId;
@@ -206,16 +206,7 @@ impl ReleaseBuilder<'_> {
         };
         let entries = self.skills.iter().map(|skill| {
             let texts = texts.get(&skill.place.bundle).cloned().unwrap_or_default();
-            IndexEntry {
-                name: skill.place.name.clone(),
-                bundle_hash: skill.place.bundle,
-                description: texts.description,
-                tags: texts.tags,
-                categories: texts.categories,
-                when_to_use: texts.when_to_use,
-                agents: texts.agents,
-                actions: texts.actions,
-            }
+            texts.into_entry(skill.place.name.clone(), skill.place.bundle)
         });
         for object in index::build(self.vault.id(), entries) {
             let (bundle_hash, size) = release.add(Class::Bundles, object);

@@ -46,7 +46,7 @@ pub enum Damage {
     /// The folder, or its manifest, is not there.
     #[error("{0} is missing")]
     Missing(String),
-    /// The manifest is not signed by a key of this vault, or says something else than its place.
+    /// The manifest is not signed by a trusted key, or is of another skill.
     #[error("the manifest is not good: {0}")]
     Manifest(#[from] ManifestError),
     /// A file that the manifest does not name.
@@ -74,7 +74,7 @@ pub enum Damage {
         /// The folder's name.
         expected: Digest,
     },
-    /// The system refused to show it: no verdict.
+    /// A system call failed: there is no verdict.
     #[error(transparent)]
     Unreadable(FileError),
 }
@@ -86,7 +86,7 @@ impl Damage {
     }
 }
 
-/// Who may have signed a skill and what it must say of itself.
+/// The vault that a skill must be of, and the keys that may have signed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Trusted {
     pub(crate) vault_id: VaultId,
@@ -118,7 +118,7 @@ impl Vault {
 pub struct Examined {
     /// The envelope, exact bytes.
     pub signed: SignedManifest,
-    /// What it says.
+    /// Its content.
     pub manifest: Manifest,
     /// The verified bytes, in the manifest's order; empty unless asked for.
     pub files: Vec<File>,
@@ -408,7 +408,7 @@ impl Examination<'_> {
     }
 }
 
-/// Whether a SKILL.md may name variables that it needs: most do not, and reading YAML costs more than hashing.
+/// Whether a SKILL.md may declare variables: most do not, and parsing YAML costs more than hashing.
 fn may_declare(document: &[u8]) -> bool {
     document
         .split(|byte| *byte == b'\n')

@@ -25,38 +25,17 @@ pub(crate) fn stage(
     batch.file(&root.join(MANIFEST), manifest, 0o444)?;
     let inside = root.join(FILES);
     batch.folder(&inside, 0o555)?;
-    let mut made = BTreeSet::new();
-    for file in files {
-        let path = file.path.as_str();
-        for (at, _) in path.match_indices('/') {
-            if made.insert(&path[..at]) {
-                batch.folder(&inside.join(&path[..at]), 0o555)?;
-            }
-        }
-        batch.file(&inside.join(path), &file.bytes, disk_mode(file.mode))?;
-    }
-    Ok(())
+    add_files(batch, &inside, files, 0o555, disk_mode)
 }
 
 /// Writes verified files as a folder of their own that an action may run in: the owner's alone, writable.
 pub(crate) fn copy_out(folder: &Path, files: &[File]) -> Result<(), FileError> {
     let mut batch = Batch::default();
-    let mut made = BTreeSet::new();
     batch.folder(folder, 0o700)?;
-    for file in files {
-        let path = file.path.as_str();
-        for (at, _) in path.match_indices('/') {
-            if made.insert(&path[..at]) {
-                batch.folder(&folder.join(&path[..at]), 0o700)?;
-            }
-        }
-        let mode = match file.mode {
-            Mode::Plain => 0o600,
-            Mode::Executable => 0o700,
-        };
-        batch.file(&folder.join(path), &file.bytes, mode)?;
-    }
-    Ok(())
+    add_files(&mut batch, folder, files, 0o700, |mode| match mode {
+        Mode::Plain => 0o600,
+        Mode::Executable => 0o700,
+    })
 }
 
 /// Writes verified files as a folder for an agent to read: ordinary modes, for folders that hold no links.
@@ -65,22 +44,32 @@ pub(crate) fn copy_plain(
     folder: &Path,
     files: &[File],
 ) -> Result<(), FileError> {
-    let mut made = BTreeSet::new();
     batch.folder(folder, 0o755)?;
+    add_files(batch, folder, files, 0o755, Mode::bits)
+}
+
+fn add_files(
+    batch: &mut Batch,
+    folder: &Path,
+    files: &[File],
+    folder_mode: u32,
+    file_mode: impl Fn(Mode) -> u32,
+) -> Result<(), FileError> {
+    let mut made = BTreeSet::new();
     for file in files {
         let path = file.path.as_str();
         for (at, _) in path.match_indices('/') {
             if made.insert(&path[..at]) {
-                batch.folder(&folder.join(&path[..at]), 0o755)?;
+                batch.folder(&folder.join(&path[..at]), folder_mode)?;
             }
         }
-        batch.file(&folder.join(path), &file.bytes, file.mode.bits())?;
+        batch.file(&folder.join(path), &file.bytes, file_mode(file.mode))?;
     }
     Ok(())
 }
 
-/// Moves staged and flushed bundles into the store. One that is there already in good shape stays; a damaged one is
-/// put out of the way. Under the writer lock.
+/// Moves staged and flushed bundles into the store. An intact bundle that is there already stays; a damaged one is moved
+/// aside. Under the writer lock.
 pub(crate) fn admit(
     store: &Path,
     aside: &Path,
@@ -88,7 +77,7 @@ pub(crate) fn admit(
     trusted: &Trusted,
 ) -> Result<(), FileError> {
     let mut buffer = Vec::new();
-    note_admitted(store, aside, hashes)?;
+    note_moved(store, aside, hashes)?;
     for hash in hashes {
         let place = folder(store, hash);
         if disk::kind(&place)?.is_some() {
@@ -104,14 +93,14 @@ pub(crate) fn admit(
     disk::sync_dir(store)
 }
 
-/// What a staging folder notes of the bundles that were moved out of it: a writer that is killed before it links them
-/// leaves them to nobody. Not flushed: after a power cut they stay until [`crate::admit::remove::collect`].
+/// The file in a staging folder that lists the bundles moved out of it, for when the writer is killed before it links
+/// them. Not flushed: after a power cut such bundles stay until the next garbage collection.
 const ADMITTED: &str = "admitted";
 
-fn note_admitted(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
+fn note_moved(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
     let mut text = String::new();
     for hash in hashes {
-        // What was there before was somebody's.
+        // A bundle that was there before may be in use.
         if disk::kind(&folder(store, hash))?.is_none() {
             text.push_str(&hash.to_string());
             text.push('\n');
@@ -120,14 +109,14 @@ fn note_admitted(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), Fi
     disk::note(&aside.join(ADMITTED), &text)
 }
 
-/// Notes in a staging folder bundles that are about to be nobody's: a writer that is killed before it removes them
-/// leaves that to the next.
-pub(crate) fn note_doomed(aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
+/// Lists bundles in a staging folder that are about to lose their last link: if the writer is killed before it removes
+/// them, the next writer does.
+pub(crate) fn note_unlinked(aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
     let lines: Vec<String> = hashes.iter().map(|hash| format!("{hash}\n")).collect();
     disk::note(&aside.join(ADMITTED), &lines.concat())
 }
 
-/// The bundles that a dead writer's staging folder says were moved out of it.
+/// The bundles that a dead writer's staging folder lists.
 pub(crate) fn noted_admitted(aside: &Path) -> Result<Vec<Digest>, FileError> {
     let bytes = disk::read(&aside.join(ADMITTED), 16 << 20)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);

@@ -6,7 +6,7 @@
 //! <config>/keys/<vault_id>.recovery   the recovery key, until its owner moves it away
 //! <config>/keys/<vault_id>.recovery.pub
 //! <config>/devices/<link>             one device key for each linked vault
-//! <config>/tokens/<origin>/<slug>     what the sign-in gave
+//! <config>/tokens/<origin>/<slug>     tokens of the sign-in
 //! ```
 //! Files are 0600 in 0700 folders and are made in one step under a name that must be free. A secret that others can
 //! read is not used. A passphrase is not offered yet.
@@ -49,7 +49,7 @@ pub enum KeyError {
     /// Secret and public half do not belong together.
     #[error("{} is not the public half of the key beside it", .0.display())]
     Mismatch(PathBuf),
-    /// The system refused.
+    /// A system call failed.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -82,7 +82,7 @@ pub fn generate(random: &dyn Random) -> SecretKey {
     SecretKey::from_seed(*seed)
 }
 
-/// Reads a key file wherever it is, for example a recovery key brought back on a stick; its mode is not looked at.
+/// Reads a key file at any path, for example a recovery key on a stick; its mode is not checked.
 pub fn read_file(path: &Path, kind: KeyKind) -> Result<SecretKey, KeyError> {
     let bytes = disk::read(path, MAX_FILE)?.ok_or_else(|| KeyError::Missing(path.to_owned()))?;
     let text = Zeroizing::new(bytes);
@@ -145,18 +145,18 @@ impl SecretFolder {
         self.path.join(name)
     }
 
-    /// Makes the folder when it is missing; fails when others may look into it.
+    /// Makes the folder when it is missing; fails when other users can access it.
     pub(crate) fn ensure(&self) -> Result<(), KeyError> {
         disk::make_dirs(&self.path, 0o700)?;
         check_private(&self.path)
     }
 
-    /// Removes what dead writers left.
+    /// Removes leftovers of dead writers.
     pub(crate) fn sweep(&self) -> Result<(), KeyError> {
         Ok(disk::sweep_asides(&self.path)?)
     }
 
-    /// The secret's text, `None` when there is no such file; fails when file or folder are open to others.
+    /// The secret's text, `None` when there is no such file; fails when other users can access file or folder.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
         let path = self.path_of(name);
         let Some(bytes) = disk::read(&path, MAX_FILE)? else {
@@ -290,18 +290,18 @@ impl VaultKeys {
         self.read_public(KeyKind::Recovery)
     }
 
-    /// What catalogs name of the recovery key: the SHA-256 of its 32 bytes.
+    /// How catalogs name the recovery key: the SHA-256 of its 32 bytes.
     pub fn recovery_sha256(&self) -> Result<Option<Digest>, KeyError> {
         Ok(self.recovery_public()?.map(|key| key.key_id()))
     }
 
-    /// Where the recovery key still lies on this machine: it protects only once it is kept elsewhere.
+    /// The recovery key's file while it is still on this machine. It protects only once it is kept elsewhere.
     pub fn recovery_left_here(&self) -> Result<Option<PathBuf>, KeyError> {
         let path = self.path(KeyKind::Recovery);
         Ok(disk::kind(&path)?.map(|_| path))
     }
 
-    /// The secret release key. Fails when it is missing, open to others, or not the half of the public one.
+    /// The secret release key. Fails when it is missing, accessible to other users, or does not match the public one.
     pub fn release(&self) -> Result<SecretKey, KeyError> {
         let key = self
             .folder
@@ -342,7 +342,7 @@ impl VaultKeys {
         self.folder.replace(&name, format!("{key}\n").as_bytes())
     }
 
-    /// Lays the next key aside, for [`Self::adopt_next`].
+    /// Stores the next key, for [`Self::adopt_next`].
     pub(crate) fn write_next(&self, kind: KeyKind, key: &SecretKey) -> Result<(), KeyError> {
         let next = format!("{}.next", self.name(kind));
         self.folder.remove(&next)?;
@@ -350,13 +350,13 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// The key that a rotation laid aside.
+    /// The next key that a rotation stored.
     pub(crate) fn next(&self, kind: KeyKind) -> Result<Option<SecretKey>, KeyError> {
         self.folder
             .read_key(&format!("{}.next", self.name(kind)), kind)
     }
 
-    /// Makes the key that was laid aside the key; the former secret is gone.
+    /// Puts the next key in place of the current one, whose secret is gone then.
     pub(crate) fn adopt_next(&self, kind: KeyKind) -> Result<(), KeyError> {
         // The public half of a recovery key first: its secret may be moved away at any time, so it proves nothing.
         if kind == KeyKind::Recovery
@@ -374,7 +374,7 @@ impl VaultKeys {
             .map(|_| ())
     }
 
-    /// Brings the public half in line with the secret, where a rotation was cut short between the two.
+    /// Updates the public half to match the secret, where a rotation was cut short between the two.
     pub(crate) fn settle_public(&self) -> Result<(), KeyError> {
         let Some(key) = self
             .folder
@@ -393,14 +393,14 @@ impl VaultKeys {
     }
 }
 
-/// What the sign-in at an origin gave, for each namespace.
+/// Tokens of the sign-ins, one for each origin and namespace.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     config: PathBuf,
 }
 
 impl Tokens {
-    /// Those under this configuration folder.
+    /// The tokens under this configuration folder.
     pub fn new(config: &Path) -> Self {
         Self {
             config: config.to_owned(),
@@ -418,7 +418,7 @@ impl Tokens {
         self.folder(base).replace(&file_name(slug), text)
     }
 
-    /// Forgets it; true when there was one.
+    /// Removes it; true when there was one.
     pub fn remove(&self, base: &str, slug: &str) -> Result<bool, KeyError> {
         self.folder(base).remove(&file_name(slug))
     }

@@ -1,4 +1,4 @@
-//! Opening and making a vault, its one writer lock, and the number that tells watchers of a change.
+//! A vault on disk: its paths, its id, opening and creating it, and the generation number for watchers.
 //!
 //! ```text
 //! vault.json       format version and vault id: written last when a vault is made
@@ -82,13 +82,13 @@ pub enum VaultError {
     /// Keys would lie inside the vault and travel with a copy of it.
     #[error("the configuration folder {} lies inside the vault", .0.display())]
     KeysInside(PathBuf),
-    /// The writer lock was not had.
+    /// The writer lock could not be taken.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A key file was not usable.
+    /// A key file can't be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The system refused.
+    /// A system call failed.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -128,8 +128,8 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// Opens the vault, or makes it with its release and recovery keys where there is none. Takes the writer lock only
-    /// to make one; of several processes that start at once, one makes it.
+    /// Opens the vault, or creates it with its release and recovery keys where there is none. Takes the writer lock only
+    /// to create one; of several processes that start at once, one creates it.
     pub fn open_or_create(
         paths: VaultPaths,
         clock: Arc<dyn Clock>,
@@ -190,14 +190,14 @@ impl Vault {
         VaultKeys::new(&self.paths.config, &self.id)
     }
 
-    /// A number that grows with each committed change, for watchers. Odd while a change is under way or was cut short
-    /// by a kill: what is seen then may already be new, so look again later even when the number stays.
+    /// A number that grows with each committed change, for watchers. It is odd during a change and after a killed one:
+    /// what is read then may already be new, so a watcher reads again later even when the number stays.
     pub fn generation(&self) -> Result<u64, VaultError> {
         let path = self.paths.root.join("generation");
         let Some(bytes) = disk::read(&path, 64)? else {
             return Ok(0);
         };
-        // A damaged number is a changed number; the next writer starts afresh.
+        // A damaged number reads as a changed one; the next writer starts over.
         Ok(std::str::from_utf8(&bytes)
             .ok()
             .and_then(|text| text.trim_end().parse().ok())
@@ -224,7 +224,7 @@ impl Vault {
         self.paths.root.join("tmp")
     }
 
-    /// A folder that is gone when dropped, or at the next writer's sweep.
+    /// A temporary folder, removed when dropped or by the next writer.
     pub(crate) fn scratch(&self) -> Result<Scratch, FileError> {
         let tmp = self.tmp();
         disk::make_dirs(&tmp, 0o700)?;
