@@ -55,10 +55,13 @@ impl Doctor<'_> {
     fn clean_links(&mut self, machine: &Machine) -> Result<(), VaultError> {
         match agents::clean(self.vault, machine) {
             Ok(cleaned) => self.report.cleaned.extend(cleaned),
-            Err(ProfileSyncError::Vault(VaultError::Key(_))) => {}
-            Err(ProfileSyncError::Vault(error)) => return Err(error),
             // The view that is made next reports it.
-            Err(ProfileSyncError::Rules(_) | ProfileSyncError::Target(_)) => {}
+            Err(
+                ProfileSyncError::Vault(VaultError::Key(_))
+                | ProfileSyncError::Rules(_)
+                | ProfileSyncError::Target(_),
+            ) => {}
+            Err(ProfileSyncError::Vault(error)) => return Err(error),
         }
         Ok(())
     }
