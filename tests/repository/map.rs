@@ -1,6 +1,7 @@
 //! ARCHITECTURE.md: its graph is that of cargo, and what it names exists.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use crate::{packages, root, text};
 
@@ -38,6 +39,59 @@ fn real() -> Graph {
         (short(text(package, "name")).expect("a name of ours"), used)
     })
     .collect()
+}
+
+/// The floors of the library, as the page lists them: a module imports only from floors below its own.
+#[test]
+fn the_library_imports_only_from_floors_below() {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page");
+    let floors = page
+        .split('`')
+        .find(|text| text.starts_with("disk < "))
+        .expect("the floors");
+    let mut floor_of = BTreeMap::new();
+    for (floor, modules) in floors.split(" < ").enumerate() {
+        floor_of.extend(modules.split(", ").map(|module| (module, floor)));
+    }
+    let sources = root().join("shared/library/src");
+    let mut upward = Vec::new();
+    for (module, floor) in &floor_of {
+        let mut text = String::new();
+        for path in [sources.join(module), sources.join(format!("{module}.rs"))] {
+            read_code(&path, &mut text);
+        }
+        assert!(!text.is_empty(), "there is no module {module}");
+        for path in text.split("crate::").skip(1) {
+            let end = path
+                .find(|c: char| c != '_' && !c.is_alphanumeric())
+                .unwrap_or(path.len());
+            let used = &path[..end];
+            // What is no floor is an alias at the root of the crate, which hides where it comes from.
+            if used != *module && floor_of.get(used).is_none_or(|below| below >= floor) {
+                upward.push(format!("{module} -> {used}"));
+            }
+        }
+    }
+    assert!(upward.is_empty(), "{upward:?}");
+}
+
+/// Appends the code of a file, or of all files of a folder, up to their tests.
+fn read_code(path: &Path, text: &mut String) {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path).expect("a folder") {
+            read_code(&entry.expect("an entry").path(), text);
+        }
+    } else if path.extension().is_some_and(|kind| kind == "rs")
+        && !path.ends_with("tests.rs")
+        && path.exists()
+    {
+        let file = std::fs::read_to_string(path).expect("a source file");
+        let code = file.split("#[cfg(test)]").next().unwrap_or_default();
+        text.extend(
+            code.lines()
+                .filter(|line| !line.trim_start().starts_with("//")),
+        );
+    }
 }
 
 #[test]

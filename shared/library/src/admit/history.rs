@@ -12,8 +12,8 @@ use vault_store::fetch::Upstream;
 use super::resign::earlier;
 use super::{AdmitError, AdmitReport, Options, Purpose, add::add};
 use crate::installed::place::{self, installed};
+use crate::installed::upstream;
 use crate::store::{self, Damage, Examined, Trusted, Want};
-use crate::upstream;
 use crate::vault::{Vault, VaultError};
 
 /// A stored version of a skill.

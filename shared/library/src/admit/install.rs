@@ -17,8 +17,8 @@ use crate::admit::remove;
 use crate::disk::{self, Batch};
 use crate::index::{Index, SketchedSkill};
 use crate::installed::place::installed;
+use crate::installed::upstream;
 use crate::store::{self, Trusted};
-use crate::upstream;
 use crate::vault::{Change, Vault, VaultError};
 
 /// Admits candidates, each with an answer of its own: one that is refused keeps no other back. The outer error means

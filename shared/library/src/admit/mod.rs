@@ -41,8 +41,8 @@ use vault_store::fetch::PinError;
 
 use crate::disk::FileError;
 use crate::disk::source::SourceError;
-use crate::keys::KeyError;
 use crate::vault::VaultError;
+use crate::vault::keys::KeyError;
 
 pub use check::Neighbours;
 pub use install::{admit, admit_all, admit_one, preview};

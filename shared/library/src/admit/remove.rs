@@ -281,6 +281,6 @@ pub(crate) fn collect_names(
     let aside = vault.scratch()?;
     let dropped = store::drop_bundles(&store, aside.path(), doomed)?;
     Index::open(&vault.paths().index()).forget(&dropped);
-    crate::upstream::forget(vault, &dropped)?;
+    crate::installed::upstream::forget(vault, &dropped)?;
     Ok(dropped)
 }

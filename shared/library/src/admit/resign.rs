@@ -10,8 +10,8 @@ use vault_skill::name::SkillName;
 use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine};
 use crate::admit::remove;
 use crate::installed::place::{self, Origin};
+use crate::installed::upstream;
 use crate::store::{self, Examined, Want};
-use crate::upstream;
 use crate::vault::{Change, Vault, VaultError};
 
 /// How many skills are held in memory and flushed together.

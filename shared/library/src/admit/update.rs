@@ -11,7 +11,7 @@ use super::add::{AddError, add, joined, read_policy};
 use super::check::is_linked;
 use super::{AdmitError, AdmitReport, Options, Source, linked_elsewhere};
 use crate::installed::place::installed;
-use crate::upstream;
+use crate::installed::upstream;
 use crate::vault::Vault;
 
 /// Which skill to fetch again, and who fetches.

@@ -7,8 +7,8 @@ use crate::disk::scratch;
 use crate::index::Index;
 use crate::installed::place::places;
 use crate::installed::variants;
-use crate::keys::KeyKind;
 use crate::store;
+use crate::vault::keys::KeyKind;
 use crate::vault::rotations::Chain;
 use crate::vault::{Change, Vault, VaultError};
 

@@ -18,8 +18,8 @@ use crate::admit::{
 };
 use crate::disk::{self, FileError};
 use crate::installed::place::{self, Origin};
-use crate::keys::KeyError;
 use crate::store::{self, Trusted, Want};
+use crate::vault::keys::KeyError;
 use crate::vault::rotations::Chain;
 use crate::vault::{Vault, VaultError};
 

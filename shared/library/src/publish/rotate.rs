@@ -12,7 +12,7 @@ use vault_skill::rotation::{Reason, Rotation, RotationError, Schema};
 
 use super::state::{self, CloudState};
 use crate::admit::{AdmitError, Resigned, finish_rotation};
-use crate::keys::{self, KeyError, KeyKind};
+use crate::vault::keys::{self, KeyError, KeyKind};
 use crate::vault::rotations::Chain;
 use crate::vault::{Change, Vault, VaultError};
 

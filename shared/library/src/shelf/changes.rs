@@ -15,7 +15,7 @@ use crate::admit::remove::{RemoveSkills, remove_skills};
 use crate::admit::update::{admit_update, not_installed};
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
 use crate::disk::source::SourceError;
-use crate::upstream;
+use crate::installed::upstream;
 use crate::vault::Vault;
 
 impl Held {
