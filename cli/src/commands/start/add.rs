@@ -180,9 +180,8 @@ fn vault_for(
         return Ok((Some(vault), false));
     }
     let mut nothing = Neighbours::new(None, SystemClock.now());
-    let mut passes =
-        |item: &Item| examine(item.source.clone(), &item.options, &mut nothing).is_ok();
-    if items.iter().flatten().any(|item| passes(item)) {
+    let passes = |item: &Item| examine(item.source.clone(), &item.options, &mut nothing).is_ok();
+    if items.iter().flatten().any(passes) {
         return Ok((Some(context.vault_or_new()?), true));
     }
     Ok((None, false))
