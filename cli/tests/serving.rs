@@ -1,7 +1,5 @@
 //! The programs that hold a service: `vault serve` and its log, and `vault demo`.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;

@@ -25,6 +25,10 @@ Apache-2.0, whose text is in LICENSE; the texts of all other licences follow the
 ";
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the switch of this test, not of the program"
+)]
 fn third_party_notices_are_current() {
     let page = root().join("THIRD-PARTY-NOTICES.md");
     let wanted = notices();

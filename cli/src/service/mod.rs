@@ -355,7 +355,7 @@ impl Answer {
                 "check the address, or enrol this machine: vault link <url>/v/<slug>".to_owned()
             }
             Some(Code::TimestampOutOfRange) => self.clock_hint(),
-            Some(Code::VaultNotFound) | Some(Code::NotFound) => {
+            Some(Code::VaultNotFound | Code::NotFound) => {
                 "check the address and the slug".to_owned()
             }
             Some(Code::CatalogNotPublished) => {
@@ -374,10 +374,10 @@ impl Answer {
                 "sign in again and allow writing on the page: vault cloud connect <url>".to_owned()
             }
             Some(Code::OwnerRequired) => "ask an owner of this vault".to_owned(),
-            Some(Code::OperatorRequired) | Some(Code::VaultSuspended) => {
+            Some(Code::OperatorRequired | Code::VaultSuspended) => {
                 "ask whoever operates the service".to_owned()
             }
-            Some(Code::SlugTaken) | Some(Code::SlugReserved) => "choose another name".to_owned(),
+            Some(Code::SlugTaken | Code::SlugReserved) => "choose another name".to_owned(),
             Some(Code::EmailInvalid) => "write it like ann@example.com".to_owned(),
             Some(Code::DeviceState) => {
                 "vault devices list shows it; a forgotten machine may enrol afresh".to_owned()

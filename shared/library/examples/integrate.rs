@@ -106,13 +106,13 @@ fn the_example_runs() -> Result<(), Box<dyn Error>> {
 struct Website(&'static str);
 
 impl Website {
-    fn skill(&self) -> Result<FetchedSkill, FetchFault> {
+    fn skill(&self) -> FetchedSkill {
         let text = format!(
             "---\nname: greet\ndescription: Greets people.\n---\n{}\n",
             self.0
         );
         let identifier = "https:https://example.com/greet/SKILL.md";
-        Ok(FetchedSkill {
+        FetchedSkill {
             files: vec![RawFile {
                 path: "SKILL.md".to_owned(),
                 mode: Mode::Plain,
@@ -129,7 +129,7 @@ impl Website {
                 signer: None,
                 signed_version: None,
             },
-        })
+        }
     }
 }
 
@@ -141,7 +141,7 @@ impl Fetch for Website {
         _skill: Option<&SkillName>,
         _policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault> {
-        self.skill()
+        Ok(self.skill())
     }
 
     async fn fetch_text(
@@ -150,7 +150,7 @@ impl Fetch for Website {
         _skill: Option<&SkillName>,
         _policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault> {
-        self.skill()
+        Ok(self.skill())
     }
 
     async fn fetch_again(
@@ -158,7 +158,7 @@ impl Fetch for Website {
         _upstream: &Upstream,
         _policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault> {
-        self.skill()
+        Ok(self.skill())
     }
 
     async fn compare(

@@ -35,7 +35,10 @@ fn rules(findings: &[Finding]) -> Vec<&str> {
 }
 
 fn text(words: std::ops::Range<u32>) -> String {
-    words.map(|word| format!("word{word} ")).collect()
+    words
+        .map(|word| format!("word{word}"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn lenient() -> Options {
@@ -262,7 +265,7 @@ fn callers(folder: &Path, found: &mut Vec<String>, root: &Path) {
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() && !["target", ".git", "node_modules"].contains(&name) {
             callers(&path, found, root);
-        } else if name.ends_with(".rs") {
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
             if text.contains("SignedManifest::sign(") || text.contains("Envelope::sign(") {
                 let inner = path.strip_prefix(root).unwrap();

@@ -356,8 +356,10 @@ fn selections_take_what_they_say() {
         support::skill_md("tagged", "tags: [git]\n", "x"),
     )
     .unwrap();
-    let mut request = Options::default();
-    request.agents = vec!["codex".parse().unwrap()];
+    let request = Options {
+        agents: vec!["codex".parse().unwrap()],
+        ..Options::default()
+    };
     add_folder(&pair.owner.vault, &folder, &request).unwrap();
     pair.publish();
     let git = tagged("git");

@@ -103,8 +103,10 @@ fn the_same_content_again_is_unchanged_and_other_content_is_the_next_version() {
     support::set_mode(&folder.join("notes.txt"), 0o755);
     assert_eq!(home.add_folder(&folder).version, 4);
     // So is an agent.
-    let mut request = Options::default();
-    request.agents = vec!["codex".parse().unwrap()];
+    let request = Options {
+        agents: vec!["codex".parse().unwrap()],
+        ..Options::default()
+    };
     assert_eq!(
         add_folder(&home.vault, &folder, &request).unwrap().version,
         5
@@ -221,8 +223,10 @@ fn names_are_derived_or_given_and_the_bytes_stay() {
 fn a_name_does_not_change_hands_silently() {
     let home = Home::new(1);
     let folder = home.source("tool", "one", &[]);
-    let mut request = Options::default();
-    request.provenance = Some("github:acme/skills/tool".parse().unwrap());
+    let request = Options {
+        provenance: Some("github:acme/skills/tool".parse().unwrap()),
+        ..Options::default()
+    };
     add_folder(&home.vault, &folder, &request).unwrap();
     let folder = home.source("tool", "two", &[]);
     let refused = add_folder(&home.vault, &folder, &Options::default());
@@ -399,12 +403,11 @@ fn many_are_added_with_an_answer_each() {
     let home = Home::new(1);
     let mut requests: Vec<_> = (0..40)
         .map(|number| {
-            let folder = home.source(
+            home.source(
                 &format!("skill-{number:02}"),
                 "x",
                 &[("bin/run", b"#!/bin/sh\n")],
-            );
-            folder
+            )
         })
         .collect();
     std::fs::write(home.path("sources/skill-07/SKILL.md"), "broken").unwrap();

@@ -339,8 +339,10 @@ fn policy_and_profiles_are_part_of_the_release() {
     let mut host = Host::new("acme");
     home.add("plain", "body");
     let folder = home.source("for-codex", "x", &[]);
-    let mut request = Options::default();
-    request.agents = vec!["codex".parse().unwrap()];
+    let request = Options {
+        agents: vec!["codex".parse().unwrap()],
+        ..Options::default()
+    };
     add_folder(&home.vault, &folder, &request).unwrap();
     host.sync(&home.vault, home.now()).unwrap();
     // A manifest names an agent: a profile of it, with what names it or nobody.

@@ -266,7 +266,14 @@ fn foreign_entries_among_the_links_are_no_skills() {
     );
     // A folder where a link should be is somebody's, and stays.
     let folder = home.source("folder", "x", &[]);
-    assert!(vault_library::add_folder(&home.vault, &folder, &Default::default()).is_err());
+    assert!(
+        vault_library::add_folder(
+            &home.vault,
+            &folder,
+            &vault_library::admit::Options::default()
+        )
+        .is_err()
+    );
     assert!(skills.join("folder/SKILL.md").exists());
 }
 

@@ -1,5 +1,10 @@
 //! The library reports typed findings: which command to run is for its callers to say.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
 use std::fs;
 use std::path::Path;
 

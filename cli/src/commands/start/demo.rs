@@ -249,7 +249,7 @@ impl<'d> Tour<'d> {
 
     fn publish(&mut self) -> Result<String, Failure> {
         let data = self.owner.json(&["sync", "--cloud"])?;
-        self.fingerprint = text(&self.owner.json(&["key", "show"])?["fingerprint"]).to_owned();
+        text(&self.owner.json(&["key", "show"])?["fingerprint"]).clone_into(&mut self.fingerprint);
         let outcome = format!(
             "release {} with {}, signed here; {} uploaded, {}",
             data["release"],

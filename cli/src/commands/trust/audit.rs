@@ -99,10 +99,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// Audits one skill; its path is the one that it was named by.
 fn look(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
-    match lookup::target(auditor.vault, what).map_err(unread)? {
+    match lookup::target(auditor.vault, what).map_err(|failure| unread(&failure))? {
         Target::Installed(name) => {
             let Some(vault) = auditor.vault else {
-                return Err(unread(lookup::not_installed(None, what)));
+                return Err(unread(&lookup::not_installed(None, what)));
             };
             let found =
                 run::inspect(vault, &name).map_err(|error| lookup::suggest(vault, error))?;
@@ -130,7 +130,7 @@ fn look(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
 }
 
 /// A target that is neither installed nor there could not be read: exit 2.
-fn unread(failure: Failure) -> Failure {
+fn unread(failure: &Failure) -> Failure {
     Failure::new(ErrorCode::SourceUnreadable, &failure.message).hint_if(failure.hint.clone())
 }
 

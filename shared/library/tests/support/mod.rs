@@ -81,7 +81,7 @@ impl Home {
     }
 
     pub fn add_folder(&self, folder: &Path) -> AdmitReport {
-        vault_library::add_folder(&self.vault, &folder, &Options::default()).unwrap()
+        vault_library::add_folder(&self.vault, folder, &Options::default()).unwrap()
     }
 
     pub fn remove(&self, name: &str, withdraw: Option<&str>) -> RemoveReport {
