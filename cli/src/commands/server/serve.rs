@@ -1,4 +1,4 @@
-//! `vault serve`: the arguments; the server itself stands in [`crate::serve`].
+//! `vault serve`: the arguments; the server itself stands in [`crate::server`].
 
 use clap::Args;
 

@@ -27,6 +27,10 @@ pub fn admit(
     vault: &Vault,
     candidates: &[Candidate],
 ) -> Result<Vec<Result<AdmitReport, AdmitError>>, VaultError> {
+    // A command whose skills were all refused leaves the vault untouched, its lock file too.
+    if candidates.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut change = vault.change()?;
     admit_under(vault, &mut change, candidates)
 }
