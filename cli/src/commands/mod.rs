@@ -1,4 +1,5 @@
-//! One file for each command: its arguments with their help, and `run`. A new command is a file and a line of [`Command`].
+//! One file for each command, with its `Arguments`, their help, and `run`. To add a command, add a
+//! file and a line in the list of [`Command`].
 
 pub mod start {
     pub mod add;
@@ -69,8 +70,9 @@ use clap::Subcommand;
 
 use crate::{context::Context, errors::Failure, output::Report};
 
-/// Makes the enum [`Command`] of a list: under each heading of the help a line for each command, with its variant, the module
-/// that holds its `Arguments` and `run`, and what the list of commands says about it.
+/// Generates the enum [`Command`] from a list. The list has the headings of the help and below each
+/// its commands. The line of a command gives the variant, the module that holds its `Arguments` and
+/// `run`, and the text for the list of commands.
 macro_rules! commands {
     ($($heading:literal { $($variant:ident($group:ident::$module:ident) $about:literal,)* })*) => {
         /// The commands, in the order of the help.
@@ -78,17 +80,19 @@ macro_rules! commands {
         pub enum Command {
             $($(
                 #[doc = $about]
-                // A missing subcommand lists the command's own; the struct's documentation is for readers of the code.
+                // `arg_required_else_help = false` makes a missing subcommand a usage error that
+                // lists the subcommands. `long_about = None` keeps the documentation of the struct,
+                // which is for developers, out of the help.
                 #[command(about = $about, long_about = None, arg_required_else_help = false)]
                 $variant(Box<$group::$module::Arguments>),
             )*)*
         }
 
         impl Command {
-            /// The heading in the help over each command, in the order of the variants.
+            /// The heading of each command in the help, in the order of the variants.
             pub const HEADINGS: &[&str] = &[$($({ let _ = stringify!($variant); $heading },)*)*];
 
-            /// Runs the command to its end.
+            /// Runs the command.
             pub fn run(&self, context: &Context) -> Result<Report, Failure> {
                 match self {
                     $($(Self::$variant(arguments) => $group::$module::run(context, arguments),)*)*
@@ -165,7 +169,7 @@ commands! {
 }
 
 impl Command {
-    /// Whether the command was asked for the JSON envelope by a flag of its own.
+    /// Whether an option of the command itself (`--format json`) requests the JSON envelope.
     pub fn wants_json(&self) -> bool {
         match self {
             Self::Audit(arguments) => arguments.wants_json(),

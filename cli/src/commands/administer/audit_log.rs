@@ -1,4 +1,5 @@
-//! `vault audit-log`: what people and apps did on the connected vault, and what they were refused.
+//! `vault audit-log`: shows the actions of people and apps on the connected vault, and the requests
+//! that the service rejected.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -36,14 +37,14 @@ pub struct Arguments {
     since: Option<Since>,
 }
 
-/// A time, or how many seconds ago.
+/// A point in time, or an age in seconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Since {
     At(Timestamp),
     Ago(i64),
 }
 
-/// An entry as the service shows it.
+/// A log entry as the service returns it.
 #[derive(Debug, Deserialize, Serialize)]
 struct Entry {
     id: String,
@@ -58,7 +59,7 @@ struct Entry {
     outcome: String,
 }
 
-/// Shows the log.
+/// Shows the log, filtered as the arguments require.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let client = Connection::load(context)?.owner(context)?;
     let since = arguments.since.map(|since| match since {
@@ -67,7 +68,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     });
     context.block_on(async {
         let actor = match &arguments.actor {
-            // The log names users by id.
+            // The log identifies users by id, so resolve an e-mail address first.
             Some(email) if email.contains('@') => Some(users::find(&client, email).await?.id),
             actor => actor.clone(),
         };
@@ -107,7 +108,7 @@ fn show(entries: &[Entry]) -> Report {
     Report::new(entries, table.text())
 }
 
-/// Before and after in one line.
+/// Formats the state before and after the action in one line.
 fn changed(entry: &Entry) -> String {
     let short = |value: &Value| clean(&value.to_string(), 100);
     match (&entry.before, &entry.after) {

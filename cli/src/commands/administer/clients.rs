@@ -1,4 +1,4 @@
-//! `vault clients`: the apps that people connected to the vault, and ending one.
+//! `vault clients`: lists the apps that are connected to the vault, and revokes one.
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
@@ -71,7 +71,7 @@ struct Revoked {
     revoked_tokens: u64,
 }
 
-/// Lists apps or ends one.
+/// Lists the apps or revokes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let owner = Connection::load(context)?.owner(context)?;
     context.block_on(async {

@@ -1,4 +1,5 @@
-//! `vault users`: who has a part in the connected vault, and what they may do there.
+//! `vault users`: lists the members of the connected vault and changes their roles, scopes and
+//! profiles.
 
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
@@ -145,7 +146,7 @@ impl User {
     }
 }
 
-/// Lists users or changes one.
+/// Lists the users or changes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let client = Connection::load(context)?.owner(context)?;
     context.block_on(async {

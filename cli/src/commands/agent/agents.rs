@@ -1,4 +1,5 @@
-//! `vault agents`: which coding agents are here, where they read skills, and whether the vault's are among them.
+//! `vault agents`: lists the coding agents of this machine, the folders from which they read
+//! skills, and whether the vault links into those folders.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,7 +50,7 @@ struct Folder {
     linked: bool,
 }
 
-/// Lists them.
+/// Lists the agents.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let project = match &arguments.project {
         Some(path) => Some(

@@ -1,4 +1,4 @@
-//! `vault disable`.
+//! `vault disable`: hides a skill from agents and keeps it in the vault.
 
 use clap::Args;
 
@@ -21,7 +21,7 @@ pub struct Arguments {
     switch: Switch,
 }
 
-/// Switches a skill off.
+/// Disables the skill.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     switch(context, &arguments.switch, false)
 }

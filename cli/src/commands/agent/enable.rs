@@ -1,4 +1,4 @@
-//! `vault enable`.
+//! `vault enable`: shows a disabled skill to agents again.
 
 use clap::Args;
 
@@ -21,7 +21,7 @@ pub struct Arguments {
     switch: Switch,
 }
 
-/// Switches a skill on.
+/// Enables the skill.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     switch(context, &arguments.switch, true)
 }

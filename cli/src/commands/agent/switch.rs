@@ -1,4 +1,5 @@
-//! Which agent sees a skill that stays in the vault: what `vault enable` and `vault disable` share.
+//! The shared part of `vault enable` and `vault disable`: controls which agents see a skill that
+//! stays in the vault.
 
 use clap::Args;
 use serde_json::json;
@@ -24,7 +25,7 @@ pub struct Switch {
     agent: Option<AgentId>,
 }
 
-/// Switches a skill on or off and brings the links up to date.
+/// Enables or disables a skill and updates the links in the agents' folders.
 pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let listing = vault_library::shelf::list(&vault)?;

@@ -1,4 +1,4 @@
-//! `vault sync-profiles`.
+//! `vault sync-profiles`: links the vault's skills into the agents' folders.
 
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ pub struct Arguments {
     copy: bool,
 }
 
-/// Brings the links up to date.
+/// Updates the links.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     refuse_remote(context)?;
     let project = match &arguments.project {
@@ -65,7 +65,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report_of(context, &report))
 }
 
-/// Client machines of a remote vault get their skills from it: their links are not made from here.
+/// Rejects `VAULT_MODE=remote`. The clients of a remote vault fetch its skills themselves, so this
+/// machine cannot create their links.
 fn refuse_remote(context: &Context) -> Result<(), Failure> {
     if context.settings()?.text("VAULT_MODE") == Some("remote") {
         return Err(Failure::new(

@@ -1,4 +1,5 @@
-//! `vault transform`: changes of a skill for single agents, applied on top of the signed skill.
+//! `vault transform`: manages changes to a skill for single agents. A transform is applied on top
+//! of the signed skill.
 
 use std::path::{Path, PathBuf};
 
@@ -77,7 +78,7 @@ enum Action {
     },
 }
 
-/// Adds, shows or removes.
+/// Adds, lists or removes transforms.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     match &arguments.action {
@@ -97,7 +98,7 @@ fn add(
     let bytes = std::fs::File::open(file)
         .and_then(|open| {
             let mut bytes = Vec::new();
-            // One byte more than allowed is enough to be refused.
+            // Read at most one byte over the limit: enough for the library to reject the file.
             let most = vault_skill::document::MAX_TRANSFORM_BYTES + 1;
             std::io::Read::read_to_end(&mut std::io::Read::take(open, most), &mut bytes)?;
             Ok(bytes)

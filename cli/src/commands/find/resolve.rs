@@ -1,4 +1,4 @@
-//! `vault resolve`: what a caller may use, as JSON.
+//! `vault resolve`: prints what a caller may use, as JSON.
 
 use clap::Args;
 
@@ -42,7 +42,7 @@ pub struct Question {
     query: String,
 }
 
-/// Resolves over the policy and the skills of this vault.
+/// Resolves a caller's capabilities from the policy and the skills of this vault.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let question = &arguments.question;
     let vault = context.existing_vault()?;

@@ -1,4 +1,4 @@
-//! `vault show`: everything that is known of a skill, installed or not.
+//! `vault show`: shows everything that vault knows about a skill, installed or not.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -203,11 +203,12 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
     Ok(Report::new(data, lines.join("\n")).exit(if blocked { Exit::Gate } else { Exit::Done }))
 }
 
-/// What an agent pays for a skill.
+/// The context that a skill costs an agent.
 struct Cost {
-    /// Characters of name and description: in every conversation, used or not.
+    /// Length of the name and the description in characters. Every conversation pays this, even if
+    /// the skill is not used.
     listed: usize,
-    /// Bytes of SKILL.md: when the skill is used.
+    /// Size of SKILL.md in bytes. A conversation pays this when it uses the skill.
     loaded: usize,
 }
 
@@ -296,7 +297,7 @@ fn environment_json(context: &Context, secrets: &[Secret]) -> Vec<Value> {
     secrets.iter().map(one).collect()
 }
 
-/// The declared variables, with whether they are set; their values are never shown.
+/// Lists the variables that the skill declares and whether each is set. Never shows a value.
 fn environment(context: &Context, secrets: &[Secret]) -> Vec<String> {
     secrets
         .iter()

@@ -1,4 +1,4 @@
-//! `vault skill`: list, search, which, and running a declared action.
+//! `vault skill`: lists, searches and locates skills, and runs their declared actions.
 
 mod action;
 
@@ -70,7 +70,7 @@ enum Action {
     Run(Vec<OsString>),
 }
 
-/// Lists, searches, shows or runs.
+/// Lists, searches or locates skills, or runs an action.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.clean_env && !matches!(arguments.action, Action::Run(_)) {
         return Err(

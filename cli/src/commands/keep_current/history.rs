@@ -1,4 +1,4 @@
-//! `vault history`: the stored versions of a skill.
+//! `vault history`: lists the stored versions of a skill.
 
 use clap::Args;
 use serde_json::json;
@@ -29,7 +29,7 @@ pub struct Arguments {
     name: SkillName,
 }
 
-/// Shows the versions.
+/// Lists the versions.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let versions = history::history(&vault, &arguments.name)?;

@@ -1,4 +1,4 @@
-//! `vault outdated`: which skills have changed at their sources.
+//! `vault outdated`: lists the skills with changes at their sources.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub struct Arguments {
     names: Vec<SkillName>,
 }
 
-/// Says what is outdated.
+/// Compares the skills with their sources and lists the differences.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let sorted = sort(&vault, &arguments.names)?;

@@ -1,4 +1,4 @@
-//! `vault rollback`: back to a stored version of a skill.
+//! `vault rollback`: restores a stored version of a skill.
 
 use clap::Args;
 use vault_library::admit::history::{self, RollbackError};
@@ -32,7 +32,7 @@ pub struct Arguments {
     to: Option<u64>,
 }
 
-/// Goes back.
+/// Restores the version.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let name = &arguments.name;

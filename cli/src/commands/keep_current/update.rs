@@ -1,6 +1,7 @@
-//! `vault update`: takes in what sources have now.
+//! `vault update`: admits the current versions of skills from their sources.
 //!
-//! Whether a source has something else is told by commit and tree, version or digest, never by time. `--diff` changes nothing.
+//! Sources are compared by commit and tree, version or digest, never by time. `--diff` changes
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +51,7 @@ pub struct Arguments {
     diff: bool,
 }
 
-/// Updates what has changed, or shows the difference.
+/// Updates the skills that changed, or shows the differences.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let sorted = sort(&vault, &arguments.names)?;
@@ -113,7 +114,7 @@ struct Update<'a> {
     vault: &'a Vault,
     fetching: &'a Fetching,
     strict: bool,
-    /// Whether a difference was printed: an empty line stands before the next.
+    /// Whether a difference was printed. An empty line separates it from the next one.
     has_shown: bool,
 }
 
@@ -145,7 +146,8 @@ impl Update<'_> {
         }
     }
 
-    /// What the source has now, through the gate, and what is installed.
+    /// Fetches the current version from the source and runs the gate on it. Returns it with the
+    /// installed version.
     fn candidate(&self, asked: &Asked) -> Result<(Candidate, Examined), Failure> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
@@ -197,7 +199,8 @@ impl Update<'_> {
         Ok(outcome)
     }
 
-    /// An update that was killed before its last step left the project's lock behind: it follows now.
+    /// Updates the skill's entry in the project's lock if it does not match the installed version.
+    /// This happens if an earlier update was killed before it wrote the lock.
     fn settle(&self, asked: &Asked) -> Result<(), Failure> {
         let Some(mut lock) = project_lock::Lock::find(self.context)? else {
             return Ok(());
@@ -224,7 +227,7 @@ impl Update<'_> {
         lock.write()
     }
 
-    /// The project's lock follows where it names the skill.
+    /// Updates the skill's entry in the project's lock, if the lock has one.
     fn note(&self, report: &AdmitReport, candidate: &Candidate) -> Result<(), Failure> {
         let Some(mut lock) = project_lock::Lock::find(self.context)? else {
             return Ok(());

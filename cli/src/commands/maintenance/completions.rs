@@ -1,4 +1,5 @@
-//! `vault completions`: a script for a shell, and the names that it asks for.
+//! `vault completions`: prints a completion script for a shell, and the skill names that the script
+//! asks for.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -25,7 +26,7 @@ pub struct Arguments {
     names: bool,
 }
 
-/// Completes names of skills where clap's script would complete files.
+/// Wraps clap's bash completion and adds the names of skills where an argument takes a skill.
 const BASH: &str = r#"
 _vault_skills() {
     _vault "$@"
@@ -47,9 +48,10 @@ const FISH: &str = r#"
 complete -c vault -n "__fish_seen_subcommand_from show verify remove enable disable update history rollback which zip" -a "(vault completions --names 2>/dev/null)" -d "skill"
 "#;
 
-/// What clap's script completes an argument with that it knows nothing about.
+/// The end of a line in clap's zsh script for an argument without a known kind of value.
 const ZSH_UNKNOWN: &str = ":_default' \\";
-/// How the help of such an argument begins where it takes a skill, and what completes it then.
+/// Pairs the start of an argument's help text with the zsh function that completes the argument.
+/// The help text identifies the arguments that take a skill.
 const ZSH_NAMES: [(&str, &str); 7] = [
     (" -- The skill:", "_vault_skills"),
     (" -- The skills:", "_vault_skills"),
@@ -59,7 +61,8 @@ const ZSH_NAMES: [(&str, &str); 7] = [
     (" -- An installed skill", "_vault_skills_or_files"),
     (" -- A skill'\\''s folder", "_vault_skills_or_files"),
 ];
-/// Where clap's script begins to run.
+/// The line of clap's zsh script that starts the completion. The helper functions are inserted
+/// before it.
 pub const ZSH_RUNS: &str = "if [ \"$funcstack[1]\" = \"_vault\" ]; then";
 const ZSH: &str = r#"(( $+functions[_vault_skills] )) ||
 _vault_skills() {
@@ -75,7 +78,7 @@ _vault_skills_or_files() {
 
 "#;
 
-/// Clap's script for zsh with the names of skills.
+/// Adds the completion of skill names to clap's zsh script.
 fn zsh(script: &str) -> String {
     let line = |line: &str| {
         let known = ZSH_NAMES.iter().find(|(help, _)| line.contains(help));
@@ -88,7 +91,7 @@ fn zsh(script: &str) -> String {
     script.replacen(ZSH_RUNS, &format!("{ZSH}{ZSH_RUNS}"), 1)
 }
 
-/// Prints the script for the shell.
+/// Prints the script for the shell, or with `--names` the names of the skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Some(shell) = arguments.shell else {
         return names(context);
@@ -96,7 +99,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::text(script(shell, (context.command_line)())))
 }
 
-/// The script for the shell that completes this command line.
+/// Generates the script for a shell from the definition of the command line.
 pub fn script(shell: Shell, mut command: clap::Command) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "vault", &mut script);
@@ -110,7 +113,7 @@ pub fn script(shell: Shell, mut command: clap::Command) -> String {
     script
 }
 
-/// The names in the vault's folder of skills: one listing, nothing is read or verified.
+/// Lists the names in the vault's `skills` folder. Reads and verifies no skill.
 fn names(context: &Context) -> Result<Report, Failure> {
     let folder = context.paths()?.root.join("skills");
     let mut names: Vec<String> = std::fs::read_dir(folder)

@@ -1,4 +1,4 @@
-//! `vault config`: which settings hold, and who said so.
+//! `vault config`: shows the effective settings and the source of each.
 
 use clap::{Args, Subcommand};
 use serde_json::json;

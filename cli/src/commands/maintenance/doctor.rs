@@ -1,4 +1,4 @@
-//! `vault doctor`: everything that can be wrong on this machine, each with the command that mends it.
+//! `vault doctor`: checks this machine for every known problem and names the command that fixes it.
 
 use clap::Args;
 use vault_library::{
@@ -46,7 +46,7 @@ pub struct Arguments {
     repair: bool,
 }
 
-/// Looks, and mends what was asked for.
+/// Runs the checks, and the repairs if requested.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let skill = match &arguments.skill {
@@ -115,7 +115,7 @@ fn report_of(
     };
     let mut lines = Vec::new();
     for finding in findings {
-        // Notes are for those who ask for more.
+        // Show most notes only with `--verbose`.
         if finding.severity == Severity::Note
             && context.global.verbose == 0
             && !hint_worthy(finding)
@@ -150,7 +150,7 @@ fn report_of(
     Report::written(data, lines.join("\n")).exit(exit)
 }
 
-/// Notes that a command follows from.
+/// Whether a note appears without `--verbose` because it suggests a command to run.
 fn hint_worthy(finding: &FindingText) -> bool {
     matches!(
         finding.code,

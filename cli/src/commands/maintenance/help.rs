@@ -1,4 +1,4 @@
-//! `vault help`.
+//! `vault help`: prints the help of a command, or the table of error codes.
 
 use clap::Args;
 use serde_json::{Value, json};

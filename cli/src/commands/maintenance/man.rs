@@ -1,4 +1,4 @@
-//! `vault man`.
+//! `vault man`: prints or writes the manual pages.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub struct Arguments {
     folder: Option<PathBuf>,
 }
 
-/// Prints vault(1), or writes all pages.
+/// Prints vault(1), or writes all pages to a folder.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let command = (context.command_line)();
     let Some(folder) = &arguments.folder else {

@@ -1,4 +1,4 @@
-//! `vault version`.
+//! `vault version`: prints the version or the licences.
 
 use clap::Args;
 use serde_json::json;
@@ -20,7 +20,7 @@ pub struct Arguments {
     licenses: bool,
 }
 
-/// The licence of vault, its notice, and those of the packages in the program.
+/// The notice and licence of vault, and the notices of the packages in the program.
 const LICENCES: &str = concat!(
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../NOTICE")),
     "\n",
@@ -32,7 +32,8 @@ const LICENCES: &str = concat!(
     )),
 );
 
-/// Prints the version, and for programs the numbers of the formats that this binary reads and writes.
+/// Prints the version. The JSON data also has the numbers of the formats that this binary reads and
+/// writes.
 #[expect(clippy::unnecessary_wraps, reason = "commands share one signature")]
 pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.licenses {

@@ -1,4 +1,4 @@
-//! `vault operator`: namespaces of a service, for accounts that operate it.
+//! `vault operator`: manages the namespaces of a service, for accounts that operate it.
 
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,8 @@ use crate::{
     },
 };
 
-/// The name of the operator's token file: no slug, so no vault's.
+/// The name of the operator's token file. `@` is not valid in a slug, so no vault's token file has
+/// this name.
 const OPERATOR: &str = "@operator";
 
 /// Since 0.5.0 (beta).
@@ -92,7 +93,7 @@ struct Created {
     invite_url: Option<String>,
 }
 
-/// Makes, lists or shows namespaces.
+/// Runs the action on a namespace.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let base = match &arguments.url {
         Some(address) => address.base.clone(),
@@ -121,7 +122,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Signed in as operator, by the pages when nobody is yet.
+/// Returns a client that is signed in as operator. Opens the sign-in page if there is no valid
+/// sign-in.
 async fn operator(
     context: &Context,
     base: &Base,
@@ -217,7 +219,7 @@ async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Resul
     Ok(Report::new(&found, text))
 }
 
-/// The refusal, with the name that was asked for where there is no such namespace.
+/// Replaces the service's "not found" with an error that names the namespace.
 fn named(failure: Failure, slug: &Slug) -> Failure {
     if failure.code != Code::NotFound {
         return failure;
@@ -227,7 +229,7 @@ fn named(failure: Failure, slug: &Slug) -> Failure {
         .hint("vault operator namespace list shows them all")
 }
 
-/// A member of an answer as a person reads it.
+/// Formats a value from the service's answer for display.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! `vault serve`: the arguments; the server itself stands in [`crate::server`].
+//! `vault serve`: the command-line arguments. [`crate::server`] holds the server itself.
 
 use clap::Args;
 
@@ -71,7 +71,8 @@ pub struct Arguments {
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    // A server takes settings from a file only where it was told to: the user's own file is for the other commands.
+    // The server reads a settings file only if `--config` names it. The user's own file is for the
+    // other commands.
     let mut settings = Settings::load(&context.process, context.global.config.as_deref())?;
     for (flag, name, value) in [
         ("--public-url", "VAULT_PUBLIC_URL", &arguments.public_url),
@@ -135,7 +136,7 @@ fn print_config(
     let Some(failure) = wrong else {
         return Ok(report);
     };
-    // What cannot be served is shown too: the table says where the value came from.
+    // Show the table even if a setting is invalid: it shows the source of the bad value.
     if !context.global.json {
         context.ui.report(&report);
     }

@@ -1,4 +1,5 @@
-//! `vault devices`: the owner's view of the machines that want in.
+//! `vault devices`: lists the machines that enrolled in the vault, and admits, denies, revokes and
+//! forgets them.
 
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -62,21 +63,21 @@ struct DenyWhich {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names of the wire")]
 pub struct Device {
-    /// Its id.
+    /// The machine's id on the service.
     pub device_id: String,
     /// `pending`, `active` or `revoked`.
     pub status: String,
-    /// What the machine calls itself; a label, nothing more.
+    /// The name that the machine reports for itself. It is only a label and proves nothing.
     pub hostname: String,
-    /// Its key.
+    /// The machine's public key.
     pub public_key: String,
-    /// When it enrolled.
+    /// When the machine enrolled.
     #[serde(default)]
     pub enrolled_at: String,
 }
 
 impl Device {
-    /// What the owner compares: 8 groups of 4 characters.
+    /// The fingerprint that the owner compares: 8 groups of 4 characters.
     pub fn fingerprint(&self) -> String {
         self.public_key
             .parse::<vault_skill::keys::PublicKey>()
@@ -95,7 +96,7 @@ impl Device {
     }
 }
 
-/// Lists machines or changes one.
+/// Lists the machines or changes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     let owner = Owner {
@@ -117,16 +118,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// The owner's side of the machines of one vault.
+/// An owner's access to the machines of one vault.
 struct Owner<'a> {
     context: &'a Context,
     client: OwnerClient,
-    /// The path of the machines under the service's address.
+    /// The path of the device routes, relative to the service's address.
     root: String,
 }
 
 impl Owner<'_> {
-    /// Every machine, those that wait first.
+    /// Lists every machine, pending ones first.
     async fn devices(&self) -> Result<Vec<Device>, Failure> {
         let mut devices: Vec<Device> = self.client.list(&self.root).await?;
         devices.sort_by_key(|device| {

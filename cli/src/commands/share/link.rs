@@ -42,7 +42,7 @@ pub struct Arguments {
     hostname: Option<String>,
 }
 
-/// Enrols, reads the catalog, pins.
+/// Enrols the machine, reads the catalog, and pins the key.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = target(context, arguments.address.as_ref())?;
     if arguments.repin && arguments.expect_key.is_none() {
@@ -53,7 +53,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let id = LinkId::of(connection.base.as_str(), &connection.slug);
     let is_new = subscribe::find(&vault, &id)?.is_none();
     let link = subscribe::create(&vault, connection.base.as_str(), &connection.slug)?;
-    // Noted before anything is sent: a pull without the flag pins no other key either.
+    // Store the expected fingerprint before anything is sent, so that a later pull without the flag
+    // cannot pin another key.
     if let Some(expected) = arguments.expect_key.as_deref().filter(|_| !arguments.repin) {
         subscribe::expect(&vault, &id, expected)?;
     }
@@ -69,7 +70,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let (state, catalog) = match asked {
         Ok(answers) => answers,
         Err(failure) => {
-            // A mistyped address leaves nothing behind; a link whose enrolment may have arrived stays.
+            // Remove a new link if the service cannot have recorded the enrolment, so that a
+            // mistyped address leaves nothing behind. Keep the link in every other case.
             if is_new && never_arrived(&failure) {
                 subscribe::remove(&vault, &id)?;
             }
@@ -108,7 +110,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report(&connection, &link, &state, &machine, offer.as_ref()))
 }
 
-/// Enrols this machine and reads the catalog, as far as it may.
+/// Enrols this machine and reads the catalog, unless the machine is revoked.
 async fn enrol(
     context: &Context,
     vault: &Vault,
@@ -124,7 +126,7 @@ async fn enrol(
     Ok((state, catalog))
 }
 
-/// Whether an enrolment failed before any service could have noted it.
+/// Whether the enrolment failed before any service could record it.
 fn never_arrived(failure: &Failure) -> bool {
     match &failure.code {
         FailureCode::Own(code) => matches!(
@@ -137,7 +139,8 @@ fn never_arrived(failure: &Failure) -> bool {
     }
 }
 
-/// What to do about a key that was not expected. Only an enrolled machine may read a catalog, so by then it is enrolled.
+/// Adds a hint and the state of the machine to a fingerprint mismatch. Only an enrolled machine may
+/// read a catalog, so the machine is enrolled at this point.
 fn not_expected(error: LinkError, state: &DeviceState, machine: &str) -> Failure {
     if !matches!(error, LinkError::Fingerprint { .. }) {
         return error.into();

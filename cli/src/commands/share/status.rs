@@ -1,4 +1,5 @@
-//! `vault status --cloud`: where this library is published, and which vaults this machine is linked to.
+//! `vault status --cloud`: shows where this vault is published, and the vaults that this machine is
+//! linked to.
 
 use clap::Args;
 use serde::Serialize;
@@ -31,7 +32,8 @@ pub struct Arguments {
     cloud: bool,
 }
 
-/// Shows both sides; a service that cannot be reached is said, and ends with 7.
+/// Shows the connected service and the linked vaults. Warns of a service that cannot be reached and
+/// ends with exit code 7.
 pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure> {
     let Some(vault) = context.existing_vault()? else {
         return Err(
@@ -67,14 +69,15 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
     Ok(Report::new(data, blocks.join("\n\n")).exit(exit))
 }
 
-/// Where this library is published.
+/// The service on which this vault is published.
 struct Connected {
     address: String,
     connection: Connection,
     signed_in: bool,
     own_skills: usize,
     last_push: Option<publish::state::AcknowledgedRelease>,
-    /// The service's own view of the namespace; null where it was not asked or did not answer.
+    /// The service's own view of the namespace. Null if this machine is not signed in or the
+    /// request failed.
     service: Value,
 }
 
@@ -155,13 +158,13 @@ impl Connected {
     }
 }
 
-/// How many skills of such an origin are installed.
+/// Counts the installed skills whose origin is `wanted`.
 fn installed(vault: &Vault, wanted: impl Fn(&Origin) -> bool) -> Result<usize, Failure> {
     let skills = shelf::list(vault)?.skills;
     Ok(skills.iter().filter(|skill| wanted(&skill.origin)).count())
 }
 
-/// How the namespace stands on the service, in words; `--json` has every member.
+/// Adds the service's view of the namespace to the table. `--json` has every member.
 fn service_rows(service: &Value, published: Option<u64>, row: &mut impl FnMut(&str, String)) {
     let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
     let word = |pointer: &str| {
@@ -247,7 +250,7 @@ impl LinkStatus {
         let (status, offered) = match asked {
             Ok(state) => (state.status, state.catalog.map(|catalog| catalog.release)),
             Err(failure) => {
-                // A service that lied weighs more than one that is silent.
+                // A failed integrity check outranks an unreachable service.
                 if *exit != Exit::Integrity {
                     *exit = failure.exit();
                 }
@@ -255,7 +258,8 @@ impl LinkStatus {
                 ("unknown".to_owned(), None)
             }
         };
-        // A waiting or admitted machine is shown the current release, and it never falls.
+        // The service shows the current release to every active or pending machine, and release
+        // numbers never fall. A missing or lower number means that the service was rolled back.
         let rolled_back = matches!(status.as_str(), "active" | "pending")
             && pin
                 .release
@@ -326,7 +330,7 @@ impl LinkStatus {
     }
 }
 
-/// The pinned release beside the one that the service shows.
+/// Compares the pinned release with the one that the service shows.
 fn release_words(pinned: Option<u64>, offered: Option<u64>, rolled_back: bool) -> String {
     match (pinned, offered) {
         (None, _) => "none yet".to_owned(),

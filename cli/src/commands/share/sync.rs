@@ -1,4 +1,4 @@
-//! `vault sync --cloud`: this library becomes the namespace's next release.
+//! `vault sync --cloud`: publishes this vault as the next release of the namespace.
 
 use clap::Args;
 use vault_library::{
@@ -48,7 +48,7 @@ pub struct Arguments {
     also: Vec<crate::service::Address>,
 }
 
-/// Syncs the library to the connected namespace.
+/// Publishes the vault to the connected namespace.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let options = SyncOptions {
         on_divergence: match (arguments.adopt, arguments.replace) {
@@ -72,7 +72,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report(&connection, &outcome))
 }
 
-/// Said at every sync until the file is moved away: on this machine it is lost or stolen together with the key that it replaces.
+/// Warns at every sync while the recovery key is on this machine. There it is lost or stolen
+/// together with the key that it replaces.
 fn warn_about_recovery(context: &Context, vault: &Vault) -> Result<(), Failure> {
     if let Some(path) = vault.keys().recovery_left_here()? {
         context.ui.warn(

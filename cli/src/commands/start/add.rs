@@ -1,4 +1,4 @@
-//! `vault add`: through the gate, signed, kept.
+//! `vault add`: checks, signs and stores skills.
 
 mod gather;
 
@@ -114,7 +114,7 @@ fn name_needs_one() -> Failure {
     )
 }
 
-/// Admits the skills; each has an answer of its own.
+/// Admits the skills and reports the outcome of each.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.name.is_some() && arguments.sources.len() > 1 {
         return Err(name_needs_one());
@@ -161,17 +161,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let batch = items.by_ref().take(BATCH).collect();
         done.extend(adding.admit(batch));
     }
-    // Also after no change: what added it may have been killed before agents saw it.
+    // Refresh even if nothing changed: an earlier run may have been killed after it added a skill
+    // and before it linked the skill for agents.
     if let (Some(vault), true) = (&vault, adding.admitted) {
         profiles::refresh(context, vault);
     }
     report(context, done, single)
 }
 
-/// How many skills are held in memory and flushed together.
+/// How many skills are held in memory and flushed to disk together.
 const BATCH: usize = 256;
 
-/// The vault, and whether it is new: it is made only once a skill passes, so that a refused one leaves nothing behind.
+/// Returns the vault, and whether it is new. A vault is created only if a skill passes the gate, so
+/// that a rejected skill leaves nothing behind.
 fn vault_for(
     context: &Context,
     items: &[Gathered<Item>],
@@ -190,34 +192,34 @@ fn vault_for(
 struct Adding<'a> {
     context: &'a Context,
     arguments: &'a Arguments,
-    /// `None` where there is none yet and no skill passes.
+    /// `None` if there is no vault and no skill passes the gate.
     vault: Option<&'a Vault>,
     neighbours: Neighbours<'a>,
-    /// Whether any skill is installed now.
+    /// Whether any skill was admitted, changed or not.
     admitted: bool,
 }
 
-/// A skill on its way in, once it was examined.
+/// A skill after its examination.
 struct Examined {
     shown: String,
     texts: Texts,
-    /// Where it is on this machine, if it was not fetched.
+    /// The skill's folder on this machine, if it was not fetched.
     folder: Option<String>,
-    /// Whether the gate let it through.
+    /// Whether the skill passed the gate.
     passed: Result<(), Failure>,
 }
 
-/// What became of one skill.
+/// The outcome for one skill.
 struct Done {
     shown: String,
     texts: Texts,
     result: Result<AdmitReport, Failure>,
-    /// Where a fetched skill came from and who signed it, in one line.
+    /// The source and the signer of a fetched skill, in one line.
     from: Option<String>,
 }
 
 impl Adding<'_> {
-    /// Examines a batch and admits what passes, with one flush.
+    /// Examines a batch and admits the skills that pass, with one flush to disk.
     fn admit(&mut self, batch: Vec<Gathered<Item>>) -> Vec<Done> {
         let mut candidates = Vec::new();
         let examined: Vec<Examined> = batch
@@ -288,7 +290,8 @@ impl Adding<'_> {
         }
     }
 
-    /// Notes an admitted skill in the project's lock; gives a line about the origin of a fetched one.
+    /// Records an admitted skill in the project's lock. Returns a line about the origin of a
+    /// fetched skill.
     fn note(
         &self,
         candidate: &Candidate,
@@ -314,7 +317,7 @@ impl Adding<'_> {
     }
 }
 
-/// Where a fetched skill came from, and whose signature it carries now.
+/// Formats the source of a fetched skill and the key that signs it now.
 fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
     let at = match &candidate.provenance.revision {
         Some(revision) => match revision.strip_prefix("sha256:") {
@@ -335,7 +338,7 @@ fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
     )
 }
 
-/// What the owner of a new vault has to know once.
+/// Shows the owner of a new vault its key's fingerprint and the location of the recovery key.
 fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let keys = vault.keys();
     context.ui.note(format!(
@@ -377,7 +380,7 @@ fn report(context: &Context, mut done: Vec<Done>, single: bool) -> Result<Report
     Ok(Report::new(outcomes.finish("added", data)?, ""))
 }
 
-/// What `--dry-run` says: nothing is changed, not even a vault made.
+/// Runs `--dry-run`: checks the skills and changes nothing. A missing vault is not created.
 fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failure> {
     let single = items.len() == 1;
     let here = context.existing_vault()?;
@@ -431,7 +434,7 @@ fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failur
     Ok(Report::new(data, lines.join("\n")).exit(exit))
 }
 
-/// Findings, files, environment and context cost of a skill that would be added.
+/// Shows the findings, files, environment and context cost of a skill that would be added.
 fn preview(shown: &str, texts: &Texts, candidate: &Candidate, lines: &mut Vec<String>) -> Value {
     let findings = &candidate.package.findings;
     lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
@@ -500,7 +503,7 @@ fn preview(shown: &str, texts: &Texts, candidate: &Candidate, lines: &mut Vec<St
     entry
 }
 
-/// What a skill takes of an agent's context, at four bytes a token.
+/// The context that a skill costs an agent, in tokens of four bytes.
 struct Cost {
     listed: u64,
     read: u64,

@@ -75,7 +75,7 @@ pub struct Arguments {
     port: u16,
 }
 
-/// Shows the whole way and, without `--exit`, stays until Ctrl-C.
+/// Runs every step and, without `--exit`, keeps the service running until Ctrl-C.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let folder = tempfile::Builder::new()
         .prefix("vault-demo-")
@@ -96,7 +96,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::new(steps, ""))
 }
 
-/// The running service, and where the tour is printed.
+/// The running service, and where the output goes.
 struct Demo<'c> {
     context: &'c Context,
     folder: PathBuf,
@@ -108,24 +108,24 @@ struct Demo<'c> {
     serving: tokio::task::JoinHandle<()>,
 }
 
-/// One of the two machines: a home folder that commands run in.
+/// One of the two simulated machines: a home folder in which commands run.
 struct Home<'d> {
     demo: &'d Demo<'d>,
     folder: PathBuf,
     host_name: &'static str,
 }
 
-/// What the steps share, and what later steps need from earlier ones.
+/// The data that steps share, and the results that later steps need.
 struct Tour<'d> {
     owner: Home<'d>,
     laptop: Home<'d>,
-    /// The starter skills, unpacked.
+    /// The folder with the unpacked starter skills.
     skills: PathBuf,
     /// The published address of the vault.
     address: String,
-    /// Of the vault's key.
+    /// The fingerprint of the vault's key.
     fingerprint: String,
-    /// The device request of the laptop: its id and fingerprint.
+    /// The id and the fingerprint of the laptop's device request.
     device: String,
     device_fingerprint: String,
     /// The `data` of every command, for `--json`.
@@ -134,7 +134,7 @@ struct Tour<'d> {
 
 struct Step {
     title: &'static str,
-    /// The command as a person would type it; empty where the demo itself does the work.
+    /// The command as a user would type it. Empty if the demo itself does the work.
     command: fn(&Tour<'_>) -> String,
     /// Runs the step and returns what to print about its outcome.
     run: fn(&mut Tour<'_>) -> Result<String, Failure>,
@@ -443,7 +443,7 @@ impl<'c> Demo<'c> {
         ));
     }
 
-    /// What a person can try now.
+    /// Prints the address, the sign-in and the commands that the user can try now.
     fn invite(&self) {
         let ui = &self.context.ui;
         let owner = self.folder.join("owner");
@@ -485,7 +485,8 @@ impl<'c> Demo<'c> {
 
     fn stop(self) {
         self.stop.send_replace(true);
-        // It ends within ten seconds; that a request broke off matters to nobody here.
+        // The service stops within ten seconds. An aborted request does no harm here, so ignore the
+        // result.
         let _ = self.runtime.block_on(self.serving);
     }
 }
@@ -521,7 +522,7 @@ impl Home<'_> {
         Ok(command)
     }
 
-    /// Runs a command to its end and gives its `data`; its failure is ours.
+    /// Runs a command to its end and returns its `data`, or its error.
     fn json<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Value, Failure> {
         let output = self.command(arguments)?.output().map_err(|error| {
             Failure::new(ErrorCode::Io, format!("a step cannot be started: {error}"))
@@ -529,7 +530,8 @@ impl Home<'_> {
         data(&output.stdout, output.status.code())
     }
 
-    /// Runs a command that prints a sign-in address, and lets it have the code for that address.
+    /// Runs a command that prints a sign-in address, and gives it an authorization code as the
+    /// browser would.
     fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
         let mut child: Child = self.command(arguments)?.spawn().map_err(|error| {
             Failure::new(ErrorCode::Io, format!("a step cannot be started: {error}"))
@@ -546,7 +548,8 @@ impl Home<'_> {
                 }
             }
         });
-        // The sender goes away with the child: then it failed, and says why itself.
+        // The thread drops the sender when the child closes its standard error. Without an address,
+        // the child failed; its output reports why.
         if let Ok(address) = address.recv() {
             let demo = self.demo;
             let signed_in = demo
@@ -570,7 +573,7 @@ impl Home<'_> {
     }
 }
 
-/// The `data` of an envelope, or the failure that it tells of.
+/// Returns the `data` of a JSON envelope, or the error in it.
 fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
     let unreadable = || {
         Failure::new(
@@ -589,8 +592,8 @@ fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
     Err(failure)
 }
 
-/// Issues the authorization code for the owner's consent to this sign-in address, and returns the
-/// address that the browser would be sent to.
+/// Issues the authorization code as if the owner had consented on the page at this sign-in address.
+/// Returns the URL to which the service would redirect the browser.
 async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let url = Url::parse(address).map_err(not_signed_in)?;
     let form = Form::parse(url.query().unwrap_or_default());
@@ -623,7 +626,7 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     Url::parse(&location).map_err(not_signed_in)
 }
 
-/// Opens the loopback address that the command listens on, as the browser would.
+/// Requests the loopback URL on which the command listens, as the browser would.
 fn call_back(address: &Url) -> Result<(), Failure> {
     let port = address.port_or_known_default().unwrap_or_default();
     let target = &address[url::Position::BeforePath..];
@@ -659,7 +662,8 @@ fn free_port() -> Result<u16, Failure> {
         .map_err(|error| Failure::new(ErrorCode::Io, format!("no port is free: {error}")))
 }
 
-/// 24 letters and digits, easy to read aloud.
+/// Generates a password of 24 characters in groups of six. The alphabet of 32 letters and digits
+/// leaves out `l`, `o`, `0` and `1`, which are easy to confuse.
 fn fresh_password() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0_u8; 24];

@@ -1,4 +1,4 @@
-//! `vault install`: the skills of a project, exactly as its `vault.lock` says.
+//! `vault install`: installs the skills of a project exactly as its `vault.lock` records them.
 
 use clap::Args;
 use serde_json::json;
@@ -49,7 +49,7 @@ pub struct Arguments {
     replace: bool,
 }
 
-/// Installs the project's skills.
+/// Installs the skills in the project's lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Some(mut lock) = Lock::find(context)? else {
         return Err(
@@ -123,8 +123,8 @@ struct Install<'a> {
 }
 
 impl Install<'_> {
-    /// Installs one skill, unless it is there with the locked content; with it the entry as it is settled now, where it
-    /// was not.
+    /// Installs one skill, unless the locked content is already installed. If the lock entry had no
+    /// digest, also returns the completed entry.
     fn one(&mut self, lock: &Lock, locked: &Locked) -> Result<(Outcome, Option<Locked>), Failure> {
         if let (Some(vault), Some(digest)) = (&self.vault, &locked.digest) {
             let installed = project_lock::installed_digest(vault, &locked.name);
@@ -162,7 +162,7 @@ impl Install<'_> {
         Ok((Outcome::Done(admitted_json(&report)), now))
     }
 
-    /// Reads or fetches a skill and gates it.
+    /// Reads or fetches a skill and runs the gate on it.
     fn candidate(&mut self, lock: &Lock, locked: &Locked) -> Result<Candidate, Failure> {
         let (shown, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
@@ -198,7 +198,8 @@ impl Install<'_> {
         Ok(candidate)
     }
 
-    /// The skill at the revision that is locked, or as its source has it now where none is.
+    /// Fetches exactly the locked content. If the entry has no digest, fetches what its source has
+    /// now.
     fn fetch(&mut self, locked: &Locked) -> Result<FetchedSkill, Failure> {
         let context = self.context;
         context.require_network()?;
@@ -214,7 +215,8 @@ impl Install<'_> {
             let exact = at_revision(&upstream);
             let again = fetching.fetcher.fetch_recorded(&exact, &fetching.policy);
             let mut skill = again.await.map_err(|error| fetch::failure(&error))?;
-            // It goes on following what it followed.
+            // Keep the branch or tag of the lock entry in place of the exact revision, so that
+            // later updates follow it.
             skill.upstream.reference.clone_from(&upstream.reference);
             Ok(skill)
         });
@@ -223,9 +225,10 @@ impl Install<'_> {
     }
 }
 
-/// What is only wished for, as its source has it now.
+/// Fetches what the source has now, for a lock entry without a digest.
 async fn wished(fetching: &Fetching, locked: &Locked) -> Result<FetchedSkill, Failure> {
-    // A folder of the project begins with `./` here, so `owner/repository` can only be a repository.
+    // In a lock file, folders of the project start with `./`. So `owner/repository` can only be a
+    // repository.
     let mut source = Source::parse(&locked.source, &fetching.options, &|_| false)
         .or_else(BadSource::accept_shorthand)
         .map_err(|bad| fetch::bad_source(&bad))?;
@@ -257,7 +260,8 @@ async fn wished(fetching: &Fetching, locked: &Locked) -> Result<FetchedSkill, Fa
         .map_err(failed)
 }
 
-/// The same source at exactly the revision that is recorded, where it can be asked for.
+/// Returns the upstream with its recorded revision as the reference, if the source can serve that
+/// revision. Git serves commits and a registry serves versions.
 fn at_revision(upstream: &Upstream) -> Upstream {
     let exact = upstream.revision.clone().filter(|revision| {
         git_commit(revision)

@@ -1,4 +1,4 @@
-//! `vault remove`.
+//! `vault remove`: removes skills from the vault.
 
 use std::path::PathBuf;
 
@@ -45,7 +45,7 @@ pub struct Arguments {
     links: Vec<(AgentId, PathBuf)>,
 }
 
-/// Removes own skills.
+/// Removes the vault's own skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Some(vault) = context.existing_vault()? else {
         return Ok(nothing_there(context, &arguments.names));
@@ -134,8 +134,8 @@ fn nothing_there(context: &Context, names: &[String]) -> Report {
     )
 }
 
-/// The folders in which links are looked for beside those that the vault knows: of every agent that is found, in the
-/// project too, and those that were named.
+/// The folders to search for links, in addition to those that the vault already links into: the
+/// ones given as arguments, and those of every agent found on the machine or in the project.
 fn folders(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = arguments
         .links

@@ -1,6 +1,8 @@
-//! `vault setup`: from a machine with agents on it to a vault whose skills they all read.
+//! `vault setup`: adds the skills of this machine to a vault and links the vault's skills for the
+//! agents.
 //!
-//! Nothing changes before the summary is agreed to, and every change is told with what undoes it.
+//! Nothing changes before the user confirms the summary. The report lists commands that undo the
+//! changes.
 
 mod questions;
 
@@ -51,7 +53,7 @@ pub struct Arguments {
     no_starters: bool,
 }
 
-/// Scans, asks, shows, does.
+/// Scans the machine, asks the questions, shows the summary, and carries out the plan.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if !context.ui.may_ask() {
         return Err(Failure::new(
@@ -70,7 +72,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let project = std::path::absolute(".").ok();
     let machine = profiles::machine(context, project)?;
     let vault = context.existing_vault()?;
-    // What is linked is this user's: an agent that only the folder at hand speaks of is not among them.
+    // Skills are linked for the user, so leave out agents that are found only through the current
+    // folder.
     let user = Machine {
         project: None,
         ..machine.clone()
@@ -164,15 +167,16 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     Ok(Report::new(data, lines.join("\n")).exit(exit))
 }
 
-/// What became of the skills that were to be taken in.
+/// The outcome of adopting skills.
 struct Adoption {
     adopted: Vec<Value>,
     failed: Vec<Value>,
-    /// The folders that they lay in, and those that the user named.
+    /// The folders that the adopted skills were in, and those that the user named.
     roots: Vec<(AgentId, PathBuf)>,
 }
 
-/// Takes in what the plan says, as far as it can be.
+/// Adopts the skills of the plan. A failed skill does not stop the others, unless the vault itself
+/// cannot be written.
 fn adopt(context: &Context, vault: &Vault, plan: &Plan, undo: &mut Vec<String>) -> Adoption {
     let mut all = Adoption {
         adopted: Vec::new(),
@@ -225,7 +229,8 @@ fn adopt(context: &Context, vault: &Vault, plan: &Plan, undo: &mut Vec<String>) 
                 all.failed.push(
                     json!({ "name": skill.name, "path": skill.path, "reason": error.to_string() }),
                 );
-                // A vault that cannot be written to, or that another process holds, takes none of the others either.
+                // The vault cannot be written, or another process holds the writer lock. Every
+                // other skill would fail too.
                 if matches!(
                     error,
                     AdoptNativeError::Vault(_) | AdoptNativeError::Admit(AdmitError::Vault(_))

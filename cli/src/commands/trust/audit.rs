@@ -1,4 +1,4 @@
-//! `vault audit`: what the gate says of skills, wherever they are.
+//! `vault audit`: reports what the gate finds in skills, installed or not.
 
 use clap::Args;
 use tokio::time::Instant;
@@ -53,7 +53,7 @@ impl Arguments {
     }
 }
 
-/// Audits the skills that were named.
+/// Audits the named skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let options = &arguments.options;
     options.check(context, false)?;
@@ -81,7 +81,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         match look(what, &auditor) {
             Ok(audited) => audit.skills.push(audited),
             Err(failure) if arguments.what.len() == 1 => return Err(failure),
-            // One of several that is not there hides nothing of the others.
+            // One of several targets that cannot be read must not hide the findings of the others.
             Err(failure) => audit.skipped.push(Skipped {
                 path: what.clone(),
                 reason: failure.message.clone(),
@@ -97,7 +97,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report.exit(exit))
 }
 
-/// Audits one skill; its path is the one that it was named by.
+/// Audits one skill. The report shows it under the name or path that the user gave.
 fn look(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
     match lookup::target(auditor.vault, what).map_err(|failure| unread(&failure))? {
         Target::Installed(name) => {
@@ -129,12 +129,12 @@ fn look(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
     }
 }
 
-/// A target that is neither installed nor there could not be read: exit 2.
+/// Turns any failure to find a target into `source_unreadable`, which exits with code 2.
 fn unread(failure: &Failure) -> Failure {
     Failure::new(ErrorCode::SourceUnreadable, &failure.message).hint_if(failure.hint.clone())
 }
 
-/// Each skill in full, and how many ended how where there are several.
+/// Formats each skill in full and, if there are several, a count of the verdicts.
 fn text(audit: &Audit) -> String {
     let here = Location::default();
     let mut lines = Vec::new();

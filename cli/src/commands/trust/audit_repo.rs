@@ -1,4 +1,5 @@
-//! `vault audit-repo`: the gate on every SKILL.md of a repository, for people and for continuous integration.
+//! `vault audit-repo`: runs the gate on every SKILL.md of a repository, for interactive use and for
+//! continuous integration.
 
 use std::path::{Path, PathBuf};
 
@@ -90,7 +91,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let clock = || audit_report::micros(started);
     let spinner = context.ui.spinner("looking for skills");
     let progress = || spinner.inc(1);
-    // A repository is judged the same beside a vault that cannot be opened.
+    // The vault is optional here: audit the repository even if the vault of this machine cannot be
+    // opened.
     let vault = context.existing_vault().unwrap_or_default();
     let auditor = Auditor {
         strict: context.strict()?,
@@ -146,7 +148,7 @@ fn text(context: &Context, location: &Location, audit: &Audit) -> String {
     lines.join("\n")
 }
 
-/// A skill: what was found, then the verdict.
+/// Formats a skill: its findings, then the verdict.
 fn rendered(context: &Context, location: &Location, skill: &Audited) -> Vec<String> {
     let mut lines = audit_report::finding_lines(location, skill, context.ui.is_verbose());
     let shown = match (skill.path.as_str(), location.prefix.trim_end_matches('/')) {

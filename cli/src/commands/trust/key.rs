@@ -1,4 +1,4 @@
-//! `vault key`: the keys that sign this vault's skills and releases.
+//! `vault key`: shows, rotates and recovers the keys that sign this vault's skills and releases.
 
 use std::path::PathBuf;
 
@@ -66,7 +66,7 @@ enum RecoveryAction {
     },
 }
 
-/// Shows or replaces keys.
+/// Shows or replaces the keys.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?.ok_or_else(|| {
         Failure::new(ErrorCode::NoVault, "there is no vault here yet")

@@ -1,4 +1,4 @@
-//! `vault policy`: looking over the capability policy before anybody depends on it.
+//! `vault policy`: checks the capability policy and explains what it grants.
 
 use std::path::PathBuf;
 
@@ -68,7 +68,7 @@ impl Check {
     }
 }
 
-/// Checks the file, and explains what it grants.
+/// Checks the file and, if a caller is given, explains what the policy grants that caller.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Action::Check(check) = &arguments.action;
     let vault = context.existing_vault()?;
@@ -181,7 +181,8 @@ fn explained(answer: &Capabilities) -> Vec<String> {
     lines
 }
 
-/// Says what is no error and grants nothing: skills that are not there, a platform that no caller is on.
+/// Warns of entries that are valid but grant nothing: skills that are not installed, and the
+/// platform `*`.
 fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result<(), Failure> {
     let listing = shelf::list(vault)?;
     let names: Vec<&str> = listing

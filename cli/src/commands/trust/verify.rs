@@ -1,4 +1,4 @@
-//! `vault verify`: whether something is exactly what was signed, here or anywhere.
+//! `vault verify`: checks that installed skills, archives and sites are exactly what was signed.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub struct Arguments {
     manifest: Option<PathBuf>,
 }
 
-/// Verifies.
+/// Verifies the target, or every installed skill if none is given.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     let known = vault
@@ -229,7 +229,7 @@ fn exported(
     known: &[Signer],
     key: Option<PublicKey>,
 ) -> Result<Report, Failure> {
-    // A key that is given is the only one that counts.
+    // If `--key` is given, accept that key only.
     let (known, extra) = match key {
         Some(key) => (&[][..], vec![key]),
         None => (known, Vec::new()),

@@ -1,4 +1,4 @@
-//! `vault export`: skills out of the vault, for tools that know nothing of it.
+//! `vault export`: writes skills in forms that other tools can read without vault.
 
 use std::path::PathBuf;
 
@@ -74,7 +74,7 @@ struct Zip {
     force: bool,
 }
 
-/// Writes.
+/// Writes the archives or the site.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     match &arguments.form {

@@ -1,4 +1,4 @@
-//! `vault fmt`: the two commonest slips of a SKILL.md, mended.
+//! `vault fmt`: fixes the two most common mistakes in a SKILL.md.
 
 use std::{
     io::Write,
@@ -43,7 +43,7 @@ pub struct Arguments {
     write: bool,
 }
 
-/// Mends, or says what it would.
+/// Fixes the files, or without `--write` shows the changes.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut data = Vec::new();
     let mut lines = Vec::new();
@@ -68,7 +68,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 }));
             }
             Err(failure) if arguments.files.len() == 1 => return Err(failure),
-            // One that cannot be mended keeps no other back.
+            // A file that cannot be fixed must not stop the others.
             Err(failure) => {
                 context.ui.note_failure(&failure);
                 data.push(json!({ "path": file, "error": { "code": failure.code.word(), "message": failure.message } }));
@@ -98,7 +98,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Mends one file and says what changed; writes it when told to.
+/// Computes the fixes for one file and returns them. Writes the file if `put` is set.
 fn one(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
     let bytes = read(file)?;
     let result = document::mend(&bytes).map_err(|error| {
@@ -139,7 +139,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| failed(&error))
 }
 
-/// Writes the file whole or not at all, with the permissions it had.
+/// Replaces the file atomically and keeps its permissions.
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -1,4 +1,4 @@
-//! `vault lint`: what the gate and the standard would say of skills that are being written.
+//! `vault lint`: checks skills under development against the gate and the agent skills standard.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ use crate::{
     output::{GOOD, Report, Warning, count, paint},
 };
 
-/// How deep below the path skills are looked for, and in how many folders.
+/// The limits of the search for skills: levels below the path, and folders in total.
 const DEPTH: usize = 6;
 const FOLDERS: usize = 2_000;
 
@@ -41,7 +41,7 @@ pub struct Arguments {
     path: String,
 }
 
-/// Looks at every skill below the path.
+/// Checks every skill at or below the path.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let skills = find(context, Path::new(&arguments.path))?;
     let mut lines = Vec::new();
@@ -50,7 +50,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     for skill in &skills {
         let findings = match look(skill) {
             Ok(findings) => findings,
-            // One that cannot be read keeps no other back.
+            // A skill that cannot be read must not stop the others.
             Err(failure) if skills.len() > 1 => {
                 context.ui.note_failure(&failure);
                 unread += 1;
@@ -99,7 +99,8 @@ fn look(source: &str) -> Result<Vec<Finding>, Failure> {
     let (mut findings, candidate) = admission::examine_folder(source)?;
     if let Some(package) = candidate.map(|candidate| candidate.package) {
         let folder = folder_name(source);
-        // The gate derives a name and says so; an author is told the same as advice.
+        // The gate warns when it derives a name. The lint advises the author about the same
+        // problem, so drop the warning.
         findings.retain(|finding| {
             finding.level != Level::Warning || finding.rule != "frontmatter-name"
         });
@@ -118,7 +119,7 @@ fn folder_name(source: &str) -> Option<String> {
     Some(folder.file_name()?.to_str()?.to_owned())
 }
 
-/// The skills at or below a path, in the order of their paths.
+/// Finds the skills at or below a path, sorted by path.
 pub(super) fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failure> {
     let shown = |path: &Path| path.display().to_string();
     if path.is_file() || path.join("SKILL.md").is_file() {
@@ -141,7 +142,7 @@ pub(super) fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failur
         let entries =
             std::fs::read_dir(&folder).map_err(|error| Failure::io("listing", &folder, &error))?;
         for entry in entries.filter_map(Result::ok) {
-            // Links are not followed: a skill behind one is found where it is.
+            // Symlinks to folders are not followed. A skill behind one is found at its real path.
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             let name = entry.file_name();
             if !is_folder || name == ".git" || name == "node_modules" {

@@ -1,4 +1,4 @@
-//! `vault new`: a folder that is a skill already.
+//! `vault new`: creates a folder with a valid skill.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions, Permissions},
@@ -51,7 +51,7 @@ pub struct Arguments {
     folder: PathBuf,
 }
 
-/// Makes the folder.
+/// Creates the folder.
 pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let name: SkillName = arguments.name.parse().map_err(|_| {
         let failure = Failure::new(

@@ -1,4 +1,5 @@
-//! Running a declared action: from bytes verified for this run, with the signals and the exit code of its process passed through.
+//! Runs a declared action of a skill. The bytes are verified for this run. Signals are forwarded to
+//! the action's process, and its exit code is passed on.
 
 use std::{ffi::OsString, os::unix::process::ExitStatusExt, process::ExitStatus};
 
@@ -17,7 +18,8 @@ use crate::{
     output::{Report, clean, nearest},
 };
 
-/// Runs the action that the first word names of the skill that the second names; the rest goes to the action.
+/// Runs an action. The first word names the action, the second the skill; the rest are the action's
+/// arguments.
 pub fn run(
     context: &Context,
     vault: Option<&Vault>,
@@ -48,7 +50,7 @@ pub fn run(
         .hint("actions are lower-case words; options of vault stand before the action")
     })?;
     let (vault, name) = named(vault, name)?;
-    // A leading `--` separates what belongs to the action; it is not passed on.
+    // A leading `--` separates vault's arguments from the action's. Do not pass it on.
     let extra = words.get(2..).unwrap_or_default();
     let extra = match extra.first() {
         Some(first) if first == "--" => &extra[1..],
@@ -78,7 +80,7 @@ pub fn run(
         prepared.command().env("VAULT_CALLED_FROM", folder);
     }
     let status = context.block_on(async { Ok(watch(&mut prepared).await?) })?;
-    // A shell says 128 + n of a process that signal n ended.
+    // Like a shell, report 128 + n for a process that signal n killed.
     let code = status
         .code()
         .or_else(|| status.signal().map(|signal| 128 + signal))
@@ -87,8 +89,8 @@ pub fn run(
     Ok(Report::silent(Exit::Action(code)))
 }
 
-/// What the skill declares that its actions need, before anything of it starts. Values are never looked at, only whether they
-/// are there.
+/// Checks that the terminal and the required variables that the skill declares are present, before
+/// the action starts. Only tests whether a variable is set; never uses its value.
 fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     let process = &context.process;
     if prepared.requires_tty() && !(process.stdin_is_terminal && process.stdout_is_terminal) {
@@ -131,7 +133,7 @@ fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     .hint(format!("export {}=…", first.name)))
 }
 
-/// The signals that are passed on, as they come and as they go.
+/// The forwarded signals: each as this process receives it and as it is sent to the action.
 const PASSED: [(SignalKind, Signal); 6] = [
     (SignalKind::terminate(), Signal::TERM),
     (SignalKind::interrupt(), Signal::INT),
@@ -141,9 +143,10 @@ const PASSED: [(SignalKind, Signal); 6] = [
     (SignalKind::user_defined2(), Signal::USR2),
 ];
 
-/// Starts the action and waits for it, forwarding signals.
+/// Starts the action and waits for it to end, forwarding signals.
 async fn watch(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
-    // Listening begins before the action does: no signal ends us and leaves it alone.
+    // Register the handlers before the action starts. Otherwise a signal could end this process and
+    // leave the action running.
     let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
     for (kind, passed) in PASSED {
         let mut stream = signal(kind).map_err(|cause| prepared.start_error(cause))?;
@@ -162,7 +165,8 @@ async fn watch(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
             Some(passed) = told.recv() => {
                 let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
                 if let Some(pid) = pid.filter(|_| !came_from_terminal(passed)) {
-                    // It may have ended just now: then the next turn says so.
+                    // The process may have ended just now. If so, the next turn of the loop returns
+                    // its status.
                     let _ended = kill_process(pid, passed);
                 }
             }
@@ -170,7 +174,8 @@ async fn watch(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
     }
 }
 
-/// Whether the action got this signal already: what is typed at a terminal goes to every process in its foreground.
+/// Whether the action already received this signal. A terminal sends the signals of its keys
+/// (`Ctrl-C`, `Ctrl-\`) to every process of its foreground process group.
 fn came_from_terminal(passed: Signal) -> bool {
     if passed != Signal::INT && passed != Signal::QUIT {
         return false;

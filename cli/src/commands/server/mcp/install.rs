@@ -1,6 +1,8 @@
-//! `vault mcp install` and `uninstall`: adds this vault's MCP server to the settings of agents, and removes it.
+//! `vault mcp install` and `uninstall`: add this vault's MCP server to the settings of agents, and
+//! remove it.
 //!
-//! All changes are computed before the first file is written. A file that cannot be parsed is left alone.
+//! All changes are computed before the first file is written. A file that cannot be parsed stays
+//! unchanged.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -22,7 +24,7 @@ use crate::{
 
 /// The largest settings file that is read, in bytes.
 const MAX_BYTES: u64 = 32 << 20;
-/// The ending of the copy that is made before a file is changed.
+/// The suffix of the backup that is made before a file is changed.
 const BACKUP: &str = "before-vault";
 
 #[derive(Args, Debug)]
@@ -47,7 +49,7 @@ pub struct Arguments {
     dry_run: bool,
 }
 
-/// What happens to the entry of one file.
+/// The outcome for the entry in one file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Outcome {
@@ -58,13 +60,13 @@ enum Outcome {
     Absent,
 }
 
-/// A settings file before and after.
+/// A planned change of a settings file.
 struct FileChange {
     known: &'static AgentSettings,
     file: PathBuf,
-    /// The file as it is; `None` where there is none.
+    /// The current text; `None` if the file does not exist.
     before: Option<String>,
-    /// The file as it will be; `None` where it goes.
+    /// The new text; `None` if the file is to be removed.
     after: Option<String>,
     entry: Value,
     outcome: Outcome,
@@ -157,14 +159,15 @@ pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Fai
             .filter(|change| change.outcome == Outcome::Removed)
         {
             write(change)?;
-            // The backup is not needed any more.
+            // The backup is no longer needed.
             let _absent = std::fs::remove_file(backup_of(&change.file));
         }
     }
     Ok(report(arguments, &changes))
 }
 
-/// The command for the entry. A user's file names this program by its path: applications do not have the `PATH` of a shell.
+/// The command for the entry. In a project's file it is `vault`. In a user's file it is the path of
+/// this program, because applications may not have the `PATH` of a shell.
 fn server(context: &Context, project: bool) -> Result<Server, Failure> {
     let mut args = vec!["mcp".to_owned()];
     let mut env = Vec::new();
@@ -197,7 +200,7 @@ fn server(context: &Context, project: bool) -> Result<Server, Failure> {
     })
 }
 
-/// The new text of a file, the entry, and what happened to it.
+/// The new text of a file, the entry, and the outcome.
 type Edit = (Option<String>, Value, Outcome);
 
 fn plan(
@@ -249,7 +252,7 @@ fn plan(
             })?;
             known.user_file(&folders)
         };
-        // A symlink, as dotfile managers make them, stays: its target is changed.
+        // Edit the target of a symlink, so that links made by dotfile managers stay.
         let file = std::fs::canonicalize(&file).unwrap_or(file);
         let before = read(&file)?;
         let (after, entry, outcome) = edit(known, &file, &before)?;
@@ -376,7 +379,7 @@ fn write(change: &FileChange) -> Result<(), Failure> {
     if change.before == change.after {
         return Ok(());
     }
-    // The agent may have written in the meantime; its changes must not be lost.
+    // The agent may have written the file in the meantime. Its changes must not be lost.
     if read(&change.file)? != change.before {
         return Err(Failure::new(
             ErrorCode::McpConfigChanged,
@@ -391,7 +394,7 @@ fn write(change: &FileChange) -> Result<(), Failure> {
     }
 }
 
-/// Replaces a file atomically. Takes its mode from `like`, else 0600.
+/// Replaces a file atomically. The mode is that of `like`, else 0600.
 fn put(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
     let folder = file.parent().unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {

@@ -1,7 +1,8 @@
 //! `vault mcp`: an MCP server for this vault on standard input and output.
 //!
-//! Standard output carries protocol frames only. The vault is read when the first message needs it, so the first answer does
-//! not depend on its size. The process ends with its input, or with its parent.
+//! The server reads the vault when the first message needs it, so the time until the first answer
+//! does not depend on the size of the vault. Standard output carries protocol frames only. The
+//! process ends when its input ends or its parent exits.
 
 mod install;
 mod places;
@@ -24,12 +25,12 @@ use crate::{
     server::{log_to_stderr, tool_names},
 };
 
-/// The owner's part of ids on this machine.
+/// The owner part of ids on this machine.
 const OWNER: &str = "local";
-/// How often to check that the parent process is alive.
+/// The interval at which the server checks that its parent process is alive.
 const PARENT: Duration = Duration::from_secs(1);
 
-/// The most bytes written to standard output at once.
+/// The largest number of bytes written to standard output at once.
 const CHUNK: usize = 64 * 1024;
 
 /// Since 0.5.0 (beta).
@@ -106,7 +107,8 @@ fn serve(context: &Context) -> Result<Report, Failure> {
         let serving = async {
             let running = match server.serve((input, output)).await {
                 Ok(running) => running,
-                // Input that ends before the first message is not an error: a client may only test that the program starts.
+                // A client may only test that the program starts, so input that ends before the
+                // first message is not an error.
                 Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
                 Err(error) => return Err(failed(&error)),
             };
@@ -116,6 +118,8 @@ fn serve(context: &Context) -> Result<Report, Failure> {
                 .map(|_| ())
                 .map_err(|error| failed(&error))
         };
+        // The system gives an orphaned process another parent, so a changed id means that the agent
+        // that started this server is gone.
         let orphaned = async {
             while rustix::process::getppid() == parent {
                 tokio::time::sleep(PARENT).await;
@@ -123,7 +127,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
         };
         tokio::select! {
             served = serving => {
-                // The last answer must be written before the process ends.
+                // Wait until the last answer is written. The process ends after this.
                 let _ = tokio::task::spawn_blocking(move || written.join()).await;
                 served
             }
@@ -133,7 +137,8 @@ fn serve(context: &Context) -> Result<Report, Failure> {
     Ok(Report::silent(Exit::Done))
 }
 
-/// Standard input for the event loop. A thread reads it, because reading a pipe or a file may block.
+/// Returns standard input for the event loop. A thread reads it, because reading a pipe or a file
+/// may block.
 fn standard_input() -> io::Result<UnixStream> {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     thread::Builder::new()
@@ -143,7 +148,8 @@ fn standard_input() -> io::Result<UnixStream> {
     UnixStream::from_std(theirs)
 }
 
-/// Standard output for the event loop, and the thread that writes it. The thread ends when the loop's side is dropped.
+/// Returns standard output for the event loop, and the thread that writes it. The thread ends when
+/// the event loop's side is dropped.
 fn standard_output() -> io::Result<(UnixStream, JoinHandle<io::Result<()>>)> {
     let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     let written = thread::Builder::new()

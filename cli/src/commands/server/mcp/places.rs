@@ -1,6 +1,6 @@
-//! Where each agent keeps its MCP servers, and the form of an entry there.
+//! The settings files in which agents keep their MCP servers, and the form of an entry in each.
 //!
-//! From the documentation of the agents. An agent whose file is not documented is not in the table.
+//! The table follows the documentation of the agents. It omits agents whose file is not documented.
 
 use std::path::{Path, PathBuf};
 
@@ -14,28 +14,28 @@ use crate::mcp_config::Format;
 enum EntryForm {
     /// `command`, `args`, `env`.
     Plain,
-    /// The same with `type: stdio`.
+    /// `command`, `args`, `env`, and `type: stdio`.
     Stdio,
-    /// The same with `type: local` and the tools that are allowed.
+    /// `command`, `args`, `env`, `type: local`, and the list of allowed tools.
     Copilot,
-    /// `type: local`, one list of words, `environment`.
+    /// `type: local`, the command and its arguments in one list, and `environment`.
     OpenCode,
-    /// `source: custom`, `command`, `args`, `env`.
+    /// `command`, `args`, `env`, and `source: custom`.
     Zed,
 }
 
 /// The file in which an agent keeps its MCP servers.
 #[derive(Debug)]
 pub struct AgentSettings {
-    /// The id, the same as in `vault agents` where the agent is listed there.
+    /// The id. `vault agents` uses the same id if it lists the agent.
     pub id: &'static str,
     /// The display name.
     pub label: &'static str,
     format: Format,
-    /// The path to the table of servers.
+    /// The path to the table of servers within the file.
     pub path: &'static [&'static str],
     form: EntryForm,
-    /// The file in a project, if the agent reads one.
+    /// The path of the file within a project, if the agent reads one.
     project: Option<&'static str>,
 }
 
@@ -152,12 +152,13 @@ pub struct Server {
 pub struct Folders {
     /// Home folder and environment.
     pub machine: Machine,
-    /// Where programs keep their settings.
+    /// The folder in which applications keep their settings.
     pub config: PathBuf,
 }
 
 impl Folders {
-    /// Folders of a machine: `~/Library/Application Support` on macOS, `$XDG_CONFIG_HOME` or `~/.config` elsewhere.
+    /// Finds the folders of a machine. The settings folder is `~/Library/Application Support` on
+    /// macOS, and `$XDG_CONFIG_HOME` or `~/.config` elsewhere.
     pub fn new(machine: Machine) -> Self {
         let config = if cfg!(target_os = "macos") {
             machine.home.join("Library/Application Support")
@@ -178,12 +179,12 @@ fn folder_variable(machine: &Machine, name: &str) -> Option<PathBuf> {
 }
 
 impl AgentSettings {
-    /// The language of the file.
+    /// The format of the file.
     pub const fn format(&self) -> Format {
         self.format
     }
 
-    /// The folder that shows that the agent is installed, if it exists.
+    /// The folder whose presence shows that the agent is installed, if it exists.
     pub fn installed_mark(&self, folders: &Folders) -> Option<PathBuf> {
         match self.id {
             "claude-desktop" => Some(folders.config.join("Claude")).filter(|path| path.is_dir()),
@@ -192,7 +193,7 @@ impl AgentSettings {
         }
     }
 
-    /// Names the folder that [`Self::installed_mark`] looks for.
+    /// The name, for messages, of the folder that [`Self::installed_mark`] checks.
     pub fn mark_name(&self) -> &'static str {
         match self.id {
             "claude-code" => "~/.claude",
@@ -217,7 +218,8 @@ impl AgentSettings {
         };
         let xdg = || folder("XDG_CONFIG_HOME", ".config");
         match self.id {
-            // Beside the folder, not in it, unless the folder was folder.
+            // By default the file lies beside the folder `~/.claude`. With `CLAUDE_CONFIG_DIR` it
+            // lies inside the folder that the variable names.
             "claude-code" => folder_variable(&folders.machine, "CLAUDE_CONFIG_DIR")
                 .unwrap_or_else(|| home.clone())
                 .join(".claude.json"),
@@ -249,7 +251,7 @@ impl AgentSettings {
         Some(project.join(file))
     }
 
-    /// The entry that starts this server, in the form of the agent.
+    /// The entry that starts this server, in the form that the agent expects.
     pub fn entry(&self, server: &Server) -> Value {
         let env: Map<String, Value> = server
             .env
@@ -286,7 +288,8 @@ impl AgentSettings {
     }
 }
 
-/// Whether an entry starts `vault mcp`. `own` is the path of this program, which may have another name.
+/// Whether an entry starts `vault mcp`. `own` is the path of this program, whose file name may
+/// differ from `vault`.
 pub fn starts_vault(entry: &Value, own: &str) -> bool {
     let mut words: Vec<&str> = Vec::new();
     match &entry["command"] {

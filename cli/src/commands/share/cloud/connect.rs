@@ -1,4 +1,4 @@
-//! `vault cloud connect`: pins the service's address and signs in.
+//! `vault cloud connect`: signs in and stores the address of the service.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ struct Membership {
     subscription: Option<String>,
 }
 
-/// Signs in, finds the vault, and writes the connection.
+/// Signs in, finds the vault on the service, and stores the connection.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let base = &arguments.url.base;
     let named = match (&arguments.url.slug, &arguments.slug) {
@@ -67,7 +67,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         (in_address, flag) => in_address.clone().or_else(|| flag.clone()),
     };
-    // The connection belongs to a library: there is one from here on.
+    // The connection is stored in the local vault, so create one if there is none.
     let vault = context.vault_or_new()?;
     if arguments.no_sign_in {
         return pin_only(&vault, base, named);
@@ -117,14 +117,14 @@ fn pin_only(vault: &Vault, base: &Base, named: Option<Slug>) -> Result<Report, F
     ))
 }
 
-/// The vault that the token carries: a token carries exactly one, and answers for no other.
+/// Finds the vault that the token is for. A token grants access to exactly one vault.
 async fn find_vault(
     context: &Context,
     base: &Base,
     named: Option<Slug>,
     tokens: Tokens,
 ) -> Result<(Tokens, Membership, Vec<Membership>), Failure> {
-    // The file is not written by this: the token is fresh.
+    // The token is fresh, so this client never refreshes it and never writes the file `@new`.
     let file = TokenFile::of(context, base, "@new")?;
     let client = OwnerClient::with(context, base, file, tokens.clone())?;
     let all = client.list::<Membership>("/admin/vaults").await?;
@@ -151,7 +151,8 @@ async fn find_vault(
     if let [one] = &all[..] {
         return Ok((tokens, one.clone(), Vec::new()));
     }
-    // Several: the person chose one on the consent page.
+    // The account has several vaults. The user chose one on the consent page; only requests for
+    // that one succeed.
     for one in &all {
         if client
             .get::<Value>(&format!("/admin/vaults/{}", one.slug))

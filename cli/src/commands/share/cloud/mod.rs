@@ -1,4 +1,4 @@
-//! `vault cloud`: connect, pull, roll back.
+//! `vault cloud`: connects to a service, pulls from it, and rolls back to an earlier release.
 
 mod connect;
 pub mod pull;
@@ -32,7 +32,7 @@ enum Action {
     Rollback(rollback::Arguments),
 }
 
-/// Runs one of the three.
+/// Runs the subcommand.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     match &arguments.action {
         Action::Connect(arguments) => connect::run(context, arguments),

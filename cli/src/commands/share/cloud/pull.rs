@@ -1,6 +1,7 @@
 //! `vault cloud pull`: makes the installed set of a linked vault equal to what its owner signed.
 //!
-//! Everything is fetched and verified first; then one switch. A refusal, a kill or a full disk leaves what was there.
+//! Everything is fetched and verified before one step switches to the new set. If the pull is
+//! rejected or killed, or the disk is full, the installed set stays as it was.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -74,7 +75,7 @@ impl Arguments {
     }
 }
 
-/// What came of one linked vault.
+/// The outcome for one linked vault.
 enum Pulled {
     NothingYet,
     Done {
@@ -85,9 +86,9 @@ enum Pulled {
     },
 }
 
-/// Pulls one linked vault, or each of them.
+/// Pulls from one linked vault, or from each of them.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    // A machine without a vault is linked to none: nothing is made to find that out.
+    // A machine without a vault has no links. Do not create a vault only to find that out.
     let vault = context.existing_vault()?.ok_or_else(not_linked)?;
     let chosen = which_links(&vault, arguments)?;
     let mut data = Vec::new();
@@ -184,7 +185,8 @@ async fn pull(
         .is_first()
         .then(|| offer.accepted().catalog.public_key.fingerprint());
     if state.status == "pending" {
-        // The key is pinned from the first catalog on, admitted or not.
+        // Pin the key from the first catalog on, even if the owner has not admitted this machine
+        // yet.
         subscribe::pin_only(vault, &offer)?;
         return Err(not_admitted(vault, link, &state.device_id));
     }
@@ -216,7 +218,8 @@ fn not_admitted(vault: &Vault, link: &Link, device_id: &str) -> Failure {
     ))
 }
 
-/// The current catalog: the stored bytes where the service says that nothing changed, else fetched ones.
+/// Returns the current catalog. Uses the stored bytes if they have the digest that the service
+/// reports as current, else fetches the catalog. `None` if there is no catalog yet.
 async fn catalog_bytes(
     client: &DeviceClient,
     link: &Link,

@@ -1,4 +1,5 @@
-//! `vault cloud rollback`: an earlier release's skills, admitted again and published as a new release.
+//! `vault cloud rollback`: admits the skills of an earlier release again and publishes them as a
+//! new release.
 
 use clap::Args;
 use serde_json::json;
@@ -30,7 +31,7 @@ pub struct Arguments {
     dry_run: bool,
 }
 
-/// Compares, asks, admits again, syncs.
+/// Compares with the earlier release, asks for confirmation, admits its skills again, and syncs.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let release = arguments.release;
     let connection = Connection::load(context)?;

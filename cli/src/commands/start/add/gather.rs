@@ -1,4 +1,4 @@
-//! What `vault add` was given, as skills: folders of this machine, and skills that were fetched.
+//! Turns the sources given to `vault add` into skills: folders of this machine, and fetched skills.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -16,30 +16,31 @@ use crate::{
     output::{Warning, clean},
 };
 
-/// How much of a SKILL.md is read for its description, in bytes.
+/// The number of bytes of a SKILL.md that are read for its description.
 const MAX_QUOTED: u64 = 64 << 10;
 
-/// One of several, or what it was called and why nothing came of it.
+/// An item, or the label of a source and why it failed.
 pub type Gathered<T> = Result<T, (String, Failure)>;
 
-/// A skill that is to be added.
+/// A skill to add.
 pub struct Item {
-    /// What it is called in messages.
+    /// The label in messages.
     pub shown: String,
-    /// Where its files are.
+    /// The source of the files.
     pub source: admit::Source,
-    /// The owner's wishes.
+    /// The options from the command line.
     pub options: Options,
 }
 
-/// A source, and what it was called.
+/// A parsed source and its label.
 struct Given {
     text: String,
     source: Source,
     tree: Option<String>,
 }
 
-/// Settles the skills of all sources, fetching where that is needed. Each source has an answer of its own.
+/// Resolves all sources to skills, and fetches remote ones. One of several sources may fail without
+/// stopping the others.
 pub fn gather(
     context: &Context,
     arguments: &Arguments,
@@ -73,7 +74,7 @@ struct Gatherer<'a> {
 }
 
 impl Gatherer<'_> {
-    /// The sources of the command line, else those of another tool's lock file.
+    /// The sources of the command line, or with `--from-lock` those of another tool's lock file.
     fn given(&self) -> Result<Vec<Gathered<Given>>, Failure> {
         let options = fetch::parse_options(self.context)?;
         if let Some(path) = &self.arguments.from_lock {
@@ -122,7 +123,7 @@ impl Gatherer<'_> {
         Ok(given)
     }
 
-    /// The source with what `--ref` and `--path` say.
+    /// Applies `--ref` and `--path` to the source.
     fn refined(&self, mut source: Source) -> Result<Source, Failure> {
         if let Some(path) = &self.arguments.path {
             source = source
@@ -153,7 +154,7 @@ impl Gatherer<'_> {
         }
     }
 
-    /// A skill's folder, or those below a folder that is none itself.
+    /// The skill in a folder, or the skills below it if the folder is not a skill itself.
     fn folders(&self, path: &Path) -> Result<Vec<Item>, Failure> {
         let shown = path.display().to_string();
         let is_skill = !path.is_dir() || path.join(SKILL_MD).symlink_metadata().is_ok();
@@ -170,7 +171,7 @@ impl Gatherer<'_> {
                 .collect()
         };
         if found.is_empty() {
-            // What it is, or that it is nothing, the library says.
+            // Either this is one skill, or the library reports why it is not.
             return Ok(vec![self.folder_item(shown)]);
         }
         let only = match &found[..] {
@@ -259,7 +260,8 @@ impl Gatherer<'_> {
             .collect())
     }
 
-    /// Opens a source, lets the user choose among its skills, and downloads those; each with its name there.
+    /// Opens a source, lets the user choose among its skills, and downloads the chosen ones.
+    /// Returns each with its name at the source.
     async fn download(
         &self,
         fetching: &Fetching,
@@ -276,7 +278,7 @@ impl Gatherer<'_> {
             warning.path = Some(clean(&shown, 200));
             self.context.ui.warn(warning);
         }
-        // `owner/repository@name` names a skill, unless the flags do.
+        // `owner/repository@name` selects a skill, unless flags select.
         let asked = match source {
             Source::Git(git) => git.skill.clone().map(|skill| (git, [skill])),
             _ => None,
@@ -315,7 +317,7 @@ impl Gatherer<'_> {
     }
 }
 
-/// The description that is shown in the picker, if SKILL.md can be parsed.
+/// Returns the description shown in the picker, if SKILL.md can be parsed.
 fn description(folder: &Path) -> Option<String> {
     let file = std::fs::File::open(folder.join(SKILL_MD)).ok()?;
     let mut bytes = Vec::new();

@@ -1,4 +1,5 @@
-//! The questions of `vault setup` and the screens between them. Nothing here changes anything.
+//! The questions of `vault setup` and the screens between them. This module changes nothing on
+//! disk.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,29 +20,30 @@ use crate::{
     profiles, starter,
 };
 
-/// What is to be done, once it is agreed to.
+/// What to do once the user confirms.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// By name; where the installer left one, its folder.
+    /// The names of the starter skills, with the folder if the installer left one.
     pub starters: Vec<(String, Option<PathBuf>)>,
-    /// Skills found in agents' folders, how each is taken in, and whether it replaces the vault's.
+    /// Skills found in agents' folders, how to adopt each, and whether it replaces the vault's
+    /// skill of that name.
     pub adopt: Vec<(NativeSkill, AdoptionMode, bool)>,
-    /// The agents that are to see the vault's skills.
+    /// The agents that get links to the vault's skills.
     pub agents: Vec<AgentId>,
     /// Further folders to link into.
     pub folders: Vec<(AgentId, PathBuf)>,
     /// Only skills with one of these tags are linked.
     pub tags: Vec<String>,
-    /// Whether security flags of the gate block.
+    /// Whether security flags of the gate block a skill.
     pub strict: bool,
 }
 
-/// A line of the conversation.
+/// Prints a line that is part of the dialogue. It appears even with `--quiet` or `--json`.
 pub fn say(context: &Context, line: impl AsRef<str>) {
     context.ui.must_see(line);
 }
 
-/// A heading of the conversation.
+/// Prints a heading of the dialogue.
 pub fn heading(context: &Context, text: &str) {
     say(context, format!("\n{}", paint(BOLD, text)));
 }
@@ -86,7 +88,7 @@ pub fn advanced(context: &Context, plan: &mut Plan, vault: Option<&Vault>) -> Re
     Ok(())
 }
 
-/// Shows what is on this machine.
+/// Shows the vault, the agents and the skills on this machine.
 pub fn overview(
     context: &Context,
     vault: Option<&Vault>,
@@ -211,7 +213,7 @@ fn mode(context: &Context, question: &str) -> Result<AdoptionMode, Failure> {
     })
 }
 
-/// Asks what should become of the skills in the agents' folders.
+/// Asks how to adopt the skills in the agents' folders.
 pub fn adoption(
     context: &Context,
     review: bool,
@@ -275,7 +277,7 @@ pub fn adoption(
     Ok(chosen)
 }
 
-/// One skill for its reviewer: where it is, what it holds, how it differs from the vault's.
+/// Shows a skill for review: its path, its contents, and its difference from the vault's version.
 fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     say(
         context,
@@ -325,7 +327,7 @@ fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     }
 }
 
-/// The difference between two texts, at most forty lines of it.
+/// Formats the difference between two texts, cut to 40 lines.
 fn differing(old: &str, new: &str) -> Vec<String> {
     const MOST: usize = 40;
     let mut lines = diff_texts(old.as_bytes(), new.as_bytes());
@@ -340,7 +342,7 @@ fn differing(old: &str, new: &str) -> Vec<String> {
     lines
 }
 
-/// Shows everything that would be done.
+/// Shows every planned change.
 pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
     heading(context, "What will be done");
     if is_new {
