@@ -1,4 +1,4 @@
-//! Reports of audits: their forms, where findings are shown, and the verdicts in words.
+//! Audit reports: their formats, the locations of findings, and the verdicts in words.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -68,7 +68,7 @@ pub enum FailOn {
 }
 
 impl ReportOptions {
-    /// Refuses `--json` together with a format that is not JSON, unless the report goes to a file.
+    /// Rejects `--json` together with a format that is not JSON, unless the report goes to a file.
     pub fn check(&self, context: &Context, has_output: bool) -> Result<(), Failure> {
         if context.ui.is_json()
             && !has_output
@@ -83,7 +83,8 @@ impl ReportOptions {
         Ok(())
     }
 
-    /// The report in a format that is neither text for people nor the envelope.
+    /// Renders the report as JSON lines, Markdown or SARIF. Returns `None` for the text format and
+    /// for the JSON envelope.
     pub fn rendered(&self, audit: &Audit) -> Option<String> {
         match self.format {
             Format::Text | Format::Json => None,
@@ -93,13 +94,14 @@ impl ReportOptions {
         }
     }
 
-    /// The exit code. Something unread weighs more than any finding.
+    /// Returns the exit code. A file or folder that could not be read outweighs every finding.
     pub fn exit(&self, audit: &Audit) -> Exit {
         let fails = match self.fail_on {
             FailOn::Blocked => Some(Verdict::Blocked),
             FailOn::Warnings => Some(Verdict::Warnings),
             FailOn::Never => None,
         };
+        // An incomplete audit may have missed findings, so it must not pass as clean.
         if !audit.is_complete() {
             Exit::Usage
         } else if fails.is_some_and(|fails| audit.worst() >= fails) {
@@ -110,22 +112,23 @@ impl ReportOptions {
     }
 }
 
-/// Microseconds since then.
+/// Microseconds since `started`.
 pub fn micros(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// How paths of an audited folder are shown; the current folder by default.
+/// How the paths of an audited folder are displayed. The default is the current folder.
 #[derive(Clone, Debug, Default)]
 pub struct Location {
-    /// What stands before paths in text: empty, or with `/` at its end.
+    /// Prefix of paths in text: empty, or ending with `/`.
     pub prefix: String,
-    /// The same as a relative reference; empty where the folder is not below the current one.
+    /// The same prefix as a relative URI reference, percent-encoded. Empty if the folder is not
+    /// below the current one.
     pub base: String,
 }
 
 impl Location {
-    /// The location of a folder as the user named it.
+    /// Creates the location of a folder from the path that the user typed.
     pub fn of(folder: &Path) -> Self {
         let named: std::path::PathBuf = folder
             .components()
@@ -146,7 +149,7 @@ impl Location {
     }
 }
 
-/// The failure of an audit that could not begin.
+/// Converts the error of an audit that could not start.
 pub fn not_started(error: &AuditError, named: &str) -> Failure {
     let message = clean(&chain(error), 600);
     match error {
@@ -160,7 +163,7 @@ pub fn not_started(error: &AuditError, named: &str) -> Failure {
     }
 }
 
-/// One line for each folder that could not be read.
+/// Formats one line for each folder that could not be read.
 pub fn skipped_lines<'a>(
     location: &'a Location,
     audit: &'a Audit,
@@ -176,8 +179,9 @@ pub fn skipped_lines<'a>(
     })
 }
 
-/// The findings of a skill: blocking ones in full, warnings in one line each unless `all`. A source line with several
-/// findings is quoted once, and a rule with several findings is explained once.
+/// Formats the findings of a skill: blocking ones in full, warnings as one line each unless `all`
+/// is set. A source line with several findings is quoted once, and a rule with several findings is
+/// explained once.
 pub fn finding_lines(place: &Location, skill: &Audited, all: bool) -> Vec<String> {
     let mut last = None;
     let mut explained = HashSet::new();
@@ -201,7 +205,7 @@ pub fn finding_lines(place: &Location, skill: &Audited, all: bool) -> Vec<String
     lines
 }
 
-/// The sign of a verdict.
+/// Returns the symbol for a verdict.
 pub fn mark(verdict: Verdict) -> String {
     match verdict {
         Verdict::Accepted => paint(GOOD, "✓"),
@@ -211,7 +215,7 @@ pub fn mark(verdict: Verdict) -> String {
     }
 }
 
-/// The verdict on a skill in words.
+/// Describes the verdict on a skill in words.
 pub fn verdict(place: &Location, skill: &Audited) -> String {
     let blocking = skill.blocking();
     let warnings = skill.findings.len() - blocking;
@@ -251,7 +255,7 @@ pub fn verdict(place: &Location, skill: &Audited) -> String {
     }
 }
 
-/// Warns about each bound that stopped the search.
+/// Warns about each limit that stopped the search.
 pub fn warn_about_bounds(context: &Context, audit: &Audit) {
     for bound in &audit.bounds {
         let flag = match bound.unit {
@@ -271,7 +275,7 @@ pub fn warn_about_bounds(context: &Context, audit: &Audit) {
     }
 }
 
-/// The counts of an audit of a repository in one line.
+/// Summarises the audit of a repository in one line.
 pub fn summary(audit: &Audit) -> String {
     let skipped = match audit.skipped.len() {
         0 => String::new(),
@@ -290,7 +294,7 @@ pub fn summary(audit: &Audit) -> String {
     )
 }
 
-/// The number of skills for each verdict.
+/// Formats the number of skills for each verdict.
 pub fn counts(audit: &Audit) -> String {
     let sum = audit.summary();
     let mut parts = Vec::new();

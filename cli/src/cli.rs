@@ -1,4 +1,4 @@
-//! The arguments of `vault`: every command, its flags, and the help in groups.
+//! The arguments of `vault`: the commands, the global flags and the grouped help.
 
 use std::ffi::OsString;
 
@@ -39,7 +39,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The whole command line as clap knows it, with the grouped help.
+/// Returns the complete clap command, with the commands grouped under headings in its help.
 pub fn command() -> clap::Command {
     let command = Cli::command();
     let mut groups = String::new();
@@ -69,7 +69,8 @@ pub fn command() -> clap::Command {
     command.after_help(groups)
 }
 
-/// Parses the arguments; the error is clap's own, which knows help, version and suggestions.
+/// Parses the arguments. The error is clap's own, because clap also returns help and version as
+/// errors and adds suggestions.
 pub fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = command();
     let mut matches = command.try_get_matches_from_mut(arguments)?;
@@ -111,12 +112,12 @@ mod tests {
             ("lint", "_vault_skills_or_files'"),
         ] {
             let name = format!("\n({command})\n");
-            // More than one command may have this name, of groups.
+            // A nested command may have the same name, so every section of that name is checked.
             let mut sections = script.split(&name).skip(1);
             let taken = |section: &str| section[..section.find("\n;;").unwrap()].contains(names);
             assert!(sections.any(taken), "{command}");
         }
-        // What takes no skill is left as it was.
+        // Arguments that take no skill keep the default completion.
         assert!(script.contains("-- What to look for:_default'"));
     }
 }

@@ -1,4 +1,4 @@
-//! What every command works with: the process, the flags, the settings, the output and the vault.
+//! The context of a command: the process, the global flags, the settings, the output and the vault.
 
 use std::{cell::OnceCell, path::PathBuf, sync::Arc};
 
@@ -16,22 +16,22 @@ use crate::{
     },
 };
 
-/// Everything a command needs from its surroundings.
+/// Everything that a command needs from its environment.
 #[derive(Debug)]
 pub struct Context {
-    /// Variables and terminals.
+    /// Environment variables and terminals.
     pub process: Process,
-    /// The flags that every command takes.
+    /// The global flags.
     pub global: Global,
-    /// The two streams.
+    /// Standard output and standard error.
     pub ui: Ui,
-    /// The whole command line as clap knows it, for manual pages and completion scripts.
+    /// Returns the complete clap command, for manual pages and completion scripts.
     pub command_line: fn() -> clap::Command,
     settings: OnceCell<Result<Settings, Failure>>,
 }
 
 impl Context {
-    /// The context of one run.
+    /// Creates the context of one run.
     pub const fn new(
         process: Process,
         global: Global,
@@ -47,7 +47,8 @@ impl Context {
         }
     }
 
-    /// The user's folder of keys, tokens and settings. Fails where there is neither `XDG_CONFIG_HOME` nor a home.
+    /// The user's folder of keys, tokens and settings. Fails if neither `XDG_CONFIG_HOME` nor a
+    /// home folder is known.
     pub fn config_folder(&self) -> Result<PathBuf, Failure> {
         self.process.config_folder().ok_or_else(|| {
             Failure::new(ErrorCode::NoHome, "there is no home folder to keep keys in")
@@ -55,8 +56,8 @@ impl Context {
         })
     }
 
-    /// The settings, read once: the environment overrides the project's file, which overrides the user's own file. A file
-    /// named by `--config` replaces both files.
+    /// The settings, loaded once. The environment overrides the project's file, which overrides the
+    /// user's file. A file named by `--config` replaces both files.
     pub fn settings(&self) -> Result<&Settings, Failure> {
         self.settings
             .get_or_init(|| {
@@ -81,12 +82,13 @@ impl Context {
             .unwrap_or(true))
     }
 
-    /// Where the vault and its keys are.
+    /// Paths of the vault and its keys.
     pub fn paths(&self) -> Result<VaultPaths, Failure> {
         self.paths_by(self.settings()?)
     }
 
-    /// Where the vault and its keys are by these settings: a server does not read the user's own file.
+    /// Paths of the vault and its keys under the given settings. A server passes its own, because
+    /// it does not read the user's file.
     pub fn paths_by(&self, settings: &Settings) -> Result<VaultPaths, Failure> {
         let root = match (&self.global.vault, settings.text("VAULT_STORAGE_PATH")) {
             (Some(path), _) => path.clone(),
@@ -112,7 +114,7 @@ impl Context {
         Ok(paths)
     }
 
-    /// The vault of this run. Fails where there is none.
+    /// Opens the vault of this run. Fails if it does not exist.
     pub fn vault(&self) -> Result<Vault, Failure> {
         self.existing_vault()?.ok_or_else(|| {
             let place = self.paths().map_or_else(
@@ -124,7 +126,7 @@ impl Context {
         })
     }
 
-    /// The vault of this run, if it exists; never creates one.
+    /// Opens the vault of this run if it exists; never creates one.
     pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
         match Vault::open(self.paths()?, Arc::new(SystemClock), Arc::new(SystemRandom)) {
             Ok(vault) => Ok(Some(vault)),
@@ -133,7 +135,7 @@ impl Context {
         }
     }
 
-    /// The vault of this run; creates it with its keys if it does not exist.
+    /// Opens the vault of this run. Creates it with its keys if it does not exist.
     pub fn vault_or_new(&self) -> Result<Vault, Failure> {
         Ok(Vault::open_or_create(
             self.paths()?,
@@ -142,7 +144,7 @@ impl Context {
         )?)
     }
 
-    /// Fails where `--offline` forbids the network.
+    /// Fails if `--offline` forbids network access.
     pub fn require_network(&self) -> Result<(), Failure> {
         if self.global.offline {
             return Err(Failure::new(
@@ -170,7 +172,7 @@ impl Context {
                 Failure::new(ErrorCode::Io, format!("no event loop can be made: {error}"))
             })?;
         let result = runtime.block_on(work);
-        // A blocking thread may still wait for a line on standard input.
+        // A blocking task may still be reading standard input. Do not wait for it.
         runtime.shutdown_background();
         result
     }

@@ -1,4 +1,4 @@
-//! Shows people what changed between two versions of a skill, line by line.
+//! Shows the differences between two versions of a skill, line by line.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::output::{BAD, BOLD, DIM, GOOD, clean, paint, size};
 
 /// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 3;
-/// A file with more lines is not compared line by line.
+/// Files with more lines than this are not compared line by line.
 const MOST_LINES: usize = 4_000;
 
-/// A file of a version.
+/// One version of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'a> {
-    /// Whether it may be executed.
+    /// Whether the file is executable.
     pub mode: Mode,
-    /// Its bytes.
+    /// The content.
     pub bytes: &'a [u8],
 }
 
-/// Compares two sets of files by path. Returns lines of text, none if nothing differs.
+/// Compares two sets of files by path. Returns lines of text, or none if nothing differs.
 pub fn diff_files(
     before: &BTreeMap<&str, Version<'_>>,
     after: &BTreeMap<&str, Version<'_>>,
@@ -62,8 +62,8 @@ pub fn diff_files(
     lines
 }
 
-/// The changed lines of one file with the lines around them; one line in place of them where the
-/// bytes are not text, or too many lines to compare.
+/// Returns the changed lines of one file with the lines around them. If a version is not UTF-8 or
+/// has too many lines, a single line replaces the comparison.
 pub fn diff_texts(old: &[u8], new: &[u8]) -> Vec<String> {
     let (Ok(old_text), Ok(new_text)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else {
         let (old, new) = (size(old.len() as u64), size(new.len() as u64));

@@ -1,4 +1,4 @@
-//! Compares installed skills with what their sources have now.
+//! Compares installed skills with the current state of their sources.
 
 use std::sync::Arc;
 
@@ -8,19 +8,20 @@ use vault_store::{fetch::Upstream, shelf::DriftState};
 
 use crate::{context::Context, errors::Failure, fetch::Fetching, lookup, output::clean};
 
-/// A skill, and where it came from.
+/// An installed skill and its upstream source.
 pub struct Asked {
     pub name: SkillName,
     pub upstream: Upstream,
 }
 
-/// The skills whose source can be asked, and why the others' cannot.
+/// The skills that can be compared with their source, and the rest with the reason why they cannot.
 pub struct Sorted {
     pub asked: Vec<Asked>,
     pub unchecked: Vec<(SkillName, String)>,
 }
 
-/// Which of the skills can be asked for; a name that is not there is a failure.
+/// Splits skills into comparable and not comparable ones. If `names` is empty, it takes all skills
+/// that this vault signed itself. Fails if a name is not installed.
 pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<Sorted, Failure> {
     let listing = shelf::list(vault)?;
     let mut sorted = Sorted {
@@ -79,7 +80,8 @@ pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<Sorted, Failure> {
     Ok(sorted)
 }
 
-/// Asks the sources, several at a time; the answers are in the order of the questions.
+/// Compares the skills with their sources, several at a time. The results are in the order of
+/// `asked`.
 pub fn compare(
     context: &Context,
     fetching: &Fetching,

@@ -1,4 +1,5 @@
-//! Fetching for commands: the settings of a fetcher, the owner's source policy, and what becomes of failures.
+//! Fetching for commands: the fetcher's settings, the owner's source policy, and the conversion of
+//! fetch errors.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,18 +18,19 @@ use crate::{
     output::clean,
 };
 
-/// What a command fetches with.
+/// The fetcher of a command with its policy and parse options.
 pub struct Fetching {
-    /// Who fetches.
+    /// The fetcher.
     pub fetcher: Arc<Fetcher>,
-    /// What the owner allows.
+    /// The sources that the owner's policy allows.
     pub policy: SourcePolicy,
-    /// How sources are read.
+    /// How source arguments are parsed.
     pub options: ParseOptions,
 }
 
 impl Fetching {
-    /// Reads settings and policy; opens no connection. Fails where the policy cannot be read: then nothing is fetched.
+    /// Reads the settings and the policy; opens no connection. Fails if the policy cannot be read,
+    /// so that nothing is fetched without checking it.
     pub fn new(context: &Context) -> Result<Self, Failure> {
         let settings = settings(context, false)?;
         let root = context.paths()?.root;
@@ -56,7 +58,7 @@ impl Fetching {
     }
 }
 
-/// How sources are read in this process.
+/// How source arguments are parsed in this process.
 pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
     let mut options = ParseOptions {
         loopback: context
@@ -82,7 +84,8 @@ pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
     Ok(options)
 }
 
-/// Reads what a user typed as a source. `owner/repository` without a prefix needs the user's word that no path is meant.
+/// Parses a source argument. `owner/repository` without a prefix could also be a path, so it
+/// requires a confirmation.
 pub fn parse(context: &Context, text: &str, options: &ParseOptions) -> Result<Source, Failure> {
     let exists = |path: &str| Path::new(path).symlink_metadata().is_ok();
     let bad = match Source::parse(text, options, &exists) {
@@ -104,7 +107,7 @@ pub fn parse(context: &Context, text: &str, options: &ParseOptions) -> Result<So
     Err(bad_source(&bad))
 }
 
-/// The failure for a text that is not read as a source.
+/// The failure for an argument that cannot be parsed as a source.
 pub fn bad_source(bad: &BadSource) -> Failure {
     let failure = match bad {
         BadSource::Invalid { .. } => {
@@ -117,7 +120,7 @@ pub fn bad_source(bad: &BadSource) -> Failure {
     failure.hint_if(bad.hint())
 }
 
-/// The settings of a fetcher; `guarded` for callers who are not at the command line.
+/// Reads the settings of a fetcher. `guarded` is set for callers other than the command line.
 pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     let settings = context.settings()?;
     let parse = parse_options(context)?;
@@ -153,7 +156,7 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
             .parse()
             .map_err(|error| Failure::new(ErrorCode::Io, format!("a default is wrong: {error}"))),
     };
-    // The user's own tokens are for the user's own commands.
+    // Tools must not use the user's source tokens; only commands that the user runs may.
     let tokens = match settings.text("VAULT_SOURCE_TOKENS") {
         Some(text) if !guarded => Tokens::parse(text).map_err(|bad| {
             Failure::new(
@@ -176,7 +179,7 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     })
 }
 
-/// Somebody who fetches for tools: hosts must be public, and SSH is not used.
+/// Creates the fetcher for agents' tools. It only reaches public hosts and does not use SSH.
 pub fn for_tools(context: &Context) -> Result<Arc<Fetcher>, Failure> {
     Ok(Arc::new(Fetcher::new(
         settings(context, true)?,
@@ -184,14 +187,15 @@ pub fn for_tools(context: &Context) -> Result<Arc<Fetcher>, Failure> {
     )))
 }
 
-/// Somebody who fetches for callers over the network: the same, and without this user's credentials and configuration.
+/// Creates the fetcher for remote callers. Like [`for_tools`], and git runs without this user's
+/// credentials and configuration.
 pub fn for_strangers(context: &Context) -> Result<Arc<Fetcher>, Failure> {
     let mut settings = settings(context, true)?;
     settings.git.own_credentials = false;
     Ok(Arc::new(Fetcher::new(settings, Arc::new(SystemClock))))
 }
 
-/// The failure of a fetch, with its exit code and what mends it.
+/// Converts a fetch error, with its exit code and hint.
 pub fn failure(error: &FetchError) -> Failure {
     let code = match error {
         FetchError::Policy { .. } => ErrorCode::SourceRefused,
@@ -209,17 +213,17 @@ pub fn failure(error: &FetchError) -> Failure {
     Failure::new(code, chain(error)).hint_if(error.hint())
 }
 
-/// Which of the skills of a source are wanted.
+/// The selection of skills from a source.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// By name.
+    /// Selected names.
     pub names: &'a [String],
-    /// All of them.
+    /// Whether all skills are selected.
     pub all: bool,
 }
 
-/// Settles which skills of a source are meant: by flags, by there being only one, or by asking. Without a terminal it fails and says which
-/// there are and which flags choose.
+/// Selects skills of a source: by flags, because there is only one, or by asking. Without a
+/// terminal it fails, lists the skills and names the flags that select them.
 pub fn choose<'f>(
     context: &Context,
     place: &str,
@@ -271,7 +275,7 @@ fn line(found: &Found) -> String {
     }
 }
 
-/// The failure for a skill that a source has not.
+/// The failure for a skill that the source does not contain.
 pub fn no_such_skill(place: &str, found: &[Found], name: &str) -> Failure {
     let names = found.iter().map(|found| found.name.as_str());
     let hint = match crate::output::text::nearest(name, names.clone()) {

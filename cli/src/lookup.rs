@@ -1,4 +1,4 @@
-//! Resolves names given on the command line, and suggests the nearest where one is not found.
+//! Resolves names from the command line and suggests the nearest name if none matches.
 
 use std::path::{Path, PathBuf};
 
@@ -14,22 +14,23 @@ use crate::{
     output::{HINT, clean, nearest, paint},
 };
 
-/// A skill's folder, given the folder itself or its SKILL.md.
+/// The folder of a skill. `path` is the folder or its SKILL.md.
 pub fn folder_of(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|_| path.is_file());
     parent.unwrap_or(path).to_owned()
 }
 
-/// What a word that may be a name or a path stands for.
+/// The meaning of an argument that is a name or a path.
 #[derive(Debug)]
 pub enum Target {
-    /// A skill that is installed.
+    /// An installed skill.
     Installed(SkillName),
-    /// Something on disk.
+    /// A path on disk.
     Path(PathBuf),
 }
 
-/// The skill that is installed under this name, else the path; fails with a suggestion where it is neither.
+/// Resolves an argument to the installed skill of this name, or else to a path. Fails with a
+/// suggestion if it is neither.
 pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
     if let (Some(vault), Ok(name)) = (vault, word.parse::<SkillName>())
         && is_installed(vault, &name)?
@@ -46,7 +47,7 @@ pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
     Err(not_installed(vault, word))
 }
 
-/// The failure for a name under which nothing is installed, with the nearest that is.
+/// The failure for a name that is not installed, with the nearest installed name as a hint.
 pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
     let failure = Failure::new(
         ErrorCode::SkillNotFound,
@@ -58,7 +59,8 @@ pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
     }
 }
 
-/// The vault and a name that can be one. Fails with a suggestion where nothing is installed under it.
+/// Returns the vault and the parsed name. Fails with a suggestion if there is no vault or the name
+/// is invalid. It does not check that the skill is installed.
 pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, SkillName), Failure> {
     let not_found = || not_installed(vault, name);
     Ok((
@@ -90,7 +92,7 @@ fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
     }
 }
 
-/// The failure for a name that is not among `names`: with the nearest one as a hint, or with the command that lists them.
+/// Adds a hint to `failure`: the nearest of `names`, or else the command that lists them.
 pub fn not_listed<'n>(
     failure: Failure,
     asked: &str,
@@ -103,7 +105,7 @@ pub fn not_listed<'n>(
     }
 }
 
-/// The failure for a name that is no own skill's.
+/// The failure for a skill that this vault did not sign itself.
 pub fn not_own(vault: &Vault, name: &SkillName) -> Result<Failure, Failure> {
     let names: Vec<String> = shelf::list(vault)?
         .skills
@@ -124,19 +126,20 @@ pub fn not_own(vault: &Vault, name: &SkillName) -> Result<Failure, Failure> {
     ))
 }
 
-/// What the entries of a list are called.
+/// How messages describe the entries of a list.
 pub struct Kind {
-    /// In sentences.
+    /// The noun for one entry.
     pub noun: &'static str,
-    /// The code where none has the name.
+    /// The code for a name that no entry has.
     pub missing: ErrorCode,
-    /// The code where several have it.
+    /// The code for a name that several entries have.
     pub ambiguous: ErrorCode,
-    /// The command that lists them.
+    /// The command that lists the entries.
     pub list: &'static str,
 }
 
-/// The one entry that was asked for: by its id, else by a name that no other entry has. `line` shows one of several.
+/// Finds the entry with this id, or else the only entry with this name. `line` formats the
+/// candidates if several entries share the name.
 pub fn pick<'t, T>(
     kind: &Kind,
     entries: &'t [T],

@@ -1,6 +1,6 @@
-//! The command `vault`: admit, sign, publish, link, pull, and serve.
+//! The command `vault`: admit, sign, publish, link, pull and serve skills.
 //!
-//! Start and end of the process. Each command is a file `commands/<group>/<command>.rs`.
+//! This file starts and ends the process. Each command is a file `commands/<group>/<command>.rs`.
 
 mod admission;
 mod audit_report;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let process = Process::read();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if is_bare_local(&arguments, &process) {
-        // An agent started `vault` without arguments.
+        // Agents start `vault` without arguments to speak MCP.
         let cli = cli::parse(&["vault", "mcp"].map(OsString::from));
         if let Ok(cli) = cli {
             return ExitCode::from(run(cli, process).code());
@@ -55,7 +55,8 @@ fn main() -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// Whether this is `vault` without arguments in local mode with a program at the other end: then it speaks MCP.
+/// Whether `vault` runs without arguments, in local mode, and with standard input that is not a
+/// terminal. In this case it speaks MCP.
 fn is_bare_local(arguments: &[OsString], process: &Process) -> bool {
     if arguments.len() != 1 || process.stdin_is_terminal {
         return false;
@@ -74,7 +75,7 @@ fn run(mut cli: Cli, process: Process) -> Exit {
     }
 }
 
-/// Prints what clap stopped at: help and version are results, anything else is wrong usage.
+/// Prints the help, version or usage error that clap returned, and returns the exit code.
 fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit {
     let before_dashes = || arguments.iter().take_while(|argument| *argument != "--");
     let global = Global {

@@ -1,4 +1,5 @@
-//! The policy of this run's vault: read, compiled, asked, and the failures that show what is wrong in it.
+//! The policy of this run's vault: reading, compiling and querying it, and failures that show the
+//! wrong line.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -14,12 +15,12 @@ use crate::{
     output::{clean, excerpt::Line, nearest},
 };
 
-/// Where the policy of this run is.
+/// The path of this run's policy file.
 pub fn own_path(context: &Context) -> Result<PathBuf, Failure> {
     Ok(context.paths()?.root.join(POLICY_FILE))
 }
 
-/// The policy of the vault; a policy file may exist before the vault does.
+/// Reads the policy of the vault. The policy file may exist before the vault does.
 pub fn own(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, Failure> {
     let path = own_path(context)?;
     match vault {
@@ -29,21 +30,22 @@ pub fn own(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, F
     }
 }
 
-/// The same, ready for use.
+/// Reads and compiles the policy of the vault.
 pub fn own_compiled(context: &Context, vault: Option<&Vault>) -> Result<CompiledPolicy, Failure> {
     compiled(own(context, vault)?)
 }
 
-/// A policy ready for use; without one nothing is granted.
+/// Compiles a policy. Without a policy nothing is granted.
 pub fn compiled(policy: Option<Policy>) -> Result<CompiledPolicy, Failure> {
     policy.map_or_else(
         || Ok(CompiledPolicy::absent()),
-        // What was read is known to compile.
+        // Parsing a policy has already compiled it, so this does not fail.
         |policy| CompiledPolicy::new(policy).map_err(|error| invalid(&error, POLICY_FILE, None)),
     )
 }
 
-/// The nearest of the names that a message offers for the one that it begins with: names stand in back-quotes.
+/// Suggests a correction for the first name in a message from the names that follow it. Names are
+/// enclosed in backquotes.
 fn meant(message: &str) -> Option<String> {
     let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let (wrong, offered) = names.split_first()?;
@@ -51,7 +53,7 @@ fn meant(message: &str) -> Option<String> {
     (near != *wrong).then(|| format!("did you mean `{near}`?"))
 }
 
-/// Reads a file that the user names.
+/// Reads a policy file that the user named.
 pub fn read_file(path: &Path) -> Result<Policy, Failure> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
@@ -66,7 +68,7 @@ fn not_text(path: &str) -> Failure {
     Failure::new(ErrorCode::PolicySchema, format!("{path} is not UTF-8"))
 }
 
-/// Why a vault's own policy is refused, with the line that is wrong.
+/// Converts an error in the vault's own policy, with the wrong line.
 fn refused(error: ResolveError, path: &Path) -> Failure {
     let shown = path.display().to_string();
     match error {
@@ -103,7 +105,7 @@ fn invalid(error: &PolicyError, path: &str, text: Option<&str>) -> Failure {
         .details(line.map(|line| line.value(at.column)))
 }
 
-/// A caller, where they call from, and what they ask for.
+/// A caller with their platform, channel and query.
 #[derive(Clone, Copy, Debug)]
 pub struct CallerQuery<'a> {
     /// The caller's id.
@@ -116,7 +118,7 @@ pub struct CallerQuery<'a> {
     pub query: &'a str,
 }
 
-/// What is granted by this policy; over no skills where there is no vault.
+/// Returns what the policy grants to a caller. Without a vault there are no skills to grant.
 pub fn capabilities(
     vault: Option<&Vault>,
     policy: &CompiledPolicy,
@@ -148,7 +150,7 @@ pub fn capabilities(
     };
     resolve_capabilities(&input).map_err(|error| match error {
         ResolveError::Vault(error) => error.into(),
-        // The policy was read before.
+        // The policy has already been parsed, so only the vault can fail.
         other => Failure::new(ErrorCode::PolicySchema, other.to_string()),
     })
 }

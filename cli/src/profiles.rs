@@ -1,4 +1,4 @@
-//! The folders in which agents find the vault's skills: brought up to date after a change, and shown.
+//! Agents' skill folders: updating them after a change, and reporting the result.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// `agent=/path`, the path made absolute.
+/// Parses `agent=/path` and makes the path absolute.
 pub fn parse_link(text: &str) -> Result<(AgentId, PathBuf), String> {
     let (agent, path) = text
         .split_once('=')
@@ -29,7 +29,8 @@ pub fn parse_link(text: &str) -> Result<(AgentId, PathBuf), String> {
     Ok((agent, path))
 }
 
-/// An agent's id as typed. Ids of other tools are understood; a misspelt one fails with the nearest.
+/// Parses an agent's id, including ids that other tools use. A misspelt id fails with the nearest
+/// known one.
 pub fn agent_id(text: &str) -> Result<AgentId, String> {
     if let Some(agent) = agents::by_name(text) {
         return Ok(agent.id.clone());
@@ -39,13 +40,14 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
         .map_err(|error: vault_skill::name::BadName| error.to_string())?;
     let ids = agents::all().iter().map(|agent| agent.id.as_str());
     match crate::output::text::nearest(text, ids) {
-        // An agent that the list does not know may be named all the same; a slip of the finger is more likely.
+        // Unknown agents are allowed, but an id this close to a known one is more likely a
+        // misspelling.
         Some(near) => Err(format!("no agent is called `{id}`; did you mean `{near}`?")),
         None => Ok(id),
     }
 }
 
-/// This machine. Fails without a home folder.
+/// Describes this machine. Fails without a home folder.
 pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
     context.process.machine(project).ok_or_else(|| {
         Failure::new(
@@ -56,8 +58,8 @@ pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, F
     })
 }
 
-/// Updates the existing links after a change. A problem with them is only a warning, because the change itself succeeded.
-/// `None` if nothing was synced.
+/// Updates the existing links after a change. A problem with them is only a warning, because the
+/// change itself succeeded. Returns `None` if nothing was synced.
 pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
     let settings = context.settings().ok()?;
     if settings.text("VAULT_MODE") == Some("remote") {
@@ -124,7 +126,7 @@ fn list(names: &[impl ToString]) -> String {
     text.join(", ")
 }
 
-/// The result for people and programs.
+/// Creates the report of a sync for people and programs.
 pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
     warn(context, report);
     let mut lines = Vec::new();
@@ -162,7 +164,7 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
     })
 }
 
-/// The report of the library with the sentences of its warnings.
+/// The JSON of a sync, with the text of its warnings.
 #[derive(Serialize)]
 struct ReportJson<'a> {
     #[serde(flatten)]
@@ -227,7 +229,7 @@ fn row(context: &Context, root: &RootState) -> [String; 4] {
     ]
 }
 
-/// Why profiles were not synced, for people.
+/// Converts the error of a sync.
 pub fn failure(error: ProfileSyncError) -> Failure {
     match error {
         ProfileSyncError::Vault(error) => error.into(),

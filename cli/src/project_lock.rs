@@ -1,7 +1,9 @@
-//! `vault.lock`: the skills of a project, each with the commit, tree and content that it had, so that another machine gets the same.
+//! `vault.lock`: the skills of a project with their exact commit, tree and content, so that another
+//! machine installs the same.
 //!
-//! The file is TOML and is committed with the project. It holds no signatures: each machine gates and signs what it installs with its own
-//! vault's key, and the content's digest says whether that is what the lock meant. `docs/sources.md` describes it.
+//! The file is TOML and is committed with the project. It holds no signatures. Each machine passes
+//! the skills through its own gate and signs them with its own vault's key. The content digest
+//! ensures that the installed files are the locked ones. `docs/sources.md` describes the format.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,60 +27,63 @@ use crate::{
     output::clean,
 };
 
-/// The file's name.
+/// The file name.
 pub const FILE: &str = "vault.lock";
 /// Largest lock file, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 const HEAD: &str = "# The skills of this project, as `vault install` restores them. Written by vault: commit it, and change it by\n# `vault add --lock` and `vault update`.\n\n";
 
-/// A project's lock, and where it is.
+/// A project's lock file.
 #[derive(Clone, Debug)]
 pub struct Lock {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its skills, by name.
+    /// The locked skills, sorted by name.
     pub skills: Vec<Locked>,
 }
 
-/// A skill of a project. Without a digest it is only wished for: the next install settles it.
+/// An entry of the lock file. An entry without a digest is not resolved yet; the next install
+/// resolves it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Locked {
-    /// Its name in the vault.
+    /// The name in the vault.
     pub name: SkillName,
-    /// Where it comes from: an identifier, anything that `vault add` takes, or `./path` within the project.
+    /// The source: an identifier, any source that `vault add` accepts, or `./path` within the
+    /// project.
     pub source: String,
-    /// The address, where the source does not say it all.
+    /// The address, if the source does not determine it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The folder inside the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Branch, tag, commit or version that is followed.
+    /// The branch, tag, commit or version to follow.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "ref")]
     pub reference: Option<String>,
-    /// The commit, version or digest that it is at.
+    /// The locked commit, version or digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The id of its folder's tree.
+    /// The id of the folder's git tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// Whose signature it carried at its source.
+    /// The key that signed the skill at its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<PublicKey>,
-    /// The version that was signed there.
+    /// The version that was signed at the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_version: Option<u64>,
-    /// SHA-256 over its files.
+    /// SHA-256 digest of the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Target agents beside those that it declares.
+    /// Target agents in addition to those that the skill declares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentId>,
 }
 
 impl Locked {
-    /// What is to be asked for exactly this content; `None` for a folder and for what is only wished for.
+    /// Returns the upstream that provides exactly this content. Returns `None` for a folder of the
+    /// project and for an entry that is not resolved yet.
     pub fn upstream(&self) -> Option<Upstream> {
         self.digest?;
         Some(Upstream {
@@ -103,7 +108,7 @@ struct File {
 }
 
 impl Lock {
-    /// The lock of the project that the command stands in, where there is one.
+    /// Reads the lock of the current project, if there is one.
     pub fn find(context: &Context) -> Result<Option<Self>, Failure> {
         match place(context)? {
             (path, true) => Self::read(path).map(Some),
@@ -111,7 +116,8 @@ impl Lock {
         }
     }
 
-    /// The lock of the project, or an empty one at the project's root.
+    /// Reads the lock of the current project, or creates an empty one in memory for the project's
+    /// root.
     pub fn find_or_new(context: &Context) -> Result<Self, Failure> {
         match place(context)? {
             (path, true) => Self::read(path),
@@ -122,7 +128,7 @@ impl Lock {
         }
     }
 
-    /// Reads a lock. Fails with the line where it is wrong.
+    /// Reads a lock file. Errors name the wrong line.
     pub fn read(path: PathBuf) -> Result<Self, Failure> {
         let facts =
             std::fs::metadata(&path).map_err(|error| Failure::io("reading", &path, &error))?;
@@ -173,12 +179,12 @@ impl Lock {
         })
     }
 
-    /// The project's folder.
+    /// The folder of the project.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// Puts a skill in, in place of the one of its name.
+    /// Adds an entry or replaces the one with the same name.
     pub fn put(&mut self, locked: Locked) {
         match self
             .skills
@@ -191,7 +197,7 @@ impl Lock {
         self.skills.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
-    /// Writes it in one step.
+    /// Writes the file atomically.
     pub fn write(&self) -> Result<(), Failure> {
         let failed = |error: &std::io::Error| Failure::io("writing", &self.path, error);
         let file = File {
@@ -209,7 +215,8 @@ impl Lock {
             .and_then(|()| aside.write_all(text.as_bytes()))
             .and_then(|()| {
                 use std::os::unix::fs::PermissionsExt as _;
-                // A project's file is read by all who have the project.
+                // Temporary files are private, but everyone who has the project reads its lock
+                // file.
                 let bits = std::fs::Permissions::from_mode(0o644);
                 aside.as_file().set_permissions(bits)
             })
@@ -222,7 +229,8 @@ impl Lock {
     }
 }
 
-/// The lock's path, and whether it is there: in this folder or one above, up to the repository's root or the home folder.
+/// Returns the lock's path and whether the file exists. The search goes from the current folder up
+/// to the repository's root or the home folder.
 fn place(context: &Context) -> Result<(PathBuf, bool), Failure> {
     let here = std::path::absolute(".").map_err(|error| Failure::io("resolving", ".", &error))?;
     let mut root = None;
@@ -253,7 +261,7 @@ pub fn digest(candidate: &Candidate) -> Digest {
     )
 }
 
-/// The digest of what is installed under a name; `None` where nothing is.
+/// The digest of the skill installed under a name, or `None` if there is none.
 pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, Failure> {
     let found = history::read_installed(vault, name)
         .map_err(|error| Failure::new(ErrorCode::SkillDamaged, crate::errors::chain(&error)))?;
@@ -267,14 +275,14 @@ pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest
     }))
 }
 
-/// What the lock says of a fetched skill.
+/// Creates the lock entry of a fetched skill. Returns `None` if the skill has no upstream.
 pub fn locked(candidate: &Candidate) -> Option<Locked> {
     let upstream = candidate.upstream.as_ref()?;
     let (name, agents) = (candidate.package.name.clone(), candidate.agents.clone());
     Some(of_upstream(name, upstream, Some(digest(candidate)), agents))
 }
 
-/// What the lock says of a skill with this origin and these files.
+/// Creates the lock entry of a skill with this upstream and these files.
 pub fn of_upstream(
     name: SkillName,
     upstream: &Upstream,
@@ -296,7 +304,7 @@ pub fn of_upstream(
     }
 }
 
-/// Notes a fetched skill in the project's lock; `make`: also where there is none yet.
+/// Records a fetched skill in the project's lock. `make` creates the lock if there is none.
 pub fn note_fetched(context: &Context, candidate: &Candidate, make: bool) -> Result<(), Failure> {
     let Some(locked) = locked(candidate) else {
         return Ok(());
@@ -314,7 +322,8 @@ pub fn note_fetched(context: &Context, candidate: &Candidate, make: bool) -> Res
     Ok(())
 }
 
-/// Notes a skill from a folder of the project in its lock. Fails where the folder lies outside.
+/// Records a skill from a folder of the project in its lock. Fails if the folder is outside the
+/// project.
 pub fn note_folder(
     context: &Context,
     vault: &Vault,

@@ -1,4 +1,5 @@
-//! The five starter skills built into the binary. `vault setup` offers them, `vault demo` publishes them.
+//! The five starter skills that the binary contains. `vault setup` offers them, and `vault demo`
+//! publishes them.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +14,9 @@ use vault_skill::name::SkillName;
 /// One file of a starter skill.
 #[derive(Clone, Copy, Debug)]
 pub struct StarterFile {
-    /// The path below the folder of all starter skills.
+    /// The path below the common folder of all starter skills.
     pub path: &'static str,
-    /// The exact bytes.
+    /// The content.
     pub bytes: &'static [u8],
 }
 
@@ -52,8 +53,8 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// The starter skills on offer by name: with a path where the installer left one in its folder, without one where only
-/// the binary has it.
+/// Lists the starter skills by name. The value is the path of a copy that the installer left in
+/// `installed`, or `None` if only the binary contains the skill.
 pub fn offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
     let mut offers: BTreeMap<_, _> = names()
         .into_iter()

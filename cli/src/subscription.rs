@@ -1,4 +1,5 @@
-//! Linked vaults: the client that signs as this machine, and checks of the catalog that their service shows.
+//! Linked vaults: the client that signs as this machine, and checks of the catalog that the service
+//! offers.
 
 use vault_library::{
     Vault,
@@ -13,7 +14,7 @@ use crate::{
     service::{Address, Base, DeviceClient},
 };
 
-/// The client that signs with the key of this link and no other.
+/// Creates the client that signs with this machine's key for the link.
 pub fn device_client(
     context: &Context,
     vault: &Vault,
@@ -28,7 +29,8 @@ pub fn device_client(
     DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
 }
 
-/// Fails where the service shows no catalog although a release is pinned: hiding all releases is a rollback too.
+/// Fails if a release is pinned. Call it when the service shows no catalog: hiding all releases is
+/// also a rollback.
 pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     let Some(release) = link.pin().release else {
         return Ok(());
@@ -42,7 +44,7 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     .hint("installed skills stay as they are; tell the owner"))
 }
 
-/// Warns about oddities of an accepted catalog.
+/// Warns about anomalies of an accepted catalog.
 pub fn warn_about_catalog(context: &Context, offer: &AcceptedCatalog) {
     for warning in &offer.accepted().warnings {
         context.ui.warn(match warning {

@@ -1,4 +1,4 @@
-//! Actions as real processes: their signals and exit codes, their environment, their terminal.
+//! Actions as real processes: signals, exit codes, environment and terminal.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -165,7 +165,7 @@ fn a_clean_environment_holds_what_is_declared_and_little_else() {
     let names: Vec<&str> = clean
         .lines()
         .filter_map(|line| Some(line.split_once('=')?.0))
-        // What the shell itself sets.
+        // Ignore the variables that the shell itself sets.
         .filter(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name))
         .collect();
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Audits from outside: hostile trees, streams that close, folders that may not be written, and the commands of the docs.
+//! Audits through the binary: hostile trees, closed output streams, read-only folders, and the
+//! commands in the documentation.
 
 #![expect(
     clippy::unwrap_used,
@@ -180,7 +181,8 @@ fn an_audit_writes_nothing_and_needs_no_right_to() {
     assert_eq!(fs::read_dir(repository.home.path()).unwrap().count(), 0);
 }
 
-/// The commands in the fenced blocks of a page: what stands after `run:`, `entry:` or a dash, or a line by itself.
+/// Extracts the commands from the fenced blocks of a page: the text after `run:`, `entry:` or a
+/// dash, or a whole line.
 fn commands(page: &str) -> Vec<String> {
     let mut inside = false;
     let mut found = Vec::new();

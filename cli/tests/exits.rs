@@ -1,4 +1,4 @@
-//! The exit codes that scripts rely on, each once, from the real program.
+//! Checks each exit code that scripts rely on once, with the real binary.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -128,7 +128,7 @@ fn every_code_of_the_table_means_what_it_says() {
     }
 }
 
-/// A server that gives every request this answer.
+/// Starts a server that sends every request this response.
 fn answers(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -139,7 +139,7 @@ fn answers(answer: &'static str) -> String {
             let _read = stream.read(&mut head);
             let _written = stream.write_all(answer.as_bytes());
             if answer.is_empty() {
-                // Until the other side goes away.
+                // Keep the connection open until the client closes it.
                 let _gone = stream.read(&mut head);
             }
         }
@@ -171,7 +171,7 @@ fn a_lapsed_subscription_ends_with_8() {
 
 #[test]
 fn what_is_interrupted_ends_with_130() {
-    // At a question.
+    // Interrupted at a prompt.
     let home = Home(TempDir::new().unwrap());
     for name in ["one", "two"] {
         home.skill(name, "Does it. Use when it is to be done.");
@@ -182,7 +182,7 @@ fn what_is_interrupted_ends_with_130() {
         assert_eq!(code, 130, "{screen}");
         assert!(screen.contains("interrupted"), "{screen}");
     }
-    // At work: the signal itself, which a shell shows as 130.
+    // Interrupted during a request. The process dies of the signal, which a shell reports as 130.
     let base = answers("");
     let mut child = Command::new(env!("CARGO_BIN_EXE_vault"))
         .args(["link", &format!("{base}/v/acme")])

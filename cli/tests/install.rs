@@ -1,4 +1,4 @@
-//! `install.sh`, in a home of its own, with a small program in the place of the real one.
+//! `install.sh` in a separate home, with a stub in place of the real binary.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -100,7 +100,7 @@ fn it_installs_the_program_and_the_starter_skills_and_asks_nothing() {
             != 0
     );
     assert!(!world.path("setup-ran").exists(), "there is no terminal");
-    // Again: the same, and nothing is left beside it.
+    // A second run has the same result and leaves no additional files.
     assert_eq!(world.install(&[]).0, Some(0));
     assert_eq!(fs::read_dir(world.path(".local/bin")).unwrap().count(), 1);
     assert_eq!(
@@ -243,7 +243,7 @@ fn on_a_terminal_it_ends_with_setup_unless_told_not_to() {
     }
 }
 
-/// The installer with the real program, on a terminal, in a home with one agent.
+/// Runs the installer with the real binary on a terminal, in a home with one agent.
 fn walk_in(home: &Path, variables: &str) -> Option<Terminal> {
     fs::create_dir_all(home.join(".claude")).unwrap();
     let from = env!("CARGO_BIN_EXE_vault");
@@ -263,7 +263,7 @@ fn the_wizard_offers_what_the_installer_left_and_takes_it_from_there() {
         return;
     };
     terminal.wait_for("space ticks, right ticks all");
-    // Somebody looked into them, and changed one: that is what is offered.
+    // The user has edited a starter skill before the setup. The setup offers the edited version.
     let left = home.path().join(".local/share/vault/skills/code-review");
     let mut text = fs::read_to_string(left.join("SKILL.md")).unwrap();
     text.push_str("\nOur own rule.\n");
@@ -283,7 +283,7 @@ fn the_wizard_offers_what_the_installer_left_and_takes_it_from_there() {
             fs::read(given.join("SKILL.md")).unwrap()
         );
     }
-    // What is in the vault is the folder's: adding it again from there changes nothing.
+    // The vault contains the skill from the folder, so adding it again changes nothing.
     let again = Command::new(home.path().join(".local/bin/vault"))
         .args(["add", left.to_str().unwrap(), "--json"])
         .env_clear()
@@ -322,7 +322,8 @@ fn who_wants_no_starter_skills_is_offered_none_and_who_wants_no_wizard_gets_none
     );
 }
 
-/// The walk of the README, word for word: from nothing to a skill that three agents read.
+/// Runs the walkthrough of the README word for word: from nothing to a skill that three agents
+/// read.
 #[test]
 fn the_readme_s_walk_leads_to_a_skill_that_three_agents_read() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -357,7 +358,7 @@ fn the_readme_s_walk_leads_to_a_skill_that_three_agents_read() {
                 "PATH",
                 format!("{}/.local/bin:/usr/bin:/bin", home.path().display()),
             )
-            // What cargo would have built.
+            // The binary that cargo would have built.
             .env("VAULT_INSTALL_FROM", env!("CARGO_BIN_EXE_vault"))
             .stdin(std::process::Stdio::null())
             .output()

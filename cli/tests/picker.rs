@@ -1,4 +1,5 @@
-//! The picker of `vault add`, in a real terminal: some of several, none, and away with Escape or Ctrl-C.
+//! The picker of `vault add` in a real terminal: choosing some skills or none, and leaving with
+//! Escape or Ctrl-C.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,7 +18,7 @@ use tempfile::TempDir;
 
 const HELP: &str = "Enter adds";
 
-/// A home with a folder of three skills.
+/// Creates a home with a folder of three skills.
 fn home() -> TempDir {
     let home = tempfile::Builder::new()
         .prefix("pick-")

@@ -1,4 +1,5 @@
-//! `vault mcp install` over files that people keep: nothing but the entry changes, and it goes without a trace.
+//! `vault mcp install` on existing configuration files: only the entry changes, and uninstalling
+//! leaves no trace.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 

@@ -1,4 +1,4 @@
-//! The programs that hold a service: `vault serve` and its log, and `vault demo`.
+//! The long-running commands: `vault serve` with its log, and `vault demo`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

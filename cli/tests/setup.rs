@@ -1,6 +1,7 @@
-//! `vault setup` in a real terminal: what its screens show, and what it does when it is agreed to.
+//! `vault setup` in a real terminal: its screens and its effects after confirmation.
 //!
-//! `script` makes the terminal; where there is none the test says so. The screens stand in `tests/screens`.
+//! `script` provides the terminal. Without it, the test is skipped with a message. The snapshots
+//! are in `tests/screens`.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,7 +18,7 @@ use screens::terminal::{DOWN, ENTER, LEFT};
 use screens::{compare, start};
 
 fn home() -> tempfile::TempDir {
-    // A short path of one length, so that tables look the same every time.
+    // A short path of constant length keeps the tables of the snapshots identical.
     let home = tempfile::Builder::new()
         .prefix("setup-")
         .rand_bytes(6)

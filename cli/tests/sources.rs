@@ -1,4 +1,5 @@
-//! `vault` with sources on loopback: sites, registries, policies, tools for agents, and what hostile places get out of it.
+//! `vault` with sources on loopback: sites, registries, policies, tools for agents, and hostile
+//! sources.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -402,7 +403,8 @@ fn a_locked_project_is_the_same_on_another_machine() {
         3,
         "it goes on following the branch"
     );
-    // A history that was rewritten takes the commit away: nothing else is installed in its place.
+    // A rewritten history no longer contains the locked commit. Nothing else may be installed
+    // instead.
     let gone = lock.replace(
         lock.lines()
             .find(|line| line.starts_with("revision"))
@@ -424,7 +426,7 @@ fn a_locked_project_is_the_same_on_another_machine() {
     assert_eq!(broken.json["error"]["at"]["line"], 3, "{}", broken.out);
 }
 
-/// A skill as an archive on a site, and as a repository.
+/// Publishes a skill as an archive on a site and as a repository.
 fn published(path: &Path) -> (SiteServer, Repository) {
     let site = SiteServer::new();
     let repository = Repository::new();
@@ -453,7 +455,8 @@ fn published(path: &Path) -> (SiteServer, Repository) {
     (site, repository)
 }
 
-/// The collection of public skills, where it lies beside the project: as a repository, an archive and a site, all give the same bytes.
+/// Installs public skills from a repository, an archive and a site. All three give the same bytes.
+/// Skipped if the collection of skills is not next to the project.
 #[test]
 fn real_skills_come_the_same_from_repositories_archives_and_sites() {
     let corpora = Path::new(concat!(
@@ -479,7 +482,7 @@ fn real_skills_come_the_same_from_repositories_archives_and_sites() {
     let mut compared = 0;
     for skill in skills.iter().step_by(61) {
         let path = folder.path().join(skill);
-        // Only what the gate lets through, and what has a name of its own to be found by.
+        // Skip skills that the gate rejects.
         if machine
             .run(&["add", path.to_str().unwrap(), "--dry-run"])
             .code
@@ -497,7 +500,7 @@ fn real_skills_come_the_same_from_repositories_archives_and_sites() {
         .map(|source| {
             let machine = Machine::new();
             let added = machine.run(&["add", source, "--all"]);
-            // A repository may hold skills below the one at its root.
+            // A repository may contain further skills below the one at its root.
             let name = match &added.json["data"]["added"] {
                 Value::Array(all) => all[0]["name"].clone(),
                 _ => added.json["data"]["name"].clone(),

@@ -1,4 +1,4 @@
-//! `vault mcp` as an agent starts it: frames in, frames out, nothing else, and an end when the input ends.
+//! Runs `vault mcp` as an agent does: it reads and writes only frames, and ends with its input.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -44,7 +44,7 @@ impl Agent {
         input.flush().unwrap();
     }
 
-    /// The next line, which must be a frame.
+    /// Reads the next line, which must be a frame.
     fn frame(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -68,7 +68,7 @@ impl Agent {
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     }
 
-    /// Closes the input; what else was written, and how it ended.
+    /// Closes the input. Returns the remaining output lines and the exit code.
     fn end(mut self) -> (Vec<String>, Option<i32>) {
         drop(self.input.take());
         let rest = self.output.lines().map(Result::unwrap).collect();
@@ -144,13 +144,14 @@ fn the_server_ends_when_who_started_it_is_gone() {
             .unwrap()
             .success()
     );
-    // Open for both: opening does not wait, and the server's input never ends.
+    // Open the pipe for reading and writing. Opening then does not block, and the server's input
+    // never ends.
     let mut input = std::fs::File::options()
         .read(true)
         .write(true)
         .open(&pipe)
         .unwrap();
-    // The shell starts the server and ends when it is told to.
+    // The shell starts the server and exits after reading a line.
     let mut shell = Command::new("/bin/sh")
         .args(["-c", "\"$VAULT\" mcp <\"$HOME/pipe\" & read -r told"])
         .env_clear()
@@ -172,7 +173,7 @@ fn the_server_ends_when_who_started_it_is_gone() {
     assert!(line.contains("2025-06-18"), "it runs: {line}");
     writeln!(shell.stdin.take().unwrap(), "end").unwrap();
     assert!(shell.wait().unwrap().success());
-    // The end of the output is the end of the server: nobody else holds it.
+    // Only the server still holds the output open, so the output ends when the server exits.
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
     assert_eq!(rest, "");

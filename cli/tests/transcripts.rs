@@ -1,4 +1,4 @@
-//! The transcripts in `tests/cmd`, each with a home of its own and nothing of this machine's settings.
+//! Runs the transcripts in `tests/cmd`, each in its own home and without this machine's settings.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,16 +7,17 @@
 
 use std::path::Path;
 
-/// Runs one transcript. `TRYCMD=overwrite` writes what the commands print now: read the difference before you keep it.
+/// Runs one transcript. `TRYCMD=overwrite` records the current output; review the difference before
+/// committing it.
 fn transcript(name: &str) {
     let home = tempfile::tempdir().unwrap();
-    // A vault that has no skill yet may have a policy.
+    // A policy may exist before the first skill is added.
     if name == "policy.md" {
         let vault = home.path().join(".vault");
         std::fs::create_dir(&vault).unwrap();
         std::fs::copy("tests/policy/policy.toml", vault.join("policy.toml")).unwrap();
     }
-    // Agents are found by what they leave in a home.
+    // vault detects agents by their folders in the home.
     for mark in match name {
         "agents.md" | "doctor.md" | "mcp.md" | "transform.md" => {
             &[".claude", ".cursor", ".codex"][..]
@@ -39,7 +40,7 @@ fn transcript(name: &str) {
         .env("TZ", "UTC")
         .env("NO_COLOR", "1")
         .env("COLUMNS", "100");
-    // An empty variable counts as absent.
+    // vault treats an empty variable as unset.
     for variable in [
         "CI",
         "CLICOLOR_FORCE",
@@ -68,7 +69,7 @@ fn transcript(name: &str) {
     cases.run();
 }
 
-/// The owner of the repository as a command: each argument is a commit.
+/// Returns a script that acts as the owner of the repository. Its argument selects the commit.
 fn owner_script(repository: &Path) -> String {
     format!(
         r#"#!/bin/sh
@@ -97,7 +98,8 @@ git commit --quiet --message "$1"
     )
 }
 
-/// A repository at `https://github.com/acme/skills`, and its owner as a command. Dates are fixed, so that commits are the same each time.
+/// Creates a repository at `https://github.com/acme/skills` and a command for its owner. Dates are
+/// fixed, so that the commit ids do not change.
 fn upstream(home: &Path, cases: &trycmd::TestCases) {
     let repository = home.join("skills");
     let script = owner_script(&repository);
@@ -149,7 +151,7 @@ fn upstream(home: &Path, cases: &trycmd::TestCases) {
         .status()
         .unwrap();
     assert!(made.success());
-    // The project of the pages, in which every command stands.
+    // The project in which the commands of these transcripts run.
     let project = home.join("project");
     std::fs::create_dir(&project).unwrap();
     let vault = format!(
@@ -163,7 +165,7 @@ fn upstream(home: &Path, cases: &trycmd::TestCases) {
         repository.display()
     );
     std::fs::write(home.join(".gitconfig"), settings).unwrap();
-    // The repository of these pages lies on this machine.
+    // The repository of these transcripts is on this machine.
     cases.env("VAULT_SOURCES_ALLOW_LOOPBACK", "true");
 }
 
@@ -177,7 +179,8 @@ macro_rules! transcripts {
     };
 }
 
-// In braces, or the formatter makes one line of them and every branch conflicts.
+// Braces keep one name per line. The formatter would join the names in parentheses, and every
+// branch that adds one would conflict.
 transcripts! {
     add,
     administer,

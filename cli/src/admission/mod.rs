@@ -1,4 +1,4 @@
-//! How skills that were admitted or refused are shown.
+//! Formats admitted and rejected skills for people and for `--json`.
 
 pub mod outcomes;
 pub mod texts;
@@ -18,7 +18,7 @@ use crate::{
     output::{BOLD, DIM, GOOD, clean, count, paint, size},
 };
 
-/// An admitted skill in one line.
+/// Formats an admitted skill as one line for people.
 pub fn admitted_text(report: &AdmitReport) -> String {
     let what = match report.admission {
         Admission::Added => format!("{} added", paint(GOOD, "✓")),
@@ -43,7 +43,7 @@ pub fn admitted_text(report: &AdmitReport) -> String {
     )
 }
 
-/// An admitted skill for programs.
+/// Formats an admitted skill as JSON.
 pub fn admitted_json(report: &AdmitReport) -> Value {
     json!({
         "name": report.name,
@@ -62,12 +62,13 @@ pub fn admitted_json(report: &AdmitReport) -> Value {
     })
 }
 
-/// A finding in a folder of this machine, as compilers show it.
+/// Renders a finding in a local folder in the style of compiler diagnostics.
 pub fn excerpt(source: &str, finding: &Finding) -> String {
     Texts::of_folder(source).excerpt(finding)
 }
 
-/// Gates a folder by itself, without a vault: its findings, and the candidate where it would pass.
+/// Checks a folder with the gate, without a vault. Returns the findings, and the candidate if the
+/// gate accepts the folder.
 pub fn examine_folder(source: &str) -> Result<(Vec<Finding>, Option<Candidate>), Failure> {
     let mut nothing = Neighbours::new(None, SystemClock.now());
     let folder = Source::Folder(source.to_owned());
@@ -78,7 +79,8 @@ pub fn examine_folder(source: &str) -> Result<(Vec<Finding>, Option<Candidate>),
     }
 }
 
-/// The failure of one source, with the findings shown in the text of the file.
+/// Converts an admission error for one source into a [`Failure`]. Findings are rendered with the
+/// lines of the files they concern.
 pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
     let message = chain(&error);
     match error {
@@ -117,7 +119,8 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
     }
 }
 
-/// How few rules, none of them about the shape of a skill, are let pass by who has read what they found.
+/// Suggests the `--allow` flags for the blocking findings. Returns `None` if a blocking finding
+/// cannot be allowed, or if more than three rules are involved.
 fn allow_hint(findings: &[Finding]) -> Option<String> {
     const FEW: usize = 3;
     let blocking = findings
@@ -136,7 +139,8 @@ fn allow_hint(findings: &[Finding]) -> Option<String> {
     ))
 }
 
-/// A folder of skills was named in place of a skill.
+/// Suggests adding the skills one level below, if `source` is a folder of skills and not a skill
+/// itself.
 fn below_hint(source: &str) -> Option<String> {
     let folder = Path::new(source);
     if folder.join("SKILL.md").exists() {

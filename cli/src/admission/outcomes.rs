@@ -1,33 +1,34 @@
-//! What became of several skills: one collector for `vault add`, `install` and `update`.
+//! Collects the results of several skills for `vault add`, `install` and `update`.
 
 use serde_json::{Value, json};
 
 use crate::{context::Context, errors::Failure, output::count};
 
-/// Collects one result for each skill. Failures are printed as they come; the first one decides the exit status.
+/// Collects one result per skill. Each failure is printed when it arrives; the first one decides
+/// the exit code.
 pub struct Outcomes<'a> {
     context: &'a Context,
-    /// The member that names a skill in the list of failures: `name`, or `source`.
+    /// The JSON member that identifies a skill in the list of failures: `name` or `source`.
     member: &'static str,
-    /// Results for programs, in the order in which they came.
+    /// JSON results of the skills that changed, in the order of arrival.
     pub done: Vec<Value>,
-    /// Names of skills that stayed as they were.
+    /// Names of the skills that did not change.
     pub unchanged: Vec<Value>,
-    /// Failures for programs.
+    /// JSON entries of the skills that failed.
     pub failed: Vec<Value>,
     first: Option<Failure>,
 }
 
-/// What became of one skill.
+/// The result for one skill that did not fail.
 pub enum Outcome {
-    /// It changed; for programs.
+    /// The skill changed; the value is its JSON result.
     Done(Value),
-    /// It stays as it was.
+    /// The skill did not change.
     Unchanged,
 }
 
 impl<'a> Outcomes<'a> {
-    /// Nothing yet. Failures name their skill with this member.
+    /// Creates an empty collection. Failures identify their skill by `member`.
     pub const fn new(context: &'a Context, member: &'static str) -> Self {
         Self {
             context,
@@ -39,7 +40,7 @@ impl<'a> Outcomes<'a> {
         }
     }
 
-    /// Takes the result for the skill of this name or source.
+    /// Records the result for the skill with this name or source.
     pub fn push(&mut self, name: &str, result: Result<Outcome, Failure>) {
         let failure = match result {
             Ok(Outcome::Done(data)) => return self.done.push(data),
@@ -61,7 +62,8 @@ impl<'a> Outcomes<'a> {
         self.first.get_or_insert(failure);
     }
 
-    /// Ends with this data: a failure where anything failed. `what` completes "3 skills could not be …".
+    /// Returns `data`, or a failure that carries `data` if any skill failed. `what` completes the
+    /// message "3 skills could not be …".
     pub fn finish(self, what: &str, data: Value) -> Result<Value, Failure> {
         let failed = self.failed.len();
         let message = if self.member == "name" {

@@ -1,4 +1,4 @@
-//! Findings as compilers show them, in the text of files that may lie on the disk or only in memory.
+//! Renders findings with excerpts of the files they concern, which are on disk or in memory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use crate::{
     output::{Warning, clean, finding},
 };
 
-/// Largest file that is kept to be quoted, in bytes.
+/// Largest file kept in memory for excerpts, in bytes.
 const MOST: usize = 256 << 10;
 
 /// The text of a skill's files.
 pub struct Texts {
     base: PathBuf,
-    /// Of a fetched skill; otherwise the disk is read.
+    /// The file texts of a fetched skill by path. `None` means that excerpts are read from disk.
     files: Option<HashMap<String, String>>,
 }
 
 impl Texts {
-    /// Those of a source that is called this in messages.
+    /// Creates the texts of a source; `shown` is its name in messages.
     pub fn of_source(shown: &str, source: &Source) -> Self {
         match source {
             Source::Fetched(skill) => Self::of_fetched(shown, &skill.files),
@@ -37,7 +37,7 @@ impl Texts {
         }
     }
 
-    /// Those of a folder of this machine, or of the folder that a SKILL.md stands in.
+    /// Creates the texts of a local folder. `source` is the folder or its SKILL.md.
     pub fn of_folder(source: &str) -> Self {
         Self {
             base: folder_of(Path::new(source)),
@@ -45,7 +45,7 @@ impl Texts {
         }
     }
 
-    /// Those of a fetched skill.
+    /// Creates the texts of a fetched skill. Files over 256 KiB are left out.
     pub fn of_fetched(shown: &str, files: &[RawFile]) -> Self {
         let texts = files
             .iter()
@@ -76,13 +76,14 @@ impl Texts {
         }
     }
 
-    /// A finding as compilers show them: the rule, the place, the line of the file, and what mends it.
+    /// Renders a finding in the style of compiler diagnostics: the rule, the location, the line of
+    /// the file and the fix.
     pub fn excerpt(&self, finding: &Finding) -> String {
         let line = self.line(finding);
         finding::render(&self.path(&finding.path), finding, line.as_ref())
     }
 
-    /// Warnings of the gate about a skill that was admitted.
+    /// Prints the gate's warnings about an admitted skill.
     pub fn warn(&self, context: &Context, findings: &[Finding]) {
         for finding in findings {
             context.ui.warn(Warning {

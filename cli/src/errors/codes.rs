@@ -1,5 +1,6 @@
-//! Every way this program fails, in one table: the stable word that programs test, the exit code,
-//! what happened and what to do. `vault help errors` prints it; `docs/errors.md` is written from it.
+//! The table of all errors of this program: the stable code that programs match, the exit code, the
+//! meaning and the remedy. `vault help errors` prints it, and `docs/errors.md` is generated from
+//! it.
 
 use std::fmt::Write as _;
 
@@ -7,22 +8,22 @@ use vault_service::error::Code;
 
 use super::Exit;
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub exit: Exit,
-    /// The stable word.
+    /// The stable code as text.
     pub word: &'static str,
-    /// What happened, one sentence.
+    /// What happened, in one sentence.
     pub meaning: &'static str,
-    /// What to do about it, one sentence.
+    /// What to do about it, in one sentence.
     pub action: &'static str,
 }
 
 macro_rules! codes {
     ($($exit:ident { $($name:ident $word:literal $meaning:literal $action:literal;)* })*) => {
-        /// What went wrong, for programs.
+        /// The error codes of this program.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub enum ErrorCode {
             $($(#[doc = $meaning] $name,)*)*
@@ -32,7 +33,7 @@ macro_rules! codes {
             /// All codes, grouped by exit code.
             pub const ALL: &[Self] = &[$($(Self::$name,)*)*];
 
-            /// The code's line of the table.
+            /// The row of this code.
             pub const fn row(self) -> Row {
                 match self {
                     $($(Self::$name => Row {
@@ -232,7 +233,7 @@ codes! {
 }
 
 impl ErrorCode {
-    /// The code with this word.
+    /// Finds the code with this text.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL
             .iter()
@@ -241,24 +242,24 @@ impl ErrorCode {
     }
 }
 
-/// The code of a failure: one of this program's, or what a service refused a request with.
+/// The code of a failure, from this program or from a service.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FailureCode {
-    /// This program's.
+    /// A code of this program.
     Own(ErrorCode),
-    /// A service's.
+    /// A code that a service sent.
     Remote {
-        /// The service's word, `http_<status>` where it gave none.
+        /// The service's code, or `http_<status>` if the response has none.
         word: String,
-        /// The status of the answer.
+        /// The HTTP status.
         status: u16,
-        /// The exit code that belongs to the status.
+        /// The exit code for this status.
         exit: Exit,
     },
 }
 
 impl FailureCode {
-    /// The stable word.
+    /// The stable code as text.
     pub fn word(&self) -> &str {
         match self {
             Self::Own(code) => code.row().word,
@@ -266,7 +267,7 @@ impl FailureCode {
         }
     }
 
-    /// What the process ends with.
+    /// The exit code of the process.
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Own(code) => code.row().exit,
@@ -293,7 +294,7 @@ impl PartialEq<Code> for FailureCode {
     }
 }
 
-/// The code of a service with this word, where it is one of the services that this version knows.
+/// Finds the service code with this text. Returns `None` for codes that this version does not know.
 pub fn service_code(word: &str) -> Option<Code> {
     Code::ALL
         .iter()
@@ -301,7 +302,7 @@ pub fn service_code(word: &str) -> Option<Code> {
         .find(|code| code.row().code == word)
 }
 
-/// The exit codes of failures with the heading of each.
+/// The exit codes of failures, each with its heading.
 const EXITS: [(Exit, &str); 8] = [
     (Exit::Failed, "failed"),
     (Exit::Usage, "wrong usage, or a setting that cannot be read"),
@@ -321,7 +322,7 @@ fn rows(exit: Exit) -> impl Iterator<Item = Row> {
     rows.filter(move |row| row.exit == exit)
 }
 
-/// The table for a terminal.
+/// Formats the table for a terminal.
 pub fn text() -> String {
     let mut text = String::new();
     for (exit, heading) in EXITS {
@@ -344,7 +345,7 @@ mod tests {
 
     use super::*;
 
-    /// The page `docs/errors.md`.
+    /// The expected content of `docs/errors.md`.
     fn page() -> String {
         let mut page = String::from(
             "# Error codes\n\n\
@@ -386,7 +387,7 @@ mod tests {
     fn every_code_is_used_and_has_one_line() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut sources = String::new();
-        // These two errors bring their words along, which are parsed.
+        // The errors in these two files carry their code as text, so no `ErrorCode::` names it.
         for file in ["catalog.rs", "policy/file.rs"] {
             let file = root.join("../shared/skill/src").join(file);
             sources.push_str(&std::fs::read_to_string(file).unwrap());

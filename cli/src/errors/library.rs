@@ -1,4 +1,4 @@
-//! What the library and the formats fail with, as failures of a command.
+//! Converts errors of the library and of the file formats into failures of a command.
 
 use serde_json::json;
 use vault_library::{
@@ -221,7 +221,7 @@ impl From<AdoptError> for Failure {
 }
 
 impl Failure {
-    /// An installed skill that is not what was signed, or that cannot be read.
+    /// The failure for an installed skill that was modified after signing or cannot be read.
     pub fn damaged(skill: &str, damage: &Damage) -> Self {
         let code = if damage.is_tampering() {
             ErrorCode::SkillDamaged

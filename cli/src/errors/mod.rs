@@ -1,6 +1,8 @@
-//! Why a command failed: the exit code that scripts test, the stable word that programs test, the sentence and the hint that people read.
+//! Failures of commands: the exit code for scripts, the stable code for programs, the message and
+//! the hint for people.
 //!
-//! Every failure says what happened, where, and what to do about it. Text that came from a network or a file is cleaned by [`crate::output::text::clean`] before it is shown.
+//! Every failure states what happened, where, and what to do about it. Text from a network or a
+//! file goes through [`crate::output::text::clean`] before it is shown.
 
 pub mod codes;
 mod library;
@@ -13,35 +15,35 @@ pub use codes::{ErrorCode, FailureCode};
 
 use crate::output::text::clean;
 
-/// Every exit code of `vault`.
+/// The exit codes of `vault`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
-    /// Done.
+    /// Success.
     Done,
-    /// Failed for a reason that has no code of its own.
+    /// A failure without a more specific exit code.
     Failed,
-    /// Wrong usage, a setting that cannot be read, or a question without a terminal to ask it on.
+    /// Wrong usage, an invalid setting, or a question without a terminal.
     Usage,
     /// A check found differences.
     Differences,
-    /// Not signed in, not admitted, not allowed.
+    /// Not signed in, not admitted or not allowed.
     NotAllowed,
-    /// The gate or a policy refused.
+    /// The gate or a policy rejected something.
     Gate,
     /// A signature or a digest is wrong.
     Integrity,
-    /// The network or the remote service.
+    /// The network or the service failed.
     Network,
     /// The subscription lapsed.
     Lapsed,
-    /// Interrupted.
+    /// Interrupted by the user.
     Interrupted,
-    /// What a skill's action ended with, passed on.
+    /// The exit code of a skill's action, passed through.
     Action(u8),
 }
 
 impl Exit {
-    /// The exit code of the process.
+    /// The number that the process exits with.
     pub const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -59,15 +61,15 @@ impl Exit {
     }
 }
 
-/// A place in a file, counted from 1.
+/// A location in a file. Lines and columns count from 1.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Place {
     /// The file as the user named it.
     pub path: String,
-    /// The line, where one is known.
+    /// The line, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// The column in characters, where one is known.
+    /// The column in characters, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
 }
@@ -88,17 +90,17 @@ impl fmt::Display for Place {
 /// Why a command did not succeed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The stable word for programs, which decides the exit code.
+    /// The stable code for programs. It decides the exit code.
     pub code: FailureCode,
-    /// What happened, one sentence without a full stop.
+    /// What happened, in one sentence without a full stop.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// Boxed, so that a `Result` with a failure stays small.
+    /// Optional parts, boxed so that a `Result` with a failure stays small.
     more: Box<More>,
 }
 
-/// What most failures lack.
+/// The optional parts of a failure.
 #[derive(Clone, Debug, Default)]
 struct More {
     place: Option<Place>,
@@ -107,7 +109,7 @@ struct More {
 }
 
 impl Failure {
-    /// A failure with its code and sentence.
+    /// Creates a failure with its code and message.
     pub fn new(code: impl Into<FailureCode>, message: impl Into<String>) -> Self {
         Self {
             code: code.into(),
@@ -117,12 +119,12 @@ impl Failure {
         }
     }
 
-    /// What the process ends with.
+    /// The exit code of the process.
     pub fn exit(&self) -> Exit {
         self.code.exit()
     }
 
-    /// A path that does not exist: exit 2.
+    /// The failure for a path that does not exist: exit 2.
     pub fn no_such_path(path: impl fmt::Display) -> Self {
         let path = clean(&path.to_string(), 400);
         Self::new(
@@ -131,13 +133,13 @@ impl Failure {
         )
     }
 
-    /// A file or folder that could not be read or written: exit 1.
+    /// The failure for a file or folder that could not be read or written: exit 1.
     pub fn io(doing: &str, path: impl Into<PathBuf>, error: &std::io::Error) -> Self {
         let path = path.into();
         Self::of_disk(format!("{doing} {} failed: {error}", path.display()), error)
     }
 
-    /// A failure of the disk, with the way out where it is full.
+    /// The failure for a disk error, with a hint if the disk is full.
     fn of_disk(message: String, cause: &std::io::Error) -> Self {
         let failure = Self::new(ErrorCode::Io, message);
         match cause.kind() {
@@ -148,52 +150,52 @@ impl Failure {
         }
     }
 
-    /// The same failure with the command or step that mends it.
+    /// Sets the hint: the command or step that fixes the problem.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same failure with a hint, where there is one.
+    /// Sets the hint if there is one; otherwise keeps the current hint.
     #[must_use]
     pub fn hint_if(mut self, hint: Option<String>) -> Self {
         self.hint = hint.or(self.hint.take());
         self
     }
 
-    /// The same failure with the place in a file that it is about.
+    /// Sets the location in a file.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         self.more.place = Some(place);
         self
     }
 
-    /// The same failure with more lines below its sentence.
+    /// Appends lines that are shown below the message.
     #[must_use]
     pub fn details(mut self, lines: impl IntoIterator<Item = String>) -> Self {
         self.more.details.extend(lines);
         self
     }
 
-    /// The same failure with something for programs.
+    /// Sets the JSON data for programs.
     #[must_use]
     pub fn data(mut self, data: serde_json::Value) -> Self {
         self.more.data = Some(data);
         self
     }
 
-    /// The place in a file that it is about.
+    /// The location in a file.
     pub const fn place(&self) -> Option<&Place> {
         self.more.place.as_ref()
     }
 
-    /// The lines below its sentence: findings, lists.
+    /// The lines below the message, such as findings or lists.
     pub fn lines(&self) -> &[String] {
         &self.more.details
     }
 
-    /// What a program may want to know besides the sentence.
+    /// The JSON data for programs.
     pub const fn facts(&self) -> Option<&serde_json::Value> {
         self.more.data.as_ref()
     }
@@ -207,8 +209,9 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The chain of an error and its sources in one line, each part once. Errors quote what they were about, and that may
-/// come from a hostile host: nothing in the text can paint a terminal, and it ends somewhere.
+/// Joins the messages of an error and its sources, leaving out repeated parts. Errors may quote
+/// text from a hostile host. The result is therefore cleaned for terminals and limited to 20 lines
+/// of 1,000 characters each.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! JSON as configuration files have it: with comments, and with a comma after the last member.
+//! JSON in configuration files, with comments and trailing commas.
 
 use jsonc_parser::{
     CollectOptions, ParseOptions, ast,
@@ -11,7 +11,7 @@ use super::{EditError, in_order};
 
 const BOM: char = '\u{feff}';
 
-/// Comments and trailing commas are the only extensions of JSON that are accepted.
+/// Comments and trailing commas are the only accepted extensions of JSON.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -25,7 +25,7 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// Returns the members of the top-level object; none for an empty file.
+/// Returns the members of the top-level object, or none for an empty file.
 pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
     match parse(text)?.to_serde_value() {
         None => Ok(Map::new()),
@@ -44,7 +44,7 @@ fn parse(text: &str) -> Result<CstRootNode, EditError> {
     })
 }
 
-/// Adds the entry, or replaces the one of this name.
+/// Adds the entry, or replaces the entry of this name.
 pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<String, EditError> {
     let root = parse(text)?;
     let mut table = root.object_value_or_create().ok_or(EditError::Entangled)?;
@@ -65,7 +65,7 @@ pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<Strin
     Ok(print(text, &root))
 }
 
-/// Where the last member of the table ends, if the table stands on one line. Appending with
+/// Returns the offset of the end of the table's last member if the table is on one line.
 /// [`CstObject::append`] would spread such a table over several lines.
 fn end_of_one_line_table(text: &str, path: &[&str]) -> Option<usize> {
     let bom = text.len() - text.trim_start_matches(BOM).len();
@@ -97,7 +97,7 @@ fn one_line(value: &Value) -> String {
     }
 }
 
-/// Removes the entry with its comma.
+/// Removes the entry and its comma.
 pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
     let root = parse(text)?;
     let table = path

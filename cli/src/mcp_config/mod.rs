@@ -1,13 +1,14 @@
-//! Changes one entry in the settings file of another program, and keeps every other byte.
+//! Changes one entry in another program's configuration file and preserves every other byte.
 //!
-//! The changed text is parsed again and compared with the original: exactly the one entry differs, or the edit is refused.
+//! The changed text is parsed again and compared with the original. The edit is rejected unless
+//! exactly that entry differs.
 
 mod json;
 mod toml;
 
 use serde_json::{Map, Value};
 
-/// The syntax of a settings file.
+/// The syntax of a configuration file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Format {
     /// JSON with comments and trailing commas.
@@ -16,7 +17,7 @@ pub enum Format {
     Toml,
 }
 
-/// Why a text cannot be changed.
+/// Why a text cannot be edited.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EditError {
     /// The text cannot be parsed.
@@ -24,19 +25,19 @@ pub enum EditError {
     Syntax {
         /// The line, counted from 1.
         line: u32,
-        /// What is wrong there.
+        /// The error of the parser.
         reason: String,
     },
     /// A part of the path to the entry is not a table.
     #[error("`{0}` is not a table of entries")]
     NotATable(String),
-    /// The change would touch more than the entry.
+    /// The edit would change more than the entry.
     #[error("the entry cannot be changed without touching the rest of the file")]
     Entangled,
 }
 
 impl Format {
-    /// Parses the whole text. An empty text has no members.
+    /// Parses the text. An empty text has no members.
     pub fn read(self, text: &str) -> Result<Map<String, Value>, EditError> {
         match self {
             Self::Json => json::read(text),
@@ -44,7 +45,7 @@ impl Format {
         }
     }
 
-    /// The entry of this name in the table at this path, if it exists.
+    /// Returns the entry of this name in the table at this path, if it exists.
     pub fn entry(self, text: &str, path: &[&str], name: &str) -> Result<Option<Value>, EditError> {
         let root = self.read(text)?;
         let mut table = &root;
@@ -79,7 +80,7 @@ impl Format {
         self.checked(changed, &wanted)
     }
 
-    /// Removes an entry and returns the new text; the same text if there is no such entry.
+    /// Removes an entry and returns the new text, which is unchanged if the entry does not exist.
     pub fn take(self, text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
         if self.entry(text, path, name)?.is_none() {
             return Ok(text.to_owned());
@@ -91,7 +92,8 @@ impl Format {
         let mut wanted = self.read(text)?;
         unset(&mut wanted, path, name);
         let mut found = self.read(&changed)?;
-        // TOML drops a table with its last entry, JSON keeps an empty one.
+        // TOML drops a table with its last entry, JSON keeps it. Empty tables therefore do not
+        // count as a difference.
         for table in [&mut wanted, &mut found] {
             drop_empty(table, path);
         }
@@ -145,7 +147,7 @@ fn drop_empty(root: &mut Map<String, Value>, path: &[&str]) {
     }
 }
 
-/// Sorts members the way people write them: the type first, then the command, then the rest by name.
+/// Sorts members in the conventional order: the type, the command, then the rest by name.
 fn in_order(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut all: Vec<_> = members.iter().collect();
     all.sort_by_key(|(name, _)| {

@@ -1,4 +1,4 @@
-//! TOML: an entry is a table of its own at the end of the file.
+//! TOML in configuration files. An entry is a table of its own at the end of the file.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use toml_edit::{Document, DocumentMut, Item, Table};
 
 use super::{EditError, in_order, line_of};
 
-/// Returns the members of the file as JSON values; dates become objects.
+/// Returns the members of the file as JSON values. Dates become objects.
 pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
     let table: toml::Table =
         text.trim_start_matches('\u{feff}')
@@ -22,7 +22,7 @@ pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
     }
 }
 
-/// Adds the entry as the last table of the file, after removing the one of this name.
+/// Removes the entry of this name, if any, and adds the new one as the last table of the file.
 pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<String, EditError> {
     let mut item = Item::Table(table(value)?);
     for part in [name].into_iter().chain(path.iter().rev().copied()) {
@@ -56,7 +56,7 @@ fn table(value: &Value) -> Result<Table, EditError> {
         let item = if value.is_object() {
             Item::Table(self::table(value)?)
         } else {
-            // JSON's texts, numbers and lists are TOML's as well.
+            // JSON strings, numbers and arrays are also valid TOML.
             let mut value: toml_edit::Value = value
                 .to_string()
                 .parse()
@@ -71,8 +71,8 @@ fn table(value: &Value) -> Result<Table, EditError> {
     Ok(table)
 }
 
-/// Removes the lines of the entry's table and of the tables in it. Comments after its last value
-/// stay: they belong to what follows.
+/// Removes the lines of the entry's table and of its nested tables. Comments after its last value
+/// stay, because they belong to what follows.
 pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
     let document = Document::parse(text).map_err(|_| EditError::Entangled)?;
     let mut item = document.as_item();
@@ -92,7 +92,7 @@ pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> 
             .map_or(out.len(), |at| range.end + at + 1);
         out.replace_range(range.start..end, "");
     }
-    // The empty line that `put` adds before the table goes with it.
+    // `put` adds a blank line before the table, so remove it too.
     if out.len() < text.len() && text.starts_with(&out) {
         for blank in ["\r\n\r\n", "\n\n"] {
             if out.ends_with(blank) {
@@ -103,7 +103,7 @@ pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> 
     Ok(out)
 }
 
-/// Collects the span of the table's header and values, and those of the tables in it.
+/// Collects the byte ranges of the table's header and values, and of its nested tables.
 fn spans(table: &Table, ranges: &mut Vec<Range<usize>>) {
     let values = table.get_values().into_iter();
     let end = values

@@ -1,4 +1,5 @@
-//! The sentences and hints of what the library finds wrong with a vault, and the JSON that holds them.
+//! Messages and hints for the problems that the library finds in a vault, and the JSON that
+//! contains them.
 
 use std::path::{Path, PathBuf};
 
@@ -14,25 +15,25 @@ use vault_skill::{
     provenance::{Kind, ProvenanceId},
 };
 
-/// One finding for people and programs.
+/// A finding for people and programs.
 #[derive(Debug, Serialize)]
 pub struct FindingText {
-    /// The stable word.
+    /// The stable code.
     pub code: &'static str,
-    /// How much it matters.
+    /// How severe it is.
     pub severity: Severity,
-    /// One sentence without a full stop.
+    /// The message: one sentence without a full stop.
     pub message: String,
     /// What to do about it.
     pub hint: String,
-    /// The skill that it is about.
+    /// The affected skill.
     pub skill: Option<SkillName>,
-    /// The file or folder that it is about.
+    /// The affected file or folder.
     pub path: Option<PathBuf>,
 }
 
 impl FindingText {
-    /// The text of a finding of the library.
+    /// Creates the text of a finding of the library.
     pub fn new(finding: &DoctorFinding) -> Self {
         Self {
             code: finding.code(),
@@ -44,7 +45,7 @@ impl FindingText {
         }
     }
 
-    /// The warning that git is not installed.
+    /// Creates the warning that git is not installed.
     pub fn git_missing() -> Self {
         Self {
             code: "git_missing",
@@ -205,7 +206,7 @@ fn add_again_hint(source: Option<&ProvenanceId>) -> String {
     }
 }
 
-/// The sentence and the hint of a warning about profiles.
+/// Returns the message and the hint of a warning about profiles.
 pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
     match warning {
         ProfileWarning::SkillDamaged(skill) => (
@@ -236,7 +237,7 @@ pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
     }
 }
 
-/// Why an agent does not see a skill, and what changes that.
+/// Returns why an agent does not see a skill, and what to change.
 pub fn hidden_text(agent: &AgentId, hidden: &Hidden) -> (String, String) {
     match &hidden.reason {
         HiddenReason::Disabled => (
@@ -258,8 +259,8 @@ pub fn hidden_text(agent: &AgentId, hidden: &Hidden) -> (String, String) {
     }
 }
 
-/// The member `data` of `vault doctor --json`, serialized at once: with thousands of skills a tree of values costs more
-/// than the checks.
+/// Returns the member `data` of `vault doctor --json` as serialized JSON. With thousands of skills,
+/// building a [`serde_json::Value`] first would take longer than the checks.
 pub fn json(report: &DoctorReport, findings: &[FindingText]) -> Box<RawValue> {
     let agents = report.agents.agents.iter().map(AgentJson::new).collect();
     let data = DoctorJson {

@@ -1,10 +1,11 @@
-//! Shows a line of a text file the way compilers do, with a mark below the part that is wrong.
+//! Shows a line of a text file in the style of compiler diagnostics, with a mark below the wrong
+//! part.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::output::text::clean;
 
-/// A line of a file, to be shown with a mark.
+/// A line of a file to be shown with a mark.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// The line number, counted from 1.
@@ -14,7 +15,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The line with this number; `None` if the text is shorter.
+    /// Returns the line with this number, or `None` if the text is shorter.
     pub fn of(text: &str, number: u32) -> Option<Self> {
         let line = text.lines().nth(number.checked_sub(1)? as usize)?;
         Some(Self {
@@ -23,7 +24,8 @@ impl Line {
         })
     }
 
-    /// Renders the line with a mark below the value that begins at this column: a quoted text, a word or a character.
+    /// Renders the line with a mark below the value that starts at this column: a quoted string, a
+    /// word or a character.
     pub fn value(&self, column: u32) -> String {
         let start = self
             .text
@@ -38,7 +40,7 @@ impl Line {
     }
 }
 
-/// The length in bytes of the value at the beginning of this text.
+/// Returns the length in bytes of the value at the start of this text.
 fn value_length(text: &str) -> usize {
     let first = text.chars().next();
     match first {

@@ -1,7 +1,8 @@
-//! Findings of the gate as compilers show errors: rule, place, the line with a mark, why, and what mends it.
+//! Renders findings of the gate in the style of compiler diagnostics: the rule, the location, the
+//! line with a mark, the reason and the fix.
 //!
-//! Names and lines of skills come through [`crate::output::text::clean`] or as an [`Excerpt`]; nothing in them reaches the terminal
-//! as it is.
+//! Names and lines of skills pass through [`crate::output::text::clean`] or an [`Excerpt`], so that
+//! untrusted text never reaches the terminal unchanged.
 
 use std::path::Path;
 
@@ -16,15 +17,15 @@ use crate::output::{
     text::clean,
 };
 
-/// The longest file that is read again to show a line of it: what the gate takes.
+/// Largest file that is read again for an excerpt, in bytes. It equals the gate's limit.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// A finding in several lines; `path` is where it stands for the reader.
+/// Renders a finding on several lines. `path` is the displayed location of the file.
 pub fn render(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
     shown(path, finding, source, true)
 }
 
-/// A finding of a rule that was explained before: why it matters and what mends it are left out.
+/// Renders a finding of a rule that was explained before: without the reason and the fix.
 pub fn render_again(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
     shown(path, finding, source, false)
 }
@@ -66,7 +67,7 @@ fn shown(path: &str, finding: &Finding, source: Option<&Excerpt>, explained: boo
     Renderer::styled().render(&[group])
 }
 
-/// A finding in one line: place, level, sentence, rule.
+/// Renders a finding on one line: location, level, message and rule.
 pub fn line(path: &str, finding: &Finding) -> String {
     let mut place = clean(&printable(path), 300);
     if let Some(position) = finding.position() {
@@ -83,7 +84,8 @@ pub fn line(path: &str, finding: &Finding) -> String {
     )
 }
 
-/// The line of a file on disk that a finding is about; `None` where it is no plain file of a size that the gate takes.
+/// Reads the line of a file on disk that a finding concerns. Returns `None` unless the file is a
+/// regular file within the gate's size limit.
 pub fn excerpt_on_disk(path: &Path, finding: &Finding) -> Option<Excerpt> {
     let line = finding.line?;
     let found = path.symlink_metadata().ok()?;

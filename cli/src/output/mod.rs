@@ -1,7 +1,7 @@
 //! The two output streams.
 //!
-//! Standard output carries the result and nothing else; notes, warnings, progress and questions go to standard error.
-//! With `--json` standard output is one line, the envelope, on success and on failure alike.
+//! Standard output carries only the result. Notes, warnings, progress and questions go to standard
+//! error. With `--json` standard output is one line, the envelope, for success and failure alike.
 
 pub mod doctor;
 pub mod excerpt;
@@ -36,7 +36,7 @@ use crate::{
     settings::process::Process,
 };
 
-/// The two streams and what may be done on them.
+/// The two output streams and their options.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug)]
 pub struct Ui {
@@ -52,7 +52,7 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// Decides colour, prompts and progress once, from flags and process.
+    /// Derives colour, prompts and progress bars from the flags and the process, once.
     pub fn new(global: &Global, process: &Process) -> Self {
         let colour = |terminal| match global.color {
             ColourChoice::Always => ColorChoice::AlwaysAnsi,
@@ -76,48 +76,51 @@ impl Ui {
         }
     }
 
-    /// `--json` was given.
+    /// Whether `--json` is set.
     pub const fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether a question may be asked: both streams are terminals and no flag forbids it.
+    /// Whether a question may be asked. Standard input and standard error must be terminals, no
+    /// agent or CI may run the process, and no flag may forbid it.
     pub const fn may_ask(&self) -> bool {
         self.prompts
     }
 
-    /// `-v` was given.
+    /// Whether `-v` is set.
     pub const fn is_verbose(&self) -> bool {
         self.verbose
     }
 
-    /// One line on standard error, for people only.
+    /// Prints a line for people on standard error, unless `--quiet` or `--json` is set.
     pub fn note(&self, text: impl AsRef<str>) {
         if !self.quiet && !self.json {
             self.error_line(text.as_ref());
         }
     }
 
-    /// One line on standard error that is shown even with `--json` and `--quiet`: an address to open, without which the command cannot go on.
+    /// Prints a line on standard error even with `--json` and `--quiet`, such as an address that
+    /// the user must open before the command can continue.
     pub fn must_see(&self, text: impl AsRef<str>) {
         self.error_line(text.as_ref());
     }
 
-    /// One line on standard error with `-v`.
+    /// Prints a line on standard error if `-v` is set.
     pub fn detail(&self, text: impl AsRef<str>) {
         if self.verbose {
             self.error_line(&paint(DIM, text.as_ref()));
         }
     }
 
-    /// A line of the result, before the command ends: for commands that take a while and report step by step.
+    /// Prints a line of the result before the command ends, for long commands that report step by
+    /// step. Prints nothing with `--json`.
     pub fn line(&self, text: impl AsRef<str>) {
         if !self.json {
             self.out_line(text.as_ref());
         }
     }
 
-    /// A warning: on standard error for people, in the envelope for programs.
+    /// Records a warning. People see it on standard error, programs in the envelope.
     pub fn warn(&self, warning: Warning) {
         if !self.json {
             let place = match (&warning.path, warning.line) {
@@ -161,7 +164,7 @@ impl Ui {
         exit
     }
 
-    /// Prints why a command failed and returns its exit code.
+    /// Prints the failure of a command and returns its exit code.
     pub fn fail(&self, failure: &Failure) -> Exit {
         if self.json {
             let data = failure.facts().unwrap_or(&Value::Null);
@@ -175,7 +178,8 @@ impl Ui {
         failure.exit()
     }
 
-    /// Shows a failure of one part of a command that goes on; the caller counts it.
+    /// Prints the failure of one part of a command that continues. The caller counts it. Prints
+    /// nothing with `--json`.
     pub fn note_failure(&self, failure: &Failure) {
         if !self.json {
             self.show(failure);
@@ -200,7 +204,7 @@ impl Ui {
         }
     }
 
-    /// The line that `--json` prints for a result.
+    /// Returns the line that `--json` prints for a result.
     pub fn enveloped(&self, data: &Value) -> String {
         self.envelope(Data::Built(data), None)
     }
@@ -226,7 +230,8 @@ impl Ui {
         escaped(serde_json::to_string(&envelope).unwrap_or_default())
     }
 
-    /// A bar over `total` steps; invisible where nobody would see it move.
+    /// Creates a progress bar over `total` steps. It is hidden unless a person watches standard
+    /// error.
     pub fn progress(&self, total: u64, label: &'static str) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(
             Some(total),
@@ -245,7 +250,8 @@ impl Ui {
         bar
     }
 
-    /// A line that turns while something is waited for; invisible where nobody would see it move.
+    /// Creates a spinner for a wait of unknown length. It is hidden unless a person watches
+    /// standard error.
     pub fn spinner(&self, label: impl Into<String>) -> ProgressBar {
         if !self.animate {
             return ProgressBar::hidden();
@@ -256,10 +262,10 @@ impl Ui {
         bar
     }
 
-    /// Reads one line of standard input, terminal or not. `None` at its end.
+    /// Reads one line of standard input, terminal or not. Returns `None` at the end of input.
     pub fn read_line() -> Option<String> {
         let mut line = String::new();
-        // One answer is an address of a few hundred bytes: 16 KiB is room for any.
+        // Answers are at most an address of a few hundred bytes. 16 KiB bounds the memory.
         let read = std::io::Read::take(std::io::stdin().lock(), 16 * 1024)
             .read_line(&mut line)
             .ok()?;
@@ -277,7 +283,7 @@ impl Ui {
     }
 
     fn error_line(&self, text: &str) {
-        // Nothing is left to report to when standard error is gone.
+        // If standard error is closed, there is no place left to report the error.
         let _ = writeln!(
             AutoStream::new(std::io::stderr().lock(), self.err),
             "{text}"
@@ -285,7 +291,7 @@ impl Ui {
     }
 }
 
-/// Writes JSON and a line end. The text is already free of terminal escapes.
+/// Writes JSON and a newline. The caller has already escaped the text for terminals.
 fn print_json(mut text: String, exit: Exit) {
     text.push('\n');
     let mut stream = std::io::stdout().lock();
@@ -295,7 +301,8 @@ fn print_json(mut text: String, exit: Exit) {
     finish(written, exit);
 }
 
-/// A reader that closed the pipe (`| head`) keeps the exit code as it is; any other write error, as a full disk, ends with 1.
+/// Exits if standard output could not be written. A closed pipe (`| head`) keeps the exit code; any
+/// other error, such as a full disk, exits with 1.
 fn finish(written: std::io::Result<()>, exit: Exit) {
     match written {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {

@@ -1,10 +1,10 @@
-//! Where an installed skill comes from and whose key signed it.
+//! Formats the origin of an installed skill and the key that signed it.
 
 use serde_json::{Value, json};
 use vault_library::Origin;
 use vault_skill::keys::PublicKey;
 
-/// The origin as programs see it.
+/// Formats the origin for JSON.
 pub fn origin(origin: &Origin) -> String {
     match origin {
         Origin::Local => "local".to_owned(),
@@ -12,7 +12,7 @@ pub fn origin(origin: &Origin) -> String {
     }
 }
 
-/// The origin as people see it.
+/// Formats the origin for people.
 pub fn whose(origin: &Origin) -> String {
     match origin {
         Origin::Local => "this vault".to_owned(),
@@ -20,7 +20,7 @@ pub fn whose(origin: &Origin) -> String {
     }
 }
 
-/// A key for programs.
+/// Formats a key as JSON.
 pub fn signer(key: &PublicKey) -> Value {
     json!({ "key": key, "fingerprint": key.fingerprint() })
 }

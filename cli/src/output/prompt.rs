@@ -1,10 +1,11 @@
-//! Questions on a terminal. Where there is none, each fails and names the flag that answers it.
+//! Questions on a terminal. Without a terminal each question fails and names the flag that answers
+//! it.
 
 use super::Ui;
 use crate::errors::{ErrorCode, Failure};
 
 impl Ui {
-    /// Fails where there is no terminal to ask on, and names the flag that answers instead.
+    /// Fails without a terminal, and names the flag that answers the question instead.
     fn require_terminal(&self, question: &str, flag: &str) -> Result<(), Failure> {
         if self.may_ask() {
             return Ok(());
@@ -16,7 +17,8 @@ impl Ui {
         .hint(format!("answer with `{flag}`")))
     }
 
-    /// Asks yes or no; without a terminal it fails and names the flag that answers.
+    /// Asks yes or no; the default is no. `--yes` answers yes. Without a terminal it fails and
+    /// names that flag.
     pub fn confirm(&self, question: &str) -> Result<bool, Failure> {
         if self.yes {
             return Ok(true);
@@ -24,7 +26,7 @@ impl Ui {
         self.confirm_default(question, false)
     }
 
-    /// Asks whether to go on, and fails where the answer is no.
+    /// Asks for a confirmation. Fails if the answer is no.
     pub fn confirm_or_stop(&self, question: &str) -> Result<(), Failure> {
         if self.confirm(question)? {
             return Ok(());
@@ -32,7 +34,8 @@ impl Ui {
         Err(Failure::new(ErrorCode::NotConfirmed, "nothing was changed"))
     }
 
-    /// Asks for one of several; without a terminal it fails and names the flag that answers.
+    /// Asks for one of several options. Without a terminal it fails and names the flag that
+    /// answers.
     pub fn choose(
         &self,
         question: &str,
@@ -46,8 +49,8 @@ impl Ui {
             .map_err(asking_failed)
     }
 
-    /// Asks for some of several; without a terminal it fails and names the flags that answer. What follows two blanks in
-    /// an option explains it.
+    /// Asks for several options and returns their indexes. Without a terminal it fails and names
+    /// the flags that answer. Text after two spaces in an option is its explanation.
     pub fn choose_many(
         &self,
         question: &str,
@@ -60,7 +63,7 @@ impl Ui {
         let chosen = inquire::MultiSelect::new(question, options)
             .with_page_size(15)
             .with_help_message("space ticks, right ticks all, left none, text filters, Enter adds")
-            // What is chosen is told again as it is added: here the names are enough.
+            // The command reports each skill as it adds it, so the names are enough here.
             .with_formatter(&|chosen| {
                 let names = chosen.iter().map(|option| {
                     let line = option.value.as_str();
@@ -73,7 +76,7 @@ impl Ui {
         Ok(chosen.into_iter().map(|option| option.index).collect())
     }
 
-    /// Asks yes or no with an answer that Enter gives; `--yes` gives it too.
+    /// Asks yes or no. Enter and `--yes` choose the default `answer`.
     pub fn confirm_default(&self, question: &str, answer: bool) -> Result<bool, Failure> {
         if self.yes {
             return Ok(answer);
@@ -85,7 +88,7 @@ impl Ui {
             .map_err(asking_failed)
     }
 
-    /// Asks for one of several; `--yes` takes the first.
+    /// Asks for one of several options. `--yes` chooses the first.
     pub fn choose_first(&self, question: &str, options: Vec<String>) -> Result<String, Failure> {
         match options.first() {
             Some(first) if self.yes => Ok(first.clone()),
@@ -93,7 +96,8 @@ impl Ui {
         }
     }
 
-    /// Asks for any of several, all or none of them ticked at first; `--yes` leaves it at that.
+    /// Asks for any number of options. `ticked` decides whether all or none are preselected, and
+    /// `--yes` keeps that selection.
     pub fn tick(
         &self,
         question: &str,
@@ -113,7 +117,7 @@ impl Ui {
             .map_err(asking_failed)
     }
 
-    /// Asks for a line of text; `--yes` answers with nothing.
+    /// Asks for a line of text. `--yes` answers with an empty line.
     pub fn ask(&self, question: &str) -> Result<String, Failure> {
         if self.yes {
             return Ok(String::new());
@@ -126,7 +130,7 @@ impl Ui {
     }
 }
 
-/// Options whose explanations stand below each other, unless names are longer than 24 characters.
+/// Aligns the explanations of the options in a column, except where a name exceeds 24 characters.
 fn aligned(options: Vec<String>) -> Vec<String> {
     const MOST: usize = 24;
     let parts = |option: &String| {

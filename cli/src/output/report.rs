@@ -1,4 +1,4 @@
-//! What a command hands back, and the envelope that `--json` prints.
+//! The result of a command, and the envelope that `--json` prints.
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
@@ -9,31 +9,32 @@ use crate::errors::{Exit, Failure, Place};
 /// The result of a command, for people and for programs.
 #[derive(Debug)]
 pub struct Report {
-    /// For `--json`: the member `data`.
+    /// The member `data` of the `--json` envelope.
     pub data: Value,
-    /// For people: standard output, without the last line end.
+    /// The text for people, without the final newline.
     pub text: String,
-    /// What the process ends with.
+    /// The exit code of the process.
     pub exit: Exit,
-    /// What of it is printed, and how.
+    /// Which part is printed, and in which format.
     pub form: Form,
 }
 
-/// What of a report standard output gets.
+/// What a report prints on standard output.
 #[derive(Debug)]
 pub enum Form {
-    /// The text for people; with `--json` the envelope with the data.
+    /// The text, or the envelope with the data if `--json` is set.
     Result,
-    /// The same, where the data has so many parts that it was written at once; `None` where nobody asked for it.
+    /// Like [`Form::Result`], with data that is already serialized because it is large. `None`
+    /// without `--json`.
     Written(Option<Box<RawValue>>),
-    /// Exactly the data, whatever the flags say.
+    /// The data without an envelope, regardless of `--json`.
     BareData,
-    /// Exactly the text, whatever the flags say: a format of its own.
+    /// The unchanged text, regardless of `--json`, for formats of their own.
     BareText,
 }
 
 impl Report {
-    /// A result that ends with 0.
+    /// Creates a result with exit code 0.
     pub fn new(data: impl Serialize, text: impl Into<String>) -> Self {
         Self {
             data: serde_json::to_value(data).unwrap_or(Value::Null),
@@ -43,33 +44,34 @@ impl Report {
         }
     }
 
-    /// A result whose data was written already, where programs asked for it.
+    /// Creates a result with data that is already serialized; `None` without `--json`.
     pub fn written(data: Option<Box<RawValue>>, text: impl Into<String>) -> Self {
         Self::new(Value::Null, text).form(Form::Written(data))
     }
 
-    /// Text alone: what it prints is its data too.
+    /// Creates a result from text that also serves as its data.
     pub fn text(text: impl Into<String>) -> Self {
         let text = text.into();
         Self::new(&text, text.clone())
     }
 
-    /// Nothing to print: the command spoke for itself.
+    /// Creates a result that prints nothing, for commands that have printed their output
+    /// themselves.
     pub fn silent(exit: Exit) -> Self {
         Self::new(Value::Null, "").exit(exit)
     }
 
-    /// A text in a format of its own, which is printed as it is.
+    /// Creates a result that prints `text` unchanged.
     pub fn raw(text: impl Into<String>) -> Self {
         Self::new(Value::Null, text).form(Form::BareText)
     }
 
-    /// JSON without an envelope.
+    /// Creates a result that prints JSON without an envelope.
     pub fn bare(data: impl Serialize) -> Self {
         Self::new(data, "").form(Form::BareData)
     }
 
-    /// The same result with another exit code.
+    /// Sets the exit code.
     #[must_use]
     pub fn exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
@@ -82,23 +84,23 @@ impl Report {
     }
 }
 
-/// Something that did not stop the command but that the user should know.
+/// A problem that did not stop the command.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Warning {
-    /// The stable word.
+    /// The stable code.
     pub code: String,
-    /// One sentence without a full stop.
+    /// The message: one sentence without a full stop.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// The file it is about.
+    /// The file that the warning concerns.
     pub path: Option<String>,
-    /// The line in that file, from 1.
+    /// The line in that file, counted from 1.
     pub line: Option<u32>,
 }
 
 impl Warning {
-    /// A warning with its stable word and sentence.
+    /// Creates a warning with its stable code and message.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             code: code.into(),
@@ -107,7 +109,7 @@ impl Warning {
         }
     }
 
-    /// The same warning with what to do about it.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -124,7 +126,7 @@ impl From<&Failure> for Warning {
     }
 }
 
-/// What `--json` prints, whatever the command.
+/// The JSON object that `--json` prints for every command.
 #[derive(Serialize)]
 pub(super) struct Envelope<'a> {
     pub schema: u32,
@@ -161,9 +163,11 @@ pub(super) fn pretty(data: &Value, terminal: bool) -> String {
     .unwrap_or_default()
 }
 
-/// JSON text in which nothing can paint a terminal: what JSON itself lets stand raw is written as an escape, the same text.
+/// Escapes every character that could control a terminal but that JSON allows unescaped. The text
+/// still decodes to the same value.
 pub(super) fn escaped(json: String) -> String {
-    // What JSON must escape is escaped: of ASCII the delete character is left. Most texts are seen to be harmless at once.
+    // JSON serializers escape every ASCII control character but DEL. ASCII text without DEL is
+    // therefore safe, and most texts need no scan.
     let harmless = json.is_ascii() && !json.as_bytes().contains(&0x7f);
     if harmless || !json.chars().any(|c| c != '\n' && is_deceptive(c)) {
         return json;

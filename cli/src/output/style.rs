@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Style};
 
 /// Headings and names.
 pub const BOLD: Style = Style::new().bold();
-/// What matters less.
+/// Secondary text.
 pub const DIM: Style = Style::new().dimmed();
 /// Success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
@@ -15,7 +15,7 @@ pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// A hint, an address, a fingerprint.
 pub const HINT: Style = AnsiColor::Cyan.on_default();
 
-/// Text in a style.
+/// Wraps text in the escape codes of a style.
 pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }

@@ -1,27 +1,28 @@
-//! Tables for people.
+//! Text tables for people.
 
 use super::style::{DIM, paint};
 
-/// Columns of text with two spaces between, the last one as long as it likes. Widths are counted in characters, styles not counted.
+/// Columns of text with two spaces between them. Widths are counted in characters without styles,
+/// and the last column has no limit.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with a dim heading.
+    /// Creates a table with a dimmed heading.
     pub fn new(heading: &[&str]) -> Self {
         Self {
             rows: vec![heading.iter().map(|cell| paint(DIM, cell)).collect()],
         }
     }
 
-    /// One more row.
+    /// Appends a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The lines, joined.
+    /// Formats the table as lines.
     pub fn text(&self) -> String {
         let width = |cell: &str| {
             anstream::adapter::strip_str(cell)

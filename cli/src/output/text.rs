@@ -1,9 +1,9 @@
-//! Text for people: cleaned, counted, measured, and the nearest of several words.
+//! Text for people: cleaning, counts, sizes and spelling suggestions.
 
 use super::style::{DIM, GOOD, WARN, paint};
 
-/// Untrusted text made safe for a terminal: control, bidi and zero-width characters become U+FFFD, and it is cut after `most`
-/// characters.
+/// Makes untrusted text safe for a terminal. Control, bidirectional and zero-width characters
+/// become U+FFFD, and the text is cut after `most` characters.
 pub fn clean(text: &str, most: usize) -> String {
     let mut shown: String = text
         .chars()
@@ -27,7 +27,8 @@ pub const fn is_deceptive(c: char) -> bool {
         | '\u{feff}')
 }
 
-/// The names that a release brought, changed and took away, a line each; of many in one kind the first twenty.
+/// Formats the names that a release added, changed and removed, one per line. Each kind shows at
+/// most 20 names.
 pub fn changes<T: std::fmt::Display>(added: &[T], changed: &[T], removed: &[T]) -> Vec<String> {
     const SHOWN: usize = 20;
     let mut lines = Vec::new();
@@ -50,7 +51,7 @@ pub fn changes<T: std::fmt::Display>(added: &[T], changed: &[T], removed: &[T]) 
     lines
 }
 
-/// A byte count for people: `812 B`, `1.4 KiB`, `3.0 MiB`.
+/// Formats a byte count: `812 B`, `1.4 KiB`, `3.0 MiB`.
 pub fn size(bytes: u64) -> String {
     let mut unit = "B";
     let mut tenths = bytes.saturating_mul(10);
@@ -68,7 +69,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// `1 skill`, `2 skills`.
+/// Formats a number with its noun: `1 skill`, `2 skills`.
 pub fn count(number: impl TryInto<u64>, noun: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
     if number == 1 {
@@ -78,7 +79,7 @@ pub fn count(number: impl TryInto<u64>, noun: &str) -> String {
     }
 }
 
-/// `12,345`.
+/// Formats a number with separators: `12,345`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -91,7 +92,7 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
-/// The candidate closest to what was written, if any is close enough to be a misspelling of it.
+/// Returns the candidate closest to `written`, if it is close enough to be a misspelling.
 pub fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .map(|candidate| (strsim::damerau_levenshtein(written, candidate), candidate))

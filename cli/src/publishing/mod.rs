@@ -1,7 +1,8 @@
-//! Publishing this library as the next release of the connected namespace.
+//! Publishes this library as the next release of the connected namespace.
 //!
-//! Plan, ask what is missing, upload, put the catalog. Each step can be repeated: an interrupted sync goes on where it stopped,
-//! and no release number is ever signed for two catalogs.
+//! A sync plans the release, asks which objects are missing, uploads them and then puts the
+//! catalog. Every step can be repeated, so an interrupted sync continues where it stopped. No
+//! release number is ever signed for two catalogs.
 
 mod upload;
 
@@ -23,15 +24,15 @@ use crate::{
     service::{Body, OwnerClient, ceiling, connection::Connection, in_flight},
 };
 
-/// How to sync.
+/// Options of a sync.
 pub struct SyncOptions {
-    /// What to do where another machine published with this vault's key.
+    /// What to do if another machine published with this vault's key.
     pub on_divergence: OnDivergence,
-    /// Sign a new release even though nothing changed.
+    /// Whether to sign a new release even if nothing changed.
     pub renew: bool,
     /// Days until the release expires.
     pub days: i64,
-    /// Other addresses that will serve this vault.
+    /// Other addresses that serve this vault.
     pub also: Vec<String>,
 }
 
@@ -48,42 +49,42 @@ impl Default for SyncOptions {
 
 /// The outcome of a sync.
 pub enum SyncOutcome {
-    /// Nothing changed.
+    /// Nothing changed, and the current release stays.
     Unchanged {
-        /// The current release.
+        /// The number of the current release.
         release: u64,
-        /// Its skills.
+        /// The number of its skills.
         skills: u64,
         /// When it expires.
         expires_at: Timestamp,
         /// Skills adopted from other machines.
         adopted: Vec<SkillName>,
     },
-    /// A new release.
+    /// A new release was published.
     Published {
-        /// What it is.
+        /// The published release.
         plan: Box<ReleasePlan>,
-        /// Objects that went up.
+        /// Number of uploaded objects.
         uploaded: usize,
-        /// Their bytes.
+        /// Size of the uploaded objects, in bytes.
         bytes: u64,
         /// Skills adopted from other machines.
         adopted: Vec<SkillName>,
     },
 }
 
-/// A library, the namespace that it is published to, and the owner's client.
+/// Publishes a library to a namespace through the owner's client.
 pub struct Publisher<'a> {
     context: &'a Context,
     vault: &'a Vault,
     connection: &'a Connection,
     client: OwnerClient,
-    /// The path of the namespace under the service's address.
+    /// The path of the namespace below the service's address.
     root: String,
 }
 
 impl<'a> Publisher<'a> {
-    /// The publisher of this library. Fails with exit 4 when nobody signed in.
+    /// Creates the publisher of this library. Fails with exit 4 if the owner is not signed in.
     pub fn new(
         context: &'a Context,
         vault: &'a Vault,
@@ -98,7 +99,8 @@ impl<'a> Publisher<'a> {
         })
     }
 
-    /// Plans against the current catalog and publishes; a release that came between is planned against once more.
+    /// Plans against the current catalog and publishes. If another release is published in the
+    /// meantime, it plans once more.
     pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut adopted = Vec::new();
         let (mut may_plan_again, mut may_publish_again) = (true, true);
@@ -132,7 +134,7 @@ impl<'a> Publisher<'a> {
                     }
                     Err(failure) => return Err(failure),
                 },
-                // Another process of this vault may have published between the question and the plan.
+                // Another process of this vault may have published after the catalog was read.
                 Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if may_plan_again => {
                     may_plan_again = false;
                 }
@@ -165,7 +167,8 @@ impl<'a> Publisher<'a> {
         Ok(planned)
     }
 
-    /// Fails where the server signs this vault itself: its catalog is another library's, and nothing can be pushed.
+    /// Fails if the server itself signs this vault. Its catalog then belongs to the server's own
+    /// library, and a client cannot publish to it.
     async fn refuse_self_signed(&self) -> Result<(), Failure> {
         let shown: Value = self.client.get(&self.root).await?;
         if shown["kind"] != "self_signed" {
@@ -178,7 +181,8 @@ impl<'a> Publisher<'a> {
         .hint("the server signs this vault itself: add skills where the server runs"))
     }
 
-    /// The exact bytes of the current catalog, from the local copy if the service names the same digest.
+    /// Returns the exact bytes of the current catalog, or `None` before the first release. Uses the
+    /// local copy if the service reports the same digest.
     async fn current_catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
         let base = self.connection.base.as_str();
         if let Some(state) = publish::state::read(self.vault, base, &self.connection.slug)?
@@ -203,7 +207,7 @@ impl<'a> Publisher<'a> {
         Ok(Some(answer.good()?.body))
     }
 
-    /// The exact bytes of an earlier release's catalog, unverified.
+    /// Fetches the exact bytes of an earlier release's catalog, unverified.
     pub async fn earlier_catalog(&self, release: u64) -> Result<Vec<u8>, Failure> {
         let path = format!("{}/releases/{release}/catalog", self.root);
         let answer = self
@@ -229,7 +233,7 @@ impl<'a> Publisher<'a> {
         Ok(adopted.into_iter().map(|report| report.name).collect())
     }
 
-    /// Bundles of the vault's own releases with their parts, unverified.
+    /// Fetches bundles of the vault's own releases and their parts, unverified.
     pub async fn fetch_own(
         &self,
         entries: &[SkillEntry],
@@ -271,7 +275,7 @@ async fn object(client: &OwnerClient, root: &str, hash: &Digest) -> Result<Vec<u
     Ok(answer.good()?.body)
 }
 
-/// The result for people and programs.
+/// Creates the report of a sync for people and programs.
 pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
     match outcome {
         SyncOutcome::Unchanged {

@@ -1,4 +1,4 @@
-//! Uploading the objects of a release that the namespace lacks, and its catalog last.
+//! Uploads the objects that the namespace lacks, and the catalog last.
 
 use std::collections::HashSet;
 
@@ -21,16 +21,16 @@ use crate::{
     service::{Body, PACK_BYTES, ceiling, in_flight},
 };
 
-/// Hashes that one question asks about.
+/// Maximum number of hashes per request for missing objects.
 const ASKED: usize = 5000;
-/// Objects over this size travel alone.
+/// Objects larger than this many bytes are uploaded one per request.
 const ALONE: u64 = 256 * 1024;
 
-/// How many objects went up, and their bytes.
+/// Number of uploaded objects and their size in bytes.
 type Uploaded = (usize, u64);
 
 impl Publisher<'_> {
-    /// Uploads what is missing and makes the release current.
+    /// Uploads the missing objects and makes the release current.
     pub(super) async fn publish(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
         let first = self.upload(plan, false).await?;
         let more = self.put_catalog(plan).await?;
@@ -38,7 +38,8 @@ impl Publisher<'_> {
         Ok((first.0 + more.0, first.1 + more.1))
     }
 
-    /// Uploads what the namespace lacks; what the current release names is taken as there, unless `all` are to be asked about.
+    /// Uploads the objects that the namespace lacks. Objects of the current release count as
+    /// present unless `all` is set.
     async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
         let mut uploaded = (0, 0);
         for class in [Class::Bundles, Class::Policies] {
@@ -82,7 +83,8 @@ impl Publisher<'_> {
             .collect())
     }
 
-    /// Small objects travel in packs, large ones alone, many at once.
+    /// Uploads objects with up to sixteen requests in flight: small ones in packs, large ones
+    /// alone.
     async fn send(
         &self,
         plan: &ReleasePlan,
@@ -96,7 +98,8 @@ impl Publisher<'_> {
             |load| {
                 let client = self.client.clone();
                 let path = format!("{}/objects/{}", self.root, class_name(class));
-                // Read here, on the one thread that touches the library; at most sixteen loads are in memory.
+                // Read the objects here, because only this thread accesses the library. At most
+                // sixteen loads are in memory.
                 let body = pack(self.vault, plan, &load);
                 let (method, path, kind) = match &load[..] {
                     [large] if large.size > ALONE => (
@@ -128,7 +131,8 @@ impl Publisher<'_> {
         Ok((objects.len(), bytes))
     }
 
-    /// Makes the release current. Where objects are missing after all, they are uploaded and the catalog is put once more.
+    /// Makes the release current. If the service reports missing objects, it uploads them and puts
+    /// the catalog once more.
     async fn put_catalog(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
         let condition = match &plan.follows {
             Some(hash) => (header::IF_MATCH, format!("\"{hash}\"")),
@@ -171,7 +175,7 @@ const fn class_name(class: Class) -> &'static str {
     }
 }
 
-/// Groups of objects that travel together.
+/// Groups objects into requests.
 fn loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>> {
     let mut loads = Vec::new();
     let mut open: Vec<&PlannedObject> = Vec::new();
@@ -181,7 +185,7 @@ fn loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>> {
             loads.push(vec![*object]);
             continue;
         }
-        // 64 hex digits, a space, at most seven decimals, a line end.
+        // The header line of an object: 64 hex digits, a space, at most seven digits and a newline.
         let length = object.size + 73;
         if held + length > PACK_BYTES as u64 && !open.is_empty() {
             loads.push(std::mem::take(&mut open));

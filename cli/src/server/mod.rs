@@ -1,6 +1,7 @@
-//! The server of `vault serve` and of `demo`: settings into a running service.
+//! The server of `vault serve` and of `demo`: turns settings into a running service.
 //!
-//! One process, two threads for requests. It logs JSON lines to standard error and writes nothing to standard output.
+//! One process handles requests on two threads. It logs JSON lines to standard error and writes
+//! nothing to standard output.
 
 mod publisher;
 mod shelf;
@@ -32,31 +33,31 @@ use crate::{
     settings::{Origin, Settings},
 };
 
-/// The least that a bootstrap password may have, in characters: satisfies both references of the interface.
+/// Minimum length of the first owner's password, in characters.
 const ADMIN_PASSWORD_CHARACTERS: usize = 24;
 
-/// Everything a server needs to start, checked.
+/// The validated options of a server.
 pub struct Options {
-    /// The service's own settings.
+    /// The settings of the service.
     pub config: Config,
-    /// Where to listen.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// Who said which port.
+    /// The setting that determined the port, for the log.
     pub port_origin: String,
     /// A SQLite path or a `postgres://` address.
     pub database: String,
-    /// The library of `default`, and its keys.
+    /// Paths of the library of the namespace `default` and of its keys.
     pub paths: VaultPaths,
-    /// The first owner; needed where there is none yet.
+    /// The e-mail address of the first owner. Required if there is no owner yet.
     pub admin_email: Option<String>,
-    /// The first owner's password.
+    /// The password of the first owner.
     pub admin_password: Option<SecretString>,
-    /// Who fetches skills for tools; nobody: sources elsewhere are refused.
+    /// Fetches skills for the MCP tools. With `None`, tools cannot add skills from remote sources.
     pub fetch: Option<Arc<dyn Fetch>>,
 }
 
 impl Options {
-    /// Reads the settings of a server. Fails with exit 2, and names everything that is missing at once.
+    /// Reads the settings of a server. Fails with exit 2 and lists all missing settings at once.
     pub fn from_settings(context: &Context, settings: &Settings) -> Result<Self, Failure> {
         if settings.text("VAULT_MODE") == Some("local") {
             return Err(Failure::new(
@@ -68,7 +69,7 @@ impl Options {
         let database = settings
             .text("VAULT_DATABASE_URL")
             .unwrap_or("./data/vault.db");
-        // The first owner is made once: where a database file is there, it may hold one already.
+        // The first owner is created only once, and an existing database may already contain one.
         let first = is_new_file(database);
         let missing: Vec<&str> = [
             ("VAULT_PUBLIC_URL", true),
@@ -83,7 +84,8 @@ impl Options {
             return Err(missing_settings(&missing.join(", ")));
         }
         let password = settings.text("VAULT_ADMIN_PASSWORD");
-        // Nothing is created for a password that won't do. Where there may be an owner, the database knows whether it counts.
+        // Reject a short password before anything is created. If the database exists, the check
+        // waits until it is known whether an owner is still needed.
         if first && password.is_some_and(|text| text.chars().count() < ADMIN_PASSWORD_CHARACTERS) {
             return Err(short_password());
         }
@@ -149,7 +151,7 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
     }
     config.tool_names = tool_names(settings);
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
-        // One address is a range of one.
+        // Accept a single address as a range of one.
         let parsed = range
             .parse()
             .or_else(|_| range.parse::<IpAddr>().map(ipnet::IpNet::from));
@@ -172,7 +174,8 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Which spelling of dotted tool names lists show; the settings hold no other word than the two.
+/// Returns how tool lists spell dotted tool names. Loading the settings has already rejected other
+/// values.
 pub fn tool_names(settings: &Settings) -> vault_mcp::Names {
     let names = settings.text("VAULT_TOOL_NAMES");
     names
@@ -180,7 +183,8 @@ pub fn tool_names(settings: &Settings) -> vault_mcp::Names {
         .unwrap_or_default()
 }
 
-/// The port, and who said so: `VAULT_PORT`, else what the platform sets, else the older name.
+/// Returns the port and its origin: `VAULT_PORT`, else `PORT`, which platforms set, else the older
+/// `VAULT_HTTP_PORT`.
 fn port(settings: &Settings) -> Result<(u16, String), Failure> {
     for name in ["VAULT_PORT", "PORT", "VAULT_HTTP_PORT"] {
         if let Some(port) = settings.number(name)? {
@@ -193,13 +197,14 @@ fn port(settings: &Settings) -> Result<(u16, String), Failure> {
     Ok((8080, Origin::Default.to_string()))
 }
 
-/// Log lines that may wait for the reader of standard error; then requests wait too, and none is dropped.
+/// Maximum number of buffered log lines. If the buffer is full, requests wait; no line is dropped.
 const LOG_LINES: usize = 4096;
 
-/// Sends the log of this process to standard error, one JSON object a line, from a thread of its own.
-/// Dropping the returned guard writes what is left.
+/// Logs to standard error from a separate thread, one JSON object per line. Dropping the returned
+/// guard flushes the buffer.
 pub fn log_to_stderr(level: &str) -> WorkerGuard {
-    // The thread flushes whenever nothing waits, so a buffer saves system calls and delays no line.
+    // The thread flushes when its queue is empty, so the buffer saves system calls without delaying
+    // lines.
     let stderr = std::io::BufWriter::new(std::io::stderr());
     let (log, guard) = NonBlockingBuilder::default()
         .lossy(false)
@@ -210,7 +215,7 @@ pub fn log_to_stderr(level: &str) -> WorkerGuard {
     guard
 }
 
-/// Sends the log of this process somewhere. A second call changes nothing.
+/// Sends the log of this process to `writer`. Only the first call has an effect.
 pub fn log_to<W>(writer: W, level: &str)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -227,7 +232,7 @@ where
         .try_init();
 }
 
-/// Serves until SIGTERM or SIGINT, then lets running requests end.
+/// Serves until SIGTERM or SIGINT, then lets running requests finish.
 pub fn run(options: Options) -> Result<(), Failure> {
     runtime()?.block_on(async {
         let (stop, stopping) = watch::channel(false);
@@ -248,7 +253,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     })
 }
 
-/// A runtime of two threads: requests are short, and a password hash or a query runs beside them.
+/// Creates a runtime with two worker threads. Requests are short, and password hashes and queries
+/// run on other threads.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -262,7 +268,7 @@ fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::
         .map_err(|error| Failure::new(ErrorCode::Io, format!("signals cannot be handled: {error}")))
 }
 
-/// A server that listens.
+/// A server with an open listening socket.
 pub struct Server {
     listener: TcpListener,
     app: App,
@@ -270,7 +276,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the database, makes the first owner, publishes the library's state and listens.
+    /// Opens the database, creates the first owner, publishes the library and starts to listen.
     pub async fn start(options: Options) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock);
         let shared = options.database.starts_with("postgres");
@@ -297,7 +303,7 @@ impl Server {
             publisher::Publisher::open(&app, options.paths, shared)?.with_fetch(options.fetch);
         let app = app.with_shelves(publisher.shelves());
         publisher.look().await;
-        // Bound last: who connects is answered.
+        // Bind last, so that every connection that is accepted can be served.
         let listener = TcpListener::bind(options.address).await.map_err(|error| {
             Failure::new(
                 ErrorCode::AddressInUse,
@@ -320,7 +326,7 @@ impl Server {
         })
     }
 
-    /// What the handlers hold; a copy shares the stores.
+    /// The state of the request handlers. Clones share the stores.
     pub fn app(&self) -> App {
         self.app.clone()
     }
@@ -333,7 +339,7 @@ impl Server {
             let _ = stop_work.wait_for(|stop| *stop).await;
         }));
         vault_service::serve::serve(self.listener, self.app, async move {
-            // A sender that is gone means stop as well.
+            // A dropped sender also means stop.
             let _ = stop.wait_for(|stop| *stop).await;
         })
         .await;

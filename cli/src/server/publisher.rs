@@ -1,8 +1,11 @@
-//! Publishing the server's own library as the namespace `default`: every change of the library becomes a release by itself.
+//! Publishes the server's own library as the namespace `default`. Every change of the library
+//! becomes a release automatically.
 //!
-//! The library's generation number is looked at every two seconds, so that `vault add` beside a running server is seen; a change through the
-//! server itself rings a bell.
-//! Of several servers on one database, the one that holds the lease record publishes; it ends by itself when its holder is gone.
+//! The publisher polls the library's generation number every two seconds, so that it notices
+//! `vault add` in another process. A change through the server itself wakes the publisher.
+//!
+//! If several servers share a database, only the server that holds the lease record publishes. A
+//! lease expires if its holder stops renewing it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,22 +39,24 @@ use vault_store::{
 use super::shelf::{Holding, OwnShelves};
 use crate::errors::{ErrorCode, Failure, chain};
 
-/// How often the library is looked at.
+/// Interval between polls of the library.
 const LOOK: Duration = Duration::from_secs(2);
-/// Releases are at least this far apart.
+/// Minimum interval between releases.
 const APART: Duration = Duration::from_secs(5);
-/// How long a lease holds without being renewed, in seconds.
+/// Lifetime of a lease, in seconds.
 const LEASE_SECONDS: i64 = 30;
-/// A lease with fewer seconds left is renewed: not at every look, since each write is flushed to disk.
+/// A lease is renewed when fewer than this many seconds remain. Renewing at every poll would flush
+/// a write to disk each time.
 const LEASE_LOW_SECONDS: i64 = 20;
-/// Even without a change the plan is asked this often: releases expire.
+/// Interval between plans without a change. It renews releases before they expire.
 const RENEW: Duration = Duration::from_hours(1);
-/// How long a change through the server waits for another process that changes the library: requests end after 20 s.
+/// How long a change through the server waits for the writer lock of another process. It is shorter
+/// than the 20 s limit of a request.
 const WAIT: Duration = Duration::from_secs(10);
-/// Objects that are stored in one transaction hold at most this many bytes.
+/// Maximum size of the objects stored in one transaction, in bytes.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Why the library was not published this time.
+/// Why publishing the library failed.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error(transparent)]
@@ -72,18 +77,19 @@ impl From<Refusal> for Trouble {
     }
 }
 
-/// The record that says which server holds the library.
+/// The record that names the server that holds the library.
 #[derive(Debug, Deserialize, Serialize)]
 struct Lease {
     holder: String,
 }
 
-/// The one who publishes the library.
+/// Publishes the library of a server.
 pub struct Publisher {
     app: App,
     vault: Vault,
     slug: Slug,
-    /// Other servers may use the database: the lease decides who publishes.
+    /// Whether other servers may use the same database. If so, the lease decides which one
+    /// publishes.
     shared: bool,
     holder: String,
     seen: Option<u64>,
@@ -92,7 +98,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Opens the server's library, or makes it with its keys.
+    /// Opens the server's library. Creates it with its keys if it does not exist.
     pub fn open(app: &App, paths: VaultPaths, shared: bool) -> Result<Self, Failure> {
         let vault = Vault::open_or_create(paths, app.clock.clone(), app.random.clone())?;
         let slug = FIRST_NAMESPACE.parse().map_err(|_| {
@@ -113,13 +119,14 @@ impl Publisher {
         })
     }
 
-    /// The same with somebody who fetches skills for the tools of its shelves.
+    /// Sets the fetcher for the tools of the shelves.
     #[must_use]
     pub fn with_fetch(self, fetch: Option<Arc<dyn Fetch>>) -> Self {
         Self { fetch, ..self }
     }
 
-    /// The shelves of this server: its library where it holds it, else releases.
+    /// Returns the shelves of this server. The library serves `default` while this server holds the
+    /// lease; otherwise releases do.
     pub fn shelves(&self) -> Arc<OwnShelves> {
         let vault = self.vault.clone().with_wait(WAIT);
         let mut library = LibraryShelf::new(vault, self.slug.as_str());
@@ -130,12 +137,13 @@ impl Publisher {
         Arc::new(OwnShelves::new(self.slug.clone(), library, holding))
     }
 
-    /// Ends when a change through this server waits to be published.
+    /// Waits until a change through this server is ready to be published.
     pub async fn woken(&self) {
         self.holding.woken().await;
     }
 
-    /// Looks once and publishes what changed. Troubles are logged: a server that cannot publish still serves.
+    /// Checks the library once and publishes changes. Errors are only logged, because a server that
+    /// cannot publish can still serve.
     pub async fn look(&mut self) {
         match self.publish_if_changed().await {
             Ok(Some(plan)) => tracing::info!(
@@ -149,17 +157,17 @@ impl Publisher {
             ),
             Ok(None) => {}
             Err(trouble) => {
-                // Looked at again next time.
+                // Retry at the next poll.
                 self.seen = None;
                 tracing::error!(error = %chain(&trouble), "the library was not published");
             }
         }
     }
 
-    /// Looks until `stop` becomes true, then gives the lease back.
+    /// Polls until `stop` becomes true, then releases the lease.
     pub async fn watch(mut self, mut stop: watch::Receiver<bool>) {
         let mut since_renewal = Duration::ZERO;
-        // Changes that come close together share a release.
+        // Changes that are close together share a release.
         let mut at_once = false;
         loop {
             if !at_once {
@@ -177,7 +185,7 @@ impl Publisher {
             self.look().await;
             at_once = before != self.seen || self.seen.is_none();
             if at_once {
-                // Something was published, or could not be.
+                // A release was published, or publishing failed. Wait before the next attempt.
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => break,
                     () = tokio::time::sleep(APART) => since_renewal += APART,
@@ -196,7 +204,8 @@ impl Publisher {
             return Ok(None);
         }
         let generation = self.vault.generation()?;
-        // Odd: a writer is at work, or was killed. What is there may be new already, so it is looked at every time.
+        // An odd generation means that a writer is active or was killed. The content may have
+        // changed already, so it is checked at every poll.
         if generation % 2 == 0 && self.seen == Some(generation) {
             return Ok(None);
         }
@@ -240,18 +249,19 @@ impl Publisher {
         Ok(self.app.objects.get(&key).await?)
     }
 
-    /// Plans on a thread of its own: it reads and hashes files.
+    /// Plans on a blocking thread, because planning reads and hashes files.
     async fn plan(&self, current: Option<Bytes>) -> Result<Option<Box<ReleasePlan>>, Trouble> {
         let vault = self.vault.clone();
         let slug = self.slug.clone();
         let base = self.app.config.public_url.base().to_owned();
         tokio::task::spawn_blocking(move || {
-            // A vault that was just made has nothing to publish yet.
+            // A new and empty vault has nothing to publish yet.
             if current.is_none() && shelf::list(&vault)?.skills.is_empty() {
                 return Ok(None);
             }
             let request = PlanRequest {
-                // The server is the only publisher here: a database that was put back or made anew follows the library.
+                // The server is the only publisher of this namespace. If its database was restored
+                // or recreated, the library takes precedence.
                 on_divergence: OnDivergence::Replace,
                 ..PlanRequest::new(&base, &slug, current.as_deref())
             };
@@ -302,7 +312,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Takes or renews the lease. False while another server holds it.
+    /// Takes or renews the lease. Returns false while another server holds it.
     async fn hold_lease(&self) -> Result<bool, StoreError> {
         if !self.shared {
             self.holding.set_always();
@@ -343,7 +353,7 @@ impl Publisher {
             && record.read::<Lease>()?.holder == self.holder
         {
             let write = Write::delete(key, When::At(record.revision));
-            // Whoever took it meanwhile keeps it.
+            // If another server took the lease in the meantime, it keeps it.
             let _ = self.app.records.commit(vec![write]).await?;
         }
         Ok(())

@@ -1,7 +1,9 @@
-//! The server's own library as the shelf of `default`, while this server holds it; everything else from its release.
+//! Serves `default` from the server's own library while this server holds it, and all other
+//! namespaces from their releases.
 //!
-//! A write is answered when it is signed; the publisher is woken and makes a release of it soon. A lease that was not renewed in time ends by
-//! the clock alone, so that a server which stood still signs nothing that another one may sign as well.
+//! A write returns when it is signed, and wakes the publisher to create a release. A lease that is
+//! not renewed in time expires by the clock alone. A server that was suspended therefore signs
+//! nothing that another server may sign as well.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use vault_store::{
 
 use crate::errors::chain;
 
-/// Until when this server holds the library, and the bell of its publisher.
+/// How long this server holds the library, and the notification that wakes its publisher.
 #[derive(Debug)]
 pub struct Holding {
     until: AtomicI64,
@@ -48,13 +50,13 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// Notes that the library is held until then; `None`: that it is not.
+    /// Records that the library is held until this time; `None` means that it is not held.
     pub fn set(&self, until: Option<Timestamp>) {
         let until = until.map_or(i64::MIN, Timestamp::unix);
         self.until.store(until, Ordering::SeqCst);
     }
 
-    /// Notes that nobody else can hold the library.
+    /// Records that this server always holds the library, because no other server can.
     pub fn set_always(&self) {
         self.until.store(i64::MAX, Ordering::SeqCst);
     }
@@ -63,13 +65,13 @@ impl Holding {
         now.unix() < self.until.load(Ordering::SeqCst)
     }
 
-    /// Ends when there is something to publish.
+    /// Waits until there is something to publish.
     pub async fn woken(&self) {
         self.bell.notified().await;
     }
 }
 
-/// The shelves of a server with a library.
+/// The shelves of a server with its own library.
 pub struct OwnShelves {
     slug: Slug,
     library: LibraryShelf,
@@ -77,7 +79,7 @@ pub struct OwnShelves {
 }
 
 impl OwnShelves {
-    /// `library` stands for the self-signed namespace `slug` as long as it is held.
+    /// Creates the shelves. `library` serves the self-signed namespace `slug` while it is held.
     pub fn new(slug: Slug, library: LibraryShelf, holding: Arc<Holding>) -> Self {
         Self {
             slug,
@@ -115,7 +117,8 @@ struct OwnShelf {
 }
 
 impl OwnShelf {
-    /// Writes down what was done. The library is no part of the database: this follows the signature, and cannot undo it.
+    /// Writes a change to the audit log. The library is not part of the database, so this happens
+    /// after the signature and cannot undo it.
     async fn note(&self, by: &Submitter, submitted: &Submitted) -> Result<(), StoreError> {
         let (action, name, after) = match submitted {
             Submitted::Signed {
@@ -144,7 +147,7 @@ impl OwnShelf {
         let namespace = Some(&self.namespace);
         let entry = audit::entry(namespace, &actor, action, change, "done", clock, random)?;
         let commit = self.app.records.commit(vec![entry]).await?;
-        // Its key is fresh, so that nothing but another writer can be in the way.
+        // The key of the entry is new, so only a concurrent writer can cause a conflict.
         commit.is_done().then_some(()).ok_or(StoreError::Conflict)
     }
 }
@@ -176,19 +179,19 @@ impl Shelf for OwnShelf {
             return Err(ShelfError::LibraryElsewhere);
         }
         if matches!(change, Change::Folder { .. }) {
-            // Who asks over the network is on another machine: the folders of this one are none of their business.
+            // Remote callers must not read folders of this machine.
             return Err(ShelfError::SourceUnsupported(
                 "a folder cannot be read here; propose the skill's files instead".to_owned(),
             ));
         }
         let prepared = self.library.prepare(change).await?;
-        // Fetching takes a while: the lease may be another server's by now.
+        // Fetching takes time. Another server may hold the lease by now.
         if !self.holding.holds(self.app.clock.now()) {
             return Err(ShelfError::LibraryElsewhere);
         }
         let submitted = self.library.admit(by, prepared).await?;
         if matches!(submitted, Submitted::Signed { .. } | Submitted::Removed(_)) {
-            // Before anything that may fail: it is signed, so it is published.
+            // The change is signed and must be published. Notify before any step that may fail.
             self.holding.bell.notify_one();
         }
         if let Err(error) = self.note(by, &submitted).await {
@@ -255,7 +258,7 @@ mod tests {
             )
         }
 
-        /// A server on the one database, with a library of its own.
+        /// Creates a server that shares the database and has a library of its own.
         fn server(&self, seed: u64) -> (App, Publisher) {
             let app = self.app(seed);
             let folder = self.home.path().join(seed.to_string());
@@ -312,7 +315,7 @@ mod tests {
         );
         assert_eq!(names(&first).await, ["alpha"], "acknowledged when signed");
         assert!(names(&second).await.is_empty(), "not published yet");
-        // The bell rang before the answer came.
+        // The publisher was notified before the response was sent.
         holder.woken().await;
         holder.look().await;
         assert_eq!(names(&second).await, ["alpha"]);

@@ -1,22 +1,23 @@
-//! Addresses of services and of vaults on them.
+//! Addresses of services and of the vaults on them.
 
 use std::{fmt, str::FromStr};
 
 use url::{Host, Url};
 use vault_skill::{hash::Digest, name::Slug};
 
-/// A service's base address in canonical text: scheme, host, port where it is not the usual one, path prefix; no slash at the end.
+/// The base address of a service in canonical form: scheme, host, port if it is not the default,
+/// and path prefix, without a trailing slash.
 ///
-/// Only https, or http on loopback; no user, query or fragment.
+/// Only https is valid, and http on loopback. The address has no user, query or fragment.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Base {
     text: String,
-    /// The length of the origin within `text`.
+    /// Length of the origin within `text`, in bytes.
     origin: usize,
     loopback: bool,
 }
 
-/// A base address and, where the text went on with `/v/<slug>`, the vault on it.
+/// A base address and, if the text continues with `/v/<slug>`, the vault on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// The service.
@@ -26,49 +27,50 @@ pub struct Address {
 }
 
 impl Base {
-    /// Scheme, host and port.
+    /// The scheme, host and port.
     pub fn origin(&self) -> &str {
         &self.text[..self.origin]
     }
 
-    /// The path prefix, empty or beginning with a slash.
+    /// The path prefix: empty, or starting with a slash.
     pub fn prefix(&self) -> &str {
         &self.text[self.origin..]
     }
 
-    /// The canonical text.
+    /// The canonical address.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host is this machine.
+    /// Whether the host is this machine.
     pub const fn is_loopback(&self) -> bool {
         self.loopback
     }
 
-    /// The host's name where it means this machine whatever a resolver says (RFC 6761): `localhost` and all names below it.
+    /// The host name if it always means this machine (RFC 6761): `localhost` or a name below it.
     pub fn localhost_name(&self) -> Option<&str> {
         let (_, rest) = self.origin().split_once("://")?;
         let name = rest.split(':').next()?;
         is_localhost(name).then_some(name)
     }
 
-    /// The scheme is http.
+    /// Whether the scheme is http.
     pub fn is_plain(&self) -> bool {
         self.text.starts_with("http:")
     }
 
-    /// The full address of a path of the service.
+    /// Returns the full address of a path of the service.
     pub fn at(&self, path: &str) -> String {
         format!("{}{path}", self.text)
     }
 
-    /// Whether an address lies on this very scheme, host and port.
+    /// Whether an address has the same scheme, host and port.
     pub fn is_origin_of(&self, address: &str) -> bool {
         Url::parse(address).is_ok_and(|url| url.origin().ascii_serialization() == self.origin())
     }
 
-    /// A name for files about this service, and about no other: what a host name and port leave unsaid is said by a hash.
+    /// Returns a file name that is unique to this service. If scheme, host and port do not identify
+    /// the address, the name includes a hash.
     pub fn file_name(&self) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         let host = self.text.replacen("://", "_", 1);
@@ -99,7 +101,7 @@ impl fmt::Display for Base {
     }
 }
 
-/// Why a text is no address of a service.
+/// Why a text is not the address of a service.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}; an address looks like https://vault.example or https://vault.example/v/team")]
 pub struct BadAddress(String);
@@ -109,7 +111,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
         let refuse = |why: &str| BadAddress(why.to_owned());
-        // The parser would tidy these away; an address that has to be mended is not taken.
+        // The URL parser would normalize these. Accept only addresses that need no correction.
         let untidy = |segment| matches!(segment, "." | "..");
         if text.contains(['%', '\\']) || text.split(['/', '?', '#']).any(untidy) {
             return Err(refuse(

@@ -1,10 +1,10 @@
-//! Opening a page in the user's browser.
+//! Opens a page in the user's browser.
 
 use std::process::{Command, Stdio};
 
 use crate::settings::process::Process;
 
-/// Asks the desktop to open an address; false when there is no desktop to ask.
+/// Asks the desktop to open an address. Returns false if there is no desktop.
 pub fn open(process: &Process, address: &str) -> bool {
     let opener = if cfg!(target_os = "macos") {
         process.program("open")

@@ -1,6 +1,7 @@
-//! The service and vault that this library is connected to, as `vault cloud connect` recorded them.
+//! The service and vault that this library is connected to, as recorded by `vault cloud connect`.
 //!
-//! It lies in the vault (`connection.json`) and holds no secret; tokens lie in the user's configuration folder.
+//! The record is the file `connection.json` in the vault and contains no secrets. Tokens are in the
+//! user's configuration folder.
 
 use std::path::PathBuf;
 
@@ -32,7 +33,7 @@ struct Stored {
 }
 
 impl Connection {
-    /// The connection of this vault. Fails with exit 2 where there is none.
+    /// Loads the connection of this vault. Fails with exit 2 if the vault is not connected.
     pub fn load(context: &Context) -> Result<Self, Failure> {
         Self::find(context)?.ok_or_else(|| {
             Failure::new(
@@ -43,7 +44,7 @@ impl Connection {
         })
     }
 
-    /// The connection of this vault, when there is one.
+    /// Loads the connection of this vault, or returns `None` if it is not connected.
     pub fn find(context: &Context) -> Result<Option<Self>, Failure> {
         let path = path(context)?;
         let bytes = match std::fs::read(&path) {
@@ -66,7 +67,7 @@ impl Connection {
         }))
     }
 
-    /// Makes this the connection of the vault, in one step.
+    /// Stores the connection in the vault, atomically.
     pub fn save(&self, vault: &Vault) -> Result<(), Failure> {
         let stored = Stored {
             base: self.base.to_string(),
@@ -75,12 +76,12 @@ impl Connection {
         Ok(vault.replace_file(FILE, &to_bytes(&stored))?)
     }
 
-    /// The owner's client. Fails with exit 4 when nobody signed in.
+    /// Creates the owner's client. Fails with exit 4 if the owner is not signed in.
     pub fn owner(&self, context: &Context) -> Result<OwnerClient, Failure> {
         OwnerClient::open(context, &self.base, self.slug.as_str())
     }
 
-    /// The address under which machines link to the vault.
+    /// The address that other machines link to.
     pub fn address(&self) -> String {
         self.base.at(&format!("/v/{}", self.slug))
     }

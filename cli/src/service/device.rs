@@ -1,4 +1,5 @@
-//! The client of an enrolled machine: every request signed with the key that belongs to this one vault.
+//! The client of an enrolled machine. It signs every request with the key that belongs to this one
+//! vault.
 
 use reqwest::Method;
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use crate::{
     errors::{ErrorCode, Failure},
 };
 
-/// Talks to `/v/<slug>/` of one service and to no other path.
+/// Sends requests only to `/v/<slug>/` of one service.
 pub struct DeviceClient {
     http: Http,
     base: Base,
@@ -22,29 +23,30 @@ pub struct DeviceClient {
     key: SecretKey,
 }
 
-/// What the service holds of this machine.
+/// The service's record of this machine.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DeviceState {
-    /// The machine's name in the service's records.
+    /// The id of the machine.
     pub device_id: String,
     /// `pending`, `active` or `revoked`.
     pub status: String,
-    /// The current catalog, for machines that may read it.
+    /// The current catalog, if the machine may read it.
     #[serde(default)]
     pub catalog: Option<CatalogNow>,
 }
 
-/// The current catalog as `devices/current` tells it; unsigned, a hint for whether to fetch.
+/// The current catalog as reported by `devices/current`. It is unsigned, so it only serves as a
+/// hint whether to fetch the catalog.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CatalogNow {
-    /// SHA-256 of the file.
+    /// SHA-256 digest of the catalog file.
     pub sha256: Digest,
-    /// Its release.
+    /// The number of its release.
     pub release: u64,
 }
 
 impl DeviceClient {
-    /// With the key that was made for this vault.
+    /// Creates the client with this machine's key for the vault.
     pub fn new(
         context: &Context,
         base: &Base,
@@ -59,7 +61,7 @@ impl DeviceClient {
         })
     }
 
-    /// Enrols this machine, or finds that it is enrolled.
+    /// Enrols this machine. Succeeds if it is already enrolled.
     pub async fn enrol(&self, hostname: &str) -> Result<DeviceState, Failure> {
         let path = format!("/v/{}/devices", self.slug);
         let body = json!({ "public_key": self.key.public().to_string(), "hostname": hostname });
@@ -67,7 +69,7 @@ impl DeviceClient {
         self.http.send(request, ceiling::DEVICE).await?.json()
     }
 
-    /// This machine's state and the current catalog's hash.
+    /// Fetches this machine's state and the current catalog's digest.
     pub async fn current(&self) -> Result<DeviceState, Failure> {
         self.read(
             &format!("/v/{}/devices/current", self.slug),
@@ -77,7 +79,7 @@ impl DeviceClient {
         .json()
     }
 
-    /// The catalog's exact bytes, unverified; `None` before the first release.
+    /// Fetches the catalog's exact bytes, unverified. Returns `None` before the first release.
     pub async fn catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
         let answer = self
             .read(&format!("/v/{}/catalog.json", self.slug), ceiling::OBJECT)
@@ -88,7 +90,8 @@ impl DeviceClient {
         Ok(Some(answer.good()?.body))
     }
 
-    /// A bundle's exact bytes, unverified. `size` is what the signed catalog says: more is never read.
+    /// Fetches a bundle's exact bytes, unverified. `size` is the size in the signed catalog, and
+    /// longer responses are rejected.
     pub async fn bundle(&self, hash: &Digest, size: u64) -> Result<Vec<u8>, Failure> {
         let path = format!("/v/{}/bundles/{hash}.json", self.slug);
         let mut tries = 0;
@@ -112,7 +115,7 @@ impl DeviceClient {
     }
 
     fn signed(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        // What is signed is the whole path as sent, the prefix of the public address included.
+        // The signature covers the complete path, including the prefix of the public address.
         let full = format!("{}{path}", self.base.prefix());
         let signed = request::sign(&self.key, method.as_str(), &full, SystemClock.now());
         self.http
@@ -123,7 +126,8 @@ impl DeviceClient {
     }
 }
 
-/// A bundle that goes on after its signed size is not the owner's, whatever follows: not a matter of the network.
+/// Converts a response longer than the signed size into an integrity failure: the owner did not
+/// sign these bytes. Other failures are unchanged.
 fn longer_than_signed(hash: &Digest, size: u64, failure: Failure) -> Failure {
     if failure.code != ErrorCode::TooLarge {
         return failure;

@@ -1,7 +1,8 @@
-//! Talking to a service: what it may send us, how long it may take, and which errors come of it.
+//! The HTTP client for services: response limits, timeouts and error conversion.
 //!
-//! A service is trusted with nothing. No redirect is followed, no encoding is accepted, every body has a ceiling that is counted while it is read,
-//! and a peer that trickles is cut off. What the bytes mean is decided elsewhere, by signature.
+//! Services are not trusted. The client follows no redirects and accepts no content encoding. Every
+//! body has a size limit that is enforced while it is read, and peers that send too slowly are
+//! disconnected. Signatures authenticate the content elsewhere.
 
 mod base;
 pub mod browser;
@@ -32,15 +33,15 @@ use crate::{
     output::{clean, size},
 };
 
-/// Ceilings of what we read, in bytes.
+/// Size limits of response bodies, in bytes.
 pub mod ceiling {
-    /// A catalog, or any object.
+    /// A catalog or an object.
     pub const OBJECT: u64 = 4 * 1024 * 1024;
     /// `devices/current`.
     pub const DEVICE: u64 = 4 * 1024;
-    /// An error, a metadata document, a token.
+    /// An error, a metadata document or a token response.
     pub const SMALL: u64 = 64 * 1024;
-    /// A list for an owner: 10,000 missing hashes are 670 KB.
+    /// A list for an owner. 10,000 missing hashes take 670 KB.
     pub const LIST: u64 = 2 * 1024 * 1024;
 }
 
@@ -48,24 +49,24 @@ pub mod ceiling {
 #[derive(Clone, Debug)]
 pub struct Http {
     client: Client,
-    /// The client below, made when this one was.
+    /// The client that `client` wraps, resolved once in [`Http::new`].
     inner: reqwest::Client,
     host: String,
 }
 
-/// A whole answer, its body read to the end.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status.
+    /// The HTTP status.
     pub status: u16,
-    /// The headers.
+    /// The HTTP headers.
     pub headers: HeaderMap,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl Http {
-    /// A client for this service. Fails with `--offline`, and when no TLS roots can be loaded.
+    /// Creates a client for this service. Fails with `--offline`, or if no TLS roots can be loaded.
     pub fn new(context: &Context, base: &Base) -> Result<Self, Failure> {
         context.require_network()?;
         let reach = if base.is_loopback() {
@@ -99,7 +100,8 @@ impl Http {
             .header(ACCEPT_ENCODING, "identity")
     }
 
-    /// Sends a request and reads the answer, errors of HTTP included. A redirect, an encoding, a body over the ceiling or a slow peer fails.
+    /// Sends a request and reads the response; HTTP errors are returned as responses. Fails on a
+    /// redirect, a content encoding, a body over `ceiling` or a slow peer.
     pub async fn send(&self, request: RequestBuilder, ceiling: u64) -> Result<Answer, Failure> {
         let failed = |error| failure(&self.host, &error);
         let response = self.client.send(request).await.map_err(failed)?;
@@ -116,7 +118,7 @@ impl Http {
             .body(if is_good { ceiling } else { ceiling::SMALL })
             .await
         {
-            // Longer than any problem document: the status is enough.
+            // The body is longer than any problem document, so only the status is used.
             Err(HttpError::TooLarge(_)) if !is_good => Vec::new(),
             body => body.map_err(failed)?,
         };
@@ -128,7 +130,7 @@ impl Http {
     }
 }
 
-/// The failure for a request to a service that has no whole answer.
+/// Converts the error of a request without a complete response.
 fn failure(host: &str, error: &HttpError) -> Failure {
     let (code, message, hint) = match error {
         HttpError::Setup(cause) => (
@@ -170,16 +172,17 @@ fn failure(host: &str, error: &HttpError) -> Failure {
     Failure::new(code, message).hint_if(hint.map(str::to_owned))
 }
 
-/// What the system reported, without its number.
+/// The system's error text, without the error number.
 fn reason(error: &HttpError) -> String {
     let reason = error.reason();
     clean(reason.split(" (os error").next().unwrap_or(&reason), 200)
 }
 
-/// How many requests are under way at once.
+/// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 16;
 
-/// Runs the work for every item, sixteen at a time, and hands over each outcome as it comes. The first failure ends all.
+/// Runs `start` for every item with at most sixteen tasks in flight, and calls `finished` for each
+/// result in the order of completion. The first failure aborts the rest.
 pub async fn in_flight<I, T, W>(
     items: I,
     start: impl Fn(I::Item) -> W,
@@ -191,7 +194,7 @@ where
     W: Future<Output = Result<T, Failure>> + Send + 'static,
 {
     let mut items = items.into_iter();
-    // Dropping the set stops what is still under way.
+    // Dropping the set aborts the tasks that are still running.
     let mut running = tokio::task::JoinSet::new();
     loop {
         while running.len() < IN_FLIGHT
@@ -212,12 +215,13 @@ where
     }
 }
 
-/// What a service says, as the commands say things: no capital at the beginning, no full stop.
+/// Formats a service's message like this program's messages: no capital at the start and no full
+/// stop.
 fn sentence(text: &str) -> String {
     let text = text.trim_end().trim_end_matches('.');
     let mut letters = text.chars();
     match (letters.next(), letters.clone().next()) {
-        // An abbreviation keeps its capitals.
+        // Keep the capitals of an abbreviation.
         (Some(first), second) if !second.is_some_and(char::is_uppercase) => {
             first.to_lowercase().chain(letters).collect()
         }
@@ -225,7 +229,7 @@ fn sentence(text: &str) -> String {
     }
 }
 
-/// RFC 9457, as the services send it.
+/// A problem document (RFC 9457).
 #[derive(Debug, Default, Deserialize)]
 struct Problem {
     #[serde(default)]
@@ -239,12 +243,13 @@ struct Problem {
 }
 
 impl Answer {
-    /// The status is 2xx.
+    /// Whether the status is 2xx.
     pub const fn is_good(&self) -> bool {
         self.status >= 200 && self.status < 300
     }
 
-    /// Seconds after which a request that came too often may come again.
+    /// Seconds to wait before a rate-limited request may be retried. `None` unless the status is
+    /// 429.
     pub fn retry_after(&self) -> Option<u64> {
         if self.status != 429 {
             return None;
@@ -257,7 +262,7 @@ impl Answer {
         )
     }
 
-    /// The stable word of a refusal; `http_<status>` where the body has none.
+    /// The stable code of an error response, or `http_<status>` if the body has none.
     pub fn code(&self) -> String {
         let problem: Problem = serde_json::from_slice(&self.body).unwrap_or_default();
         let is_word = !problem.code.is_empty()
@@ -273,12 +278,12 @@ impl Answer {
         }
     }
 
-    /// Whether the service refused with this code.
+    /// Whether the service rejected the request with this code.
     pub fn is_refusal(&self, code: Code) -> bool {
         self.status == code.row().status.as_u16() && self.code() == code.row().code
     }
 
-    /// This answer when it is good, else the failure it stands for.
+    /// Returns this response if its status is 2xx, else the failure that it describes.
     pub fn good(self) -> Result<Self, Failure> {
         if self.is_good() {
             Ok(self)
@@ -287,7 +292,8 @@ impl Answer {
         }
     }
 
-    /// A good answer's body as JSON. Fails with exit 7 when it is something else.
+    /// Parses the body of a successful response as JSON. Fails with exit 7 if it is not the
+    /// expected JSON.
     pub fn json<T: DeserializeOwned>(self) -> Result<T, Failure> {
         let answer = self.good()?;
         serde_json::from_slice(&answer.body).map_err(|error| {
@@ -311,7 +317,8 @@ impl Answer {
             .is_some_and(|kind| kind.starts_with("text/html"))
     }
 
-    /// The failure that a refusal stands for: exit code by status, the service's word and sentence, a hint where we know one.
+    /// Converts an error response: exit code by status, the service's code and message, and a hint
+    /// for known cases.
     pub fn failure(&self) -> Failure {
         let problem: Problem = serde_json::from_slice(&self.body).unwrap_or_default();
         let code = self.code();
@@ -396,7 +403,8 @@ impl Answer {
                     format!("the service's log has more under {}", clean(request_id, 64))
                 }
                 400..=499 if code.starts_with("http_") => {
-                    // Every refusal of ours has a word: what has none comes from a stranger.
+                    // Vault services always send a code. A response without one comes from other
+                    // software.
                     "is this the address of a vault service?".to_owned()
                 }
                 500..=599 => {
@@ -407,7 +415,7 @@ impl Answer {
         })
     }
 
-    /// By how much our clock is off, from the `Date` that the service sent.
+    /// Describes how far this machine's clock is off, by the service's `Date` header.
     fn clock_hint(&self) -> String {
         let theirs = self
             .headers

@@ -1,4 +1,4 @@
-//! The client of an owner or operator: bearer tokens, refreshed where they ended.
+//! The client of an owner or operator. It uses bearer tokens and refreshes them when they expire.
 
 use std::sync::Arc;
 
@@ -17,21 +17,23 @@ use crate::{
     errors::{ErrorCode, Failure},
 };
 
-/// How much a pack of objects holds; the service takes 4 MiB, smaller ones keep a slow line under the time limit.
+/// Maximum size of a pack of objects, in bytes. The service accepts 4 MiB; smaller packs stay
+/// within the time limit on slow connections.
 pub const PACK_BYTES: usize = 1024 * 1024;
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// Nothing.
     Empty,
     /// JSON.
     Json(serde_json::Value),
-    /// Bytes of a media type.
+    /// Bytes with their media type.
     Bytes(&'static str, Bytes),
 }
 
-/// Signed in at one service, for one vault or as operator. Clones share the tokens.
+/// A client that is signed in at one service, for one vault or as operator. Clones share the
+/// tokens.
 #[derive(Clone, Debug)]
 pub struct OwnerClient {
     http: Http,
@@ -40,7 +42,7 @@ pub struct OwnerClient {
     tokens: Arc<Mutex<Tokens>>,
 }
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Debug, Deserialize)]
 struct Page<T> {
     #[serde(alias = "users")]
@@ -50,14 +52,14 @@ struct Page<T> {
 }
 
 impl OwnerClient {
-    /// With the tokens in this file. Fails with exit 4 when nobody signed in.
+    /// Creates a client with the stored tokens. Fails with exit 4 if there are none.
     pub fn open(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
         let file = TokenFile::of(context, base, name)?;
         let tokens = file.read()?.ok_or_else(|| signed_out(base))?;
         Self::with(context, base, file, tokens)
     }
 
-    /// With tokens that were just given.
+    /// Creates a client with the given tokens, such as those of a new sign-in.
     pub fn with(
         context: &Context,
         base: &Base,
@@ -72,12 +74,13 @@ impl OwnerClient {
         })
     }
 
-    /// The service.
+    /// The address of the service.
     pub const fn base(&self) -> &Base {
         &self.base
     }
 
-    /// Sends one request; an ended access token is exchanged once. Refusals come back as answers.
+    /// Sends one request. If the access token is rejected, it is refreshed and the request is
+    /// retried once. Other error statuses are returned as responses.
     pub async fn call(
         &self,
         method: Method,
@@ -115,14 +118,14 @@ impl OwnerClient {
         unreachable!("the second round returns")
     }
 
-    /// `GET` of JSON.
+    /// Sends `GET` and parses the JSON response.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.call(Method::GET, path, &[], Body::Empty, ceiling::LIST)
             .await?
             .json()
     }
 
-    /// `POST` of JSON, answered with JSON.
+    /// Sends `POST` with JSON and parses the JSON response.
     pub async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -133,7 +136,7 @@ impl OwnerClient {
             .json()
     }
 
-    /// Any method, with JSON or nothing, answered with JSON.
+    /// Sends any method with JSON or without a body, and parses the JSON response.
     pub async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -146,7 +149,7 @@ impl OwnerClient {
             .json()
     }
 
-    /// All parts of a list, at most 100,000 entries or 1,000 answers; `path` may have a query.
+    /// Fetches all pages of a list: at most 1,000 pages of 100 entries. `path` may contain a query.
     pub async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Failure> {
         let mut items = Vec::new();
         let mut after = None;
@@ -170,7 +173,7 @@ impl OwnerClient {
         ))
     }
 
-    /// An access token that is still good; `refused` is one that the service just turned down.
+    /// Returns a valid access token. `refused` is a token that the service has just rejected.
     async fn access(&self, refused: Option<&str>) -> Result<String, Failure> {
         let mut tokens = self.tokens.lock().await;
         let fresh = |tokens: &Tokens| {
@@ -180,7 +183,8 @@ impl OwnerClient {
         if fresh(&tokens) {
             return Ok(tokens.access_token.clone());
         }
-        // Another process may have exchanged it meanwhile: then its pair is ours too.
+        // Another process may have refreshed the tokens in the meantime. Use its pair, because a
+        // refresh token works only once.
         let lock = self.file.lock()?;
         if let Some(stored) = self.file.read()? {
             *tokens = stored;
@@ -222,7 +226,7 @@ impl OwnerClient {
     }
 }
 
-/// The token answer of RFC 6749.
+/// The token response (RFC 6749).
 #[derive(Deserialize)]
 pub(super) struct Grant {
     access_token: String,
@@ -251,7 +255,7 @@ impl Grant {
     }
 }
 
-/// Name and value pairs as a form.
+/// Encodes name and value pairs as a form.
 pub fn form(pairs: &[(&str, &str)]) -> String {
     url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(pairs)

@@ -1,7 +1,9 @@
-//! Signing in: OAuth 2.1 with PKCE (S256), a client registered on the spot, the answer on a loopback address or pasted.
+//! Signs in with OAuth 2.1 and PKCE (S256). Each sign-in registers a new client and receives the
+//! authorization code on a loopback address or by pasting.
 //!
-//! The service's metadata must name the address that we were given as its issuer, byte for byte, and every endpoint must lie on the same origin:
-//! a page elsewhere never sees the code. `state` and `iss` of the answer are checked before the code is used.
+//! The service's metadata must name the given address as its issuer, and every endpoint must have
+//! the same origin, so that no other site receives the code. `state` and `iss` of the callback are
+//! checked before the code is used.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use reqwest::{Method, header};
@@ -26,17 +28,17 @@ use crate::{
     output::{BOLD, HINT, Ui, clean, paint},
 };
 
-/// How long a person may take on the pages.
+/// How long the user may take to sign in.
 const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
 
-/// How to sign in.
+/// Options of a sign-in.
 #[derive(Clone, Copy, Debug)]
 pub struct SignIn<'a> {
     /// The service.
     pub base: &'a Base,
-    /// The vault that the token shall carry; `None` lets the pages ask.
+    /// The vault that the token is for. With `None` the user chooses on the sign-in pages.
     pub namespace: Option<&'a str>,
-    /// Never open a browser; print the address and read the pasted answer too.
+    /// Print the address instead of opening a browser, and also accept a pasted callback.
     pub no_browser: bool,
 }
 
@@ -57,7 +59,7 @@ struct Registered {
     client_id: String,
 }
 
-/// What the browser callback back.
+/// The query parameters of the callback.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct CallbackParams {
     code: Option<String>,
@@ -67,7 +69,8 @@ struct CallbackParams {
     description: Option<String>,
 }
 
-/// Walks the whole way: metadata, registration, pages, token. Fails with exit 4 when access was denied, 7 when the service misbehaves.
+/// Runs the complete sign-in: metadata, registration, authorization and token. Fails with exit 4 if
+/// access was denied, and with exit 7 if the service misbehaves.
 pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Failure> {
     let http = Http::new(context, wanted.base)?;
     let metadata = metadata(&http, wanted.base).await?;
@@ -116,7 +119,7 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
 }
 
 async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
-    // RFC 8414: the well-known part stands between host and prefix.
+    // RFC 8414 places the well-known path between the host and the prefix.
     let address = format!(
         "{}/.well-known/oauth-authorization-server{}",
         base.origin(),
@@ -133,7 +136,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
     }
     let metadata: Metadata = answer.json()?;
     let wrong = |what: String| Err(Failure::new(ErrorCode::IssuerMismatch, what));
-    // The operator chose whether the address ends with a slash; ours never does.
+    // The operator's issuer may end with a slash; our base address never does.
     if metadata
         .issuer
         .strip_suffix('/')
@@ -237,7 +240,8 @@ fn authorize_address(
     Ok(address)
 }
 
-/// Shows the address and waits for whichever answer comes first: the browser at the loopback address, or a line on standard input.
+/// Shows the address and waits for the first callback: from the browser at the loopback address, or
+/// pasted on standard input.
 async fn await_callback(
     context: &Context,
     listener: &TcpListener,
@@ -246,7 +250,8 @@ async fn await_callback(
 ) -> Result<CallbackParams, Failure> {
     let ui = &context.ui;
     let opened = !no_browser && browser::open(&context.process, address.as_str());
-    // A program reads no notes, but a person may sit beside it, with a browser that did not come up.
+    // `note` prints nothing with `--json`. The user may still need the address if the browser did
+    // not open, so `must_see` prints it in that case.
     let silent = opened && !ui.is_json();
     if silent {
         ui.note("Your browser shows the sign-in page. If it does not, open:");
@@ -259,7 +264,7 @@ async fn await_callback(
     } else {
         ui.must_see(shown);
     }
-    // Without a browser here the answer can only be carried over by hand.
+    // Without a browser on this machine the user has to paste the callback.
     let paste = no_browser || (!opened && context.process.stdin_is_terminal);
     let pasted = async {
         if !paste || context.global.no_input {
@@ -276,7 +281,7 @@ async fn await_callback(
             match line {
                 Some(line) if line.is_empty() => {}
                 Some(line) => return parse_pasted(&line),
-                // No more input: the loopback address is the one way left.
+                // Standard input ended, so only the loopback address remains.
                 None => std::future::pending::<()>().await,
             }
         }
@@ -298,13 +303,14 @@ async fn await_callback(
     }
 }
 
-/// Answers the browser until it brings a code or an error.
+/// Serves browser requests until one carries a code or an error.
 async fn callback_from_browser(listener: &TcpListener) -> Result<CallbackParams, Failure> {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             continue;
         };
-        // A browser may open connections that it never uses: each gets its own short time.
+        // Browsers may open connections that they never use. The timeout keeps such a connection
+        // from blocking the next one.
         let one = tokio::time::timeout(std::time::Duration::from_secs(5), answer_browser(stream));
         if let Ok(Some(callback)) = one.await {
             return Ok(callback);
@@ -361,7 +367,7 @@ fn parse_query(query: &str) -> CallbackParams {
     callback
 }
 
-/// What a person pasted: the whole address, its query, or the bare code.
+/// Parses what the user pasted: the complete callback address, its query, or only the code.
 fn parse_pasted(line: &str) -> CallbackParams {
     match line.split_once('?') {
         Some((_, query)) => parse_query(query.split('#').next().unwrap_or(query)),
@@ -373,10 +379,10 @@ fn parse_pasted(line: &str) -> CallbackParams {
     }
 }
 
-/// Takes the code out of an answer that belongs to this very sign-in.
+/// Returns the code of the callback. Fails unless the callback belongs to this sign-in.
 fn check(callback: CallbackParams, state: &str, issuer: &str) -> Result<String, Failure> {
     let refuse = |code: ErrorCode, message: String| Failure::new(code, message);
-    // A bare pasted code has neither: PKCE still ties it to this process.
+    // A pasted code has neither `state` nor `iss`. PKCE still binds it to this process.
     let bare = callback.state.is_none() && callback.iss.is_none() && callback.error.is_none();
     if !bare && callback.state.as_deref() != Some(state) {
         return Err(refuse(

@@ -1,6 +1,8 @@
-//! Tokens on this machine: one file for each (service, vault), 0600 in a 0700 folder, outside the vault's own folder.
+//! Tokens on this machine: one file per service and vault, with mode 0600 in a folder with mode
+//! 0700.
 //!
-//! A copied or synced vault never carries them.
+//! The files are outside the vault's folder, so that copying or syncing a vault never includes
+//! them.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -18,22 +20,22 @@ use crate::{
     errors::{ErrorCode, Failure},
 };
 
-/// What signing in gave.
+/// The tokens of a sign-in.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct Tokens {
-    /// The client that we registered as.
+    /// The id under which this client is registered.
     pub client_id: String,
-    /// Sent with every request.
+    /// The token sent with every request.
     pub access_token: String,
-    /// When the access token ends, in Unix seconds by this machine's clock.
+    /// When the access token expires, in Unix seconds by this machine's clock.
     pub expires_at: i64,
-    /// Exchanged once for the next pair.
+    /// The token that is exchanged once for the next pair.
     pub refresh_token: String,
-    /// What was granted, as the service said it.
+    /// The granted scope, as reported by the service.
     pub scope: String,
-    /// Where tokens are exchanged; of the same origin as the service.
+    /// The address where tokens are refreshed. It has the same origin as the service.
     pub token_endpoint: String,
-    /// Where tokens are revoked, when the service says so.
+    /// The address where tokens are revoked, if the service has one.
     pub revocation_endpoint: Option<String>,
 }
 
@@ -53,14 +55,15 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-/// The file of one (service, name) pair, there or not.
+/// The token file of one service and name. It may not exist.
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     path: PathBuf,
 }
 
 impl TokenFile {
-    /// The file for a vault's owner, by its slug, or for the operator of a service (`@operator`, which is no slug).
+    /// The token file for the owner of a vault, named by its slug, or for the operator of a service
+    /// (`@operator`, which is not a valid slug).
     pub fn of(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
         let path = context
             .config_folder()?
@@ -70,7 +73,8 @@ impl TokenFile {
         Ok(Self { path })
     }
 
-    /// The tokens, when somebody signed in here. Fails when others can read the file.
+    /// Reads the tokens, or returns `None` if there are none. Fails if other users can read the
+    /// file.
     pub fn read(&self) -> Result<Option<Tokens>, Failure> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
@@ -88,12 +92,12 @@ impl TokenFile {
             )
             .hint(format!("chmod 600 {}", self.path.display())));
         }
-        // A file that was cut or changed by hand means: sign in again.
+        // A damaged file counts as not signed in.
         Ok(serde_json::from_reader(std::io::BufReader::new(file)).ok())
     }
 
-    /// Puts the tokens in place, in one step. With the lock in hand the file written aside has one name: what a killed
-    /// process left of it is removed when the lock is next taken.
+    /// Replaces the tokens atomically. The lock permits a fixed name for the temporary file, and
+    /// [`TokenFile::lock`] removes one that a killed process left behind.
     pub fn write(&self, tokens: &Tokens, _lock: &File) -> Result<(), Failure> {
         let fail = |error: &std::io::Error| Failure::io("writing", &self.path, error);
         let mut text = serde_json::to_vec(tokens).map_err(|error| fail(&error.into()))?;
@@ -105,7 +109,9 @@ impl TokenFile {
             .open(&aside)
             .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
             .and_then(|()| std::fs::rename(&aside, &self.path))
-            // The pair before is spent: after a power cut it would be the only one, and end the whole family.
+            // The service has already invalidated the previous pair. If a power cut restored it,
+            // its reuse would revoke the whole token family. Sync the folder to make the rename
+            // durable.
             .and_then(|()| match self.path.parent() {
                 Some(folder) => File::open(folder)?.sync_all(),
                 None => Ok(()),
@@ -121,7 +127,8 @@ impl TokenFile {
         self.path.with_extension("new")
     }
 
-    /// Holds off other processes that would exchange the same refresh token; ends with the returned file.
+    /// Locks the token file, so that no other process refreshes the same token. The lock ends when
+    /// the returned file is dropped.
     pub fn lock(&self) -> Result<File, Failure> {
         let path = self.path.with_extension("lock");
         let fail = |error: std::io::Error| Failure::io("locking", &path, &error);

@@ -9,35 +9,35 @@ use crate::{
     output::{clean, count},
 };
 
-/// The route of all users.
+/// The route of the user list.
 pub const USERS: &str = "/admin/users";
 
 /// A user as the service lists it for an owner.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct User {
-    /// Its id.
+    /// The user's id.
     pub id: String,
-    /// The person's e-mail address.
+    /// The user's e-mail address.
     pub email: String,
     /// `role:owner` or `role:member`.
     pub role: String,
-    /// What the user may do.
+    /// The granted scopes.
     pub scopes: Vec<String>,
-    /// The profile of the policy that the user is bound to.
+    /// The policy profile that the user is bound to.
     #[serde(default)]
     pub profile: Option<String>,
-    /// When the user got a part.
+    /// When the user was added.
     #[serde(default)]
     pub created_at: String,
-    /// When the user was here last.
+    /// When the user was last active.
     #[serde(default)]
     pub last_seen_at: Option<String>,
-    /// The link that sets the password, in the one answer that has it.
+    /// The link for setting the password. Only the response to the invitation contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invite_url: Option<String>,
 }
 
-/// The user with this id or address.
+/// Finds the user with this id or e-mail address.
 pub async fn find(client: &OwnerClient, user: &str) -> Result<User, Failure> {
     pick(&client.list::<User>(USERS).await?, user)
 }

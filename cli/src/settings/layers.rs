@@ -1,4 +1,5 @@
-//! The layers of settings: the user's file, the project's file, the environment; and where the files are.
+//! The layers of settings: the user's file, the project's file and the environment, and the
+//! locations of the files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +13,9 @@ use crate::{
     output::text::{clean, nearest},
 };
 
-/// The settings that a project's `vault.toml` may contain. All others concern keys, addresses, paths or policy, and a project
-/// may come from somebody else. A project may make the gate stricter, never laxer.
+/// The settings that a project's `vault.toml` may contain. All others concern keys, addresses,
+/// paths or policy, and a project may be untrusted. A project may make the gate stricter but never
+/// laxer.
 const FOR_PROJECTS: [&str; 4] = [
     "VAULT_LOG_LEVEL",
     "VAULT_SEARCH_MODE",
@@ -22,14 +24,16 @@ const FOR_PROJECTS: [&str; 4] = [
 ];
 
 impl Settings {
-    /// Reads the file, if one is named; the environment overrides it.
+    /// Loads the file, if one is given. The environment overrides it.
     ///
-    /// Fails with exit 2 when the file cannot be read, has a name nobody knows, or a value has the wrong shape.
+    /// Fails with exit 2 if the file cannot be read, contains an unknown name, or a value has the
+    /// wrong type.
     pub fn load(process: &Process, file: Option<&Path>) -> Result<Self, Failure> {
         Self::layered(process, file, None)
     }
 
-    /// The same with a project's file between the user's file and the environment. Settings that a project must not set fail.
+    /// Like [`Settings::load`], with a project's file between the user's file and the environment.
+    /// Fails if the project's file contains a setting that projects must not set.
     pub fn layered(
         process: &Process,
         file: Option<&Path>,
@@ -142,8 +146,9 @@ fn plain(value: &toml::de::DeValue<'_>) -> Option<String> {
     }
 }
 
-/// The file of the project that a folder belongs to: the nearest `vault.toml` at or above it, not above the root of the
-/// repository, and never that of the home folder or of what is above it.
+/// Finds the settings file of the project that contains `folder`: the nearest `vault.toml` at or
+/// above it. The search stops at the repository's root and never reaches the home folder or its
+/// parents.
 pub fn project_file(process: &Process, folder: &Path) -> Option<PathBuf> {
     const LEVELS: usize = 64;
     for folder in folder.ancestors().take(LEVELS) {
@@ -161,8 +166,8 @@ pub fn project_file(process: &Process, folder: &Path) -> Option<PathBuf> {
     None
 }
 
-/// The user's own settings, when there are any: `config.toml` in the vault's folder where `VAULT_STORAGE_PATH` names one,
-/// else the one in the configuration folder.
+/// Finds the user's settings: `config.toml` in the folder that `VAULT_STORAGE_PATH` names, or else
+/// in the configuration folder.
 pub fn user_file(process: &Process) -> Option<PathBuf> {
     let beside = process
         .variable("VAULT_STORAGE_PATH")
@@ -176,7 +181,7 @@ pub fn user_file(process: &Process) -> Option<PathBuf> {
     })
 }
 
-/// A path out of a setting, where `~/` is the home folder: a file has no shell to expand it.
+/// Expands `~/` in a path to the home folder, because no shell expands the values in a file.
 pub fn expand(process: &Process, path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), process.home()) {
         (Some(rest), Some(home)) => home.join(rest),

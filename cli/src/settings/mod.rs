@@ -1,7 +1,7 @@
-//! Settings: one table of names, one way to layer flag, environment and file.
+//! Settings: one table of names, layered from flags, environment and files.
 //!
-//! A name in the file is the variable's without `VAULT_` in lower case. A misspelt name is rejected before anything starts, because
-//! a setting without effect is worse than an error.
+//! The name in a file is the variable's name in lower case without `VAULT_`. An unknown
+//! name in a file is rejected, because otherwise a misspelt setting would silently have no effect.
 
 pub mod layers;
 pub mod process;
@@ -21,16 +21,16 @@ use crate::{
     output::text::nearest,
 };
 
-/// Where a value came from, for messages and the start-up line of `serve`.
+/// The origin of a value, for messages and for the start-up log of `serve`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Origin {
     /// A flag of the command.
     Flag(&'static str),
     /// An environment variable.
     Variable(&'static str),
-    /// A file, with the line from 1.
+    /// The user's file, with the line counted from 1.
     File(PathBuf, u32),
-    /// The project's file, with the line from 1.
+    /// The project's file, with the line counted from 1.
     Project(PathBuf, u32),
     /// No layer set it.
     Default,
@@ -48,14 +48,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The settings of this process: what the environment and the file say, checked.
+/// The validated settings of this process.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     values: BTreeMap<&'static str, (String, Origin)>,
 }
 
 impl Settings {
-    /// Overrides a value with that of a flag.
+    /// Overrides a setting with the value of a flag.
     pub fn flag(
         &mut self,
         flag: &'static str,
@@ -70,19 +70,19 @@ impl Settings {
         }
     }
 
-    /// A value and where it came from.
+    /// Returns a value and its origin.
     pub fn with_origin(&self, name: &str) -> Option<(&str, &Origin)> {
         self.values
             .get(name)
             .map(|(value, origin)| (value.as_str(), origin))
     }
 
-    /// A value.
+    /// Returns a value.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.with_origin(name).map(|(value, _)| value)
     }
 
-    /// A number that fits its type; fails with exit 2 where it does not.
+    /// Returns a number. Fails with exit 2 if it does not fit its type.
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Failure> {
         self.with_origin(name)
             .map(|(value, origin)| {
@@ -97,12 +97,12 @@ impl Settings {
             .transpose()
     }
 
-    /// A boolean, when it is set.
+    /// Returns a boolean, if it is set.
     pub fn boolean(&self, name: &str) -> Option<bool> {
         self.text(name).map(|value| is_true(value).unwrap_or(false))
     }
 
-    /// The members of a list, trimmed, without empty ones.
+    /// Returns the members of a list, trimmed and without empty ones.
     pub fn list(&self, name: &str) -> Vec<String> {
         self.text(name)
             .unwrap_or_default()
@@ -113,7 +113,8 @@ impl Settings {
             .collect()
     }
 
-    /// Variables named `VAULT_…` that look like a misspelt one of ours: pairs of the name that is set and the name that was meant.
+    /// Finds variables named `VAULT_…` that look like misspellings of known ones. Returns pairs of
+    /// the name that is set and the nearest known name.
     pub fn likely_misspellings(process: &Process) -> Vec<(String, &'static str)> {
         process
             .vault_variables()
@@ -133,7 +134,8 @@ impl Settings {
         }
     }
 
-    /// Every setting by name: its value with secrets masked, and the layer that set it. `None` if there is neither value nor default.
+    /// Lists every setting with its value and the layer that set it. Secrets are masked. The value
+    /// is `None` if it is not set and has no default.
     pub fn shown(&self) -> Vec<SettingRow> {
         let mut rows: Vec<SettingRow> = TABLE
             .iter()
@@ -150,7 +152,7 @@ impl Settings {
                 },
             })
             .collect();
-        // What platforms set is shown only where it counts.
+        // `PORT` is set by platforms, so it is only shown if it is set.
         if let Some((value, origin)) = self.values.get("PORT") {
             rows.insert(
                 0,
@@ -205,14 +207,14 @@ impl Settings {
     }
 }
 
-/// A setting as people may see it.
+/// A setting as displayed by `vault config list`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct SettingRow {
-    /// The variable.
+    /// The name of the variable.
     pub name: &'static str,
-    /// Its value; a secret, or a password in an address, is `********`.
+    /// The value. A secret, or a password in an address, is `********`.
     pub value: Option<String>,
-    /// The flag, variable or file with line, or `default`.
+    /// The flag, the variable, the file with its line, or `default`.
     pub source: String,
 }
 
@@ -425,7 +427,7 @@ mod tests {
         let numbers = TABLE
             .iter()
             .filter(|variable| variable.kind == Kind::Number);
-        // The limits, the lifetime of tokens, and two ports.
+        // Seven rate limits, the token lifetime and two ports.
         assert_eq!(numbers.count(), 8 + 2);
     }
 

@@ -1,6 +1,5 @@
-//! The process: its environment variables, folders and terminals. The only file that reads environment variables.
-//!
-//! They are read once, at the start.
+//! The process: its environment variables, folders and terminals. Only this file reads environment
+//! variables, once, at the start.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +9,8 @@ use std::{
 
 use vault_library::agents::{Machine, VARIABLES};
 
-/// Variables that coding agents set for the programs they start. If one is set, nothing prompts or animates.
+/// Variables that coding agents set for the programs they start. If one is set, there are no
+/// prompts and no animations.
 const AGENT_MARKS: [&str; 15] = [
     "AI_AGENT",
     "ANTIGRAVITY_AGENT",
@@ -29,21 +29,21 @@ const AGENT_MARKS: [&str; 15] = [
     "REPL_ID",
 ];
 
-/// What the process was given at its start.
+/// The environment variables and terminals of this process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     variables: BTreeMap<String, String>,
     home: Option<PathBuf>,
-    /// Standard input is a terminal.
+    /// Whether standard input is a terminal.
     pub stdin_is_terminal: bool,
-    /// Standard output is a terminal.
+    /// Whether standard output is a terminal.
     pub stdout_is_terminal: bool,
-    /// Standard error is a terminal.
+    /// Whether standard error is a terminal.
     pub stderr_is_terminal: bool,
 }
 
 impl Process {
-    /// Reads variables and terminals, once. A variable that is not UTF-8 counts as absent.
+    /// Reads the variables and terminals. A variable that is not UTF-8 counts as unset.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that reads the environment"
@@ -62,7 +62,7 @@ impl Process {
         }
     }
 
-    /// A variable's value; an empty one counts as absent.
+    /// Returns a variable's value. An empty value counts as unset.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)
@@ -70,7 +70,7 @@ impl Process {
             .filter(|value| !value.is_empty())
     }
 
-    /// The names of all variables that begin with `VAULT_` and are not empty.
+    /// The names of all non-empty variables that start with `VAULT_`.
     pub fn vault_variables(&self) -> impl Iterator<Item = &str> {
         self.variables
             .iter()
@@ -78,12 +78,12 @@ impl Process {
             .map(|(name, _)| name.as_str())
     }
 
-    /// The user's home folder, when there is one.
+    /// The user's home folder, if known.
     pub fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
 
-    /// A path for people: `~/x` for what lies in the home folder.
+    /// Formats a path for people, with `~/` for the home folder.
     pub fn short(&self, path: &Path) -> String {
         match self.home().map(|home| path.strip_prefix(home)) {
             Some(Ok(rest)) if !rest.as_os_str().is_empty() => format!("~/{}", rest.display()),
@@ -91,7 +91,8 @@ impl Process {
         }
     }
 
-    /// Where the installer leaves starter skills: `$XDG_DATA_HOME/vault/skills`, else `~/.local/share/vault/skills`.
+    /// The folder where the installer puts starter skills: `$XDG_DATA_HOME/vault/skills`, or else
+    /// `~/.local/share/vault/skills`.
     pub fn starter_dir(&self) -> Option<PathBuf> {
         let share = self
             .variable("XDG_DATA_HOME")
@@ -101,7 +102,8 @@ impl Process {
         Some(share.join("vault/skills"))
     }
 
-    /// `$XDG_CONFIG_HOME/vault`, else `~/.config/vault`; relative values count as absent, as the XDG rules say.
+    /// The configuration folder: `$XDG_CONFIG_HOME/vault`, or else `~/.config/vault`. Relative
+    /// values count as unset, as the XDG specification requires.
     pub fn config_folder(&self) -> Option<PathBuf> {
         self.variable("XDG_CONFIG_HOME")
             .map(PathBuf::from)
@@ -110,7 +112,7 @@ impl Process {
             .map(|folder| folder.join("vault"))
     }
 
-    /// Where agents are looked for on this machine; `None` without a home folder.
+    /// Describes this machine for the search for agents. Returns `None` without a home folder.
     pub fn machine(&self, project: Option<PathBuf>) -> Option<Machine> {
         Some(Machine {
             home: self.home.clone()?,
@@ -127,12 +129,13 @@ impl Process {
         AGENT_MARKS.iter().any(|mark| self.variable(mark).is_some())
     }
 
-    /// Whether a build server started this process.
+    /// Whether a CI system started this process.
     pub fn is_run_by_ci(&self) -> bool {
         self.variable("CI").is_some_and(|value| value != "false")
     }
 
-    /// Whether colour belongs on a stream, by `NO_COLOR`, `CLICOLOR_FORCE`, `TERM=dumb` and the stream itself.
+    /// Whether to use colour on a stream, according to `NO_COLOR`, `CLICOLOR_FORCE`, `TERM=dumb`
+    /// and whether the stream is a terminal.
     pub fn wants_colour(&self, stream_is_terminal: bool) -> bool {
         if self.variable("NO_COLOR").is_some() {
             return false;
@@ -146,7 +149,7 @@ impl Process {
         stream_is_terminal && self.variable("TERM") != Some("dumb")
     }
 
-    /// A folder of `PATH` that holds an executable file of this name, joined with the name.
+    /// Finds an executable file with this name in the folders of `PATH`.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         use std::os::unix::fs::PermissionsExt;
         std::env::split_paths(self.variable("PATH")?)
@@ -157,7 +160,7 @@ impl Process {
             })
     }
 
-    /// The machine's name, for a device's label and the name under which we register.
+    /// The machine's host name. It labels the device and the OAuth client of this machine.
     pub fn host_name(&self) -> Option<String> {
         self.variable("HOSTNAME").map(str::to_owned).or_else(|| {
             ["/proc/sys/kernel/hostname", "/etc/hostname"]
@@ -168,7 +171,7 @@ impl Process {
         })
     }
 
-    /// A process with this home, no variables and no terminal.
+    /// Creates a process with this home, no variables and no terminal.
     #[cfg(test)]
     pub fn at_home(home: &Path) -> Self {
         Self {
@@ -177,7 +180,7 @@ impl Process {
         }
     }
 
-    /// A process with these variables and no terminal.
+    /// Creates a process with these variables and no terminal.
     #[cfg(test)]
     pub fn with(variables: &[(&str, &str)]) -> Self {
         Self {

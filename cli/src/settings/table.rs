@@ -1,16 +1,16 @@
-//! Every variable that `vault` reads, and what its value must look like.
+//! Every variable that `vault` reads, with the type of its value.
 
 use vault_sources::{DEFAULT_CLAWHUB, DEFAULT_NPM};
 
-/// What a value must look like.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Text,
-    /// Text that is never shown.
+    /// Text that is masked when settings are displayed.
     Secret,
     Number,
     Boolean,
-    /// Text with commas, or an array of texts in a file.
+    /// Comma-separated text, or an array of strings in a file.
     List,
     OneOf(&'static [&'static str]),
 }
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 pub(super) struct Variable {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// What holds where nobody set it, as `vault config list` shows it; empty: nothing.
+    /// The default that `vault config list` shows; empty if there is none.
     pub(super) default: &'static str,
 }
 
@@ -31,7 +31,7 @@ const fn variable(name: &'static str, kind: Kind, default: &'static str) -> Vari
     }
 }
 
-/// Every variable that `vault` reads, but for `PORT`, which platforms set.
+/// Every variable that `vault` reads except `PORT`, which platforms set.
 pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_ADMIN_EMAIL", Kind::Text, ""),
     variable("VAULT_ADMIN_PASSWORD", Kind::Secret, ""),
@@ -81,7 +81,7 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_TRUSTED_PROXIES", Kind::List, ""),
 ];
 
-/// The variable of this name.
+/// Returns the variable of this name.
 pub(super) fn variable_named(name: &str) -> Option<&'static Variable> {
     TABLE.iter().find(|variable| variable.name == name)
 }
@@ -91,12 +91,12 @@ pub(super) fn variable_names() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|variable| variable.name)
 }
 
-/// The name in a file: without `VAULT_`, in lower case.
+/// Returns a variable's name in a file: in lower case, without `VAULT_`.
 pub(super) fn file_name(variable: &str) -> String {
     variable.trim_start_matches("VAULT_").to_lowercase()
 }
 
-/// What `true` and `false` may be written as.
+/// Parses a boolean: `true`, `1`, `false` or `0`.
 pub(super) fn is_true(value: &str) -> Option<bool> {
     match value {
         "true" | "1" => Some(true),
@@ -105,14 +105,15 @@ pub(super) fn is_true(value: &str) -> Option<bool> {
     }
 }
 
-/// What stands for a secret, whatever its length.
+/// The replacement for a secret. It does not reveal the length.
 pub(super) const MASK: &str = "********";
 
-/// A value as people may see it: without secrets.
+/// Returns a value for display, with secrets masked.
 pub(super) fn masked(variable: &Variable, value: &str) -> String {
     match variable.kind {
         Kind::Secret => MASK.to_owned(),
-        // A database's address may carry a password; one that is no address is masked whole when it looks as if it held one.
+        // A database address may contain a password. Text that looks like such an address but
+        // cannot be parsed is masked completely.
         Kind::Text if value.contains('@') && value.contains("://") => {
             match url::Url::parse(value) {
                 Ok(mut url) => {

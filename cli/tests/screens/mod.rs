@@ -1,4 +1,4 @@
-//! Screens of `vault` in a real terminal, and their comparison with those that are kept beside this file.
+//! Runs `vault` in a real terminal and compares its screens with the snapshots in this folder.
 
 #![allow(
     dead_code,
@@ -14,7 +14,7 @@ use std::path::Path;
 
 use terminal::Terminal;
 
-/// `vault` with these arguments in a terminal; `None` where there is none.
+/// Starts `vault` with these arguments in a terminal. Returns `None` if no terminal is available.
 pub fn start(home: &Path, arguments: &str) -> Option<Terminal> {
     Terminal::start(
         home,
@@ -22,14 +22,15 @@ pub fn start(home: &Path, arguments: &str) -> Option<Terminal> {
     )
 }
 
-/// Compares a screen with the one that is kept. `SCREENS=overwrite` keeps what is shown now: look at it first.
+/// Compares a screen with its snapshot. `SCREENS=overwrite` updates the snapshot; review the change
+/// before committing it.
 #[expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     reason = "a switch of the test run, which stops where a file cannot be kept"
 )]
 pub fn compare(name: &str, screen: &str, home: &Path) {
-    // The name of a vault's key file is the vault's id.
+    // The name of the key file contains the vault's random id.
     let screen = match screen.split_once("/keys/") {
         Some((before, after)) => format!("{before}/keys/[ID]{}", &after[26..]),
         None => screen.to_owned(),

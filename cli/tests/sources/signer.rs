@@ -1,10 +1,10 @@
-//! The signer of a vault's site: verified, shown and pinned.
+//! The signer of a vault's site: verified, displayed and pinned.
 
 use super::*;
 
 const INDEX: &str = "/.well-known/agent-skills/index.json";
 
-/// Serves what `vault export well-known` wrote.
+/// Serves the files that `vault export well-known` wrote.
 fn publish(site: &SiteServer, owner: &Machine) {
     let folder = owner.home.path().join("site");
     let exported = owner.run(&["export", "well-known", folder.to_str().unwrap()]);
@@ -24,7 +24,7 @@ fn publish(site: &SiteServer, owner: &Machine) {
     }
 }
 
-/// A skill of two files, one of them executable, in the owner's vault.
+/// Adds a skill with two files, one of them executable, to the owner's vault.
 fn write_skill(owner: &Machine, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = owner.home.path().join("pdf");
@@ -49,7 +49,7 @@ fn public_key(machine: &Machine) -> String {
         .to_owned()
 }
 
-/// Neither an update nor an add takes this index, and what is installed stays.
+/// Checks that neither an update nor an add accepts this index, and that the installed skill stays.
 fn is_refused(site: &SiteServer, machine: &Machine, index: &str, words: &str) {
     site.json(INDEX, index);
     for command in [&["update"][..], &["add", &site.base, "--all"]] {
@@ -96,7 +96,7 @@ fn the_signer_of_a_vaults_site_is_verified_shown_and_pinned() {
             .unwrap()
             .contains(&format!("signer = \"{key}\"\nsigned_version = 1\n"))
     );
-    // The owner's next version is taken.
+    // The next version of the same owner is accepted.
     write_skill(&owner, "Do it well.");
     publish(&site, &owner);
     let updated = machine.run(&["update"]);
@@ -109,7 +109,7 @@ fn the_signer_of_a_vaults_site_is_verified_shown_and_pinned() {
         "{}",
         updated.out
     );
-    // Another's key, under which the signature is not good; no signature; another's signature; an earlier version.
+    // Rejected in turn: another signer, no signature, and a forged signer.
     let other = Machine::new();
     write_skill(&other, "Do it better.");
     let foreign = public_key(&other);
@@ -121,7 +121,7 @@ fn the_signer_of_a_vaults_site_is_verified_shown_and_pinned() {
     is_refused(&site, &machine, &bare, "carries no signature");
     let forged = others.replace(&foreign, &key);
     is_refused(&site, &machine, &forged, "not good");
-    // Going back is going forward.
+    // A rollback that the owner signs is a new version, so it is accepted.
     let old = owner.run(&["rollback", "pdf", "--to", "1"]);
     assert_eq!(old.code, 0, "{}", old.out);
     publish(&site, &owner);
@@ -131,7 +131,7 @@ fn the_signer_of_a_vaults_site_is_verified_shown_and_pinned() {
         "a rollback that the owner signed: {}",
         taken.out
     );
-    // And where it is meant, another signer is taken.
+    // `--replace` accepts another signer.
     publish(&site, &other);
     let replaced = machine.run(&["add", &site.base, "--all", "--replace"]);
     assert_eq!(replaced.code, 0, "{}", replaced.out);

@@ -1,10 +1,10 @@
-//! The tools for agents that add, update and check skills of sources.
+//! The tools with which agents add, update and check skills of sources.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 
 use super::*;
 
-/// Speaks with `vault mcp` and gives the answers of these calls, in order.
+/// Calls tools of `vault mcp` and returns the responses in order.
 fn tools(machine: &Machine, calls: &[(&str, Value)]) -> Vec<Value> {
     let mut child = machine
         .command(&["mcp"])
@@ -45,7 +45,7 @@ fn tools(machine: &Machine, calls: &[(&str, Value)]) -> Vec<Value> {
     answers
 }
 
-/// The member of a tool's structured answer at this pointer.
+/// Asserts the value at this pointer in a tool's structured response.
 fn has(answer: &Value, pointer: &str, wanted: &Value) {
     let found = answer["structuredContent"].pointer(pointer);
     assert_eq!(found, Some(wanted), "{answer}");
@@ -100,7 +100,7 @@ fn agents_add_update_and_check_through_the_tools() {
     has(&answers[0], "/drifted/0/name", &json!("pdf"));
     has(&answers[1], "/version", &json!(2));
     has(&answers[2], "/up_to_date", &json!(["pdf"]));
-    // The policy counts for tools as it does for people.
+    // The policy applies to tools as it does to commands.
     machine.policy("[sources]\nallow = []\n");
     let answers = tools(
         &machine,
