@@ -189,11 +189,13 @@ pub fn finding_lines(place: &Location, skill: &Audited, all: bool) -> Vec<String
     for at in &skill.findings {
         let finding = &at.finding;
         let path = format!("{}{}", place.prefix, skill.path_of(finding));
+        // Warnings do not block, so one line each keeps the report short.
         if !all && finding.level == Level::Warning {
             lines.push(finding::line(&path, finding));
             continue;
         }
         let here = Some((&finding.path, finding.line, finding.column));
+        // Quote a source line once, even if several findings point at the same place.
         let source = at.source.as_ref().filter(|_| here != last);
         last = here;
         lines.push(if explained.insert((finding.rule, &finding.hint)) {

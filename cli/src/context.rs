@@ -61,6 +61,7 @@ impl Context {
     pub fn settings(&self) -> Result<&Settings, Failure> {
         self.settings
             .get_or_init(|| {
+                // `--config` replaces the user's and the project's file.
                 if let Some(file) = &self.global.config {
                     return Settings::load(&self.process, Some(file));
                 }

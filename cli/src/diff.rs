@@ -70,6 +70,7 @@ pub fn diff_texts(old: &[u8], new: &[u8]) -> Vec<String> {
         return vec![paint(DIM, format!("  not text: {old} → {new}"))];
     };
     let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
+    // Comparing very long files line by line takes too long.
     if old.len().max(new.len()) > MOST_LINES {
         let (old, new) = (old.len(), new.len());
         return vec![paint(DIM, format!("  {old} lines → {new} lines"))];

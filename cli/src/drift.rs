@@ -40,6 +40,7 @@ pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<Sorted, Failure> {
         if !wanted(&skill.name) {
             continue;
         }
+        // Skills of a linked vault are updated by `vault cloud pull`, not from a source.
         if skill.origin != Origin::Local {
             if names.is_empty() {
                 continue;
@@ -49,6 +50,7 @@ pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<Sorted, Failure> {
             continue;
         }
         let identifier: Option<ProvenanceId> = skill.texts.provenance.parse().ok();
+        // Prefer the upstream recorded for this bundle, if it matches the signed provenance.
         let known = upstream::of_bundle(vault, &skill.bundle)?
             .filter(|known| Some(&known.identifier) == identifier.as_ref());
         let found = match known {

@@ -68,6 +68,7 @@ pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
         ..ParseOptions::default()
     };
     if let Some(host) = context.process.variable("GH_HOST") {
+        // The host becomes part of an address, so accept only characters of a host name.
         let fine = host.len() <= 253
             && !host.starts_with(['-', '.'])
             && host

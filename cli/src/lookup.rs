@@ -41,6 +41,7 @@ pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
     if path.symlink_metadata().is_ok() {
         return Ok(Target::Path(path));
     }
+    // A skill name contains neither character, so the argument was meant as a path.
     if word.contains(['/', '.']) {
         return Err(Failure::no_such_path(word));
     }

@@ -79,6 +79,7 @@ fn run(mut cli: Cli, process: Process) -> Exit {
 fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit {
     let before_dashes = || arguments.iter().take_while(|argument| *argument != "--");
     let global = Global {
+        // Parsing failed, so search the arguments for the flags that decide the output format.
         json: before_dashes().any(|argument| argument == "--json"),
         color: if before_dashes().any(|argument| argument == "--color=never") {
             ColourChoice::Never
@@ -90,6 +91,7 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
     let ui = Ui::new(&global, process);
     let styled = error.render().ansi().to_string();
     match error.kind() {
+        // Requested help and version are results and go to standard output.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             ui.report(&Report::text(styled.trim_end()))
         }

@@ -220,6 +220,7 @@ impl Lock {
                 let bits = std::fs::Permissions::from_mode(0o644);
                 aside.as_file().set_permissions(bits)
             })
+            // Sync before the rename, so that a crash cannot leave an empty lock file.
             .and_then(|()| aside.as_file().sync_all());
         written.map_err(|error| failed(&error))?;
         aside
@@ -239,6 +240,7 @@ fn place(context: &Context) -> Result<(PathBuf, bool), Failure> {
         if path.symlink_metadata().is_ok() {
             return Ok((path, true));
         }
+        // A lock above the repository belongs to another project.
         if folder.join(".git").symlink_metadata().is_ok() {
             root = Some(folder.to_owned());
             break;

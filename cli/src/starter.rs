@@ -64,6 +64,7 @@ pub fn offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
     for entry in folders.into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.parse::<SkillName>().is_ok() && entry.path().join("SKILL.md").is_file() {
+            // A copy in the folder may be edited, so it takes precedence over the built-in one.
             offers.insert(name, Some(entry.path()));
         }
     }

@@ -70,6 +70,7 @@ pub fn excerpt(source: &str, finding: &Finding) -> String {
 /// Checks a folder with the gate, without a vault. Returns the findings, and the candidate if the
 /// gate accepts the folder.
 pub fn examine_folder(source: &str) -> Result<(Vec<Finding>, Option<Candidate>), Failure> {
+    // Without a vault there are no installed skills to compare the name with.
     let mut nothing = Neighbours::new(None, SystemClock.now());
     let folder = Source::Folder(source.to_owned());
     match examine(folder, &Options::default(), &mut nothing) {

@@ -59,6 +59,7 @@ impl<'a> Outcomes<'a> {
         }
         self.context.ui.note_failure(&shown);
         self.failed.push(entry);
+        // The first failure decides the exit code; later ones are only listed.
         self.first.get_or_insert(failure);
     }
 

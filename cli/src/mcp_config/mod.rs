@@ -68,6 +68,7 @@ impl Format {
         value: &Value,
     ) -> Result<String, EditError> {
         let before = self.entry(text, path, name)?;
+        // Keep the file unchanged if the entry already has this value.
         if before.as_ref() == Some(value) {
             return Ok(text.to_owned());
         }

@@ -59,6 +59,7 @@ impl Ui {
             ColourChoice::Auto if process.wants_colour(terminal) => ColorChoice::AlwaysAnsi,
             ColourChoice::Auto | ColourChoice::Never => ColorChoice::Never,
         };
+        // Agents and CI may provide a terminal, but cannot answer questions.
         let by_hand = !process.is_run_by_agent() && !process.is_run_by_ci();
         Self {
             json: global.json,
@@ -305,6 +306,7 @@ fn print_json(mut text: String, exit: Exit) {
 /// other error, such as a full disk, exits with 1.
 fn finish(written: std::io::Result<()>, exit: Exit) {
     match written {
+        // The reader has what it needs, so this is not an error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             std::process::exit(exit.code().into())
         }

@@ -139,6 +139,8 @@ impl<'a> Publisher<'a> {
                     may_plan_again = false;
                 }
                 Err(error) => {
+                    // A self-signed namespace also has a foreign catalog. Report that more specific
+                    // cause first.
                     if matches!(error, PlanError::NotOurs(_)) {
                         self.refuse_self_signed().await?;
                     }
@@ -191,6 +193,8 @@ impl<'a> Publisher<'a> {
             && let Some(bytes) = state.catalog_bytes(self.vault)?
         {
             let shown: Value = self.client.get(&self.root).await?;
+            // Downloading the catalog is unnecessary if the service still has the one published
+            // here.
             let same = shown["release"]["sha256"].as_str() == Some(&known.file_sha256.to_string());
             if same && Digest::of(&bytes) == known.file_sha256 {
                 return Ok(Some(bytes));

@@ -135,6 +135,7 @@ impl Publisher<'_> {
     /// the catalog once more.
     async fn put_catalog(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
         let condition = match &plan.follows {
+            // The service accepts the catalog only if the release it follows is still current.
             Some(hash) => (header::IF_MATCH, format!("\"{hash}\"")),
             None => (header::IF_NONE_MATCH, "*".to_owned()),
         };
@@ -154,6 +155,7 @@ impl Publisher<'_> {
                 .await?;
             match answer.good() {
                 Ok(_) => break,
+                // The service lacks objects that counted as present. Check all of them.
                 Err(failure) if failure.code == Code::ObjectsMissing && !last => {
                     more = self.upload(plan, true).await?;
                 }

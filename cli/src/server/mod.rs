@@ -279,6 +279,7 @@ impl Server {
     /// Opens the database, creates the first owner, publishes the library and starts to listen.
     pub async fn start(options: Options) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock);
+        // Several servers can share a Postgres database, but not a SQLite file.
         let shared = options.database.starts_with("postgres");
         let sql = Sql::open(&options.database, clock.clone())
             .await

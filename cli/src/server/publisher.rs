@@ -209,6 +209,7 @@ impl Publisher {
         if generation % 2 == 0 && self.seen == Some(generation) {
             return Ok(None);
         }
+        // Without the namespace there is nowhere to publish to.
         let Some((namespace, _)) = namespace::find(&*self.app.records, &self.slug).await? else {
             return Ok(None);
         };
@@ -237,6 +238,8 @@ impl Publisher {
             }
             None => None,
         };
+        // Use the generation read before planning. A change during the plan is then found next
+        // time.
         self.seen = Some(generation);
         Ok(published)
     }

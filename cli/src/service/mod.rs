@@ -97,6 +97,7 @@ impl Http {
     pub fn request(&self, method: reqwest::Method, address: &str) -> RequestBuilder {
         self.inner
             .request(method, address)
+            // The size limits apply to the bytes on the wire, so the body must not be compressed.
             .header(ACCEPT_ENCODING, "identity")
     }
 

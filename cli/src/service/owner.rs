@@ -177,6 +177,7 @@ impl OwnerClient {
     async fn access(&self, refused: Option<&str>) -> Result<String, Failure> {
         let mut tokens = self.tokens.lock().await;
         let fresh = |tokens: &Tokens| {
+            // Leave 5 s, so that the token does not expire in transit.
             tokens.expires_at > SystemClock.now().unix() + 5
                 && refused != Some(tokens.access_token.as_str())
         };
@@ -200,6 +201,7 @@ impl OwnerClient {
     }
 
     async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, Failure> {
+        // Never send the refresh token to another origin, even if the token file was changed.
         if !self.base.is_origin_of(&tokens.token_endpoint) {
             return Err(signed_out(&self.base));
         }

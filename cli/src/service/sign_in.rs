@@ -286,6 +286,7 @@ async fn await_callback(
             }
         }
     };
+    // Whichever callback arrives first wins; the other one is dropped.
     let ended = tokio::time::timeout(PATIENCE, async {
         tokio::select! {
             callback = callback_from_browser(listener) => callback,
@@ -303,7 +304,7 @@ async fn await_callback(
     }
 }
 
-/// Serves browser requests until one carries a code or an error.
+/// Serves browser requests until one reaches `/callback` with a query.
 async fn callback_from_browser(listener: &TcpListener) -> Result<CallbackParams, Failure> {
     loop {
         let Ok((stream, _)) = listener.accept().await else {

@@ -85,6 +85,7 @@ impl TokenFile {
             .metadata()
             .map_err(|error| Failure::io("reading", &self.path, &error))?
             .mode();
+        // Reject a file that other users can access: its tokens may already be compromised.
         if mode & 0o077 != 0 {
             return Err(Failure::new(
                 ErrorCode::TokenReadableByOthers,
@@ -143,6 +144,7 @@ impl TokenFile {
             .open(&path)
             .map_err(fail)?;
         file.lock().map_err(fail)?;
+        // A killed process may have left its temporary file behind.
         match std::fs::remove_file(self.aside()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(fail(error)),
             _ => Ok(file),

@@ -51,6 +51,7 @@ impl Settings {
                 settings.set(name, kind, value.to_owned(), Origin::Variable(name))?;
             }
         }
+        // `PORT` has no `VAULT_` prefix and is therefore not in the table.
         if let Some(port) = process.variable("PORT") {
             settings.set(
                 "PORT",
@@ -107,6 +108,7 @@ impl Settings {
             if project && !FOR_PROJECTS.contains(&name) {
                 return Err(not_for_projects(name, "a project cannot set").at(place(line)));
             }
+            // A project may come from someone untrusted, so it must not disable the strict gate.
             let weakens = name == "VAULT_SECURITY_STRICT" && is_true(&value) == Some(false);
             if project && weakens {
                 return Err(not_for_projects(name, "a project cannot turn off").at(place(line)));
