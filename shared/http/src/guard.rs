@@ -1,7 +1,9 @@
-//! The SSRF guard: a request to an address that another party chose must not reach this machine's own network.
+//! SSRF guard: keeps requests to untrusted URLs away from addresses that a filter rejects, such as
+//! private and loopback addresses.
 //!
-//! Names are looked up here, every address of a name must pass the filter, and the connection goes to just those addresses, so that a
-//! second look-up cannot lead elsewhere (DNS rebinding).
+//! The guard resolves each host name itself and checks every address of the answer. The connection
+//! uses exactly the checked addresses, so a second DNS answer cannot send it elsewhere (DNS
+//! rebinding).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,17 +15,17 @@ use url::{Host, Url};
 
 use crate::HttpError;
 
-/// Most addresses of a name.
+/// Maximum number of addresses that a host name may resolve to.
 const MAX_ADDRESSES: usize = 32;
 
-/// Turns a name into addresses.
+/// Resolves host names.
 #[async_trait]
 pub trait Lookup: Send + Sync {
-    /// All addresses of `host`. Fails where there are none, or the resolver does not answer.
+    /// Returns all addresses of `host`. Fails if the resolver fails or does not know the host.
     async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The resolver of the system.
+/// The operating system's resolver.
 pub struct SystemLookup;
 
 #[async_trait]
@@ -34,43 +36,47 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Lets through hosts whose addresses all pass a filter.
+/// Accepts a host only if all its addresses pass a filter.
 #[derive(Clone)]
 pub struct Guard {
     lookup: Arc<dyn Lookup>,
     may_reach: fn(IpAddr) -> bool,
 }
 
-/// Why a name leads nowhere.
+/// Why the guard returns no addresses for a host name.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    /// One of its addresses does not pass the filter.
+    /// The filter rejects an address of the host, or the host has no address or more than the
+    /// maximum.
     #[error(transparent)]
     NotPublic(#[from] NotPublic),
-    /// The look-up failed.
+    /// The resolver failed.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }
 
-/// An address of the host does not pass the filter.
+/// The guard rejects the host because of its addresses.
 #[derive(Debug, thiserror::Error)]
 #[error("the host leads to an address that is not public")]
 pub struct NotPublic;
 
 impl Guard {
-    /// A guard by the system's resolver.
+    /// Creates a guard that uses the system's resolver. `may_reach` is the address filter.
     pub fn new(may_reach: fn(IpAddr) -> bool) -> Self {
         Self::with_lookup(Arc::new(SystemLookup), may_reach)
     }
 
-    /// A guard by another resolver.
+    /// Creates a guard that uses another resolver.
     pub fn with_lookup(lookup: Arc<dyn Lookup>, may_reach: fn(IpAddr) -> bool) -> Self {
         Self { lookup, may_reach }
     }
 
-    /// All addresses of a name. Fails where one of them does not pass: which of them a program tries first is not known here.
+    /// Returns all addresses of a host name. Fails if the resolver fails or the filter rejects any
+    /// address.
     pub async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, LookupError> {
         let found = self.lookup.addresses(host).await?;
+        // One rejected address rejects the host: the HTTP client chooses which address to try
+        // first.
         let all_pass = (1..=MAX_ADDRESSES).contains(&found.len())
             && found.iter().all(|ip| (self.may_reach)(*ip));
         if all_pass {
@@ -80,7 +86,8 @@ impl Guard {
         }
     }
 
-    /// Fails where the host is written as an address that does not pass; names pass here and are looked up later.
+    /// Fails if the URL's host is an IP literal that the filter rejects. Host names pass: the
+    /// resolver checks them when the client connects.
     pub(crate) fn check_literal(&self, url: &Url) -> Result<(), HttpError> {
         let address = match url.host() {
             Some(Host::Ipv4(ip)) => IpAddr::V4(ip),
@@ -104,6 +111,7 @@ impl Resolve for Guard {
                 Err(LookupError::NotPublic(refused)) => return Err(refused.into()),
                 Err(LookupError::Failed(error)) => return Err(error.into()),
             };
+            // Port 0 makes reqwest use the port of the request's URL.
             let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
             Ok(addresses)
         })

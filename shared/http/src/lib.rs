@@ -1,8 +1,10 @@
-//! The HTTP client of the workspace. Every answer has a ceiling in bytes and time, no redirect is followed, and no encoding of a body is
-//! accepted. A caller who follows redirects sends one request per hop, so that each hop passes the same checks.
+//! The workspace's HTTP client. It limits the size and duration of each response, follows no
+//! redirects, and rejects compressed bodies. A caller that follows redirects sends one request per
+//! hop, so that each hop passes the same checks.
 //!
-//! [`Reach`] says which addresses a client may connect to: those of a service that the user named, or only those that a
-//! [`Guard`] lets through. What an answer means is up to the caller.
+//! [`Reach`] determines the addresses that a client may connect to: those of a service that the
+//! user configured, or only those that a [`Guard`] accepts. The client does not interpret
+//! responses.
 
 mod guard;
 
@@ -16,16 +18,16 @@ use reqwest::header::{self, HeaderMap};
 use reqwest::{ClientBuilder, Method, RequestBuilder};
 use tokio::time::Instant;
 
-/// How long a request may take, and how slow its answer may be.
+/// Time limits of a request, and the minimum speed of its response.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Longest time until there is a connection.
+    /// Maximum time to establish a connection.
     pub connect: Duration,
-    /// Longest time for a request, from the look-up to the last byte of the answer.
+    /// Maximum time for the whole request, from the DNS lookup to the last byte of the response.
     pub whole: Duration,
-    /// In each window of this length at least [`Limits::least`] bytes of a body arrive.
+    /// Length of the window in which at least [`Limits::least`] bytes of the body must arrive.
     pub window: Duration,
-    /// Fewest bytes in a window; with 0 only the whole time counts.
+    /// Minimum number of body bytes per window. 0 disables the check, so that only `whole` applies.
     pub least: u64,
 }
 
@@ -40,38 +42,41 @@ impl Default for Limits {
     }
 }
 
-/// Which addresses a client may connect to.
+/// The addresses that a client may connect to.
 #[derive(Clone)]
 pub enum Reach {
-    /// Those that the guard lets through, without a proxy: for hosts that another party named.
+    /// Only addresses that the guard accepts, without a proxy. For hosts that an untrusted party
+    /// chooses.
     Guarded(Guard),
-    /// Any, through the system's proxy: for a service that the user named.
+    /// Any address, through the system's proxy. For a service that the user configured.
     Any,
-    /// Any, without a proxy: for a service on this machine.
+    /// Any address, without a proxy. For a service on this machine.
     Loopback {
-        /// A host name that stands for this machine (RFC 6761), because not every resolver knows the names below `localhost`.
+        /// A host name that resolves to this machine (RFC 6761). The client resolves it itself
+        /// because not every resolver knows the names below `localhost`.
         localhost: Option<String>,
-        /// No certificates are loaded, so that plain HTTP works on a machine without roots.
+        /// Load no root certificates, so that plain HTTP works on a machine that has none.
         plain: bool,
     },
 }
 
-/// How a client connects.
+/// Options of a [`Client`].
 #[derive(Clone)]
 pub struct Options {
-    /// Bounds in time.
+    /// Time and speed limits of each request.
     pub limits: Limits,
-    /// Which addresses it may connect to.
+    /// The addresses that the client may connect to.
     pub reach: Reach,
-    /// Requests to anything but `https:` fail.
+    /// Reject every URL whose scheme is not `https:`.
     pub https_only: bool,
-    /// Connections are kept for the next request.
+    /// Keep idle connections open for later requests.
     pub reuse: bool,
-    /// Certificate authorities in PEM that are trusted beside the system's: for tests.
+    /// Additional trusted certificate authorities, in PEM. For tests.
     pub roots: &'static [&'static [u8]],
 }
 
-/// A client. It reads the system's certificates with the first request, which takes longer than starting a program.
+/// An HTTP client. It loads the system's certificates on the first request rather than at creation,
+/// because loading them is slow compared with the start of a program.
 #[derive(Clone)]
 pub struct Client {
     options: Options,
@@ -86,37 +91,37 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Why there is no answer, or not all of it.
+/// Why a request failed, or why its response is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// No client can be made: no certificates, for one.
+    /// The client cannot be created, for example because the certificates cannot be loaded.
     #[error("no connection can be made")]
     Setup(#[source] Box<dyn Error + Send + Sync>),
-    /// The guard does not let the host's addresses through.
+    /// The guard rejects the host's addresses.
     #[error("the host leads to an address that is not public")]
     NotPublic,
-    /// No connection.
+    /// The connection could not be established.
     #[error("no connection")]
     Connect(#[source] reqwest::Error),
-    /// Not within the time that it may take.
+    /// The request exceeded its time limit.
     #[error("no answer in time")]
     Timeout(#[source] reqwest::Error),
-    /// The connection was lost, or what came is not HTTP.
+    /// The connection was lost, or the response is not valid HTTP.
     #[error("the connection was lost")]
     Lost(#[source] reqwest::Error),
-    /// Fewer bytes than the limits ask for.
+    /// The body arrives more slowly than the limits require.
     #[error("it sends less than {} bytes in {} s", .0.least, .0.window.as_secs_f32())]
     TooSlow(Limits),
-    /// The body is longer than its ceiling, in bytes.
+    /// The body exceeds its size limit, in bytes.
     #[error("it sends more than {0} bytes")]
     TooLarge(u64),
-    /// The body is compressed, though that was not asked for.
+    /// The body is compressed although the request asked for no encoding.
     #[error("its body is encoded, though that was not asked for")]
     Encoded,
 }
 
 impl HttpError {
-    /// The last cause, which is what the system reported.
+    /// Returns the innermost error of the chain, which is what the system reported.
     pub fn reason(&self) -> String {
         let mut error: &dyn Error = self;
         while let Some(source) = error.source() {
@@ -128,7 +133,7 @@ impl HttpError {
 
 impl From<reqwest::Error> for HttpError {
     fn from(error: reqwest::Error) -> Self {
-        // The guard's refusal is somewhere in the chain, depending on the layers in between.
+        // reqwest wraps the guard's error in a varying number of layers, so search the whole chain.
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
         while let Some(found) = cause {
             if found.is::<guard::NotPublic>() {
@@ -147,7 +152,7 @@ impl From<reqwest::Error> for HttpError {
     }
 }
 
-/// The head of an answer; its body is not read yet.
+/// The status and headers of a response whose body is still unread.
 #[derive(Debug)]
 pub struct Response {
     inner: reqwest::Response,
@@ -155,7 +160,7 @@ pub struct Response {
 }
 
 impl Client {
-    /// A client with these options; it opens no connection yet.
+    /// Creates a client with these options. It opens no connection yet.
     pub fn new(options: Options) -> Self {
         Self {
             options,
@@ -163,7 +168,8 @@ impl Client {
         }
     }
 
-    /// The client below. Fails where the certificates cannot be loaded; call it before the first request to fail early.
+    /// Returns the underlying reqwest client and creates it on the first call. Fails if the
+    /// certificates cannot be loaded. Call it before the first request to fail early.
     pub fn inner(&self) -> Result<&reqwest::Client, HttpError> {
         if let Some(client) = self.inner.get() {
             return Ok(client);
@@ -181,7 +187,8 @@ impl Client {
             reuse,
             roots,
         } = &self.options;
-        // A second client of the same process finds the provider there.
+        // Installing fails harmlessly if another client of this process already installed the
+        // provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("vault/", env!("CARGO_PKG_VERSION")))
@@ -207,7 +214,7 @@ impl Client {
             Reach::Guarded(guard) => Ok(builder.no_proxy().dns_resolver(Arc::new(guard.clone()))),
             Reach::Loopback { localhost, plain } => {
                 if let Some(name) = localhost {
-                    // Port 0 stands for the port of the request.
+                    // Port 0 makes reqwest use the port of the request's URL.
                     let here = [
                         IpAddr::from(Ipv4Addr::LOCALHOST),
                         Ipv6Addr::LOCALHOST.into(),
@@ -223,17 +230,18 @@ impl Client {
         }
     }
 
-    /// Begins a request that asks for an answer without encoding.
+    /// Starts to build a request that asks for an uncompressed response.
     pub fn request(&self, method: Method, address: &str) -> Result<RequestBuilder, HttpError> {
         let request = self.inner()?.request(method, address);
         Ok(request.header(header::ACCEPT_ENCODING, "identity"))
     }
 
-    /// Sends a request and reads the head of the answer, whatever its status. Fails where the guard does not let the host through.
+    /// Sends a request and reads the status and headers of the response. Any status counts as
+    /// success. Fails if the guard rejects the host.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
         let request = request.build()?;
         if let Reach::Guarded(guard) = &self.options.reach {
-            // An address that is written out is never looked up, so the resolver does not see it.
+            // The client never resolves an IP literal, so the guard's resolver does not see it.
             guard.check_literal(request.url())?;
         }
         Ok(Response {
@@ -254,17 +262,17 @@ fn tls_without_roots() -> Result<rustls::ClientConfig, HttpError> {
 }
 
 impl Response {
-    /// The status.
+    /// The HTTP status code.
     pub fn status(&self) -> u16 {
         self.inner.status().as_u16()
     }
 
-    /// The headers.
+    /// The response headers.
     pub fn headers(&self) -> &HeaderMap {
         self.inner.headers()
     }
 
-    /// Fails where the body is encoded: nobody asked for that.
+    /// Fails if the body is compressed, because the request asked for no encoding.
     pub fn check_encoding(&self) -> Result<(), HttpError> {
         match self.headers().get(header::CONTENT_ENCODING) {
             Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
@@ -274,10 +282,11 @@ impl Response {
         }
     }
 
-    /// Reads the body. Fails as soon as it is longer than `ceiling` bytes, slower than the limits, or encoded.
+    /// Reads the body. Fails as soon as it exceeds `ceiling` bytes, if it arrives more slowly than
+    /// the limits require, or if it is compressed.
     pub async fn body(mut self, ceiling: u64) -> Result<Vec<u8>, HttpError> {
         self.check_encoding()?;
-        // The announced length only ends a request early: the bytes are counted below.
+        // `Content-Length` serves only to fail early. The loop below counts the received bytes.
         if self
             .inner
             .content_length()
@@ -287,6 +296,7 @@ impl Response {
         }
         let Limits { window, least, .. } = self.limits;
         let mut body = Vec::new();
+        // `counted` is the length of the body at the start of the current window.
         let (mut window_ends, mut counted) = (Instant::now() + window, 0);
         loop {
             match tokio::time::timeout_at(window_ends, self.inner.chunk()).await {

@@ -1,4 +1,4 @@
-//! What every kind of source works with: settings, connections, and the policy.
+//! What all source kinds share: settings, HTTP and git access, and the source policy.
 
 use std::sync::Arc;
 
@@ -13,34 +13,34 @@ use crate::policy::SourcePolicy;
 use crate::source::{GitSource, ParseOptions};
 use crate::tokens::Tokens;
 
-/// Where the registry with ClawHub's protocol is, unless a setting names another one.
+/// Default address of the registry that speaks ClawHub's protocol.
 pub const DEFAULT_CLAWHUB: &str = "https://clawhub.ai";
-/// Where the npm registry is, unless a setting names another one.
+/// Default address of the npm registry.
 pub const DEFAULT_NPM: &str = "https://registry.npmjs.org";
 
-/// Settings of a fetcher.
+/// Settings of a [`Fetcher`].
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How git is run.
+    /// Settings for running git.
     pub git: GitSettings,
-    /// Bounds of requests in time.
+    /// Time and speed limits of HTTP requests.
     pub limits: Limits,
     /// Bearer tokens for HTTPS sources.
     pub tokens: Tokens,
-    /// How texts of marketplaces and registries are parsed.
+    /// Parser options for source texts that come from marketplaces and registries.
     pub parse: ParseOptions,
-    /// The registry with ClawHub's protocol.
+    /// Address of the registry that speaks ClawHub's protocol.
     pub clawhub: Url,
-    /// The npm registry, for plugins that are packages.
+    /// Address of the npm registry, which serves plugins published as packages.
     pub npm: Url,
-    /// The registry of the older form, if there is one.
+    /// Base address of the registry that speaks the older protocol, if one is configured.
     pub registry: Option<Url>,
-    /// Hosts of repositories must be public too, and SSH, which would use this machine's own keys, is refused: for callers that are not
-    /// at this machine's command line.
+    /// Treat callers as remote: hosts of repositories must be public, and SSH is rejected because
+    /// it would use this machine's keys. Off for the user at this machine's command line.
     pub guarded: bool,
 }
 
-/// Fetches skills. Holds connections and no other state.
+/// Fetches skills. Its only state is open connections.
 pub struct Fetcher {
     pub(crate) settings: Settings,
     pub(crate) http: Http,
@@ -55,7 +55,8 @@ impl std::fmt::Debug for Fetcher {
     }
 }
 
-/// A fetcher under a policy, as the kinds of sources use it.
+/// A fetcher together with the policy that applies to its requests. Source kinds take it as a
+/// parameter.
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'a> {
     pub(crate) fetcher: &'a Fetcher,
@@ -63,12 +64,12 @@ pub(crate) struct Access<'a> {
 }
 
 impl Access<'_> {
-    /// Gets what is at an address, or `None` where the server answers 404 or 410. At most `max` bytes.
+    /// Fetches a URL. Returns `None` on HTTP 404 or 410. The body may have at most `max` bytes.
     pub(crate) async fn get(self, url: &Url, max: u64) -> Result<Option<Got>> {
         self.fetcher.http.get(url, max, self.policy).await
     }
 
-    /// Like [`Access::get`]; an answer of 404 or 410 is an error.
+    /// Like [`Access::get`], but treats HTTP 404 and 410 as an error.
     pub(crate) async fn fetch(self, url: &Url, max: u64) -> Result<Got> {
         let got = self.get(url, max).await?;
         got.ok_or_else(|| FetchError::NotFound(format!("{url} is not there")))
@@ -76,7 +77,7 @@ impl Access<'_> {
 }
 
 impl Fetcher {
-    /// This fetcher under a policy.
+    /// Combines this fetcher with a policy.
     pub(crate) fn under<'a>(&'a self, policy: &'a SourcePolicy) -> Access<'a> {
         Access {
             fetcher: self,
@@ -84,7 +85,7 @@ impl Fetcher {
         }
     }
 
-    /// A fetcher with these settings; it opens no connection yet.
+    /// Creates a fetcher with these settings. It opens no connection yet.
     pub fn new(settings: Settings, clock: Arc<dyn Clock>) -> Self {
         let http = Http::new(
             settings.parse.loopback,
@@ -98,14 +99,16 @@ impl Fetcher {
         }
     }
 
-    /// Arguments and settings of git for a source. For guarded callers the host must be public, and git is pinned to its addresses.
+    /// Returns extra git arguments and the git settings for a source. For guarded callers, the host
+    /// must be public, and the arguments pin git to the addresses that were checked.
     pub(crate) async fn git_access(
         &self,
         source: &GitSource,
     ) -> Result<(Vec<String>, GitSettings)> {
         let mut settings = self.settings.git.clone();
         if !self.settings.guarded || settings.loopback {
-            // The user's own SSH command is used, wherever it is set.
+            // Setting `GIT_SSH_COMMAND` overrides `core.sshCommand`, so read the user's own value
+            // first.
             if source.is_ssh() && settings.ssh_command.is_none() {
                 settings.ssh_command = git::configured_ssh(&settings).await;
             }
@@ -136,7 +139,7 @@ impl Fetcher {
     }
 }
 
-/// The beginning of a commit id, for people.
+/// Shortens a commit id to 12 characters for messages.
 pub fn short(commit: &str) -> &str {
     commit.get(..12).unwrap_or(commit)
 }

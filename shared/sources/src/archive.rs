@@ -1,7 +1,7 @@
-//! Archives as sources: zip, tar and tar.gz, read in memory with every limit held while reading.
+//! Reads zip, tar and tar.gz archives in memory and enforces every limit while reading.
 //!
-//! Nothing is written to disk. Links, devices, absolute paths and `..` are refused, never cleaned up, and the sizes that an archive
-//! announces are not trusted.
+//! Nothing is written to disk. Links, devices, absolute paths and `..` are rejected rather than
+//! cleaned up. The sizes in the archive's headers are not trusted.
 
 use std::io::{Cursor, Read};
 
@@ -11,18 +11,18 @@ use vault_skill::manifest::Mode;
 
 use crate::error::{FetchError, Result, shown};
 
-/// Largest archive, in bytes.
+/// Maximum size of an archive, in bytes.
 pub const MAX_DOWNLOAD_BYTES: u64 = 10 << 20;
-/// Most bytes of all files of an archive, unpacked.
+/// Maximum total size of an archive's files after unpacking, in bytes.
 pub const MAX_UNPACKED_BYTES: u64 = 25 << 20;
-/// Most files of an archive.
+/// Maximum number of files in an archive.
 pub const MAX_ARCHIVE_FILES: usize = 1_000;
-/// Most entries of an archive, folders included.
+/// Maximum number of entries in an archive, including folders.
 const MAX_ENTRIES: usize = 4_000;
-/// Most bytes of an unpacked tar, headers and padding included.
+/// Maximum size of a decompressed tar stream in bytes, including headers and padding.
 const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (MAX_ENTRIES as u64) * 2048;
 
-/// Reads all files of an archive; `place` is its name in messages.
+/// Reads all files of an archive. `place` names the archive in error messages.
 pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
     if bytes.len() as u64 > MAX_DOWNLOAD_BYTES {
         return Err(FetchError::too_large(place, MAX_DOWNLOAD_BYTES, "bytes"));
@@ -89,6 +89,7 @@ impl Unpacked<'_> {
             let path = String::from_utf8(entry.path_bytes().into_owned())
                 .map_err(|_| self.bad("it holds a file name that is not UTF-8"))?;
             let kind = entry.header().entry_type();
+            // Global pax headers carry metadata only. `git archive` writes one.
             if kind.is_dir() || kind.is_pax_global_extensions() {
                 continue;
             }
@@ -135,6 +136,7 @@ impl Unpacked<'_> {
             if entry.is_dir() {
                 continue;
             }
+            // 0 means that the archive records no file type.
             let kind = mode & 0o170_000;
             if entry.is_symlink() || !matches!(kind, 0 | 0o100_000) {
                 return Err(FetchError::content(
@@ -169,6 +171,7 @@ impl Unpacked<'_> {
         if !plain {
             return Err(self.bad(format!("{} leads out of the archive", shown(path))));
         }
+        // Entries are read to one byte beyond the remaining limit, so an overrun shows here.
         self.bytes += bytes.len() as u64;
         if self.bytes > MAX_UNPACKED_BYTES {
             return Err(too_large(self.place));
@@ -201,7 +204,7 @@ fn too_large(place: &str) -> FetchError {
 #[error("it unpacks to more than is read")]
 struct Bomb;
 
-/// A stream that fails beyond its limit.
+/// A reader that fails once the inner stream yields more than `left` bytes.
 struct Bounded<R> {
     stream: R,
     left: u64,

@@ -1,5 +1,5 @@
-//! Whether sources have something else now than what is recorded of skills: by commit and tree, version or digest, never by time.
-//! Comparing changes nothing.
+//! Compares recorded skills with their sources to detect upstream changes. The comparison uses the
+//! commit and tree, the version or the digest, never timestamps. It changes nothing.
 
 use std::sync::Arc;
 
@@ -12,11 +12,12 @@ use crate::kinds::round::{Comparison, Round};
 use crate::kinds::{kind_of, source_of};
 use crate::policy::SourcePolicy;
 
-/// How many sources are asked at a time.
+/// Number of sources that are compared in parallel.
 const CONCURRENT: usize = 4;
 
 impl Fetcher {
-    /// Compares skills with their sources, several at a time. `answer` gets each result as it comes, with the index of its question.
+    /// Compares skills with their sources, several in parallel. Calls `answer` with each result as
+    /// it arrives and with the index of its entry in `upstreams`.
     pub async fn compare_all(
         self: Arc<Self>,
         upstreams: Vec<Upstream>,
@@ -36,7 +37,7 @@ impl Fetcher {
                 (at, state.unwrap_or_else(failed))
             });
         }
-        // A task that panicked has no answer, which leaves its skill unchecked.
+        // A task that panicked yields no result, and its skill stays unchecked.
         while let Some(done) = asking.join_next().await {
             if let Ok((at, state)) = done {
                 answer(at, state);

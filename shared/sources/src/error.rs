@@ -1,93 +1,95 @@
-//! Why nothing was fetched: one enum, so that a command maps each kind to an exit code and a hint.
+//! The errors of a fetch, as one enum, so that a command can map each variant to an exit code and a
+//! hint.
 
 use vault_skill::finding::printable;
 
-/// The result of whatever can fail while fetching.
+/// Result type of this crate.
 pub(crate) type Result<T, E = FetchError> = std::result::Result<T, E>;
 
-/// Why a fetch ended without a skill. Nothing was changed anywhere.
+/// Why a fetch failed. A failed fetch changes nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The owner's policy does not allow the place.
+    /// The owner's source policy does not allow the source.
     #[error("the source policy keeps {place} out: {reason}")]
     Policy {
-        /// The place.
+        /// Name of the source.
         place: String,
-        /// The rule that forbids it.
+        /// The rule that rejects it.
         reason: String,
     },
-    /// The place wants credentials, and has none or other ones of this user.
+    /// The server requires credentials: the user has none, or the server rejects them.
     #[error("{place} asks for credentials, or refuses those of this user: {said}")]
     NotAllowed {
-        /// The place.
+        /// Name of the source.
         place: String,
-        /// Its answer.
+        /// The HTTP status, or git's error message.
         said: String,
     },
-    /// The repository, page, reference or skill is not there.
+    /// The repository, page, reference or skill does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// The place, or the network on the way, does not answer correctly.
+    /// The server cannot be reached or responds incorrectly.
     #[error("{place}: {reason}")]
     Unreachable {
-        /// The place.
+        /// Name of the source.
         place: String,
-        /// What went wrong.
+        /// What failed.
         reason: String,
     },
-    /// An address inside a private network, or of this machine.
+    /// The host has an address of a private network or of this machine.
     #[error("{0} leads to an address that is not public")]
     NotPublic(String),
-    /// The bytes do not have the announced digest.
+    /// The downloaded bytes do not match the digest that the source lists.
     #[error("{place} has the digest {found}, not {wanted} as announced")]
     Digest {
-        /// The artifact.
+        /// Name of the artifact.
         place: String,
-        /// The announced digest.
+        /// The expected digest.
         wanted: String,
-        /// The digest of the bytes.
+        /// The digest of the downloaded bytes.
         found: String,
     },
-    /// The skill lacks the announced signature, or the one that was pinned when it was added.
+    /// The signature that the source lists is missing or invalid, or it differs from the signer
+    /// that was pinned when the skill was added.
     #[error("{place}: the signature of this skill is not good: {reason}")]
     Signer {
-        /// The signed manifest, or the source.
+        /// Name of the signed manifest, or of the source.
         place: String,
         /// What is wrong.
         reason: String,
     },
-    /// Beyond a limit.
+    /// A size or number exceeds its limit.
     #[error("{what} goes beyond {limit} {unit}")]
     TooLarge {
-        /// What is too large.
+        /// Name of the item that is too large.
         what: String,
         /// The limit.
         limit: u64,
-        /// What is counted.
+        /// Unit of the limit.
         unit: &'static str,
     },
-    /// The content has the wrong form, or holds something that no skill may hold.
+    /// The content is malformed, or contains something that a skill must not contain.
     #[error("{place}: {reason}")]
     Content {
-        /// The file, archive or index.
+        /// Name of the file, archive or index.
         place: String,
-        /// What is wrong in it.
+        /// What is wrong with the content.
         reason: String,
     },
-    /// Not possible on this machine, or with this kind of source.
+    /// This machine, or this kind of source, does not support the operation.
     #[error("{message}")]
     Unsupported {
-        /// What is not possible.
+        /// What is not supported.
         message: String,
         /// What to do instead.
         hint: String,
     },
-    /// Something on this machine failed.
+    /// A local operation failed.
     #[error("{doing} failed: {reason}")]
     Local {
-        /// What was being done.
+        /// The operation, as a phrase such as `starting git`.
         doing: &'static str,
-        /// Why it failed.
+        /// The cause.
         reason: String,
     },
 }
@@ -122,7 +124,7 @@ impl FetchError {
         }
     }
 
-    /// The stable error code for programs.
+    /// The stable error code, for programs.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Policy { .. } => "source_refused",
@@ -139,7 +141,7 @@ impl FetchError {
         }
     }
 
-    /// What to do about it, where one step helps.
+    /// Advice for the user, if one step can solve the problem.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Policy { .. } => {
@@ -159,7 +161,7 @@ impl FetchError {
     }
 }
 
-/// Untrusted text for a message: cut, and without control characters.
+/// Prepares untrusted text for a message: cuts it to 300 characters and escapes control characters.
 pub(crate) fn shown(text: &str) -> String {
     let text: String = text.chars().take(300).collect();
     printable(&text)

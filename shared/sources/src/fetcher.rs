@@ -1,7 +1,8 @@
-//! From a source to skills: the place is opened and lists its skills, then one of them is taken.
+//! Opens a source, lists its skills, and downloads one of them.
 //!
-//! The policy is checked before the first request, for every hop, and once more for the exact skill that is taken. Files, revision and
-//! recorded origin of a skill belong to one commit, one archive or one answer.
+//! The policy is checked before the first request, on every redirect, and again for the chosen
+//! skill. The files, the revision and the recorded origin of a skill always come from the same
+//! commit, archive or response.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::policy::SourcePolicy;
 use crate::source::{GitSource, Source};
 
 impl Fetcher {
-    /// Reaches a source and lists its skills. `plugin` picks one of a marketplace.
+    /// Opens a source and lists its skills. `plugin` selects a plugin of a marketplace.
     pub async fn open(
         &self,
         source: &Source,
@@ -31,7 +32,8 @@ impl Fetcher {
         kinds::open(self.under(policy), source, plugin).await
     }
 
-    /// Downloads one of the skills of a source. Fails for links, for too large files, and where the policy does not allow it.
+    /// Downloads one skill of an opened source. Fails if the skill contains links or exceeds a size
+    /// limit, or if the policy does not allow it.
     pub async fn take(
         &self,
         opened: &Opened,
@@ -41,7 +43,9 @@ impl Fetcher {
         opened.content.take(self.under(policy), found).await
     }
 
-    /// Fetches a skill again from its recorded origin, at the reference that was asked for then. Fails without the pinned signature.
+    /// Fetches a skill again from its recorded origin, at the recorded reference. If the skill is
+    /// pinned to a signer, fails unless the source has a valid signature by that signer, for the
+    /// same version or a later one.
     pub async fn fetch_recorded(
         &self,
         upstream: &Upstream,
@@ -50,7 +54,8 @@ impl Fetcher {
         kinds::fetch_recorded(self.under(policy), upstream).await
     }
 
-    /// Whether a repository has this branch, tag or commit. For a hint only: any failure is a no.
+    /// Returns whether a repository has this branch, tag or commit. Returns `false` on any error,
+    /// so use it only for hints.
     pub async fn has_reference(&self, source: &GitSource, reference: &str) -> bool {
         let asked = GitSource {
             reference: Some(reference.to_owned()),
@@ -84,7 +89,8 @@ impl From<FetchError> for FetchFault {
 }
 
 impl Fetcher {
-    /// Fetches the named skill of a source, or its only one.
+    /// Fetches the skill of this name. Without a name, fetches the skill that [`Opened::only`]
+    /// selects.
     async fn fetch_one(
         &self,
         source: &Source,

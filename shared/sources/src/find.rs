@@ -1,19 +1,21 @@
-//! Where the skills of a repository, archive or folder are: every folder that holds a SKILL.md, within bounds.
+//! Finds the skills in a repository, archive or folder: every folder that contains a SKILL.md,
+//! within limits.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use vault_skill::manifest::SKILL_MD;
 
-/// Deepest folder that is searched for a SKILL.md.
+/// Maximum depth of a folder that is searched for a SKILL.md.
 pub const MAX_DEPTH: usize = 6;
-/// Most folders of this machine that are searched.
+/// Maximum number of local folders that one search visits.
 pub const MAX_FOLDERS: usize = 2_000;
-/// Most skills of one source.
+/// Maximum number of skills listed for one source.
 pub const MAX_SKILLS: usize = 2_000;
 
-/// Folders below `base` that hold a SKILL.md, shallow ones first; an empty `base` stands for the root. A folder inside a skill belongs to
-/// that skill, except below the root: a repository that is a skill itself may hold more.
+/// Returns the folders at and below `base` that contain a SKILL.md, shallow ones first. An empty
+/// `base` is the root. A folder inside a skill belongs to that skill and is not listed, unless the
+/// outer skill is the root or `base`: a repository that is itself a skill may contain more skills.
 pub(crate) fn skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Vec<String> {
     let mut found: BTreeSet<(usize, String)> = BTreeSet::new();
     for path in paths {
@@ -44,6 +46,7 @@ pub(crate) fn skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Ve
     }
     let mut kept: Vec<String> = Vec::new();
     for (_, folder) in found {
+        // Folders come in order of depth, so `kept` already contains any outer skill.
         let nested = kept.iter().any(|outer| {
             outer != base
                 && !outer.is_empty()
@@ -73,7 +76,8 @@ fn is_skipped(part: &str) -> bool {
     )
 }
 
-/// Folders of this machine that hold a SKILL.md, the folder itself first, as paths below it. Links are not followed.
+/// Returns the local folders that contain a SKILL.md, as paths relative to `folder`, shallow ones
+/// first. Does not follow symbolic links.
 pub fn local_skills(folder: &Path) -> Vec<String> {
     let mut paths = Vec::new();
     let mut waiting = vec![(String::new(), 0)];

@@ -1,4 +1,5 @@
-//! Requests to sources: few redirects, each hop checked against the policy and the SSRF guard, and a token for its own host alone.
+//! HTTP requests to sources. Redirects are limited, every hop is checked against the policy and the
+//! SSRF guard, and a token is sent only to its own host.
 
 use std::net::IpAddr;
 
@@ -11,10 +12,10 @@ use crate::error::{FetchError, Result, shown};
 use crate::policy::SourcePolicy;
 use crate::tokens::Tokens;
 
-/// Most redirects of one request.
+/// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 5;
 
-/// A client for addresses that another party chose.
+/// An HTTP client for addresses that an untrusted party chooses.
 pub(crate) struct Http {
     client: Client,
     loopback: bool,
@@ -22,16 +23,16 @@ pub(crate) struct Http {
     tokens: Tokens,
 }
 
-/// An answer with status 200.
+/// A response with status 200.
 #[derive(Debug)]
 pub(crate) struct Got {
-    /// The address after all redirects.
+    /// The URL after all redirects.
     pub(crate) url: Url,
     pub(crate) content_type: String,
     pub(crate) body: Vec<u8>,
 }
 
-/// Lets public addresses through; in tests those of this machine too.
+/// Creates a guard that accepts public addresses. In tests it accepts loopback addresses too.
 pub(crate) fn guard(loopback: bool) -> Guard {
     let may_reach: fn(IpAddr) -> bool = if loopback {
         |ip| is_public(ip) || ip.is_loopback()
@@ -58,13 +59,14 @@ impl Http {
         }
     }
 
-    /// Gets what is at an address, or `None` where the server answers 404 or 410. At most `max` bytes.
+    /// Fetches a URL. Returns `None` on HTTP 404 or 410. The body may have at most `max` bytes.
     pub(crate) async fn get(
         &self,
         url: &Url,
         max: u64,
         policy: &SourcePolicy,
     ) -> Result<Option<Got>> {
+        // The client limits each request. This timeout limits the whole chain of redirects.
         let whole = self.limits.whole;
         match tokio::time::timeout(whole, self.follow(url, max, policy)).await {
             Ok(done) => done,
@@ -111,13 +113,15 @@ impl Http {
 
     async fn send(&self, url: &Url) -> Result<Response, HttpError> {
         let mut request = self.client.request(Method::GET, url.as_str())?;
+        // Select the token for each hop, so that a redirect cannot carry it to another host.
         if let Some(token) = self.tokens.for_url(url) {
             request = request.bearer_auth(token);
         }
         self.client.send(request).await
     }
 
-    /// The checks of each hop beside those of the guard.
+    /// Checks that apply to every hop in addition to the guard: HTTPS only, and no credentials in
+    /// the URL.
     fn check(&self, url: &Url) -> Result<()> {
         let plain = url.scheme() == "http" && self.loopback && is_loopback(url);
         if !plain && url.scheme() != "https" {
@@ -140,7 +144,7 @@ fn header_of(answer: &Response, name: header::HeaderName) -> Option<&str> {
     answer.headers().get(name)?.to_str().ok()
 }
 
-/// The error for a status that is neither an answer nor a redirect.
+/// Creates the error for a status that is neither success, redirect nor "not found".
 fn refused(url: &Url, status: u16, answer: &Response) -> FetchError {
     if matches!(status, 401 | 403) {
         return FetchError::NotAllowed {

@@ -1,18 +1,19 @@
-//! Where skills are fetched from: everything of vault that asks a network for skills, and nothing that admits them.
+//! Fetches skills from their sources. All access to repositories, registries and sites of third
+//! parties happens here. This crate adds no skill to a vault.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`source`] | the grammar of what may stand after `vault add` |
+//! | [`source`] | the grammar of the sources that `vault add` accepts |
 //! | [`policy`] | `[sources]` of the owner's policy, checked before any request |
 //! | `kinds` | one file for each kind of source, behind one trait |
-//! | `access`, `opened` | what kinds of sources work with, and what they give |
-//! | `fetcher` | opening a source, listing its skills, taking one |
-//! | `compare` | whether a source has something else now |
-//! | [`git`], [`archive`], `http` | running git, reading archives, requests |
+//! | `access`, `opened` | what every kind of source receives, and what it returns |
+//! | `fetcher` | opening a source, listing its skills, downloading one |
+//! | `compare` | detecting upstream changes |
+//! | [`git`], [`archive`], `http` | running git, reading archives, HTTP requests |
 //! | [`locks`] | lock files of other tools |
-//! | [`find`] | the skills in a tree of files |
+//! | [`find`] | finding the skills in a tree of files |
 //!
-//! The bytes that come back are unchecked: the library gates and signs them.
+//! The files that it returns are unchecked. The vault library checks and signs them.
 
 mod access;
 pub mod archive;

@@ -1,4 +1,5 @@
-//! Lock files of other tools, read for their sources: `skills-lock.json` of a project and the global one of the same tool.
+//! Reads the sources listed in lock files of other tools: a project's `skills-lock.json` and the
+//! same tool's global lock file.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +8,17 @@ use vault_skill::finding::printable;
 
 use crate::source::{BadSource, ParseOptions, Source};
 
-/// Largest lock file, in bytes.
+/// Maximum size of a lock file, in bytes. The caller that reads the file enforces it.
 pub const MAX_LOCK_BYTES: u64 = 4 << 20;
 
-/// One skill of a lock file.
+/// One entry of a lock file.
 #[derive(Clone, Debug)]
 pub struct LockedSkill {
-    /// Its name there.
+    /// The name in the lock file.
     pub name: String,
-    /// Its source, or why the entry cannot be used.
+    /// The source, or why the entry cannot be used.
     pub source: Result<Source, BadSource>,
-    /// The recorded id of its folder's tree.
+    /// The recorded git tree id of the skill's folder.
     pub tree: Option<String>,
 }
 
@@ -39,7 +40,8 @@ struct Entry {
     skill_folder_hash: Option<String>,
 }
 
-/// Parses a lock file. `folder` is the base of its relative paths. Fails where it is no such file.
+/// Parses a lock file. Relative paths in it are resolved against `folder`. Fails if the bytes are
+/// not a lock file.
 pub fn read(
     bytes: &[u8],
     folder: &std::path::Path,
@@ -81,7 +83,7 @@ fn source(
         .ok_or_else(|| bad("it names no source".to_owned()))?;
     let address = entry.source_url.clone().unwrap_or_else(|| text.clone());
     let kind = entry.source_type.as_deref().unwrap_or("github");
-    // The entry's type says what its text is, so a shorthand is never a path.
+    // The entry's type decides how its text is parsed, so never treat the text as a local path.
     let parse =
         |text: &str| Source::parse(text, options, &|_| false).or_else(BadSource::accept_shorthand);
     let mut source = match kind {

@@ -1,4 +1,4 @@
-//! A source that was reached: the list of its skills, and what hands them out.
+//! An opened source: the list of its skills, and the handle that downloads them.
 
 use std::fmt::Debug;
 
@@ -8,34 +8,37 @@ use vault_store::fetch::FetchedSkill;
 use crate::access::Access;
 use crate::error::Result;
 
-/// A skill of a source.
+/// A skill in the list of an opened source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Found {
-    /// Its own name where its SKILL.md can be parsed, else its folder's.
+    /// The name in its SKILL.md or in the site's index; the folder's name if the SKILL.md cannot be
+    /// parsed.
     pub name: String,
-    /// Its folder in the source; empty for the root.
+    /// The folder in the source; empty for the root.
     pub folder: String,
-    /// Its description, where that can be read.
+    /// The description, if it is known.
     pub description: Option<String>,
 }
 
-/// A source that was reached, with its list of skills.
+/// An opened source with its list of skills.
 #[derive(Debug)]
 pub struct Opened {
-    /// Its skills, in an order that is the same each time.
+    /// The skills, in a stable order.
     pub found: Vec<Found>,
-    /// Notices for the user: unpinned sites, entries that were skipped.
+    /// Notices for the user, such as an index without digests or skipped entries.
     pub notices: Vec<String>,
     pub(crate) content: Box<dyn Content>,
 }
 
-/// What was opened: it hands out single skills.
+/// Downloads single skills of an opened source.
 #[async_trait]
 pub(crate) trait Content: Debug + Send + Sync {
-    /// Downloads one of the skills. Fails for links, for too large files, and where the policy does not allow it.
+    /// Downloads one skill. Fails if the skill contains links or exceeds a size limit, or if the
+    /// policy does not allow it.
     async fn take(&self, access: Access<'_>, found: &Found) -> Result<FetchedSkill>;
 
-    /// The folder that is meant when nobody names a skill; `None` where there is no such folder.
+    /// The folder that selects a skill when the user names none; `None` if the source has no such
+    /// folder.
     fn base(&self) -> Option<&str>;
 }
 
@@ -48,22 +51,24 @@ impl Opened {
         }
     }
 
-    /// The skill of this name, by its own name or its folder's.
+    /// Finds a skill by its own name, or else by its folder's name.
     pub fn by_name(&self, name: &str) -> Option<&Found> {
         by_name(&self.found, name)
     }
 
-    /// The skill that is meant without a name: the only one, that of the root, or that of the folder in the source.
+    /// Returns the skill to use when the user names none: the only skill, or else the one in the
+    /// folder that the source names (by default the root).
     pub fn only(&self) -> Option<&Found> {
         match &self.found[..] {
             [only] => Some(only),
+            // If the base folder contains a skill, that skill is the first one in the list.
             [first, ..] => (self.content.base() == Some(&first.folder)).then_some(first),
             [] => None,
         }
     }
 }
 
-/// The skill of this name among several, by its own name or its folder's.
+/// Finds a skill by its own name, or else by its folder's name.
 pub fn by_name<'f>(found: &'f [Found], name: &str) -> Option<&'f Found> {
     let in_folder = |found: &&Found| last_part(&found.folder).as_deref() == Some(name);
     found

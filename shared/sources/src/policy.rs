@@ -1,7 +1,8 @@
-//! The places that the owner allows: `[sources]` of `policy.toml`, checked before each request.
+//! The owner's source policy: `[sources]` of `policy.toml`, checked before each request.
 //!
-//! The policy fails closed: with a list, a place that no pattern covers is refused. A place that is reached on the way (a redirect, a
-//! hand-off to another host) is checked like the first one. Folders and archives of this machine are always allowed.
+//! The policy fails closed: if it has an `allow` list, it rejects every source that no pattern
+//! covers. Hosts that are reached later, by a redirect or a hand-off, are checked too. Local
+//! folders and archives are always allowed.
 
 use url::Url;
 use vault_skill::keys::PublicKey;
@@ -11,7 +12,7 @@ use vault_skill::time::Timestamp;
 use crate::error::{FetchError, Result, shown};
 use crate::source::{Source, url_names};
 
-/// The source policy, compiled.
+/// The source policy in parsed form.
 #[derive(Clone, Debug, Default)]
 pub struct SourcePolicy {
     allow: Option<Vec<Pattern>>,
@@ -21,7 +22,7 @@ pub struct SourcePolicy {
 }
 
 impl SourcePolicy {
-    /// The `[sources]` of a policy; without one anything may be fetched.
+    /// Reads `[sources]` of a policy. Without one, every source is allowed.
     pub fn new(policy: Option<&Policy>) -> Self {
         let Some(sources) = policy.and_then(|policy| policy.sources.as_ref()) else {
             return Self::default();
@@ -37,7 +38,7 @@ impl SourcePolicy {
         }
     }
 
-    /// Fails where nothing of this source can be allowed. Called before the first request.
+    /// Fails if the policy cannot allow any skill of this source. Call it before the first request.
     pub fn check(&self, source: &Source) -> Result<()> {
         if matches!(source, Source::Local(_)) {
             return Ok(());
@@ -50,6 +51,8 @@ impl SourcePolicy {
             );
         }
         let names = source.policy_names();
+        // A pattern may cover only one folder of a repository. `check_names` later checks the
+        // chosen skill.
         let open = names.iter().any(|name| self.may_allow(name));
         if !open {
             return refuse("no pattern of `allow` covers it");
@@ -60,7 +63,7 @@ impl SourcePolicy {
         Ok(())
     }
 
-    /// Fails where no pattern covers any of these names of a skill.
+    /// Fails if no pattern covers any of the names of a skill.
     pub fn check_names(&self, names: &[String]) -> Result<()> {
         if names.iter().any(|name| self.allows(name)) {
             return Ok(());
@@ -69,7 +72,7 @@ impl SourcePolicy {
         Err(refusal(name, "no pattern of `allow` covers it"))
     }
 
-    /// Fails where an address on the way is neither on the first host nor covered by a pattern.
+    /// Fails if a redirect leaves the host of `asked` for an address that no pattern covers.
     pub fn check_hop(&self, asked: &Url, reached: &Url) -> Result<()> {
         if asked.host_str() == reached.host_str() || self.allow.is_none() {
             return Ok(());
@@ -77,8 +80,9 @@ impl SourcePolicy {
         self.check_names(&url_names(reached))
     }
 
-    /// Fails for a commit that is younger than the policy allows. A commit from the future has no age.
+    /// Fails if a commit is younger than the policy allows. `committed` is in seconds since 1970.
     pub fn check_age(&self, place: &str, committed: i64, now: Timestamp) -> Result<()> {
+        // A commit date in the future gives a negative age, which every minimum rejects.
         let days = now.unix().saturating_sub(committed).div_euclid(86_400);
         if i64::from(self.minimum_age_days) <= days || self.minimum_age_days == 0 {
             return Ok(());
@@ -93,12 +97,12 @@ impl SourcePolicy {
         ))
     }
 
-    /// Whether a site's index must carry digests.
+    /// Returns whether the index of a site must contain digests.
     pub const fn wants_digests(&self) -> bool {
         self.signed_only
     }
 
-    /// Fails where a source carries a vault's signature by a key that is not listed; an empty list allows every key.
+    /// Fails if the signer of a skill is not in `signers`. An empty list allows every key.
     pub fn check_signer(&self, place: &str, signer: &PublicKey) -> Result<()> {
         if self.signers.is_empty() || self.signers.contains(signer) {
             return Ok(());
@@ -112,7 +116,7 @@ impl SourcePolicy {
             .is_none_or(|patterns| patterns.iter().any(|pattern| pattern.covers(name)))
     }
 
-    /// Whether the name, or something below it, is covered.
+    /// Returns whether a pattern covers the name or something below it.
     fn may_allow(&self, name: &str) -> bool {
         self.allows(name)
             || self
@@ -129,8 +133,8 @@ fn refusal(place: &str, reason: &str) -> FetchError {
     }
 }
 
-/// A pattern of `allow`. It covers a name segment by segment, and everything below: `*` matches any text within one segment, so that a
-/// path never matches the pattern of a host.
+/// A pattern of `allow`. It matches a name segment by segment and covers everything below the
+/// match. `*` matches any text within one segment, so a path cannot match the pattern of a host.
 #[derive(Clone, Debug)]
 struct Pattern {
     segments: Vec<String>,
@@ -153,7 +157,7 @@ impl Pattern {
             .all(|pattern| parts.next().is_some_and(|part| part_matches(pattern, part)))
     }
 
-    /// Whether it covers something below the name and not the name itself.
+    /// Returns whether the pattern may cover something below the name.
     fn is_below(&self, name: &str) -> bool {
         let name = folded(name);
         let mut patterns = self.segments.iter();
@@ -165,7 +169,7 @@ impl Pattern {
     }
 }
 
-/// The name in lower case on the two public hosts, which ignore case; other hosts may not.
+/// Lowercases names on GitHub and GitLab, which ignore case. Other hosts may not.
 fn folded(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let known = ["github.com/", "gitlab.com/", "github:", "gitlab:"];

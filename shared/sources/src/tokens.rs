@@ -1,13 +1,15 @@
-//! Bearer tokens for HTTPS sources, by host. A token is sent to its own host only, at every hop of a redirect.
+//! Bearer tokens for HTTPS sources, by host. A token is sent only to its own host, also after a
+//! redirect.
 
 use url::Url;
 use zeroize::Zeroizing;
 
-/// Bearer tokens by host. Their `Debug` shows hosts only.
+/// Bearer tokens by host. The `Debug` output shows only the hosts.
 #[derive(Clone, Default)]
 pub struct Tokens(Vec<(String, Zeroizing<String>)>);
 
-/// The number of an entry that cannot be parsed, without its text.
+/// The position of a malformed entry, starting at 1. The entry's text is left out because it may
+/// contain a token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("entry {0} is not <host>=<token>")]
 pub struct BadToken(pub usize);
@@ -21,7 +23,8 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Reads `<host>[:<port>]=<token>`, several with commas between. Fails on an entry of another form, or with what no header holds.
+    /// Parses a comma-separated list of `<host>[:<port>]=<token>`. Fails on a malformed entry, or
+    /// on characters that a host or a bearer token cannot contain.
     pub fn parse(text: &str) -> Result<Self, BadToken> {
         let mut tokens = Vec::new();
         for (at, entry) in text.split(',').map(str::trim).enumerate() {
@@ -33,7 +36,7 @@ impl Tokens {
                 && host
                     .bytes()
                     .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':'));
-            // RFC 6750, 2.1: b64token.
+            // RFC 6750, section 2.1: b64token.
             let token_fits = (1..=4096).contains(&token.len())
                 && token.bytes().all(|byte| {
                     byte.is_ascii_alphanumeric()
@@ -48,7 +51,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// The token for the host of an address, and for its port where that is not the default.
+    /// Returns the token for the host of a URL. A port other than the default one must match too.
     pub(crate) fn for_url(&self, url: &Url) -> Option<&str> {
         let host = url.host_str()?;
         let wanted = match url.port() {

@@ -1,4 +1,4 @@
-//! What may stand after `vault add`, and what is refused before anything is asked of anybody.
+//! The sources that `vault add` accepts, and those that it rejects before any request.
 
 use vault_sources::{BadSource, GitSource, ParseOptions, Source};
 
@@ -16,7 +16,7 @@ fn git(text: &str) -> GitSource {
     }
 }
 
-/// Text, address, identifier, path and reference; `-` stands for none.
+/// Columns: text, address, identifier, path and reference. `-` means none.
 const REPOSITORIES: &str = "\
 acme/skills https://github.com/acme/skills.git github:acme/skills - -
 acme/skills/a/pdf#v1.2 https://github.com/acme/skills.git github:acme/skills a/pdf v1.2
@@ -46,7 +46,7 @@ fn every_form_of_a_repository_leads_to_the_same_place() {
     }
 }
 
-/// Text, place and tail.
+/// Columns: text, place and tail.
 const PAGES: &str = "\
 https://github.com/acme/skills/tree/feature/x/pdf github.com/acme/skills feature/x/pdf
 https://github.com/acme/skills/blob/main/pdf/SKILL.md github.com/acme/skills main/pdf
@@ -123,7 +123,7 @@ fn other_forms_are_told_apart() {
 fn registries_and_vaults_have_prefixes() {
     let parsed = |text| parse(text).unwrap();
     let some = |cell: &str| (cell != "-").then(|| cell.to_owned());
-    // Text, owner, name and version.
+    // Columns: text, owner, name and version.
     let table = "\
 clawhub:@openclaw/gifgrep@1.2.3 openclaw gifgrep 1.2.3
 registry:clawhub/openclaw/gifgrep openclaw gifgrep -

@@ -1,4 +1,4 @@
-//! Registries, packages and lock files of other tools: what is fetched from where they lead.
+//! Fetches from registries, npm packages and the sources in lock files of other tools.
 
 #[path = "support/archives.rs"]
 mod archives;
@@ -172,7 +172,7 @@ async fn lock_files_of_another_tool_name_their_sources() {
     );
 }
 
-/// A marketplace in a repository, of plugins that are versions of one package.
+/// A repository with a marketplace whose plugins are versions of one npm package.
 fn market(versions: &[&str]) -> Repository {
     let repository = Repository::new();
     let plugins: Vec<String> = versions
@@ -278,7 +278,7 @@ async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
         assert!(refused.contains(said), "{name}: {refused}");
     }
 
-    // The registry is asked nothing where the owner does not let it.
+    // The registry receives no request if the owner's policy rejects it.
     let asked = site.asked().len();
     let listed = SourcePolicy::new(Some(
         &Policy::from_toml("[sources]\nallow = [\"git:file:*\", \"github.com/*\"]\n").unwrap(),

@@ -1,4 +1,4 @@
-//! Repositories through the system's git: what is fetched, what is recorded, and what never happens.
+//! Repositories through the system's git: what is fetched and recorded, and what must never happen.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -246,7 +246,7 @@ async fn a_git_that_hangs_is_ended_with_what_it_started() {
     );
     let started = std::fs::read_to_string(pids).unwrap();
     for pid in started.split_whitespace() {
-        // A killed process may stay for its parent to fetch; it runs no more.
+        // A killed process may remain as a zombie until its parent reaps it.
         let is_gone = || {
             std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| {
                 let state = stat.rsplit(')').next().unwrap_or_default();
@@ -320,7 +320,7 @@ async fn drift_is_told_by_commit_and_tree() {
         drift(&fetcher, &again.upstream, &policy).await,
         DriftState::Failed(_)
     ));
-    // A commit never drifts.
+    // A skill pinned to a commit never drifts.
     let pinned = source(&repository).with_reference(&commit).unwrap();
     let pinned = fetch(&fetcher, &pinned, Some("pdf")).await.unwrap();
     assert_eq!(
@@ -363,7 +363,7 @@ async fn skills_of_one_repository_are_compared_with_one_request() {
 
 #[tokio::test]
 async fn a_repository_that_moves_between_check_and_fetch_gives_one_commit_or_none() {
-    // What was opened is read from the commit that was fetched, whatever happens to the branch meanwhile.
+    // An opened source reads from the fetched commit, even if the branch moves in the meantime.
     let repository = with_two();
     let before = repository.git(&["rev-parse", "HEAD"]);
     let fetcher = plain_fetcher();

@@ -1,4 +1,4 @@
-//! Sites and archives: what is fetched and checked, and every way in which a server misbehaves.
+//! Sites and archives: what is fetched and checked, and how misbehaving servers are handled.
 
 #[path = "support/archives.rs"]
 mod archives;
@@ -185,7 +185,7 @@ async fn a_pinned_index_is_held_to_its_digests() {
         code(fetch(&fetcher, &source, Some("lie")).await),
         "source_digest"
     );
-    // One skill of it by name, and what has changed since.
+    // Fetch one skill of the site by name, then detect an upstream change.
     let named = parse(&format!("wellknown:{}/csv", site.base));
     assert_eq!(open(&fetcher, &named).await.unwrap().found.len(), 1);
     let policy = SourcePolicy::default();
@@ -193,14 +193,14 @@ async fn a_pinned_index_is_held_to_its_digests() {
         drift(&fetcher, &pdf.upstream, &policy).await,
         DriftState::UpToDate
     );
-    // The skills of one site cost one look at its index.
+    // Comparing several skills of one site fetches its index once.
     let csv = fetch(&fetcher, &source, Some("csv")).await.unwrap();
     let before = site.asked().len();
     let both = [&pdf.upstream, &csv.upstream];
     let up_to_date = [DriftState::UpToDate, DriftState::UpToDate];
     assert_eq!(compare(&fetcher, both, &policy).await, up_to_date);
     assert_eq!(site.asked().len(), before + 1);
-    // The same holds through the port.
+    // The same applies through the `Fetch` trait.
     let (port, before): (Arc<dyn Fetch>, _) = (fetcher.clone(), site.asked().len());
     let mut states = Vec::new();
     let mut answer = |_: usize, state| states.push(state);
@@ -330,7 +330,7 @@ async fn redirects_end_and_never_lead_inside() {
             .to_string()
             .contains("asks to wait 7 s")
     );
-    // With a list of allowed places another host is asked for like the first one.
+    // If the policy has an `allow` list, it also applies to redirects to other hosts.
     let host = site.base.trim_start_matches("http://").to_owned();
     site.put(
         "/away/SKILL.md",

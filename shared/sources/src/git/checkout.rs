@@ -1,4 +1,4 @@
-//! One commit of a repository, fetched into a temporary folder and read as objects.
+//! Fetches one commit of a repository into a temporary folder and reads it as git objects.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::{GitSettings, Resolved, is_commit};
 use crate::error::{FetchError, Result, shown};
 use crate::source::GitSource;
 
-/// Most bytes of a listing.
+/// Maximum size of a tree listing, in bytes.
 const MAX_LISTING_BYTES: usize = 32 << 20;
 
-/// An entry of a tree.
+/// An entry of a git tree.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct TreeEntry {
     pub(crate) kind: EntryKind,
@@ -22,7 +22,7 @@ pub(crate) struct TreeEntry {
     pub(crate) path: String,
 }
 
-/// The kind of an entry.
+/// The kind of a tree entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum EntryKind {
     File(Mode),
@@ -31,21 +31,21 @@ pub(crate) enum EntryKind {
     Submodule,
 }
 
-/// One commit, fetched.
+/// A fetched commit in a temporary bare repository.
 #[derive(Debug)]
 pub(crate) struct Checkout {
     folder: TempDir,
     settings: GitSettings,
     place: String,
     pub(crate) commit: String,
-    /// Seconds since 1970, as the commit says.
+    /// The committer date in the commit, in seconds since 1970.
     pub(crate) committed: i64,
     pub(crate) tree: Vec<TreeEntry>,
     root: String,
 }
 
 impl Checkout {
-    /// The id of a folder in this commit; an empty path stands for the root.
+    /// Returns the tree id of a folder in this commit. An empty path is the root.
     pub(crate) fn tree_id(&self, path: &str) -> Option<&str> {
         if path.is_empty() {
             return Some(&self.root);
@@ -56,7 +56,7 @@ impl Checkout {
             .map(|entry| entry.id.as_str())
     }
 
-    /// The bytes of files, by their ids. At most `max` bytes together.
+    /// Reads blobs by their ids. Fails if they exceed `max` bytes in total.
     pub(crate) async fn read(&self, ids: &[&str], max: u64) -> Result<HashMap<String, Vec<u8>>> {
         let mut asked: Vec<&str> = ids.to_vec();
         asked.sort_unstable();
@@ -65,6 +65,7 @@ impl Checkout {
         input.push('\n');
         let limit = usize::try_from(max)
             .unwrap_or(usize::MAX)
+            // git precedes each blob with a header line, so allow 100 bytes per blob for it.
             .saturating_add(asked.len() * 100);
         let git = Git {
             settings: &self.settings,
@@ -86,7 +87,7 @@ impl Checkout {
     }
 }
 
-/// Parses the output of `cat-file --batch`.
+/// Parses the output of `git cat-file --batch`.
 fn objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>> {
     let broken = || FetchError::content(place, "git gave an answer that cannot be read");
     let mut found = HashMap::new();
@@ -105,7 +106,8 @@ fn objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>> {
                 found.insert(id.to_owned(), bytes.to_owned());
                 out = out.get(size + 1..).ok_or_else(broken)?;
             }
-            // The filter of the fetch left it out: it is larger than any file of a skill may be.
+            // The fetch filter left this blob out because it exceeds the size limit of a skill's
+            // file.
             [id, "missing"] => {
                 return Err(FetchError::too_large(
                     format!("a file of {place} ({})", shown(id)),
@@ -119,17 +121,18 @@ fn objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>> {
     Ok(found)
 }
 
-/// What is fetched of a commit.
+/// The objects to fetch for a commit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Depth {
-    /// Trees and files.
+    /// Trees and blobs. Blobs that exceed the size limit of a skill's file are left out.
     Files,
-    /// Trees alone, where the server can leave files out.
+    /// Trees only, if the server supports such a filter.
     Trees,
 }
 
-/// Fetches one commit. Where the server gives out no single commits, the branch or tag is fetched: if the repository moved meanwhile, all
-/// that is read and recorded is of the newer commit.
+/// Fetches one commit. If the server does not serve single commits, fetches the branch or tag
+/// instead. If the branch or tag moved in the meantime, everything that is read and recorded
+/// belongs to the newer commit.
 pub(crate) async fn fetch(
     settings: &GitSettings,
     source: &GitSource,
@@ -161,6 +164,7 @@ pub(crate) async fn fetch(
         "--end-of-options",
         "FETCH_HEAD^{commit}",
     ];
+    // Read the commit id from `FETCH_HEAD`: after a fetch by name it may be a newer commit.
     let commit = git.run(&head, &small).await?;
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
     let (root, committed) = commit_facts(&git, &commit).await?;
@@ -178,7 +182,7 @@ pub(crate) async fn fetch(
     })
 }
 
-/// Fetches the objects of a commit into the folder of `git`.
+/// Downloads the objects of a commit into the repository of `git`.
 async fn download(
     git: &Git<'_>,
     folder: &Path,
@@ -187,6 +191,7 @@ async fn download(
     depth: Depth,
     pinned_to: &[String],
 ) -> Result<()> {
+    // git leaves out blobs of at least the given size, so the limit is one byte higher.
     let filter = match depth {
         Depth::Files => format!("--filter=blob:limit={}", MAX_FILE_BYTES + 1),
         Depth::Trees => "--filter=blob:none".to_owned(),
@@ -210,6 +215,7 @@ async fn download(
     };
     let commit = arguments(&resolved.commit);
     let mut fetched = git.run_watched(&commit, &run, folder).await;
+    // A server that does not serve a commit by its id fails with one of these errors.
     if let (Err(FetchError::NotFound(_) | FetchError::Unreachable { .. }), Some(name)) =
         (&fetched, &resolved.name)
     {
@@ -218,7 +224,8 @@ async fn download(
     fetched.map(drop)
 }
 
-/// Tree and time of a commit, read from the object itself, which no configuration can change.
+/// Returns the root tree id and the committer date of a commit. Reads the raw object, whose format
+/// does not depend on git's configuration.
 async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64)> {
     let broken = || FetchError::content(git.place, "the commit cannot be read");
     let run = Run::new(1 << 20, git.settings.list_time);
@@ -259,7 +266,7 @@ fn entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>> {
             "160000" => EntryKind::Submodule,
             _ => EntryKind::File(Mode::Plain),
         };
-        // The gate refuses names that are not UTF-8, and shows them like this.
+        // The gate later rejects paths that are not UTF-8, and its message shows them in this form.
         let path = String::from_utf8_lossy(&line[tab + 1..]).into_owned();
         entries.push(TreeEntry {
             kind,

@@ -1,8 +1,9 @@
-//! Repositories through the system's git, with the user's own keys and credential helpers.
+//! Accesses repositories through the system's git, with the user's own keys and credential helpers.
 //!
-//! Nothing of a fetched repository runs and nothing is checked out: one commit is fetched into a bare temporary folder, and its tree and
-//! files are read as objects, so that hooks, filters, attributes, submodules and LFS have no effect. git never prompts, uses HTTPS and SSH
-//! only, and is killed with all its children when it takes too long.
+//! No code of a fetched repository runs, and no files are checked out. git fetches one commit into
+//! a temporary bare repository, and its trees and files are read as objects, so hooks, filters,
+//! attributes, submodules and LFS have no effect. git never prompts and uses only HTTPS and SSH. If
+//! it exceeds its time limit, it is killed together with its child processes.
 
 mod checkout;
 mod run;
@@ -17,25 +18,25 @@ use run::{Git, Run};
 use crate::error::{FetchError, Result, shown};
 use crate::source::GitSource;
 
-/// How git is run.
+/// Settings for running git.
 #[derive(Clone, Debug)]
 pub struct GitSettings {
-    /// The program.
+    /// Path or name of the git program.
     pub program: PathBuf,
-    /// The user's `GIT_SSH_COMMAND`, run in batch mode.
+    /// The user's `GIT_SSH_COMMAND`. It runs with `BatchMode=yes`, so that it never prompts.
     pub ssh_command: Option<String>,
-    /// Longest time for listing a remote.
+    /// Time limit for listing the references of a remote.
     pub list_time: Duration,
-    /// Longest time for a fetch.
+    /// Time limit for a fetch.
     pub fetch_time: Duration,
-    /// Use the user's keys, credential helpers and configuration. Off for callers over the network.
+    /// Use the user's keys, credential helpers and configuration. Off for remote callers.
     pub own_credentials: bool,
-    /// Allow `http:` and `file:` too: for tests.
+    /// Also allow `http:` and `file:` addresses. For tests.
     pub loopback: bool,
 }
 
 impl GitSettings {
-    /// Settings without options of the user.
+    /// Creates settings with default time limits and the user's credentials.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -48,20 +49,20 @@ impl GitSettings {
     }
 }
 
-/// A commit, and the reference that leads to it.
+/// A commit, and the reference that resolved to it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Resolved {
-    /// The full id.
+    /// The full commit id.
     pub(crate) commit: String,
-    /// The name to fetch where the server gives out no single commits.
+    /// The name to fetch if the server does not serve single commits.
     pub(crate) name: Option<String>,
-    /// Branch, tag or commit as it was asked for; `None`: the default branch.
+    /// The requested branch, tag or commit; `None` is the default branch.
     pub(crate) reference: Option<String>,
-    /// The folder, from the source or from a web address behind its reference.
+    /// The folder, either from the source or from the part of a web address after the reference.
     pub(crate) path: Option<String>,
 }
 
-/// Resolves a source to the commit that it means now. Asks the remote and changes nothing.
+/// Resolves a source to its current commit. Lists the remote's references and changes nothing.
 pub(crate) async fn resolve(
     settings: &GitSettings,
     source: &GitSource,
@@ -75,7 +76,8 @@ pub(crate) async fn resolve(
             path: source.path.clone(),
         });
     }
-    // A reference may hold slashes: all beginnings of the tail are asked for at once, and the longest that exists is meant.
+    // A reference may contain slashes, so it is unclear where it ends in a web address. Query every
+    // prefix of the tail's first 16 segments at once and use the longest one that exists.
     let candidates: Vec<String> = match &source.reference {
         Some(reference) => vec![reference.clone()],
         None => (1..=source.tail.len().min(16))
@@ -90,7 +92,7 @@ pub(crate) async fn resolve(
     {
         return Ok(found);
     }
-    // A commit in a web address.
+    // The first segment of the tail may be a commit id, which `ls-remote` does not list.
     if let [commit, rest @ ..] = &source.tail[..]
         && is_commit(commit)
     {
@@ -119,7 +121,7 @@ pub(crate) async fn resolve(
     })
 }
 
-/// The commit of a branch or tag, where the remote listed it.
+/// Returns the commit of a branch or tag, if the remote listed it.
 fn resolve_name(
     source: &GitSource,
     candidate: &str,
@@ -131,7 +133,7 @@ fn resolve_name(
     let path = if source.reference.is_some() {
         source.path.clone()
     } else {
-        // What is left of the tail of a web address.
+        // The rest of the web address's tail is the path.
         let rest = source.tail.get(candidate.split('/').count()..);
         rest.filter(|rest| !rest.is_empty())
             .map(|rest| rest.join("/"))
@@ -144,7 +146,7 @@ fn resolve_name(
     })
 }
 
-/// The commits that a remote lists for these names and for its default branch.
+/// Lists the commits of these references and of the remote's default branch.
 async fn list_remote(
     settings: &GitSettings,
     source: &GitSource,
@@ -186,8 +188,9 @@ async fn list_remote(
     Ok(ids)
 }
 
-/// Names that a reference may stand for, in git's own order, each with the name to fetch. An annotated tag is listed a second time with
-/// its commit.
+/// Returns the full names that a reference may stand for, in git's order of precedence, each with
+/// the name to fetch. The remote lists an annotated tag twice: the second line has the suffix `^{}`
+/// and the id of the commit.
 fn names_of(reference: &str) -> Vec<(String, String)> {
     let whole: Vec<String> = if reference.starts_with("refs/") {
         vec![reference.to_owned()]
@@ -203,7 +206,7 @@ fn names_of(reference: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Whether a text is a full commit id.
+/// Returns whether a text is a full commit id: 40 or 64 lowercase hexadecimal digits.
 pub fn is_commit(text: &str) -> bool {
     matches!(text.len(), 40 | 64)
         && text
@@ -211,7 +214,7 @@ pub fn is_commit(text: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The SSH command of the user's own configuration.
+/// Returns `core.sshCommand` of the user's git configuration.
 pub(crate) async fn configured_ssh(settings: &GitSettings) -> Option<String> {
     let git = Git {
         settings,
@@ -227,7 +230,8 @@ pub(crate) async fn configured_ssh(settings: &GitSettings) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Arguments that pin a host to its checked addresses, so that git's own look-up cannot lead elsewhere.
+/// Returns git arguments that pin a host to its checked addresses, so that git's own DNS lookup
+/// cannot lead elsewhere. They also disable redirects and proxies, which would bypass the pin.
 pub(crate) fn pin(host: &str, port: u16, addresses: &[std::net::IpAddr]) -> Vec<String> {
     let list: Vec<String> = addresses
         .iter()

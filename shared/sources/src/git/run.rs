@@ -1,4 +1,4 @@
-//! Running git: its arguments and environment, and how it is ended.
+//! Runs git: arguments, environment, limits and termination.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,21 +12,21 @@ use tokio::process::{Child, Command};
 use super::GitSettings;
 use crate::error::{FetchError, Result, shown};
 
-/// Most bytes of objects that a fetch may bring.
+/// Maximum size of the objects that a fetch downloads, in bytes.
 const MAX_REPOSITORY_BYTES: u64 = 512 << 20;
-/// Most bytes that are kept of git's error output.
+/// Maximum size of git's error output that is kept, in bytes.
 const MAX_SAID_BYTES: usize = 16 << 10;
-/// How often the size of a fetch is measured.
+/// Interval between two measurements of a fetch's size.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// One remote or local folder that git is run for.
+/// Runs git commands for one remote, or in one local repository.
 pub(super) struct Git<'a> {
     pub(super) settings: &'a GitSettings,
     pub(super) place: &'a str,
     pub(super) folder: Option<&'a Path>,
 }
 
-/// Bounds and input of one run.
+/// Input and limits of one git command.
 pub(super) struct Run {
     pub(super) input: Vec<u8>,
     pub(super) most: usize,
@@ -34,7 +34,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Without input, with at most so many bytes of output, within this time.
+    /// A command without input. It may write at most `most` bytes to standard output and run for
+    /// `time`.
     pub(super) const fn new(most: usize, time: Duration) -> Self {
         Self {
             input: Vec::new(),
@@ -44,7 +45,7 @@ impl Run {
     }
 }
 
-/// Kills the whole group of a process when it is dropped before the process ends.
+/// Kills a process group when dropped. Clear the field after the process has ended.
 struct Group(Option<rustix::process::Pid>);
 
 impl Drop for Group {
@@ -55,7 +56,8 @@ impl Drop for Group {
     }
 }
 
-/// Settings of every run: nothing of a repository or of the user's hooks runs, and git never prompts.
+/// Configuration for every command: no code of a repository and none of the user's hooks runs, and
+/// git never prompts.
 const CONFIGURATION: [&str; 11] = [
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -70,7 +72,8 @@ const CONFIGURATION: [&str; 11] = [
     "protocol.version=2",
 ];
 
-/// Variables that would lead git to a repository of the user, or to other programs.
+/// Environment variables that would point git to another repository or make it start other
+/// programs.
 const REMOVED_VARIABLES: [&str; 12] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -106,7 +109,7 @@ impl Git<'_> {
                 .env("GIT_CONFIG_GLOBAL", "/dev/null")
                 .env("GIT_CONFIG_SYSTEM", "/dev/null")
                 .env("GIT_CONFIG_NOSYSTEM", "1")
-                // Where `.netrc` would be looked for.
+                // git's HTTP library reads `.netrc` from the home folder.
                 .env("HOME", "/nonexistent")
                 .env("XDG_CONFIG_HOME", "/nonexistent")
                 .env_remove("GIT_CONFIG_COUNT")
@@ -135,12 +138,14 @@ impl Git<'_> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // A group of its own makes it possible to kill git together with its child processes.
             .process_group(0)
             .kill_on_drop(true);
         command
     }
 
-    /// Runs git and returns its output. Fails where it fails, takes too long or writes too much; all its children are killed then.
+    /// Runs git and returns its standard output. Fails if git fails, exceeds its time limit or
+    /// writes too much. In the last two cases, the whole process group is killed.
     pub(super) async fn run(&self, arguments: &[impl AsRef<str>], run: &Run) -> Result<Vec<u8>> {
         let work = self.to_the_end(arguments, run);
         match tokio::time::timeout(run.time, work).await {
@@ -152,7 +157,7 @@ impl Git<'_> {
         }
     }
 
-    /// Like [`Git::run`], and fails when the folder grows beyond the limit for a repository.
+    /// Like [`Git::run`], but also fails if `folder` exceeds the size limit of a repository.
     pub(super) async fn run_watched(
         &self,
         arguments: &[impl AsRef<str>],
@@ -202,6 +207,7 @@ impl Git<'_> {
             ));
         }
         let status = child.wait().await.map_err(failed)?;
+        // The process has ended and the system may reuse its id, so do not kill the group on drop.
         group.0 = None;
         if status.success() {
             return Ok(out);
@@ -212,7 +218,7 @@ impl Git<'_> {
         ))
     }
 
-    /// The error for git's message, which is English because the locale is set.
+    /// Maps git's error output to an error. The texts are English because `LC_ALL` is `C`.
     fn failure(&self, said: &str, code: Option<i32>) -> FetchError {
         let lower = said.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
@@ -244,7 +250,7 @@ impl Git<'_> {
             };
         }
         if code == Some(2) && said.trim().is_empty() {
-            // The answer of `ls-remote --exit-code` where the repository has none of the names.
+            // `ls-remote --exit-code` exits with status 2 if no reference matches.
             return FetchError::NotFound(format!(
                 "{} has no commits, or no such branch or tag",
                 self.place
@@ -264,13 +270,14 @@ impl Git<'_> {
     }
 }
 
-/// Writes the input of a process and reads its two outputs, standard output up to one byte over its limit. Too much output ends the
-/// reading; the process may then block for ever, and the caller kills it.
+/// Writes a process's input and reads both of its outputs, standard output up to one byte beyond
+/// its limit. If the limit is exceeded, reading stops. The process may then block forever, and the
+/// caller must kill it.
 async fn exchange(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io::Result<Vec<u8>>) {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
-            // A process that does not read its input reports why when it ends.
+            // Ignore the error: a process that does not read its input reports the cause on exit.
             let _ = stdin.write_all(&run.input).await;
         }
     };
@@ -287,7 +294,7 @@ async fn exchange(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io::Res
         if let Some(mut stderr) = stderr {
             let mut start = (&mut stderr).take(MAX_SAID_BYTES as u64);
             start.read_to_end(&mut said).await?;
-            // The rest is discarded, so that the process does not block.
+            // Discard the rest, so that the process does not block on a full pipe.
             tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await?;
         }
         Ok(said)
@@ -307,7 +314,7 @@ async fn exchange(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io::Res
     outputs
 }
 
-/// Bytes of the files below a folder, as far as they can be read.
+/// Returns the total size of the files below a folder, in bytes. Skips entries that cannot be read.
 fn size_of(folder: &Path, depth: usize) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return 0;

@@ -1,4 +1,4 @@
-//! Sources that are one artifact: an archive of this machine, an archive or a SKILL.md behind an address.
+//! Sources that are a single artifact: a local archive, or an archive or SKILL.md at a URL.
 
 use std::path::Path;
 
@@ -19,16 +19,16 @@ use crate::find;
 use crate::opened::{Content, Found, Opened, last_part};
 use crate::source::ARCHIVE_ENDINGS;
 
-/// An archive of this machine.
+/// A local archive.
 pub(crate) struct LocalArchive<'a>(pub(crate) &'a Path);
 
-/// An archive behind an address.
+/// An archive at a URL.
 pub(crate) struct RemoteArchive<'a>(pub(crate) &'a Url);
 
-/// A SKILL.md behind an address.
+/// A SKILL.md at a URL.
 pub(crate) struct RemoteSkillMd<'a>(pub(crate) &'a Url);
 
-/// All files of an artifact, and what is recorded of each skill among them.
+/// All files of an artifact, and the origin to record for its skills.
 #[derive(Debug)]
 struct FileSet {
     files: Vec<RawFile>,
@@ -119,7 +119,8 @@ pub(super) fn open_folders(
     )
 }
 
-/// What is recorded of an artifact behind an address. Plain HTTP, which only tests use, is recorded as HTTPS with its address beside it.
+/// Returns the origin to record for an artifact at a URL. Identifiers have no form for plain HTTP,
+/// which only tests use: it is recorded as HTTPS, with the actual address in `address`.
 pub(super) fn web_upstream(url: &Url, body: &[u8]) -> Result<Upstream> {
     let plain = url.as_str().strip_prefix("http://");
     let identifier = match plain {
@@ -159,7 +160,7 @@ impl Content for FileSet {
     }
 }
 
-/// The name of an archive without its ending.
+/// Returns the file name in an identifier, without the extension of an archive.
 fn file_stem(identifier: &str) -> Option<String> {
     let name = identifier.rsplit(['/', ':']).next()?;
     let name = ARCHIVE_ENDINGS
@@ -176,7 +177,7 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     let failed = |error: &dyn std::fmt::Display| {
         FetchError::content(&place, format!("it cannot be read: {error}"))
     };
-    // Opening a pipe must not block, and a link may lead anywhere.
+    // Do not block when opening a pipe, and do not follow a symbolic link.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let fd = open(path, flags, Bits::empty()).map_err(|error| failed(&error))?;
     let stat = fstat(&fd).map_err(|error| failed(&error))?;

@@ -1,4 +1,5 @@
-//! The index of a site under `/.well-known/`: version 0.2.0 with digests, and the older one without.
+//! The index of a site under `/.well-known/`: version 0.2.0 with digests, and the older version
+//! without.
 
 use serde::Deserialize;
 use url::Url;
@@ -13,20 +14,20 @@ use crate::error::{FetchError, Result, shown};
 use crate::find;
 use crate::source::origin_text;
 
-/// The schema of version 0.2.0, an opaque string.
+/// The schema identifier of version 0.2.0. It is compared as a string and never fetched.
 pub const SCHEMA: &str = "https://schemas.agentskills.io/discovery/0.2.0/schema.json";
 /// The path of the index.
 const INDEX: &str = "/.well-known/agent-skills/index.json";
 /// The path of the older index.
 const OLDER_INDEX: &str = "/.well-known/skills/index.json";
-/// Largest index, in bytes.
+/// Maximum size of an index, in bytes.
 const MAX_INDEX_BYTES: u64 = 4 << 20;
 
-/// A site's list of skills.
+/// The parsed index of a site.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(super) origin: Url,
-    /// The address of the index after all redirects: addresses in it are relative to that.
+    /// The URL of the index after all redirects. Addresses in the index are relative to it.
     pub(super) base: Url,
     pub(super) entries: Vec<Entry>,
     pub(super) notices: Vec<String>,
@@ -50,7 +51,7 @@ pub(super) enum Artifact {
         url: String,
         digest: Digest,
     },
-    /// Of the older index: files below the site's folder, without digests.
+    /// Entry of the older index: file paths below the site's folder, without digests.
     Files(Vec<String>),
 }
 
@@ -77,12 +78,13 @@ struct Listed {
 
 #[derive(Deserialize)]
 struct Meta {
-    /// Under [`vault_store::fetch::SIGNED_META`].
+    /// The JSON key is [`vault_store::fetch::SIGNED_META`].
     #[serde(rename = "dev.vault/signed")]
     signed: Option<SignedSkill>,
 }
 
-/// Whether an index carries digests, and its entries. Fails with the reason for an index of another version.
+/// Returns whether an index contains digests, and its entries. Fails with the reason if its version
+/// is unknown.
 fn read_index(body: &[u8]) -> Result<(bool, Vec<serde_json::Value>), String> {
     let index: Index = serde_json::from_slice(body)
         .map_err(|error| format!("the index cannot be read: {}", shown(&error.to_string())))?;
@@ -97,7 +99,8 @@ fn read_index(body: &[u8]) -> Result<(bool, Vec<serde_json::Value>), String> {
 }
 
 impl Entry {
-    /// Fails with the reason why an entry of the index is skipped.
+    /// Parses an entry. `is_pinned` means that the index contains digests. Fails with the reason
+    /// for skipping the entry.
     fn parse(value: serde_json::Value, is_pinned: bool) -> Result<Self, String> {
         let listed: Listed = serde_json::from_value(value)
             .map_err(|error| format!("an entry was skipped: {}", shown(&error.to_string())))?;
@@ -152,9 +155,10 @@ fn artifact(is_pinned: bool, listed: &Listed) -> Result<Artifact, String> {
 }
 
 impl Site {
-    /// Gets and reads a site's index.
+    /// Fetches and parses the index of a site.
     pub(super) async fn fetch(access: Access<'_>, origin: &Url) -> Result<Self> {
         let (index, older) = (join_url(origin, INDEX)?, join_url(origin, OLDER_INDEX)?);
+        // Use the older index only if the newer one does not exist.
         let got = match access.get(&index, MAX_INDEX_BYTES).await? {
             Some(got) => Some(got),
             None => access.get(&older, MAX_INDEX_BYTES).await?,

@@ -1,4 +1,5 @@
-//! Plugin marketplaces: `.claude-plugin/marketplace.json` at the root of a repository, and the skills of one of its plugins.
+//! Plugin marketplaces: reads `.claude-plugin/marketplace.json` at the root of a repository and
+//! lists the skills of one plugin.
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -17,13 +18,13 @@ use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
 const FILE: &str = ".claude-plugin/marketplace.json";
 
-/// One plugin of the marketplace in a repository.
+/// One plugin of a repository's marketplace.
 pub(crate) struct Plugin<'a> {
     pub(crate) market: &'a GitSource,
     pub(crate) name: &'a str,
 }
 
-/// Which folders of a plugin are its skills.
+/// The rule that selects the skill folders of a plugin.
 struct Selection {
     named: Option<Folders>,
     strict: Option<bool>,
@@ -121,7 +122,8 @@ impl Kind for Plugin<'_> {
 }
 
 impl Plugin<'_> {
-    /// The plugin's entry in the marketplace, and the folder that its relative path begins at.
+    /// Returns the base folder for relative plugin paths, and the plugin's entry in the
+    /// marketplace.
     async fn entry(&self, repository: &Repository, place: &str) -> Result<(String, Entry)> {
         let checkout = &repository.checkout;
         let file = checkout.tree.iter().find(|entry| entry.path == FILE);
@@ -154,7 +156,7 @@ async fn open_package(
     let archive = package.fetch(access).await?;
     let files = archive::unpack(&archive.shown, &archive.body)?;
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    // All of a package is in one folder of its archive, most often `package`.
+    // An npm archive contains one top-level folder, usually `package`.
     let base = paths.first().and_then(|path| path.split('/').next());
     let folders = selection.folders(&paths, base.unwrap_or_default(), &archive.shown, plugin)?;
     let upstream = web_upstream(&archive.url, &archive.body)?;
@@ -167,7 +169,8 @@ async fn open_package(
 }
 
 impl Selection {
-    /// The folders of a plugin's skills among these files, below its base. Fails where there are none.
+    /// Returns the skill folders of a plugin among these files, below `base`. Fails if there are
+    /// none.
     fn folders(self, files: &[&str], base: &str, place: &str, plugin: &str) -> Result<Vec<String>> {
         let files = || files.iter().copied();
         let named = match self.named {
@@ -176,7 +179,8 @@ impl Selection {
             None => None,
         };
         let folders = match named {
-            // With `strict: false` the entry alone lists the skills; otherwise it adds to those that are found.
+            // With `strict: false`, the entry alone lists the skills. Otherwise it extends the
+            // skills found in `skills/`.
             Some(named) => {
                 let mut all = Vec::new();
                 for folder in named {
@@ -229,7 +233,7 @@ impl Elsewhere {
         {
             source = source.with_path(path).map_err(bad)?;
         }
-        // The marketplace fixes a commit, wherever its branch is now.
+        // A commit id in the marketplace takes precedence over the branch.
         let reference = match &self.sha {
             Some(sha) if is_commit(sha) => Some(sha),
             Some(_) => {
@@ -253,7 +257,8 @@ impl Elsewhere {
     }
 }
 
-/// Two relative paths as one without `.`; `None` where it leads out of the repository.
+/// Joins two relative paths and removes `.` segments. Returns `None` if the result leaves the
+/// repository.
 fn joined(base: &str, path: &str) -> Option<String> {
     let parts: Vec<&str> = base
         .split('/')

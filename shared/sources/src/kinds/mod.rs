@@ -1,4 +1,5 @@
-//! The kinds of sources, one file each, behind one trait: how a place lists its skills, and how it compares with what is recorded of it.
+//! The kinds of sources, one file each, behind one trait. A kind lists the skills of a source and
+//! compares the source with what is recorded.
 
 mod files;
 mod index;
@@ -26,24 +27,26 @@ use crate::opened::{Found, Opened, last_part};
 
 use crate::source::{BadSource, GitSource, Source};
 
-/// Largest SKILL.md that is read on its own, in bytes.
+/// Maximum size of a SKILL.md that is fetched alone, in bytes.
 pub(crate) const MAX_SKILL_MD_BYTES: u64 = 256 << 10;
-/// Largest answer in JSON, in bytes.
+/// Maximum size of a JSON response, in bytes.
 pub(crate) const MAX_JSON_BYTES: u64 = 1 << 20;
 
-/// A kind of source.
+/// The operations that every kind of source implements.
 #[async_trait]
 pub(crate) trait Kind: Send + Sync {
-    /// Reaches the place and lists its skills.
+    /// Opens the source and lists its skills.
     async fn open(&self, access: Access<'_>) -> Result<Opened>;
 
-    /// Compares what the place has with what is recorded of a skill. Kinds without a cheaper way fetch the skill again.
+    /// Compares the source's current state with what is recorded of a skill. The default fetches
+    /// the skill again. Kinds with a cheaper check override it.
     async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         comparison.by_bytes().await
     }
 }
 
-/// The kind of a source. `plugin` is one of a marketplace, which only a repository can be.
+/// Returns the implementation for a source. `plugin` names a plugin of a marketplace, which must be
+/// a repository.
 pub(crate) fn kind_of<'a>(
     source: &'a Source,
     plugin: Option<&'a str>,
@@ -94,7 +97,9 @@ pub(crate) fn kind_of<'a>(
     })
 }
 
-/// Fetches a skill again from its recorded origin, at the reference that was asked for then. Fails without the pinned signature.
+/// Fetches a skill again from its recorded origin, at the recorded reference. If the skill is
+/// pinned to a signer, fails unless the source has a valid signature by that signer, for the same
+/// version or a later one.
 pub(crate) async fn fetch_recorded(
     access: Access<'_>,
     upstream: &Upstream,
@@ -123,7 +128,8 @@ pub(crate) async fn fetch_recorded(
     Ok(skill)
 }
 
-/// Reaches a source and lists its skills, if the policy allows it. `plugin` picks one of a marketplace.
+/// Opens a source and lists its skills, if the policy allows it. `plugin` selects a plugin of a
+/// marketplace.
 pub(crate) async fn open(
     access: Access<'_>,
     source: &Source,
@@ -133,12 +139,13 @@ pub(crate) async fn open(
     kind_of(source, plugin)?.open(access).await
 }
 
-/// The source of a recorded origin, at the reference that was asked for then.
+/// Returns the source of a recorded origin, at the recorded reference.
 pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source, BadSource> {
     let options = &fetcher.settings.parse;
     let identifier = upstream.identifier.as_str();
     let path = upstream.path.clone().filter(|path| !path.is_empty());
     let reference = upstream.reference.as_deref();
+    // `address` is set only if the identifier alone does not lead back to the source.
     let Some(address) = &upstream.address else {
         let mut source = Source::of_identifier(&upstream.identifier, reference, options)?;
         if let (Source::Git(git), Some(_)) = (&mut source, &upstream.path) {
@@ -159,7 +166,7 @@ pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source
     Ok(Source::Git(git))
 }
 
-/// A skill in a list, described by its SKILL.md where that can be parsed.
+/// Describes a skill by its SKILL.md. Falls back to the folder's name if that cannot be parsed.
 pub(crate) fn describe(folder: &str, place: &str, document: Option<&[u8]>) -> Found {
     let parsed = document.and_then(|bytes| Document::parse(bytes).ok());
     let own = parsed.as_ref().map(Document::frontmatter);
@@ -175,7 +182,7 @@ pub(crate) fn describe(folder: &str, place: &str, document: Option<&[u8]>) -> Fo
     }
 }
 
-/// What is recorded of a skill: where it is from, and at which commit, version or digest.
+/// Creates the origin to record for a skill: its identifier, and its commit, version or digest.
 pub(crate) fn upstream(identifier: &str, revision: impl Into<String>) -> Result<Upstream> {
     let parsed: Result<ProvenanceId, _> = identifier.parse();
     let identifier = parsed.map_err(|error| {
@@ -193,13 +200,13 @@ pub(crate) fn upstream(identifier: &str, revision: impl Into<String>) -> Result<
     })
 }
 
-/// An address relative to another one.
+/// Resolves an address relative to a base URL.
 pub(crate) fn join_url(base: &Url, path: &str) -> Result<Url> {
     base.join(path)
         .map_err(|error| FetchError::content(path, error.to_string()))
 }
 
-/// An answer in JSON.
+/// Parses a JSON response. `place` names it in error messages.
 pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(
     place: impl AsRef<str>,
     body: &[u8],
@@ -228,7 +235,8 @@ pub(crate) fn join(folder: &str, name: &str) -> String {
     }
 }
 
-/// The path of a skill's file below its folder; `None` for files outside and for those that no skill keeps.
+/// Returns the path of a file relative to its skill's folder. Returns `None` for files outside the
+/// folder and for files that skills never contain, such as `__MACOSX`.
 pub(crate) fn skill_file<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let inside = if folder.is_empty() {
         path

@@ -1,5 +1,5 @@
-//! Plugins that are npm packages: one version of a package, whose archive must have the digest that the registry names. Nothing of a
-//! package is run, and its dependencies are not fetched.
+//! Plugins that are npm packages. Fetches one version of a package and checks its archive against
+//! the registry's digest. Runs no code of the package and fetches no dependencies.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,25 +13,25 @@ use crate::archive::MAX_DOWNLOAD_BYTES;
 use crate::error::{FetchError, Result, shown};
 use crate::source::Source;
 
-/// Longest name of a package, as npm has it, in bytes.
+/// Maximum length of a package name in npm, in bytes.
 const MAX_NAME: usize = 214;
-/// Longest version or tag, in bytes.
+/// Maximum length of a version or tag, in bytes.
 const MAX_VERSION: usize = 100;
 
-/// A version of a package.
+/// One version of a package.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Package {
     name: String,
-    /// A version or a tag.
+    /// A version or a tag such as `latest`.
     version: String,
 }
 
 /// The archive of a package.
 #[derive(Debug)]
 pub(crate) struct Archive {
-    /// `name@version`, as the registry resolved it.
+    /// `name@version`, with the version that the registry resolved.
     pub(crate) shown: String,
-    /// Where the archive is.
+    /// The URL of the archive.
     pub(crate) url: Url,
     pub(crate) body: Vec<u8>,
 }
@@ -45,12 +45,13 @@ struct Description {
 #[derive(Deserialize)]
 struct Dist {
     tarball: String,
-    /// In the form of Subresource Integrity; older versions of packages have none.
+    /// Digests in the format of Subresource Integrity. Old package versions have none.
     integrity: Option<String>,
 }
 
 impl Package {
-    /// Without a version the one that is tagged `latest`. Fails with the reason for what can be neither name nor version.
+    /// Creates a package reference. The default version is the tag `latest`. Fails with the reason
+    /// if the name or version is invalid.
     pub(crate) fn new(name: &str, version: Option<&str>) -> Result<Self, String> {
         let is_part = |part: &str| {
             !part.is_empty()
@@ -86,7 +87,8 @@ impl Package {
         })
     }
 
-    /// Asks the registry for the version and fetches its archive.
+    /// Queries the registry for the version and fetches its archive. Fails if the registry lists no
+    /// SHA-512 digest or the archive does not match it.
     pub(crate) async fn fetch(&self, access: Access<'_>) -> Result<Archive> {
         let base = &access.fetcher.settings.npm;
         let mut url = base.clone();
@@ -117,6 +119,7 @@ impl Package {
             .ok_or_else(|| {
                 FetchError::content(&place, "the registry names no SHA-512 of its archive")
             })?;
+        // The archive may be on another host than the registry.
         access.policy.check(&Source::Archive(archive.clone()))?;
         let got = access.fetch(&archive, MAX_DOWNLOAD_BYTES).await?;
         let found = STANDARD.encode(Sha512::digest(&got.body));

@@ -1,4 +1,5 @@
-//! Registries: ClawHub's protocol, with its hand-off to a repository, and the older form `<base>/skills/<slug>[/<version>]/SKILL.md`.
+//! Registries: ClawHub's protocol, which may refer to a repository, and the older protocol
+//! `<base>/skills/<slug>[/<version>]/SKILL.md`.
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -19,7 +20,7 @@ use crate::git::is_commit;
 use crate::opened::Opened;
 use crate::source::{GitSource, ParseOptions, Source};
 
-/// A skill of the registry with ClawHub's protocol.
+/// A skill in the registry that speaks ClawHub's protocol.
 #[derive(Clone, Copy)]
 pub(crate) struct ClawHub<'a> {
     pub(crate) owner: Option<&'a str>,
@@ -27,7 +28,7 @@ pub(crate) struct ClawHub<'a> {
     pub(crate) version: Option<&'a str>,
 }
 
-/// A skill of a registry of the older form, which serves one file for each.
+/// A skill in a registry that speaks the older protocol, which serves only a SKILL.md per skill.
 pub(crate) struct FileRegistry<'a> {
     pub(crate) slug: &'a str,
     pub(crate) version: Option<&'a str>,
@@ -70,7 +71,7 @@ struct Verdict {
     reasons: Vec<serde_json::Value>,
 }
 
-/// The answer for a skill that a repository holds.
+/// The registry's response for a skill that lives in a repository.
 #[derive(Deserialize)]
 struct HandOff {
     repo: String,
@@ -100,6 +101,7 @@ impl Kind for ClawHub<'_> {
             reference: self.version.map(str::to_owned),
             ..upstream(&identifier, version)?
         };
+        // JSON instead of an archive refers to a commit of a repository.
         if got.content_type.contains("json") {
             let hand_off: HandOff = parse_json(&url, &got.body)?;
             let source = hand_off.source(&url, &access.fetcher.settings.parse)?;
@@ -123,7 +125,8 @@ impl Kind for ClawHub<'_> {
 }
 
 impl ClawHub<'_> {
-    /// The version to fetch: the one that was asked for, else the latest. Fails where the registry blocks the skill or names another owner.
+    /// Returns the version to fetch: the requested one, or else the latest. Fails if the registry
+    /// blocks the skill as malware or names a different owner.
     async fn resolve(&self, access: Access<'_>, api: &Url) -> Result<String> {
         let url = endpoint(api, &["skills", self.slug])?;
         let got = access.get(&url, MAX_JSON_BYTES).await?;
@@ -152,7 +155,8 @@ impl ClawHub<'_> {
         version.ok_or_else(|| FetchError::content(&url, "the skill has no published version"))
     }
 
-    /// Fails where the registry's own check rejects the version. A registry without such a check passes.
+    /// Fails if the registry's own check rejects the version. Succeeds if the registry has no such
+    /// check.
     async fn verify(&self, access: Access<'_>, api: &Url, version: &str) -> Result<()> {
         let mut url = endpoint(api, &["skills", self.slug, "verify"])?;
         url.query_pairs_mut().append_pair("version", version);
@@ -218,7 +222,8 @@ impl HandOff {
     }
 }
 
-/// The base of the API: where the discovery document puts it, else the registry's own address.
+/// Returns the base address of the API: `apiBase` of the discovery document, or else the registry's
+/// own address.
 async fn api_base(access: Access<'_>) -> Result<Url> {
     let base = &access.fetcher.settings.clawhub;
     let address = join_url(base, "/.well-known/clawhub.json")?;
@@ -239,6 +244,7 @@ async fn api_base(access: Access<'_>) -> Result<Url> {
 fn endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
     let mut url = api.clone();
     url.set_query(None);
+    // A base address without an API path gets the default one.
     let prefix: &[&str] = if url.path().contains("/api/") {
         &[]
     } else {
@@ -261,7 +267,7 @@ impl Kind for FileRegistry<'_> {
             hint: "set VAULT_REGISTRY_URL to its base address".to_owned(),
         })?;
         let host = base.host_str().unwrap_or_default();
-        // A recorded identifier has the host before the slug.
+        // A recorded identifier contains the host before the slug.
         let slug = self.slug.strip_prefix(&format!("{host}/"));
         let slug = slug.unwrap_or(self.slug);
         let mut url = base.clone();
@@ -277,6 +283,7 @@ impl Kind for FileRegistry<'_> {
             Some(version) => version.to_owned(),
             None => format!("sha256:{}", Digest::of(&got.body)),
         };
+        // The host in an identifier must not contain colons, so an IPv6 address needs another form.
         let host = host.trim_matches(['[', ']']).replace(':', "-");
         let upstream = Upstream {
             reference: self.version.map(str::to_owned),

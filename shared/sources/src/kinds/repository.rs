@@ -1,4 +1,4 @@
-//! Repositories: one commit is fetched by git, and its skills are read from it as objects.
+//! Repositories: git fetches one commit, and the skills are read from its objects.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
 use crate::opened::{Content, Found, Opened, last_part};
 use crate::source::{GitSource, Source};
 
-/// The address of a repository.
+/// A git repository as a [`Kind`] of source.
 pub(crate) struct Address<'a>(pub(crate) &'a GitSource);
 
 /// One commit of a repository.
@@ -27,7 +27,7 @@ pub(crate) struct Repository {
     pub(crate) source: GitSource,
     resolved: Resolved,
     pub(crate) checkout: Checkout,
-    /// Recorded in place of the repository, where a registry handed over to it.
+    /// The origin to record instead of the repository, if a registry referred to it.
     recorded: Option<Upstream>,
 }
 
@@ -39,6 +39,7 @@ impl Kind for Address<'_> {
 
     async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         let (source, upstream) = (self.0, comparison.upstream);
+        // A commit never changes, so a skill that was added at one needs no request.
         if upstream.reference.as_deref().is_some_and(is_commit) {
             return Ok(DriftState::UpToDate);
         }
@@ -52,7 +53,8 @@ impl Kind for Address<'_> {
         if resolved.commit == comparison.recorded {
             return Ok(DriftState::UpToDate);
         }
-        // The repository moved on. The id of the skill's own folder tells whether the skill did.
+        // The branch or tag moved. The tree id of the skill's folder shows whether the skill itself
+        // changed.
         let path = upstream.path.as_deref().unwrap_or_default();
         let fetch = async {
             let fetched = git::fetch(&settings, source, &resolved, Depth::Trees, &pinned).await;
@@ -75,7 +77,7 @@ impl Kind for Address<'_> {
 }
 
 impl Repository {
-    /// Fetches the commit that the source means now. Fails where it is younger than the policy allows.
+    /// Fetches the source's current commit. Fails if it is younger than the policy allows.
     pub(crate) async fn fetch(access: Access<'_>, source: &GitSource) -> Result<Self> {
         let (pinned, settings) = access.fetcher.git_access(source).await?;
         let resolved = git::resolve(&settings, source, &pinned).await?;
@@ -93,7 +95,7 @@ impl Repository {
         })
     }
 
-    /// The same repository, recorded as something else.
+    /// Records another origin instead of the repository.
     pub(crate) fn recorded_as(self, upstream: Upstream) -> Self {
         Self {
             recorded: Some(upstream),
@@ -101,7 +103,7 @@ impl Repository {
         }
     }
 
-    /// The paths of all plain files.
+    /// Returns the paths of all regular files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.checkout
             .tree
@@ -110,7 +112,7 @@ impl Repository {
             .map(|entry| entry.path.as_str())
     }
 
-    /// Lists every skill below the folder that the source names.
+    /// Lists every skill at or below the folder that the source names.
     pub(crate) async fn open_all(self) -> Result<Opened> {
         let base = self.resolved.path.clone().unwrap_or_default();
         let folders = find::skills(self.paths(), &base);
@@ -135,6 +137,7 @@ impl Repository {
             })
             .collect();
         let ids: Vec<&str> = documents.iter().map(|(_, id)| *id).collect();
+        // All documents together may have the size of 200 documents of maximum size.
         let max = MAX_SKILL_MD_BYTES * (ids.len() as u64).min(200);
         let bytes = self.checkout.read(&ids, max).await?;
         let found = documents
@@ -150,7 +153,8 @@ impl Repository {
         Ok(Opened::new(found, self))
     }
 
-    /// The files of a skill.
+    /// Reads the files of a skill. Fails for symbolic links, submodules and LFS files, or if a
+    /// limit is exceeded.
     async fn files(&self, folder: &str) -> Result<Vec<RawFile>> {
         let place = &self.source.place;
         let mut wanted = Vec::new();
@@ -198,7 +202,7 @@ impl Repository {
         files.collect()
     }
 
-    /// What is recorded of the skill in a folder.
+    /// Returns the origin to record for the skill in a folder.
     fn upstream(&self, fetcher: &Fetcher, folder: &str) -> Result<Upstream> {
         let tree = self.checkout.tree_id(folder).map(str::to_owned);
         if let Some(recorded) = &self.recorded {
@@ -209,7 +213,7 @@ impl Repository {
         }
         let source = &self.source;
         let upstream = upstream(&source.identifier_of(folder), &self.checkout.commit)?;
-        // The address is recorded only where the identifier leads to another one.
+        // Record the address only if parsing the identifier yields a different one.
         let default = Source::of_identifier(&upstream.identifier, None, &fetcher.settings.parse);
         let is_default = matches!(&default, Ok(Source::Git(git)) if git.address == source.address);
         Ok(Upstream {

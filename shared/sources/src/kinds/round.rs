@@ -1,4 +1,4 @@
-//! Comparing skills with their sources: questions of one round share their answers.
+//! Compares skills with their sources. Skills that are compared together share requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::access::{Access, short};
 use crate::error::{Result, shown};
 use crate::git::{Checkout, Resolved};
 
-/// The answers of one round of comparisons: skills of one repository or one site share its requests.
+/// Results of one batch of comparisons, shared by skills of the same repository or site.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     pub(crate) commits: Answers<Resolved>,
@@ -21,23 +21,25 @@ pub(crate) struct Round {
     pub(crate) sites: Answers<Arc<Site>>,
 }
 
-/// Answers by question. A second caller waits for an answer that is on its way.
+/// Results by key. A second caller with the same key waits for the pending result.
 type Answers<T> = Mutex<HashMap<String, Arc<OnceCell<Result<T>>>>>;
 
-/// The answer to a question, asked once in a round.
+/// Returns the result for a key. Only the first caller runs `ask`; a failure is shared like a
+/// success.
 pub(crate) async fn once<T: Clone>(
     answers: &Answers<T>,
     question: String,
     ask: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let answer = {
+        // Hold the lock only to find the cell, not during the request.
         let mut known = answers.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry(question).or_default())
     };
     answer.get_or_init(|| ask).await.clone()
 }
 
-/// One question of a round: a skill, and what is recorded of it.
+/// One comparison of a batch: a skill, and what is recorded of it.
 pub(crate) struct Comparison<'a> {
     pub(crate) access: Access<'a>,
     pub(crate) round: &'a Round,
@@ -47,12 +49,12 @@ pub(crate) struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Compares the recorded revision with the one that the source has now.
+    /// Compares the recorded revision with the current one of the source.
     pub(crate) fn with_revision(&self, now: &str) -> DriftState {
         if self.recorded == now {
             return DriftState::UpToDate;
         }
-        // A version in full, of a digest the beginning.
+        // Show a version in full, but only the first 12 characters of a digest.
         let cut = |text: &str| match text.strip_prefix("sha256:") {
             Some(digest) => format!("sha256:{}", short(digest)),
             None => shown(text),
@@ -63,7 +65,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Fetches the skill again and compares its digest.
+    /// Fetches the skill again and compares its revision.
     pub(crate) async fn by_bytes(&self) -> Result<DriftState> {
         let now = fetch_recorded(self.access, self.upstream).await?;
         let revision = now.upstream.revision.unwrap_or_default();

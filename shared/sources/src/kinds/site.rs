@@ -1,4 +1,5 @@
-//! Sites that list their skills: single skills from their index, held to its digests and to the signatures that it announces.
+//! Sites that list their skills in an index. A downloaded skill must match the digest and the
+//! signature that the index lists.
 
 use std::sync::Arc;
 
@@ -21,10 +22,10 @@ use crate::error::{FetchError, Result, shown};
 use crate::opened::{Content, Found, Opened};
 use crate::source::{origin_text, well_known_names};
 
-/// Largest signed manifest, in bytes.
+/// Maximum size of a signed manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 2 << 20;
 
-/// The address of a site, and one of its skills.
+/// The address of a site, and optionally the name of one of its skills.
 pub(crate) struct Address<'a> {
     pub(crate) origin: &'a Url,
     pub(crate) skill: Option<&'a str>,
@@ -70,7 +71,7 @@ impl Kind for Address<'_> {
 }
 
 impl Site {
-    /// The files of a skill, and the digest that is recorded of it.
+    /// Fetches the files of a skill. Returns them with the digest to record.
     async fn files_of(&self, access: Access<'_>, entry: &Entry) -> Result<(Vec<RawFile>, Digest)> {
         match &entry.artifact {
             Artifact::SkillMd { url, digest } => {
@@ -95,8 +96,9 @@ impl Site {
         }
     }
 
-    /// The signer of a skill and the signed version, verified over exactly these files and the listed name. Fails where the signature is not
-    /// valid, and where the policy does not list the signer.
+    /// Verifies the signed manifest of a skill against exactly these files and the name in the
+    /// index. Returns the signer's key and the signed version. Fails if the signature is invalid,
+    /// or if the policy does not list the signer.
     async fn signature(
         &self,
         access: Access<'_>,
@@ -121,11 +123,11 @@ impl Site {
         let manifest = SignedManifest::parse(&body)
             .and_then(|envelope| envelope.verify_signature(&[key]))
             .map_err(|error| wrong(error.to_string()))?;
-        // A valid signature of another skill proves nothing about this one.
+        // A valid signature over another skill proves nothing about this one.
         if manifest.name.as_str() != entry.name {
             return Err(wrong(format!("it is of {}", manifest.name)));
         }
-        // A single file comes without its mode, which is signed.
+        // A single file is served without its mode, so take the mode from the signed manifest.
         if let (Artifact::SkillMd { .. }, [only], [signed]) =
             (&entry.artifact, &mut *files, &manifest.files[..])
         {
@@ -145,7 +147,7 @@ impl Site {
         access.policy.check_hop(&self.origin, &at)?;
         let got = access.fetch(&at, MAX_DOWNLOAD_BYTES).await?;
         let body = got.body;
-        // Before anything parses it.
+        // Check the digest before any parser reads the bytes.
         let found = Digest::of(&body);
         if found != *digest {
             return Err(FetchError::Digest {
@@ -157,7 +159,7 @@ impl Site {
         Ok(body)
     }
 
-    /// The files of a skill in an older index, which are below the site's folder.
+    /// Fetches the files of a skill from an older index. They are below the site's folder.
     async fn listed_files(
         &self,
         access: Access<'_>,
@@ -176,6 +178,7 @@ impl Site {
                 .join(&folder)
                 .and_then(|folder| folder.join(&format!("./{path}")))
                 .ok()
+                // Check the parsed URL too, because the URL parser normalizes paths.
                 .filter(|at| fine && at.path().starts_with(&folder))
                 .ok_or_else(|| {
                     FetchError::content(
@@ -204,7 +207,8 @@ impl Content for Site {
             Some(signed) => Some(self.signature(access, entry, signed, &mut files).await?),
             None => None,
         };
-        // Plain HTTP, which only tests use, is recorded as HTTPS with its address beside it.
+        // Identifiers have no form for plain HTTP, which only tests use. Record it as HTTPS, with
+        // the actual address in `address`.
         let origin = origin_text(&self.origin);
         let plain = origin.strip_prefix("http://");
         let identifier = match plain {
@@ -228,8 +232,8 @@ impl Content for Site {
     }
 }
 
-/// One digest for a set of files: SHA-256 over a line `<mode> <sha256> <path>` for each, by path. Equal for equal files, wherever they
-/// are kept and whoever signed them.
+/// Computes one digest for a set of files: the SHA-256 of one line `<mode> <sha256> <path>` per
+/// file, sorted by path. It depends only on the files, not on their location or signer.
 pub fn content_digest(files: &[RawFile]) -> Digest {
     digest_of(
         files
@@ -238,7 +242,7 @@ pub fn content_digest(files: &[RawFile]) -> Digest {
     )
 }
 
-/// [`content_digest`] of files in any form: path, mode, bytes.
+/// Like [`content_digest`], for files given as path, mode and bytes.
 pub fn digest_of<'a>(files: impl Iterator<Item = (&'a str, Mode, &'a [u8])>) -> Digest {
     let mut lines: Vec<(&str, String)> = files
         .map(|(path, mode, bytes)| {

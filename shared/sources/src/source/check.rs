@@ -1,11 +1,12 @@
-//! Checks of the parts of a source: what must never reach git, SSH or a file system.
+//! Checks the parts of a source and rejects what must never reach git, SSH or the file system.
 
 use vault_skill::finding::printable;
 use vault_skill::name::is_deceptive;
 
 use super::{BadSource, FORMS};
 
-/// Decodes `%20` and the like in a segment of a path. A segment that is not UTF-8 then stays as it was.
+/// Decodes percent escapes in a path segment. Returns the segment unchanged if the result is not
+/// UTF-8.
 pub(super) fn decoded(segment: &str) -> String {
     match percent_encoding::percent_decode_str(segment).decode_utf8() {
         Ok(decoded) => decoded.into_owned(),
@@ -13,7 +14,7 @@ pub(super) fn decoded(segment: &str) -> String {
     }
 }
 
-/// Checks the segments of a path inside a repository or of an address.
+/// Checks the segments of a path inside a repository, or of the path of an address.
 pub(super) fn check_segments<'a>(
     text: &str,
     mut segments: impl Iterator<Item = &'a str>,
@@ -34,7 +35,7 @@ pub(super) fn check_segments<'a>(
     }
 }
 
-/// Checks the name of an owner or of a repository on a code host.
+/// Checks the name of an owner or repository on a code host.
 pub(super) fn check_repository_part(text: &str, part: &str) -> Result<(), BadSource> {
     let fine = (1..=100).contains(&part.len())
         && !part.starts_with(['-', '.'])
@@ -52,7 +53,7 @@ pub(super) fn check_repository_part(text: &str, part: &str) -> Result<(), BadSou
     }
 }
 
-/// Checks a user or a host, which end up on the command line of SSH.
+/// Checks a user or host name. Both become part of an SSH command line.
 pub(super) fn check_ssh_word(text: &str, word: &str) -> Result<(), BadSource> {
     let fine = !word.starts_with('-')
         && word.chars().all(|c| {
@@ -65,7 +66,7 @@ pub(super) fn check_ssh_word(text: &str, word: &str) -> Result<(), BadSource> {
     }
 }
 
-/// Checks a branch, tag, commit or version against the rules of git for names.
+/// Checks a branch, tag, commit or version against git's rules for reference names.
 pub(crate) fn check_reference(text: &str) -> Result<(), BadSource> {
     let fine = (1..=255).contains(&text.len())
         && !text.starts_with(['-', '/', '.'])

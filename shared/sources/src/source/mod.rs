@@ -1,8 +1,10 @@
-//! The grammar of sources: `vault add` parses its text here once, and everything later works on the parsed form.
+//! The grammar of sources. `vault add` parses its argument here once, and all later code uses the
+//! parsed form.
 //!
-//! Parsing sends no request. What it refuses never reaches a program's command line: a leading `-`, `..`, control characters, and every
-//! transport but HTTPS and SSH. A path that exists comes first, then addresses, prefixes and `owner/repository`. A word without any of
-//! these is a missing path, never a skill of a registry.
+//! Parsing sends no request. It rejects input that must never reach the command line of another
+//! program: a leading `-`, `..`, control characters, and every transport other than HTTPS and SSH.
+//! An existing local path takes precedence, followed by addresses, prefixes and `owner/repository`.
+//! A word that matches none of these is a missing path, never the name of a registry's skill.
 
 mod check;
 mod parse;
@@ -17,77 +19,80 @@ use vault_skill::provenance::ProvenanceId;
 pub(crate) use check::check_reference;
 use check::check_segments;
 
-/// Longest text of a source, in bytes.
+/// Maximum length of a source's text, in bytes.
 pub const MAX_SOURCE_BYTES: usize = 2048;
 
-/// A place to fetch skills from.
+/// A source of skills in parsed form.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Source {
-    /// A folder, a SKILL.md or an archive of this machine.
+    /// A local folder, SKILL.md or archive.
     Local(PathBuf),
-    /// A repository.
+    /// A git repository.
     Git(GitSource),
-    /// An archive behind an address.
+    /// An archive at a URL.
     Archive(Url),
-    /// A SKILL.md behind an address.
+    /// A SKILL.md at a URL.
     SkillMd(Url),
-    /// A site that lists its skills.
+    /// A site that lists its skills in a well-known index.
     WellKnown {
-        /// Scheme, host and port.
+        /// Scheme, host and port of the site.
         origin: Url,
-        /// One skill of the list.
+        /// One skill of the index; `None` for all.
         skill: Option<String>,
     },
-    /// A skill of the registry that speaks ClawHub's protocol.
+    /// A skill in the registry that speaks ClawHub's protocol.
     ClawHub {
-        /// Its publisher, where one was given.
+        /// The publisher, if given.
         owner: Option<String>,
-        /// Its name there.
+        /// The skill's name in the registry.
         slug: String,
-        /// The version, where one was given.
+        /// The version, if given.
         version: Option<String>,
     },
-    /// A skill of a registry of the older form, whose base address is a setting.
+    /// A skill in a registry that speaks the older protocol. A setting holds the registry's base
+    /// address.
     Registry {
-        /// Its name there.
+        /// The skill's name in the registry.
         slug: String,
-        /// The version, where one was given.
+        /// The version, if given.
         version: Option<String>,
     },
     /// A skill of a linked vault.
     Vault {
         /// The vault's slug.
         slug: String,
-        /// The skill.
+        /// The skill's name.
         name: String,
     },
 }
 
-/// A repository, and which folder and commit of it.
+/// A repository, and the folder and commit to use.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GitSource {
-    /// The address for git.
+    /// The address to pass to git.
     pub address: String,
-    /// The identifier of the repository, without a path: `github:acme/skills`, `git:https://git.example.com/acme/skills.git`.
+    /// The identifier of the repository without a path: `github:acme/skills` or
+    /// `git:https://git.example.com/acme/skills.git`.
     pub identifier: String,
-    /// Host and path, as patterns of policies are written: `github.com/acme/skills`.
+    /// Host and path, in the form that policy patterns use: `github.com/acme/skills`.
     pub place: String,
-    /// A folder inside, where one was given.
+    /// The folder in the repository, if given.
     pub path: Option<String>,
-    /// Branch, tag or commit.
+    /// The branch, tag or commit, if given.
     pub reference: Option<String>,
-    /// What followed `tree/` or `blob/` in a web address: a reference that may hold slashes, then a path.
+    /// The path segments after `tree/` or `blob/` in a web address: a reference that may contain
+    /// slashes, then a path.
     pub tail: Vec<String>,
-    /// One skill by its name, from `owner/repository@name`.
+    /// The name of one skill, from `owner/repository@name`.
     pub skill: Option<String>,
 }
 
-/// Options of the grammar.
+/// Options of the parser.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ParseOptions {
-    /// The host of `owner/repository`.
+    /// The host of repositories written as `owner/repository`.
     pub default_host: String,
-    /// Addresses of this machine are allowed, plain HTTP and `file:` too: for tests.
+    /// Allow addresses of this machine, plain HTTP and `file:`. For tests.
     pub loopback: bool,
 }
 
@@ -100,35 +105,36 @@ impl Default for ParseOptions {
     }
 }
 
-/// Why a text is not read as a source.
+/// Why a text is not a valid source.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSource {
-    /// It has none of the forms, or holds what is refused in all of them.
+    /// The text matches no form of a source, or contains something that every form rejects.
     #[error("{} is no source: {reason}", printable(.text))]
     Invalid {
-        /// What was given, without a password and cut.
+        /// The text, without credentials and shortened.
         text: String,
-        /// What is wrong with it.
+        /// What is wrong with the text.
         reason: String,
-        /// What to do about it.
+        /// Advice for the user.
         hint: Option<String>,
     },
-    /// It reads as a path, and nothing is there.
+    /// The text looks like a path, and the path does not exist.
     #[error("no such file or folder: {}", printable(.text))]
     Missing {
-        /// What was given.
+        /// The text.
         text: String,
-        /// The same as a skill of the registry, where it can be one.
+        /// The text as a source in the registry, if it is a valid skill name there.
         registry: Option<String>,
     },
-    /// `owner/repository[/path]` without a prefix, and no such path exists: only the user knows whether it is a typing mistake.
+    /// The text is `owner/repository[/path]` without a prefix, and no such local path exists. It
+    /// may be a shorthand for a repository or a mistyped path, so the user must decide.
     #[error("no such file or folder: {}", printable(.text))]
     Shorthand {
-        /// What was given.
+        /// The text.
         text: String,
-        /// The same with its prefix.
+        /// The text with its prefix.
         written: String,
-        /// The repository that it may mean.
+        /// The repository that the shorthand stands for.
         repository: Box<GitSource>,
     },
 }
@@ -153,7 +159,7 @@ impl BadSource {
         }
     }
 
-    /// What to do about it, where one step helps.
+    /// Advice for the user, if one step can solve the problem.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Invalid { hint, .. } => hint.clone(),
@@ -164,7 +170,8 @@ impl BadSource {
         }
     }
 
-    /// The repository of a shorthand, where no path can be meant; every other error stays.
+    /// Turns a shorthand into its repository, for callers whose text cannot be a local path.
+    /// Returns every other error unchanged.
     pub fn accept_shorthand(self) -> Result<Source, Self> {
         match self {
             Self::Shorthand { repository, .. } => Ok(Source::Git(*repository)),
@@ -173,7 +180,7 @@ impl BadSource {
     }
 }
 
-/// The text without its user and password, which an error must not print.
+/// Removes user and password from an address, so that an error cannot print them.
 fn without_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("//") else {
         return text.to_owned();
@@ -190,8 +197,9 @@ const FORMS: &str = "a folder, SKILL.md or archive; github:owner/repository[/pat
                      well-known index; clawhub:<name>; registry:<name>";
 
 impl Source {
-    /// Parses what a user typed. `exists` tells whether a path exists on this machine. A word without a prefix is a path and nothing else:
-    /// a mistyped folder must never become a skill of somebody else. Fails for what has none of the forms.
+    /// Parses what a user typed. `exists` returns whether a local path exists. A word without a
+    /// prefix is always a path, so that a mistyped folder name never selects another publisher's
+    /// skill. Fails if the text matches no form.
     pub fn parse(
         text: &str,
         options: &ParseOptions,
@@ -207,6 +215,7 @@ impl Source {
         if text.starts_with('-') {
             return bad("it begins with `-`, which programs take for an option");
         }
+        // Existing paths come first, so a local folder named like a repository stays usable.
         if exists(text) {
             return Ok(Self::Local(PathBuf::from(text)));
         }
@@ -217,6 +226,8 @@ impl Source {
             });
         }
         match parse::remote(text, options)? {
+            // Without a colon, the text is neither an address nor prefixed, so it may be a mistyped
+            // path.
             Self::Git(repository) if !text.contains(':') => {
                 let reference = repository.reference.as_deref();
                 let written = if repository.identifier.starts_with("github:") {
@@ -236,7 +247,8 @@ impl Source {
         }
     }
 
-    /// Parses the identifier that a manifest records. Fails for folders, inline text and linked vaults, which cannot be fetched again.
+    /// Parses the identifier in a manifest. Fails for folders, inline text and linked vaults, which
+    /// cannot be fetched again.
     pub fn of_identifier(
         identifier: &ProvenanceId,
         reference: Option<&str>,
@@ -266,7 +278,8 @@ impl Source {
         }
     }
 
-    /// The same source at another branch, tag, commit or version. Fails where there is nothing of the kind, or one was given already.
+    /// Sets the branch, tag, commit or version. Fails if the source cannot have one or already
+    /// names a different one.
     pub fn with_reference(mut self, reference: &str) -> Result<Self, BadSource> {
         check_reference(reference)?;
         let slot = match &mut self {
@@ -291,7 +304,8 @@ impl Source {
         }
     }
 
-    /// The same repository, a folder of it. Fails for other sources, or where a folder was given already.
+    /// Sets the folder in a repository. Fails if the source is not a repository or already names a
+    /// folder.
     pub fn with_path(mut self, path: &str) -> Result<Self, BadSource> {
         let path = path.trim_matches('/');
         check_segments(path, path.split('/'))?;
@@ -305,7 +319,8 @@ impl Source {
         }
     }
 
-    /// Names that a pattern of the policy may cover, known before the first request.
+    /// Returns the names that policy patterns are matched against, as far as they are known before
+    /// the first request.
     pub fn policy_names(&self) -> Vec<String> {
         match self {
             Self::Local(_) => Vec::new(),
@@ -327,7 +342,7 @@ impl Source {
         }
     }
 
-    /// Its name in messages.
+    /// Returns the source's name for messages.
     pub fn shown(&self) -> String {
         match self {
             Self::Local(path) => path.display().to_string(),
@@ -357,7 +372,7 @@ impl GitSource {
         }
     }
 
-    /// Names of a folder that a pattern of the policy may cover.
+    /// Returns the names of a folder that policy patterns are matched against.
     pub fn policy_names(&self, path: Option<&str>) -> Vec<String> {
         let path = path.filter(|path| !path.is_empty());
         let identifier = match path {
@@ -371,7 +386,8 @@ impl GitSource {
         vec![place, identifier]
     }
 
-    /// The identifier of a folder inside; an empty path stands for the repository.
+    /// Returns the identifier of a folder in the repository. An empty path is the repository
+    /// itself.
     pub fn identifier_of(&self, path: &str) -> String {
         if path.is_empty() {
             self.identifier.clone()
@@ -382,24 +398,24 @@ impl GitSource {
         }
     }
 
-    /// Whether git uses SSH for this address.
+    /// Returns whether git uses SSH for this address.
     pub fn is_ssh(&self) -> bool {
         !self.address.contains("://") || self.address.starts_with("ssh://")
     }
 
-    /// A repository at an address for git: `https://…`, `ssh://…`, or `user@host:path`. Fails for every other transport and for
-    /// credentials in the address.
+    /// Parses a git address: `https://…`, `ssh://…`, or `user@host:path`. Fails for every other
+    /// transport, and for credentials in the address.
     pub fn of_address(address: &str, options: &ParseOptions) -> Result<Self, BadSource> {
         parse::git_address(address, options)
     }
 }
 
-/// Scheme, host and port of an origin.
+/// Formats the scheme, host and port of an origin.
 pub(crate) fn origin_text(origin: &Url) -> String {
     origin.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Names of an address: host and path, and the whole.
+/// Returns a URL's names for policy patterns: host and path, and the whole URL.
 pub(crate) fn url_names(url: &Url) -> Vec<String> {
     let authority = authority(url);
     vec![
@@ -408,7 +424,7 @@ pub(crate) fn url_names(url: &Url) -> Vec<String> {
     ]
 }
 
-/// Names of a site's skill.
+/// Returns the names of a site or of one of its skills for policy patterns.
 pub(crate) fn well_known_names(origin: &Url, skill: Option<&str>) -> Vec<String> {
     let (origin, authority) = (origin_text(origin), authority(origin));
     match skill {
@@ -428,10 +444,10 @@ fn authority(url: &Url) -> String {
     }
 }
 
-/// How the names of archives end.
+/// File name extensions of archives.
 pub(crate) const ARCHIVE_ENDINGS: [&str; 5] = [".tar.gz", ".tgz", ".tar", ".zip", ".skill"];
 
-/// Whether a path ends as archives do.
+/// Returns whether a path has the file name extension of an archive.
 pub fn is_archive(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
     ARCHIVE_ENDINGS.iter().any(|end| path.ends_with(end))

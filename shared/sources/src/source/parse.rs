@@ -1,4 +1,4 @@
-//! The parser behind [`Source::parse`], for everything that is not a path of this machine.
+//! The parser behind [`Source::parse`], for everything other than local paths.
 
 use url::Url;
 use vault_skill::finding::printable;
@@ -9,12 +9,12 @@ use super::check::{
 };
 use super::{BadSource, FORMS, GitSource, ParseOptions, Source, is_archive, origin_text};
 
-/// Parses an address, a prefixed text or `owner/repository`, each with `#reference` behind it or not.
+/// Parses an address, a prefixed text or `owner/repository`, each with an optional `#reference`.
 pub(super) fn remote(text: &str, options: &ParseOptions) -> Result<Source, BadSource> {
     Parser { text, options }.remote()
 }
 
-/// Parses the address of a repository for git.
+/// Parses the address of a git repository.
 pub(super) fn git_address(text: &str, options: &ParseOptions) -> Result<GitSource, BadSource> {
     Parser { text, options }.git_address(text)
 }
@@ -45,7 +45,7 @@ impl Parser<'_> {
     }
 
     fn unpinned(&self, text: &str) -> Result<Source, BadSource> {
-        // `::` is part of an IPv6 address in brackets, and of nothing else in an address.
+        // The only valid `::` in an address is part of an IPv6 address in brackets.
         let in_brackets = text.split_once("://[").is_some_and(|(scheme, rest)| {
             let after = rest.split_once(']').map_or(rest, |(_, after)| after);
             !scheme.contains("::") && !after.contains("::")
@@ -119,7 +119,8 @@ impl Parser<'_> {
         if url.host_str().is_none_or(str::is_empty) {
             return Err(self.bad("it names no host"));
         }
-        // The parsed address has these decoded already: an escaped dot or slash is only ever an attempt to leave the path.
+        // The URL parser has already resolved these escapes, so check the original text. Escaped
+        // dots and slashes serve only to leave the path.
         let written = text.to_ascii_lowercase();
         if ["%2e", "%2f", "%5c", "%00"]
             .iter()
@@ -130,14 +131,15 @@ impl Parser<'_> {
         Ok(url)
     }
 
-    /// An address as a browser shows it.
+    /// Parses a web address as copied from a browser.
     fn web(&self, url: &Url) -> Result<Source, BadSource> {
         let host = url.host_str().unwrap_or_default();
         let segments: Vec<String> = url
             .path_segments()
             .map(|parts| parts.filter(|part| !part.is_empty()).map(decoded).collect())
             .unwrap_or_default();
-        // GitLab and npm put a lone hyphen between project and page, and npm an `@` before the scope of a package.
+        // GitLab and npm put a lone hyphen between project and page, and npm puts an `@` before the
+        // scope of a package.
         let is_archive = is_archive(url.path());
         let checked = segments.iter().map(String::as_str);
         let checked = checked.filter(|part| *part != "-");
@@ -172,7 +174,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A page of a code host about a repository, a folder or a file.
+    /// Parses a code host's page of a repository, folder or file. Returns `None` for other pages.
     fn code_host_page(
         &self,
         url: &Url,
@@ -209,7 +211,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A project of a GitLab server, at any depth of groups.
+    /// Parses a project of a GitLab server, at any depth of groups.
     fn project(&self, url: &Url, project: &[&str], tail: &[&str]) -> Result<Source, BadSource> {
         let host = url.host_str().unwrap_or_default();
         if host == "gitlab.com" && project.len() == 2 {
@@ -224,7 +226,7 @@ impl Parser<'_> {
         Ok(Source::Git(git))
     }
 
-    /// `owner/repository` of a host.
+    /// Creates the source for `owner/repository` on a host.
     fn hosted(&self, host: &str, project: &[&str], tail: &[&str]) -> Result<Source, BadSource> {
         let mut project: Vec<String> = project.iter().map(|part| (*part).to_owned()).collect();
         if let Some(last) = project.last_mut()
@@ -247,7 +249,7 @@ impl Parser<'_> {
         Ok(Source::Git(git))
     }
 
-    /// An address for git, as the user wrote it.
+    /// Parses a git address.
     fn git_address(&self, text: &str) -> Result<GitSource, BadSource> {
         let literal = text.starts_with("https://[") || text.starts_with("ssh://");
         if text.starts_with('-')
@@ -256,6 +258,7 @@ impl Parser<'_> {
         {
             return Err(self.bad("it is no address for git"));
         }
+        // In an address with a scheme, a second `//` separates the repository from a folder in it.
         let (text, inside) = match text.find("://").map(|at| at + 3) {
             Some(after) => match text[after..].split_once("//") {
                 Some((before, inside)) => (&text[..after + before.len()], Some(inside)),
@@ -465,7 +468,7 @@ impl Parser<'_> {
     }
 }
 
-/// The address without path, query and fragment.
+/// Removes path, query and fragment from a URL.
 fn origin_of(url: &Url) -> Url {
     let mut url = url.clone();
     url.set_path("");
@@ -474,7 +477,7 @@ fn origin_of(url: &Url) -> Url {
     url
 }
 
-/// Keeps what followed `tree/`. A SKILL.md at its end stands for its folder.
+/// Stores the path segments after `tree/`. A SKILL.md at the end stands for its folder.
 fn set_tail(git: &mut GitSource, tail: &[&str]) {
     let tail = match tail {
         [before @ .., "SKILL.md"] => before,

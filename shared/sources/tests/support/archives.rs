@@ -1,4 +1,4 @@
-//! Archives for tests, hostile ones too.
+//! Builds archives for tests, including malicious ones.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@ use std::io::Write as _;
 
 use flate2::{Compression, write::GzEncoder};
 
-/// Path, mode and bytes.
+/// Path, mode and bytes of a file.
 pub type File<'a> = (&'a str, u32, &'a [u8]);
 
 pub fn tar_of(files: &[File<'_>]) -> Vec<u8> {
@@ -18,7 +18,8 @@ pub fn tar_of(files: &[File<'_>]) -> Vec<u8> {
         let mut header = tar::Header::new_ustar();
         header.set_size(bytes.len() as u64);
         header.set_mode(*mode);
-        // As hostile archives are written: nothing looks at the name.
+        // Write the raw name as a malicious archive would: the path setters of the `tar` crate
+        // reject such names.
         header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
         header.set_cksum();
         builder.append(&header, *bytes).unwrap();

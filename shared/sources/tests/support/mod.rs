@@ -1,4 +1,5 @@
-//! What the tests of sources share: a site on loopback, repositories made with the system's git, a fetcher that may reach both.
+//! Shared support for the tests of sources: a site on loopback, repositories made with the system's
+//! git, and a fetcher that may reach both.
 
 #![expect(
     clippy::unwrap_used,
@@ -27,26 +28,26 @@ use vault_store::clock::TestClock;
 use vault_store::fetch::{FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
-/// What a path of the site answers.
+/// The response for a path of the site.
 #[derive(Clone)]
 pub enum Answer {
-    /// 200 with this body, and a content type.
+    /// 200 with a content type and a body.
     Body(&'static str, Vec<u8>),
-    /// 200 with this text for who brings the bearer token, 401 for others.
+    /// 200 with this text if the request carries the bearer token, otherwise 401.
     Guarded(&'static str, String),
-    /// A redirect to there.
+    /// A redirect to this address.
     To(String),
-    /// Another status.
+    /// An empty response with this status.
     Status(u16),
     /// A body that never ends.
     Endless,
-    /// A body that stops after its first bytes, the connection left open.
+    /// A body that stops after its first bytes while the connection stays open.
     Stalls,
-    /// Bytes as they are, head included.
+    /// Raw bytes of a whole response, including the status line and headers.
     Raw(Vec<u8>),
 }
 
-/// A site on loopback; it counts what it was asked for.
+/// A site on loopback that records its requests.
 pub struct SiteServer {
     pub base: String,
     answers: Arc<Mutex<HashMap<String, Answer>>>,
@@ -150,7 +151,7 @@ fn serve(
             }
             Answer::Stalls => {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nslow");
-                // Until the other side gives up.
+                // Wait until the client closes the connection.
                 let _ = stream.read(&mut [0]);
                 return;
             }
@@ -161,7 +162,7 @@ fn serve(
     }
 }
 
-/// A repository that the system's git made.
+/// A repository made with the system's git.
 pub struct Repository {
     pub folder: TempDir,
 }
@@ -273,7 +274,7 @@ pub fn fetcher_with(settings: Settings) -> Arc<Fetcher> {
     Arc::new(Fetcher::new(settings, Arc::new(TestClock::default())))
 }
 
-/// A fetcher for what needs no site.
+/// A fetcher for tests that need no site.
 pub fn plain_fetcher() -> Arc<Fetcher> {
     fetcher("http://127.0.0.1:9")
 }
@@ -282,7 +283,7 @@ pub async fn open(fetcher: &Fetcher, source: &Source) -> Result<Opened, FetchErr
     fetcher.open(source, None, &SourcePolicy::default()).await
 }
 
-/// Opens a source and takes its only skill, or the one of this name.
+/// Opens a source and fetches the skill of this name, or the only one.
 pub async fn fetch(
     fetcher: &Fetcher,
     source: &Source,
@@ -297,7 +298,7 @@ pub async fn fetch(
     fetcher.take(&opened, found, &policy).await
 }
 
-/// The code of the error that a fetch ended with.
+/// Returns the code of the error that a fetch failed with.
 pub fn code<T>(result: Result<T, FetchError>) -> &'static str {
     result.err().map_or("no error", |error| error.word())
 }
