@@ -1,0 +1,253 @@
+//! The steps of `vault demo`, in the order in which they run.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::{Demo, Home, OWNER, SLUG, text};
+use crate::{
+    errors::{ErrorCode, Failure},
+    output::{BOLD, HINT, count, paint, size},
+    starter,
+};
+
+/// The data that steps share, and the results that later steps need.
+pub(super) struct Tour<'d> {
+    owner: Home<'d>,
+    laptop: Home<'d>,
+    /// The folder with the unpacked starter skills.
+    skills: PathBuf,
+    /// The published address of the vault.
+    address: String,
+    /// The fingerprint of the vault's key.
+    fingerprint: String,
+    /// The id and the fingerprint of the laptop's device request.
+    device: String,
+    device_fingerprint: String,
+    /// The `data` of every command, for `--json`.
+    pub(super) results: Vec<Value>,
+}
+
+pub(super) struct Step {
+    pub(super) title: &'static str,
+    /// The command as a user would type it. Empty if the demo itself does the work.
+    pub(super) command: fn(&Tour<'_>) -> String,
+    /// Runs the step and returns what to print about its outcome.
+    pub(super) run: fn(&mut Tour<'_>) -> Result<String, Failure>,
+}
+
+const QUESTION: &str = "a test that fails sometimes";
+
+pub(super) const STEPS: [Step; 10] = [
+    Step {
+        title: "Check and sign five starter skills",
+        command: |_| "vault add starter/*".to_owned(),
+        run: |tour| tour.add(),
+    },
+    Step {
+        title: "Make a namespace on the service",
+        command: |_| format!("vault operator namespace create {SLUG} --owner {OWNER}"),
+        run: |tour| tour.create_namespace(),
+    },
+    Step {
+        title: "Connect to it",
+        command: |tour| format!("vault cloud connect {}", tour.address),
+        run: |tour| tour.connect(),
+    },
+    Step {
+        title: "Publish",
+        command: |_| "vault sync --cloud".to_owned(),
+        run: |tour| tour.publish(),
+    },
+    Step {
+        title: "Link a second machine",
+        command: |tour| {
+            let (address, fingerprint) = (&tour.address, &tour.fingerprint);
+            format!("vault link {address} --expect-key {fingerprint}")
+        },
+        run: |tour| tour.link(),
+    },
+    Step {
+        title: "Admit it",
+        command: |tour| format!("vault devices admit {}", tour.device),
+        run: |tour| tour.admit(),
+    },
+    Step {
+        title: "Pull",
+        command: |_| "vault cloud pull".to_owned(),
+        run: |tour| tour.pull(),
+    },
+    Step {
+        title: "Compare both machines",
+        command: |_| String::new(),
+        run: |tour| tour.compare(),
+    },
+    Step {
+        title: "Find a skill there",
+        command: |_| format!("vault skill search \"{QUESTION}\""),
+        run: |tour| tour.search(),
+    },
+    Step {
+        title: "Change nothing and publish again",
+        command: |_| "vault sync --cloud".to_owned(),
+        run: |tour| tour.publish_again(),
+    },
+];
+
+impl<'d> Tour<'d> {
+    pub(super) fn new(demo: &'d Demo<'_>) -> Result<Self, Failure> {
+        let skills = demo.folder.join("starter");
+        starter::unpack(&skills).map_err(|error| Failure::io("writing", &skills, &error))?;
+        Ok(Self {
+            owner: demo.home("owner", "your machine")?,
+            laptop: demo.home("laptop", "the other machine")?,
+            skills,
+            address: format!("{}/v/{SLUG}", demo.url),
+            fingerprint: String::new(),
+            device: String::new(),
+            device_fingerprint: String::new(),
+            results: Vec::new(),
+        })
+    }
+
+    fn add(&mut self) -> Result<String, Failure> {
+        let mut arguments = vec!["add".to_owned()];
+        let folders = starter::names().into_iter();
+        arguments.extend(folders.map(|name| self.skills.join(name).display().to_string()));
+        let data = self.owner.json(&arguments)?;
+        let added = members(&data["added"]);
+        let total = |what: &str| added.iter().map(|skill| number(&skill[what])).sum::<u64>();
+        let outcome = format!(
+            "{} admitted by the gate: {}, {}",
+            count(added.len() as u64, "skill"),
+            count(total("files"), "file"),
+            size(total("bytes"))
+        );
+        self.results.push(data);
+        Ok(outcome)
+    }
+
+    fn create_namespace(&mut self) -> Result<String, Failure> {
+        let url = self.owner.demo.url.clone();
+        let operator = ["operator", "--url", &url, "--no-browser"];
+        let create = ["namespace", "create", SLUG, "--owner", OWNER];
+        let data = self.owner.signing_in(&[&operator[..], &create].concat())?;
+        self.results.push(data);
+        Ok("signed in: OAuth 2.1 with PKCE".to_owned())
+    }
+
+    fn connect(&mut self) -> Result<String, Failure> {
+        let arguments = ["cloud", "connect", &self.address, "--no-browser"];
+        let data = self.owner.signing_in(&arguments)?;
+        self.results.push(data);
+        Ok("a token for this one vault, kept with mode 0600".to_owned())
+    }
+
+    fn publish(&mut self) -> Result<String, Failure> {
+        let data = self.owner.json(&["sync", "--cloud"])?;
+        text(&self.owner.json(&["key", "show"])?["fingerprint"]).clone_into(&mut self.fingerprint);
+        let outcome = format!(
+            "release {} with {}, signed here; {} uploaded, {}",
+            data["release"],
+            count(number(&data["skills"]), "skill"),
+            count(number(&data["uploaded"]), "object"),
+            size(number(&data["bytes"]))
+        );
+        self.results.push(data);
+        Ok(outcome)
+    }
+
+    fn link(&mut self) -> Result<String, Failure> {
+        let pinned = ["link", &self.address, "--expect-key", &self.fingerprint];
+        let named = ["--hostname", "demo laptop"];
+        let data = self.laptop.json(&[&pinned[..], &named].concat())?;
+        text(&data["device_id"]).clone_into(&mut self.device);
+        text(&data["device_fingerprint"]).clone_into(&mut self.device_fingerprint);
+        self.results.push(data);
+        Ok(format!(
+            "pinned the vault's key; this machine's own is {}",
+            paint(HINT, &self.device_fingerprint)
+        ))
+    }
+
+    fn admit(&mut self) -> Result<String, Failure> {
+        let data = self.owner.json(&["devices", "admit", &self.device])?;
+        if data["fingerprint"] != *self.device_fingerprint {
+            return Err(Failure::new(
+                ErrorCode::FingerprintMismatch,
+                "the service shows another fingerprint than the machine",
+            ));
+        }
+        self.results.push(data);
+        Ok("the owner saw the same fingerprint as the machine".to_owned())
+    }
+
+    fn pull(&mut self) -> Result<String, Failure> {
+        let data = self.laptop.json(&["cloud", "pull"])?;
+        let outcome = format!(
+            "{} installed: {} fetched, {}, every hash and signature checked",
+            count(members(&data["installed"]).len() as u64, "skill"),
+            count(number(&data["fetched"]), "bundle"),
+            size(number(&data["bytes"]))
+        );
+        self.results.push(data);
+        Ok(outcome)
+    }
+
+    /// Compares every file of the starter skills with what the laptop installed.
+    fn compare(&mut self) -> Result<String, Failure> {
+        let mut total = 0;
+        for file in starter::FILES {
+            let (name, inner) = file.path.split_once('/').unwrap_or_default();
+            let found = self.laptop.json(&["skill", "which", name])?;
+            let path = Path::new(text(&found["files"])).join(inner);
+            let bytes =
+                std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
+            let original = self.skills.join(file.path);
+            if bytes != file.bytes || is_executable(&path)? != is_executable(&original)? {
+                return Err(Failure::new(
+                    ErrorCode::SkillDamaged,
+                    format!("{} differs on the other machine", file.path),
+                ));
+            }
+            total += bytes.len() as u64;
+        }
+        Ok(format!(
+            "{} equal, byte for byte and mode for mode, {}",
+            count(starter::FILES.len() as u64, "file"),
+            size(total)
+        ))
+    }
+
+    fn search(&mut self) -> Result<String, Failure> {
+        let arguments = ["skill", "search", QUESTION, "--top-k", "1"];
+        let data = self.laptop.json(&arguments)?;
+        let outcome = format!("best match: {}", paint(BOLD, text(&data[0]["name"])));
+        self.results.push(data);
+        Ok(outcome)
+    }
+
+    fn publish_again(&mut self) -> Result<String, Failure> {
+        let data = self.owner.json(&["sync", "--cloud"])?;
+        let outcome = format!("still release {}, nothing uploaded", data["release"]);
+        self.results.push(data);
+        Ok(outcome)
+    }
+}
+
+fn is_executable(path: &Path) -> Result<bool, Failure> {
+    path.metadata()
+        .map(|metadata| metadata.permissions().mode() & 0o111 != 0)
+        .map_err(|error| Failure::io("reading", path, &error))
+}
+
+fn members(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
