@@ -2,29 +2,30 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`vault`] | opening and making a vault, its writer lock, its generation number |
-//! | [`keys`] | secret keys and tokens, outside the vault's folder |
-//! | [`admit`] | the only way in: checking, signing, installing; taking out, going back, variants for one agent |
+//! | [`vault`] | opening and creating a vault, its writer lock, its generation number |
+//! | [`keys`] | secret keys and tokens, which lie outside the vault's folder |
+//! | [`admit`] | the only way in: check, sign, install; remove, roll back, variants for one agent |
 //! | [`shelf`] | listing and searching |
-//! | [`capabilities`] | what a caller may use, by the policy |
-//! | [`run`] | finding a skill, running its actions from verified bytes |
+//! | [`capabilities`] | which skills and actions the policy grants to a caller |
+//! | [`run`] | finding a skill and running its actions from verified bytes |
 //! | [`doctor`] | everything that can be wrong with a vault, as typed findings; repairs |
-//! | [`upstream`] | where skills were fetched from |
-//! | [`integrity`] | verifying everything from its bytes |
-//! | [`publish`] | planning and signing a release, what is remembered of each namespace |
-//! | [`audit`] | looking at skills where they lie, without admitting them |
-//! | [`adopt`] | taking in what the same key signed elsewhere; rolling back |
+//! | [`upstream`] | the sources that skills were fetched from |
+//! | [`integrity`] | verifying every installed skill from its bytes |
+//! | [`publish`] | planning and signing a release, the record of each namespace |
+//! | [`audit`] | scanning skills in place, without admitting them |
+//! | [`adopt`] | adopting skills that the same key signed elsewhere; rolling back |
 //! | [`rotate`] | replacing the release key and the recovery key |
-//! | [`agents`] | the agents of a machine, the links through which each sees its skills, taking in skills of their own folders |
+//! | [`agents`] | the agents on a machine, their links to skills, skills in their own folders |
 //! | [`export`] | skills as archives and as a well-known site, and verifying those anywhere |
-//! | [`subscribe`] | linked vaults: pins, catalogs, their skills |
+//! | [`subscribe`] | linked vaults: pins, catalogs and their skills |
 //!
-//! What other programs call, each with one input, one report and an example: [`add_skill`], [`propose_skill`],
-//! [`update_skill`], [`resolve_capabilities`], [`sync_profiles`]; `examples/integrate.rs` uses all five. Fetching from elsewhere is the
-//! crate `vault-sources`.
+//! Other programs call [`add_skill`], [`propose_skill`], [`update_skill`], [`resolve_capabilities`]
+//! and [`sync_profiles`]. Each has one input, one report and an example; `examples/integrate.rs`
+//! uses all five. The crate `vault-sources` fetches skills from elsewhere.
 //!
-//! There is no network here, no environment, no clock and no randomness but what a [`vault::Vault`] was opened with.
-//! Every effect on disk goes through one private module, so that another system needs that one only.
+//! This crate uses no network and no environment variables, and no clock or randomness except those
+//! that a [`vault::Vault`] was opened with. All disk access goes through one private module, so
+//! supporting another operating system changes that module only.
 
 pub mod admit;
 pub mod agents;

@@ -1,4 +1,4 @@
-//! Adding one skill, from wherever it is: the interface's `addSkill`.
+//! Adds one skill from any source: `addSkill` of the interface.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::disk;
 use crate::vault::policy::{self, ResolveError};
 use crate::vault::{Vault, VaultError};
 
-/// Which skill to add, and who fetches it.
+/// The skill to add, and how to fetch it.
 #[derive(Clone, Debug)]
 pub struct AddSkill {
-    /// A folder or SKILL.md of this machine, or any source that `fetch` understands: an archive, a repository, the address
-    /// of a site, an entry of a registry.
+    /// A local folder or SKILL.md, or any source that `fetch` understands: an archive, a
+    /// repository, the address of a site, an entry of a registry.
     pub source: String,
-    /// Which skill of the source, where it has several.
+    /// The skill to take from a source that has several.
     pub skill: Option<SkillName>,
-    /// Fetches sources that are no folder; the library itself knows no network.
+    /// Fetches sources that are not local folders; the library itself has no network access.
     pub fetch: Option<Arc<dyn Fetch>>,
-    /// The owner's wishes.
+    /// The owner's choices.
     pub options: Options,
 }
 
 impl AddSkill {
-    /// Adds a folder of this machine, strictly, under the skill's own name.
+    /// Adds a local folder in strict mode, under the skill's own name.
     pub fn from_folder(folder: &Path) -> Self {
         Self {
             source: folder.to_string_lossy().into_owned(),
@@ -40,26 +40,26 @@ impl AddSkill {
     }
 }
 
-/// Why a skill was not fetched and admitted. Nothing has changed then.
+/// Why a skill could not be fetched and admitted. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// The policy can't be read: nothing is fetched until it can.
+    /// The policy can't be read. Nothing is fetched until it can.
     #[error(
         "the policy of this vault cannot be read, so that nothing is fetched until its owner mends it"
     )]
     Policy(#[source] ResolveError),
-    /// The source was not fetched.
+    /// The source could not be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchFault),
-    /// The skill has no source that can be asked.
+    /// The skill has no source that can be fetched again.
     #[error("{}", no_source(name, identifier.as_ref()))]
     NoSource {
         /// The skill.
         name: SkillName,
-        /// Its recorded source, where it is known.
+        /// Its recorded source, if known.
         identifier: Option<ProvenanceId>,
     },
-    /// What was fetched or read was not admitted.
+    /// The skill was fetched or read, but not admitted.
     #[error(transparent)]
     Admit(#[from] AdmitError),
 }
@@ -81,8 +81,9 @@ fn no_source(name: &SkillName, identifier: Option<&ProvenanceId>) -> String {
     }
 }
 
-/// Adds a skill: reads or fetches it, gates it, signs it and installs it. Content that is installed already under this
-/// name is "unchanged". The vault's source policy is asked before anything is fetched, and no lock is held meanwhile.
+/// Adds a skill: reads or fetches it, runs the gate, signs it and installs it. If the same content
+/// is already installed under this name, the result is [`super::Admission::Unchanged`]. The vault's
+/// source policy is checked before anything is fetched. No lock is held during the fetch.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -120,7 +121,7 @@ pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, A
     Ok(joined(admitted.await)?)
 }
 
-/// Adds a folder of this machine, or a file named SKILL.md: then the folder that it stands in.
+/// Adds a local folder, given by its path or the path of its SKILL.md.
 pub fn add_folder(
     vault: &Vault,
     folder: &Path,
@@ -129,7 +130,7 @@ pub fn add_folder(
     add(vault, Source::folder(folder), options)
 }
 
-/// Examines and admits one source.
+/// Examines one source and admits it.
 pub(crate) fn add(
     vault: &Vault,
     source: Source,
@@ -139,14 +140,15 @@ pub(crate) fn add(
     admit_one(vault, &candidate)
 }
 
-/// Whether this is a folder or a SKILL.md of this machine. The address of a SKILL.md ends like one, and is neither.
+/// Whether the source is a local folder or SKILL.md. The URL of a SKILL.md ends with the same name,
+/// but does not exist as a path.
 fn is_folder(source: &str) -> bool {
     let path = Path::new(source);
     let is_skill_md = path.file_name().is_some_and(|name| name == SKILL_MD);
     disk::is_folder(path) || (is_skill_md && disk::is_there(path))
 }
 
-/// The policy as it is in the file now. One that can't be read lets nothing through.
+/// Reads the current policy from its file. If it can't be read, nothing may be fetched.
 pub(crate) fn read_policy(vault: &Vault) -> Result<Option<Policy>, AddError> {
     policy::read_policy(vault).map_err(|error| {
         tracing::error!(%error, "the policy cannot be read: nothing is fetched");
@@ -154,7 +156,7 @@ pub(crate) fn read_policy(vault: &Vault) -> Result<Option<Policy>, AddError> {
     })
 }
 
-/// The result of blocking work; a panic of it goes on here.
+/// The result of blocking work. Resumes its panic, if it panicked.
 pub(super) fn joined<T>(finished: Result<T, tokio::task::JoinError>) -> T {
     match finished {
         Ok(value) => value,

@@ -1,8 +1,10 @@
-//! The gate, beside what the vault knows of a skill that is about to come in: the version before it with its exceptions,
-//! the skill of its name in a linked vault, near-duplicates, and names that it could be confused with.
+//! Runs the gate with what the vault knows about a new skill: its previous version with that
+//! version's exceptions, the skill of the same name in a linked vault, near-duplicates and
+//! confusable names.
 //!
-//! Likeness is asked of the index, which holds 256 bytes for each skill that was admitted or listed here; what it names is
-//! looked up before it is believed. Without an index no near-duplicates are found, and everything else still holds.
+//! Near-duplicates come from the index, which holds a sketch of 256 bytes for each skill that was
+//! admitted or listed here. A skill that the index names is verified before it is used. Without an
+//! index no near-duplicates are found; all other checks still run.
 
 use vault_skill::bundle::File;
 use vault_skill::finding::Finding;
@@ -20,8 +22,8 @@ use crate::installed::place::Place;
 use crate::store::{self, Examined, Trusted, Want};
 use crate::vault::{Vault, VaultError};
 
-/// What a new skill is compared with. One command uses one of these, so that each skill is compared with those that the
-/// command let through before it as well.
+/// The skills that a new skill is compared with. One command uses one of these for all its skills,
+/// so that each is also compared with the skills that passed the gate before it.
 #[derive(Debug)]
 pub struct Neighbours<'v> {
     vault: Option<&'v Vault>,
@@ -30,12 +32,13 @@ pub struct Neighbours<'v> {
 }
 
 impl<'v> Neighbours<'v> {
-    /// The skills of this vault.
+    /// Compares with the skills of this vault.
     pub fn of(vault: &'v Vault) -> Self {
         Self::new(Some(vault), vault.clock().now())
     }
 
-    /// The skills of a vault, or none where there is no vault yet; candidates are recorded as fetched now.
+    /// Compares with the skills of a vault, or with none if there is no vault yet. Candidates are
+    /// recorded as fetched at `now`.
     pub fn new(vault: Option<&'v Vault>, now: Timestamp) -> Self {
         Self {
             vault,
@@ -44,7 +47,7 @@ impl<'v> Neighbours<'v> {
         }
     }
 
-    /// The vault, where there is one.
+    /// The vault, if there is one.
     pub(crate) fn vault(&self) -> Option<&'v Vault> {
         self.vault
     }
@@ -53,7 +56,9 @@ impl<'v> Neighbours<'v> {
         self.now
     }
 
-    /// Gates a skill as the successor of the nearest known one, with the exceptions of its earlier version.
+    /// Runs the gate on a skill. The gate compares it with its previous version, or else with the
+    /// skill of the same name or a near-duplicate, and applies the exceptions of the previous
+    /// version.
     pub(super) fn gate(
         &mut self,
         raw: Vec<RawFile>,
@@ -75,6 +80,7 @@ impl<'v> Neighbours<'v> {
         let sketch = Sketch::of(raw.iter().map(|file| file.bytes.as_slice()));
         let mut nearest = None;
         let mut confusable = None;
+        // Only a new name can duplicate another skill or be confused with one.
         if is_new {
             let compared = match &mut self.compared {
                 Some(compared) => compared,
@@ -99,7 +105,8 @@ impl<'v> Neighbours<'v> {
         if let Some(other) = confusable {
             verdict.warn(look_alike::finding(name.as_str(), &other));
         }
-        // What was let through counts for what comes after it, before it is admitted.
+        // The next skills of this command are compared with this one, although it is not admitted
+        // yet.
         if verdict.package.is_some()
             && let Some(compared) = &mut self.compared
         {
@@ -110,7 +117,7 @@ impl<'v> Neighbours<'v> {
 }
 
 impl Nearest {
-    /// The verified files of a skill that is nearly the same; empty for others.
+    /// The verified files of a near-duplicate; empty if the skills are less similar.
     fn files(&self, vault: &Vault) -> Vec<File> {
         match &self.place {
             Some((place, trusted)) if self.likeness >= DUPLICATE => {
@@ -127,7 +134,7 @@ impl Nearest {
     }
 }
 
-/// The installed version of a name with its verified bytes, where it is intact.
+/// The installed version of a skill with its verified bytes, if it is intact.
 fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitError> {
     let Some(bundle) = linked_to(vault, name)? else {
         return Ok(None);
@@ -135,12 +142,13 @@ fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitErr
     Ok(examine(vault, name, &bundle, &vault.trusted()?))
 }
 
-/// The bundle that an own skill's link names.
+/// The bundle that the link of an own skill names.
 fn linked_to(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, AdmitError> {
     Ok(store::bundle_at(&vault.skills().join(name.as_str()))?)
 }
 
-/// The files of the skill that goes by this name, or by the author's, in this vault or in a linked one.
+/// The files of the skill with this name, or with the name that its author gave it, in this vault
+/// or a linked one.
 fn same_name(
     vault: &Vault,
     name: &SkillName,
@@ -159,7 +167,7 @@ fn same_name(
     Ok(found.unwrap_or_default())
 }
 
-/// Whether a linked vault has a skill of this name. Fails where a linked vault cannot be read.
+/// Whether a linked vault has a skill of this name. Fails if a linked vault can't be read.
 pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     for link in linked::all(vault)? {
         let groups = link.groups(&mut Vec::new())?;
@@ -171,7 +179,8 @@ pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultEr
     Ok(false)
 }
 
-/// The first skill of a linked vault that is wanted. A linked vault that cannot be read is none here; others say so.
+/// The first matching skill of a linked vault. A linked vault that can't be read is skipped; other
+/// checks report it.
 fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
     let links = linked::all(vault).unwrap_or_default();
     let groups = links
@@ -183,7 +192,7 @@ fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trus
     })
 }
 
-/// The verified bytes of a bundle that was signed under this name, where it is intact.
+/// The verified content of a bundle that was signed under this name, if it is intact.
 fn examine(
     vault: &Vault,
     signed_name: &SkillName,

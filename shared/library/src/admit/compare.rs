@@ -1,4 +1,5 @@
-//! The skills that a new one is compared with: those that are installed, and those that the same command let through.
+//! The skills that a new one is compared with: installed skills, and those that passed the gate
+//! earlier in the same command.
 
 use std::collections::HashSet;
 
@@ -12,29 +13,30 @@ use crate::installed::place::{Group, Place, Places, places};
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
-/// Names and sketches of skills.
+/// The names and sketches of these skills.
 #[derive(Debug)]
 pub(super) struct ComparedSkills {
     groups: Vec<Group>,
-    /// Every name in the folders of skills, also of entries that install nothing.
+    /// Every name in the folders of skills, including entries that are not skills.
     names: HashSet<String>,
     index: Index,
-    /// Skills that were let through and may not be installed yet, under the number that `passed_sketches` knows them by.
+    /// Skills that passed the gate and may not be installed yet. Their positions are their numbers
+    /// in `passed_sketches`.
     passed: Vec<SkillName>,
     passed_sketches: Similar,
 }
 
-/// The skill that another one is most like.
+/// The most similar skill.
 pub(super) struct Nearest {
     pub(super) name: SkillName,
-    /// From 0 to 1.
+    /// Similarity from 0 to 1.
     pub(super) likeness: f64,
-    /// Where it is installed; `None` for one that was let through just now.
+    /// Where it is installed; `None` if it passed the gate in this command.
     pub(super) place: Option<(Place, Trusted)>,
 }
 
 impl ComparedSkills {
-    /// The skills that are installed now. The sketches of those that the index does not know are made first.
+    /// Reads the skills that are installed now. First adds missing sketches to the index.
     pub(super) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let Places { groups, strange } = places(vault)?;
         let mut index = Index::open(&vault.paths().index());
@@ -51,21 +53,21 @@ impl ComparedSkills {
         })
     }
 
-    /// Adds a skill that was let through.
+    /// Adds a skill that passed the gate.
     pub(super) fn add(&mut self, name: &SkillName, sketch: Sketch) {
         self.names.insert(name.to_string());
         self.passed.push(name.clone());
         self.passed_sketches.add(sketch);
     }
 
-    /// The first, by the alphabet, of the names that this one is easily confused with.
+    /// The alphabetically first name that can be confused with this one.
     pub(super) fn confusable_with(&self, name: &SkillName) -> Option<&str> {
         let known = Known::new(name.as_str());
         let names = self.names.iter().map(String::as_str);
         names.filter(|other| known.is_confusable_with(other)).min()
     }
 
-    /// The skill under another name that this one is most like.
+    /// The most similar skill that has another name.
     pub(super) fn nearest(&mut self, name: &SkillName, sketch: &Sketch) -> Option<Nearest> {
         if !sketch.is_comparable() {
             return None;

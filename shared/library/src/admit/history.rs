@@ -1,7 +1,7 @@
-//! The versions of an own skill that are still stored, and going back to one of them.
+//! The stored versions of an own skill, and rolling back to one of them.
 //!
-//! A rollback moves forward: the earlier bytes pass the gate again and are signed as the next version, so that versions
-//! never fall.
+//! A rollback creates a new version: the earlier bytes pass the gate again and are signed as the
+//! next version, so that version numbers never decrease.
 
 use rayon::prelude::*;
 use vault_skill::hash::Digest;
@@ -19,34 +19,34 @@ use crate::vault::{Vault, VaultError};
 /// A stored version of a skill.
 #[derive(Clone, Debug)]
 pub struct PastVersion {
-    /// What was signed.
+    /// The signed manifest.
     pub manifest: Manifest,
-    /// Its bundle.
+    /// Hash of its bundle.
     pub bundle: Digest,
-    /// It is the installed one.
+    /// Whether it is the installed version.
     pub installed: bool,
-    /// Where it was fetched from, where that is recorded.
+    /// The source it was fetched from, if recorded.
     pub upstream: Option<Upstream>,
 }
 
-/// Why a skill did not go back. Nothing has changed then.
+/// Why a skill was not rolled back. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum RollbackError {
-    /// No own skill of this name.
+    /// The vault has no own skill of this name.
     #[error("{0} is not installed from this vault")]
     NotInstalled(SkillName),
-    /// No stored version that differs.
+    /// There is no earlier stored version with other files.
     #[error("{0} has no earlier version that is still stored")]
     NothingEarlier(SkillName),
-    /// The version that was asked for is not stored.
+    /// The requested version is not stored.
     #[error("{name} has no stored version {version}")]
     NoSuchVersion {
         /// The skill.
         name: SkillName,
-        /// What was asked for.
+        /// The requested version.
         version: u64,
     },
-    /// The stored version is not what was signed.
+    /// The stored version differs from what was signed.
     #[error("version {version} of {name} is not what was signed")]
     Damaged {
         /// The skill.
@@ -57,7 +57,7 @@ pub enum RollbackError {
         #[source]
         damage: Damage,
     },
-    /// It was not admitted again.
+    /// The earlier version was not admitted again.
     #[error(transparent)]
     Admit(#[from] AdmitError),
     /// Another vault error.
@@ -65,7 +65,8 @@ pub enum RollbackError {
     Vault(#[from] VaultError),
 }
 
-/// The stored versions of an own skill, newest first; empty where there is none. Signatures are verified, files are not read.
+/// The stored versions of an own skill, newest first; empty if there is none. Verifies signatures,
+/// but does not read files.
 pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
     let trusted = vault.ever_trusted()?;
     let current = installed(vault, name, &vault.trusted()?, &mut Vec::new())?
@@ -84,7 +85,7 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
     let mut versions = Vec::new();
     for (bundle, manifest) in found {
         versions.push(PastVersion {
-            // A record that cannot be read tells nothing; the version itself is whole.
+            // Ignore a source record that can't be read: the version itself is intact.
             upstream: upstream::of_bundle(vault, &bundle).unwrap_or_default(),
             installed: current == Some(bundle),
             manifest,
@@ -95,7 +96,7 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
     Ok(versions)
 }
 
-/// The verified files and manifest of what is installed under a name; `None` where there is no own skill of that name.
+/// The verified files and manifest of an own skill; `None` if there is no own skill of this name.
 pub fn read_installed(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, RollbackError> {
     let trusted = vault.trusted()?;
     let found = installed(vault, name, &trusted, &mut Vec::new())?;
@@ -129,7 +130,8 @@ fn read(
     })
 }
 
-/// Admits an earlier version's bytes as the next version: `to`, else the newest one before the installed one that has other files.
+/// Admits the bytes of an earlier version as the next version. `to` selects it; `None` selects the
+/// newest version before the installed one that has other files.
 pub fn roll_back(
     vault: &Vault,
     name: &SkillName,

@@ -1,4 +1,4 @@
-//! Installing candidates under the writer lock: decide, sign, store, switch.
+//! Installs candidates under the writer lock: decide, sign, store, switch the links.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ use crate::installed::upstream;
 use crate::store::{self, Trusted};
 use crate::vault::{Change, Vault, VaultError};
 
-/// Admits candidates, each with an answer of its own: one that is refused keeps no other back. The outer error means
-/// that the vault could not be changed at all; then nothing was admitted.
+/// Admits candidates, with a separate result for each: a rejected one does not stop the others. The
+/// outer error means that the vault could not be changed at all; then nothing was admitted.
 pub fn admit(
     vault: &Vault,
     candidates: &[Candidate],
@@ -44,13 +44,13 @@ pub fn admit_one(vault: &Vault, candidate: &Candidate) -> Result<AdmitReport, Ad
     Ok(step.into_report())
 }
 
-/// Admits all candidates, or none.
+/// Admits all candidates or, if one is rejected, none.
 pub fn admit_all(vault: &Vault, candidates: &[Candidate]) -> Result<Vec<AdmitReport>, AdmitError> {
     let mut change = vault.change()?;
     admit_all_under(vault, &mut change, candidates)
 }
 
-/// [`admit_all`] for a caller that holds the writer lock.
+/// Like [`admit_all`], for a caller that holds the writer lock.
 pub(crate) fn admit_all_under(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -63,7 +63,7 @@ pub(crate) fn admit_all_under(
     Ok(steps.into_iter().map(Step::into_report).collect())
 }
 
-/// [`admit`] for a caller that holds the writer lock.
+/// Like [`admit`], for a caller that holds the writer lock.
 pub(crate) fn admit_under(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -79,8 +79,8 @@ pub(crate) fn admit_under(
         .collect())
 }
 
-/// What admitting would do, without the lock and without a signature: the report of an installed skill that would stay
-/// as it is, or nothing where the candidate would be signed.
+/// Predicts what admitting would do, without the lock and without a signature: the report of an
+/// installed skill that would stay as it is, or `None` if the candidate would be signed.
 pub fn preview(vault: &Vault, candidate: &Candidate) -> Result<Option<AdmitReport>, AdmitError> {
     Ok(match decide(vault, candidate, &vault.trusted()?)? {
         Decision::Keep { manifest, bundle } => {
@@ -91,7 +91,7 @@ pub fn preview(vault: &Vault, candidate: &Candidate) -> Result<Option<AdmitRepor
     })
 }
 
-/// What one command admits with, read once under the lock.
+/// The vault, keys and time that one command admits with, read once under the lock.
 struct Admitter<'v> {
     vault: &'v Vault,
     trusted: Trusted,
@@ -99,13 +99,13 @@ struct Admitter<'v> {
     now: Timestamp,
 }
 
-/// A candidate that was decided, signed and encoded.
+/// A candidate with its decision; signed and encoded if necessary.
 struct Step<'c> {
     candidate: &'c Candidate,
     admission: Admission,
-    /// `None` where the installed skill stays as it is.
+    /// `None` if the installed skill stays as it is.
     signed: Option<Box<SignedSkill>>,
-    /// What is installed when the step is done.
+    /// Manifest and bundle that are installed after this step.
     manifest: Manifest,
     bundle: Digest,
 }
@@ -126,7 +126,7 @@ impl<'v> Admitter<'v> {
         })
     }
 
-    /// Prepares many; of two candidates of one name the later is refused.
+    /// Prepares many candidates. If two have the same name, the later one is rejected.
     fn prepare_each<'c>(
         &self,
         candidates: &'c [Candidate],
@@ -156,7 +156,7 @@ impl<'v> Admitter<'v> {
             Decision::Sign { version, from } => (version, from),
         };
         let link = self.vault.skills().join(candidate.package.name.as_str());
-        // Not ours to remove: somebody put it there.
+        // The vault creates links only, so this folder is not its own to remove.
         if matches!(disk::kind(&link)?, Some(disk::Kind::Dir)) {
             return Err(VaultError::Damaged {
                 path: link,
@@ -178,7 +178,7 @@ impl<'v> Admitter<'v> {
     fn install(&self, change: &mut Change<'_>, steps: &[&Step<'_>]) -> Result<(), VaultError> {
         let vault = self.vault;
         for step in steps {
-            // Before the switch: a record without its bundle is of no effect.
+            // Write the record before the switch: without its bundle it has no effect.
             if let Some(known) = &step.candidate.upstream {
                 upstream::note(vault, change, &step.bundle, known)?;
             }
@@ -195,7 +195,7 @@ impl<'v> Admitter<'v> {
         let mut hashes = Vec::with_capacity(signed.len());
         for (package, skill) in &signed {
             let hash = skill.encoded.hash;
-            // Two names may stand for one adopted bundle.
+            // Two names may have the same adopted bundle.
             if hashes.contains(&hash) {
                 continue;
             }
@@ -203,6 +203,7 @@ impl<'v> Admitter<'v> {
             store::stage(&mut batch, aside.path(), &hash, envelope, &package.files)?;
             hashes.push(hash);
         }
+        // Everything must be durable before the first link shows it.
         batch.flush(aside.path())?;
         store::admit(&vault.store(), aside.path(), &hashes, &self.trusted)?;
         change.switching()?;
@@ -224,7 +225,7 @@ impl<'v> Admitter<'v> {
     }
 }
 
-/// What the next candidates are compared with.
+/// The sketch that later candidates are compared with.
 fn sketch(package: &Package, hash: Digest) -> SketchedSkill {
     SketchedSkill {
         hash,
@@ -233,14 +234,14 @@ fn sketch(package: &Package, hash: Digest) -> SketchedSkill {
     }
 }
 
-/// What becomes of a candidate.
+/// What to do with a candidate.
 enum Decision {
-    /// The installed skill stays as it is.
+    /// Keep the installed skill as it is.
     Keep {
         manifest: Box<Manifest>,
         bundle: Digest,
     },
-    /// It is signed as this version, in place of `from`.
+    /// Sign the candidate as this version, replacing version `from`.
     Sign { version: u64, from: Option<u64> },
 }
 
@@ -268,7 +269,8 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
     }
     let from = before.map(|before| match before.manifest {
         Some(manifest) => manifest.version,
-        // Its manifest is gone or forged: what the index remembers keeps the count from falling.
+        // The manifest is missing or forged. The index may still know the version, which keeps
+        // version numbers from decreasing.
         None => Index::open(&vault.paths().index()).version(&before.bundle),
     });
     let version = match &candidate.earlier {
@@ -278,7 +280,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
     Ok(Decision::Sign { version, from })
 }
 
-/// Whether signing the candidate would add nothing to the installed skill: times and versions aside.
+/// Whether signing the candidate would change the installed skill only in times and version.
 fn is_unchanged(vault: &Vault, candidate: &Candidate, before: &Manifest) -> bool {
     if let Some((_, Purpose::Adopt(_) | Purpose::SignAgain)) = &candidate.earlier {
         return false;
@@ -287,8 +289,8 @@ fn is_unchanged(vault: &Vault, candidate: &Candidate, before: &Manifest) -> bool
         return true;
     }
     let now = sign::manifest(vault, candidate, before.signed_at);
-    // A fetched skill whose files are the same is the same, wherever the repository around it has gone: the record of its
-    // source follows instead.
+    // The repository's revision may change although the files of the skill do not. Then the record
+    // of the source is updated, and nothing is signed.
     let same_revision =
         candidate.upstream.is_some() || before.provenance.revision == now.provenance.revision;
     same_revision
@@ -300,7 +302,8 @@ fn is_unchanged(vault: &Vault, candidate: &Candidate, before: &Manifest) -> bool
         && before.rendered_from == now.rendered_from
 }
 
-/// Whether a signed skill has exactly these files. Text that is handed in has no modes.
+/// Whether a signed skill has exactly these files. Text submissions have no file modes, so their
+/// modes are not compared.
 fn has_files(manifest: &Manifest, package: &Package, modes_count: bool) -> bool {
     manifest.files.len() == package.files.len()
         && manifest
@@ -315,7 +318,8 @@ fn has_files(manifest: &Manifest, package: &Package, modes_count: bool) -> bool 
             })
 }
 
-/// A name never changes hands silently, not even from one folder of this machine to another.
+/// Fails if the installed skill came from another source, even from another local folder, unless
+/// the owner asked to replace it.
 fn check_replace(candidate: &Candidate, before: Option<&Manifest>) -> Result<(), AdmitError> {
     let name = &candidate.package.name;
     if candidate.is_text {
@@ -332,7 +336,8 @@ fn check_replace(candidate: &Candidate, before: Option<&Manifest>) -> Result<(),
     }
 }
 
-/// Text takes the place of text and of skills from folders, where it is meant to; never of what was fetched.
+/// Like [`check_replace`], for submitted text. Text may replace text and skills from local folders,
+/// if asked to, but never a fetched skill.
 fn check_replace_by_text(
     candidate: &Candidate,
     before: Option<&Manifest>,
@@ -369,7 +374,8 @@ fn occupied(name: &SkillName, reason: &str) -> AdmitError {
     }
 }
 
-/// A skill that was signed at its source when it was added must carry the same key's signature when it comes again.
+/// Fails if the installed version was signed at its source, and the candidate does not carry a
+/// signature by the same key.
 fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<(), AdmitError> {
     let Some(now) = candidate.upstream.as_ref().filter(|_| !candidate.replace) else {
         return Ok(());

@@ -1,21 +1,22 @@
 //! Admission: the only way in which skills are checked, signed and installed.
 //!
-//! [`examine`] reads a [`Source`], compares it with what is installed ([`Neighbours`]) and runs the gate; [`admit`]
-//! takes the writer lock, decides the version, signs, stores and switches one link for each skill. Adding, updating,
-//! rolling back, repairing, adopting, signing again after a key was replaced, rendering variants, and everything that
-//! an MCP tool writes goes through these two functions.
+//! [`examine`] reads a [`Source`], compares it with the installed skills ([`Neighbours`]) and runs
+//! the gate. [`admit`] takes the writer lock, decides the version, signs, stores and switches one
+//! link for each skill. Everything goes through these two functions: adding, updating, rolling
+//! back, repairing, adopting, signing again after a key was replaced, rendering variants, and all
+//! that an MCP tool writes.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`add`], [`propose`], [`update`] | the library's interface: one input, one report each |
+//! | [`add`], [`propose`], [`update`] | the library's interface: one input and one report each |
 //! | `source` | what can be admitted, and with which options |
-//! | [`check`] | the gate, beside what the vault knows |
-//! | `install` | deciding, storing, switching |
+//! | [`check`] | the gate, with what the vault knows about a new skill |
+//! | `install` | deciding, storing, switching links |
 //! | `sign` | the only place that signs manifests |
 //! | `resign` | signing own skills again with the current key |
-//! | `writer` | the writer lock, and what a killed writer left |
+//! | `writer` | the writer lock, and cleaning up after a killed writer |
 //! | [`variants`] | skills rendered for one agent |
-//! | [`history`], [`remove`] | stored versions and going back; taking skills out |
+//! | [`history`], [`remove`] | stored versions and rollback; removing skills |
 
 pub mod add;
 pub mod check;
@@ -52,30 +53,30 @@ pub(crate) use source::Purpose;
 pub use source::{Candidate, Earlier, Options, Source, examine};
 pub(crate) use writer::finish_rotation;
 
-/// What happened to an admitted skill.
+/// The effect of admitting a skill.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Admission {
-    /// It is new.
+    /// The skill is new.
     Added,
-    /// It replaced this version.
+    /// The skill replaced an earlier version.
     Updated {
         /// The version before.
         from: u64,
     },
-    /// The same files, agents and source are installed already; nothing was signed.
+    /// The same files, agents and source were already installed; nothing was signed.
     Unchanged,
 }
 
-/// How a skill was admitted.
+/// The report on an admitted skill.
 #[derive(Clone, Debug)]
 pub struct AdmitReport {
-    /// Its name in the vault.
+    /// Name in the vault.
     pub name: SkillName,
-    /// Its version now.
+    /// The version that is installed now.
     pub version: u64,
-    /// Its bundle now.
+    /// Hash of the bundle that is installed now.
     pub bundle: Digest,
-    /// What happened.
+    /// The effect of admitting it.
     pub admission: Admission,
     /// The gate's outcome.
     pub outcome: Outcome,
@@ -85,32 +86,32 @@ pub struct AdmitReport {
     pub provenance: ProvenanceId,
     /// Number of files.
     pub files: usize,
-    /// Bytes of all files.
+    /// Size of all files, in bytes.
     pub bytes: u64,
 }
 
 impl AdmitReport {
-    /// Whether anything is installed now that was not before.
+    /// Whether the installed skill changed.
     pub fn is_change(&self) -> bool {
         self.admission != Admission::Unchanged
     }
 }
 
-/// Why a skill was not admitted. Nothing has changed then.
+/// Why a skill was not admitted. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmitError {
-    /// The source is not on this machine, and no fetcher was given.
+    /// The source is not a local path, and the caller provided no fetcher.
     #[error(
         "{source_text} is not a path on this machine; this version adds from local folders only"
     )]
     SourceUnsupported {
-        /// The source as it was given.
+        /// The source as the caller gave it.
         source_text: String,
     },
     /// The folder could not be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The gate blocked it.
+    /// The gate blocked the skill.
     #[error("the gate refused the skill: {}", first(.findings))]
     Blocked {
         /// All findings, blocking ones first.
@@ -126,15 +127,16 @@ pub enum AdmitError {
         /// The new source.
         given: ProvenanceId,
     },
-    /// A skill of this name stands in the way of text that somebody handed in, or belongs to a linked vault.
+    /// The name belongs to a skill that submitted text may not replace, or to a skill of a linked
+    /// vault.
     #[error("there is a skill named `{name}`: {reason}")]
     Occupied {
         /// The name.
         name: SkillName,
-        /// Why it stays.
+        /// Why that skill stays.
         reason: String,
     },
-    /// The skill that was to be updated is not installed.
+    /// The skill to update is not installed.
     #[error("{0} is not installed any more")]
     NotInstalled(SkillName),
     /// The source no longer carries the signature that was pinned when the skill was added.
@@ -144,13 +146,13 @@ pub enum AdmitError {
         name: SkillName,
         /// The source.
         place: ProvenanceId,
-        /// What became of the signature.
+        /// What is wrong with the signature.
         cause: PinError,
     },
-    /// The folder's name makes no source identifier.
+    /// The folder's name can't be part of a source identifier.
     #[error("no source can be recorded for this folder: {0}")]
     Provenance(#[from] BadProvenance),
-    /// The gate let it through, but it can't be signed or bundled.
+    /// The skill passed the gate, but can't be signed or bundled.
     #[error("the skill can't be signed: {0}")]
     Unsignable(String),
     /// Two candidates of one command have the same name.

@@ -1,4 +1,4 @@
-//! Taking in a skill that a caller wrote, as text: the interface's `proposeSkill`.
+//! Admits a skill that a caller submits as text: `proposeSkill` of the interface.
 
 use vault_skill::finding::{Finding, Level};
 use vault_skill::gate::RawFile;
@@ -9,21 +9,21 @@ use vault_skill::name::SkillName;
 use super::{AdmitError, Neighbours, Options, Source, admit_one, examine, preview};
 use crate::vault::Vault;
 
-/// A skill that somebody wrote.
+/// A submitted skill.
 #[derive(Clone, Debug)]
 pub struct ProposeSkill {
-    /// Its files; paths below the skill's folder.
+    /// The files, with paths relative to the skill's folder.
     pub files: Vec<RawFile>,
-    /// The user or client who hands it in: recorded as `inline:<by>`.
+    /// The id of the user or client that submits it; recorded as `inline:<by>`.
     pub by: String,
-    /// Whether it may replace a skill that was handed in or added from a folder.
+    /// Whether it may replace a skill that was submitted or added from a local folder.
     pub replace: bool,
-    /// Only report what would happen.
+    /// Only check, and report what would happen.
     pub check: bool,
 }
 
 impl ProposeSkill {
-    /// A skill that is a SKILL.md alone, handed in by this user or client.
+    /// A skill that consists of a SKILL.md alone.
     pub fn new(by: impl Into<String>, skill_md: impl Into<Vec<u8>>) -> Self {
         Self {
             files: vec![RawFile {
@@ -38,37 +38,38 @@ impl ProposeSkill {
     }
 }
 
-/// What became of a proposal.
+/// The outcome of a proposal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Proposed {
-    /// It is checked, signed and installed.
+    /// The skill is checked, signed and installed.
     Accepted,
-    /// It would be; nothing was changed.
+    /// The skill would be accepted; nothing was changed.
     WouldAccept,
-    /// The same files are installed under this name already; nothing was changed.
+    /// The same files are already installed under this name; nothing was changed.
     Duplicate,
-    /// It breaks the format; nothing was changed.
+    /// The skill violates the format; nothing was changed.
     Invalid,
-    /// A security flag stands in the way; nothing was changed.
+    /// Security findings block the skill; nothing was changed.
     SecurityBlocked,
 }
 
-/// The answer to a proposal.
+/// The report on a proposal.
 #[derive(Clone, Debug)]
 pub struct ProposeReport {
-    /// What became of it.
+    /// The outcome.
     pub outcome: Proposed,
-    /// The name in the vault, where it has one.
+    /// The name in the vault, unless the gate blocked the skill.
     pub name: Option<SkillName>,
-    /// The version and the bundle that are installed now, where one is.
+    /// The version and bundle that are installed now; `None` if nothing is installed.
     pub installed: Option<(u64, Digest)>,
     /// All findings of the gate, blocking ones first.
     pub findings: Vec<Finding>,
 }
 
-/// Checks a skill that the caller wrote and admits it. The gate is strict.
+/// Checks a submitted skill with the strict gate and admits it.
 ///
-/// Fails when the name belongs to a skill from elsewhere, or when the vault can't be read or written.
+/// Fails if the name belongs to a skill from another source, or if the vault can't be read or
+/// written.
 ///
 /// ```
 /// use std::sync::Arc;

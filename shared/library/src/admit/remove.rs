@@ -1,8 +1,8 @@
-//! Taking own skills out of the vault.
+//! Removes own skills from the vault.
 //!
-//! A plain removal leaves the next release without the skill; bytes that devices must uninstall at once are withdrawn
-//! besides, and then the releases say so for 400 days. The version that a name had reached is kept, so that a skill
-//! added again later never counts backwards.
+//! After a plain removal, the next release no longer contains the skill. A withdrawal also makes
+//! devices uninstall the bytes at once; releases list it for 400 days. The highest version of a
+//! removed name is recorded, so that versions don't decrease if the skill is added again.
 
 use std::path::PathBuf;
 
@@ -23,22 +23,23 @@ use crate::vault::{Change, Vault, VaultError};
 /// What to remove.
 #[derive(Clone, Debug, Default)]
 pub struct RemoveSkills {
-    /// Names as typed.
+    /// Names, as the user typed them.
     pub names: Vec<String>,
-    /// Withdraw the bytes as well, for this reason: devices uninstall them, the service stops serving them.
+    /// Also withdraw the bytes, for this reason: devices uninstall them, and the service stops
+    /// serving them.
     pub withdraw: Option<String>,
-    /// Folders of agents in which links to the skills are looked for, beside those that the vault links into.
+    /// Agents' folders to remove links from, besides those that the vault links into.
     pub roots: Vec<PathBuf>,
 }
 
-/// What was removed.
+/// The result of a removal.
 #[derive(Clone, Debug, Default)]
 pub struct RemoveReport {
-    /// Removed skills, in the order given.
+    /// Removed skills, in the order of the request.
     pub removed: Vec<Removed>,
-    /// Names under which nothing was installed.
+    /// Names that were not installed.
     pub unknown: Vec<String>,
-    /// Folders of agents that showed them, with the names that are gone there.
+    /// Agents' folders that showed the skills, with the names that were removed there.
     pub unlinked: Vec<(PathBuf, Vec<SkillName>)>,
 }
 
@@ -47,28 +48,28 @@ pub struct RemoveReport {
 pub struct Removed {
     /// Its name.
     pub name: SkillName,
-    /// The bundle it stood for.
+    /// The bundle that was installed.
     pub bundle: Digest,
-    /// Its version, where the manifest was still good.
+    /// The version, if the manifest was valid.
     pub version: Option<u64>,
-    /// Whether vault-local changes of it were removed too.
+    /// Whether transforms of the skill were removed too.
     pub transforms: bool,
 }
 
-/// A name's highest version, kept after its removal.
+/// The highest version of a removed name.
 #[derive(Debug, Deserialize, Serialize)]
 struct Retired {
     version: u64,
 }
 
-/// Bytes that devices must uninstall.
+/// A bundle that devices must uninstall.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WithdrawnBundle {
     /// The skill's name.
     pub name: SkillName,
     /// The bundle.
     pub bundle_hash: Digest,
-    /// Why, for the devices' owners.
+    /// The reason, shown to the owners of devices.
     pub reason: String,
     /// When it was withdrawn.
     pub withdrawn_at: Timestamp,
@@ -79,14 +80,15 @@ struct WithdrawnList {
     withdrawn: Vec<WithdrawnBundle>,
 }
 
-/// Removes own skills; a name that is not installed is reported, not an error. Each removal is one step; a kill in
-/// between leaves some removed and the rest untouched.
+/// Removes own skills. A name that is not installed is reported and is no error. Each skill is
+/// removed in one step; if the process is killed in between, some are removed and the others
+/// unchanged.
 pub fn remove_skills(vault: &Vault, request: &RemoveSkills) -> Result<RemoveReport, VaultError> {
     let mut change = vault.change()?;
     remove_under(vault, &mut change, request)
 }
 
-/// [`remove_skills`] for who holds the writer lock.
+/// Like [`remove_skills`], for a caller that holds the writer lock.
 pub(crate) fn remove_under(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -101,8 +103,9 @@ pub(crate) fn remove_under(
     )?;
     let mut report = RemoveReport::default();
     let mut done = std::collections::BTreeSet::new();
-    // Before anything else: an agent must never find a link that leads nowhere. Also for names that are not installed,
-    // since an earlier removal may have been cut short; not for those that only a linked vault has.
+    // Unlink from the agents first, so that an agent never finds a dangling link. Include names
+    // that are not installed, because an earlier removal may have been interrupted. Exclude names
+    // that only a linked vault has.
     let linked: std::collections::HashSet<_> = place::places(vault)?
         .groups
         .into_iter()
@@ -130,7 +133,8 @@ pub(crate) fn remove_under(
             None => report.unknown.push(typed.clone()),
         }
     }
-    // Also for names that are not installed: the removal before may have been cut short after its switch.
+    // Include names that are not installed: an earlier removal may have been interrupted after its
+    // switch.
     for name in &names {
         transforms::drop_of(vault, name)?;
     }
@@ -149,7 +153,8 @@ fn remove_one(
 ) -> Result<Removed, VaultError> {
     let version = store::manifest(&vault.store(), &place.bundle, &vault.trusted()?)
         .map(|manifest| manifest.version);
-    // Before the link goes: a kill in between leaves the skill installed and the note without effect.
+    // Record the version before the link is removed. If the process is killed in between, the skill
+    // stays installed and the record has no effect.
     if let Some(version) = version {
         retire(vault, change, &place.name, version)?;
     }
@@ -168,14 +173,14 @@ fn remove_one(
     })
 }
 
-/// The highest version that a removed skill of this name had; 0 when there was none.
+/// The highest version of the removed skills of this name; 0 if there was none.
 pub(crate) fn retired_version(vault: &Vault, name: &SkillName) -> Result<u64, VaultError> {
     let path = vault.paths().root.join("retired").join(name.as_str());
     let retired: Option<Retired> = crate::vault::read_record(&path)?;
     Ok(retired.map_or(0, |retired| retired.version))
 }
 
-/// Notes that a name has reached a version, so that the next one is above it.
+/// Records that a name has reached a version, so that the next version is higher.
 pub(crate) fn retire(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -189,7 +194,7 @@ pub(crate) fn retire(
     change.write_record(&path, &Retired { version }, 0o600)
 }
 
-/// What was withdrawn from this vault, oldest first.
+/// The withdrawn bundles of this vault, oldest first.
 pub fn withdrawn(vault: &Vault) -> Result<Vec<WithdrawnBundle>, VaultError> {
     let path = vault.paths().root.join("withdrawn.json");
     let list: Option<WithdrawnList> = crate::vault::read_record(&path)?;
@@ -217,8 +222,8 @@ fn withdraw_bundle(
     change.write_record(&path, &WithdrawnList { withdrawn: list }, 0o600)
 }
 
-/// Withdraws an earlier bundle of a skill without removing the skill. Fails when it is the installed one of that name:
-/// a release can't serve and withdraw the same bytes.
+/// Withdraws an earlier bundle of a skill without removing the skill. Returns false and changes
+/// nothing if the bundle is installed: a release can't serve and withdraw the same bytes.
 pub fn withdraw(
     vault: &Vault,
     name: &SkillName,
@@ -241,14 +246,14 @@ pub fn withdraw(
     Ok(true)
 }
 
-/// Removes bundles that nothing installed refers to: earlier versions, and what a killed writer left. They can then no
-/// longer be rolled back to without a service that has them.
+/// Removes bundles that no installed skill refers to: earlier versions, and leftovers of a killed
+/// writer. After that, only a service that still has them can restore them.
 pub fn collect(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
     let change = vault.change()?;
     collect_names(vault, &change, |_| true)
 }
 
-/// Removes unreferenced bundles of linked vaults, and those that can't be read.
+/// Removes unreferenced bundles that this vault did not sign, or that can't be read.
 pub(crate) fn collect_foreign(
     vault: &Vault,
     change: &Change<'_>,
@@ -256,7 +261,8 @@ pub(crate) fn collect_foreign(
     collect_names(vault, change, |_| false)
 }
 
-/// Removes unreferenced bundles whose skill's name is wanted, and those that are not this vault's or can't be read.
+/// Removes unreferenced bundles whose skill name `wanted` accepts, and those that this vault did
+/// not sign or that can't be read.
 pub(crate) fn collect_names(
     vault: &Vault,
     _change: &Change<'_>,

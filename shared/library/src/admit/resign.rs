@@ -1,8 +1,10 @@
-//! Signing own skills again with the current key, when the key that signed them no longer counts or a version must rise.
+//! Signs own skills again with the current key, after the key that signed them was replaced or when
+//! a version must increase.
 //!
-//! Each skill passes the gate first, with the strictness and the exceptions that its manifest records. A skill that
-//! today's gate refuses is not signed: the others go on, and the report names it. Its link and bundle stay, so that the
-//! owner can read the files, but whoever verifies the bundle under the current keys rejects it.
+//! Each skill passes the gate first, with the strictness and the exceptions that its manifest
+//! records. If the current gate rejects a skill, it is not signed; the others continue, and the
+//! report names it. Its link and bundle stay, so that the owner can read the files, but
+//! verification with the current keys rejects it.
 
 use vault_skill::keys::PublicKey;
 use vault_skill::name::SkillName;
@@ -14,21 +16,22 @@ use crate::installed::upstream;
 use crate::store::{self, Examined, Want};
 use crate::vault::{Change, Vault, VaultError};
 
-/// How many skills are held in memory and flushed together.
+/// Number of skills that are held in memory and flushed together.
 const BATCH: usize = 256;
 
-/// What signing again did.
+/// The result of signing again.
 #[derive(Debug, Default)]
 pub(crate) struct Resigned {
-    /// Skills with a new version, by the current key.
+    /// Skills with a new version, signed with the current key.
     pub(crate) signed: Vec<SkillName>,
-    /// Skills whose bytes are not as they were signed.
+    /// Skills whose content differs from what was signed.
     pub(crate) damaged: Vec<SkillName>,
-    /// Skills that were refused, and why.
+    /// Rejected skills, with the reason.
     pub(crate) refused: Vec<(SkillName, AdmitError)>,
 }
 
-/// Signs the own skills for which `wanted` holds, given name and signer, as their next version with the same content.
+/// Signs own skills as their next version with the same content. `wanted` selects them by name and
+/// signer.
 pub(crate) fn sign_again(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -55,14 +58,15 @@ pub(crate) fn sign_again(
                 continue;
             }
             let version = examined.manifest.version;
-            // A record that cannot be read is left out: the skill itself is whole.
+            // Ignore a source record that can't be read: the skill itself is intact.
             let upstream = upstream::of_bundle(vault, bundle).unwrap_or_default();
             let source = earlier(place.name.clone(), examined, upstream, Purpose::SignAgain);
             match examine(source, &Options::as_recorded(), &mut neighbours) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(AdmitError::Vault(failed)) => return Err(failed),
                 Err(refused) => {
-                    // Once its signature no longer counts, only this keeps the next version above it.
+                    // Once the old signature is invalid, only this record keeps the next version
+                    // above the current one.
                     remove::retire(vault, change, &place.name, version)?;
                     tracing::warn!(skill = %place.name, reason = %refused, "not signed again");
                     resigned.refused.push((place.name.clone(), refused));
@@ -84,7 +88,7 @@ pub(crate) fn sign_again(
     Ok(resigned)
 }
 
-/// A verified skill as a source.
+/// A verified skill as a source of admission.
 pub(super) fn earlier(
     name: SkillName,
     examined: Examined,

@@ -1,4 +1,4 @@
-//! Signing manifests: the only code of this workspace that does, but for tests that forge them on purpose.
+//! Signs manifests. No other code of this workspace does, except tests that forge them on purpose.
 
 use vault_skill::bundle::{self, EncodedBundle};
 use vault_skill::gate;
@@ -10,14 +10,15 @@ use vault_skill::time::Timestamp;
 use super::{AdmitError, Candidate, Purpose};
 use crate::vault::Vault;
 
-/// A manifest under its signature, with the bundle that they make.
+/// A signed manifest, with the encoded bundle.
 pub(super) struct SignedSkill {
     pub(super) manifest: Manifest,
     pub(super) envelope: SignedManifest,
     pub(super) encoded: EncodedBundle,
 }
 
-/// Signs a candidate as this version and encodes its bundle. An adopted skill keeps the signature that it has.
+/// Signs a candidate as this version and encodes its bundle. An adopted skill keeps its existing
+/// signature.
 pub(super) fn sign(
     vault: &Vault,
     candidate: &Candidate,
@@ -45,7 +46,7 @@ pub(super) fn sign(
     })
 }
 
-/// The manifest of a candidate, as version 1.
+/// The manifest of a candidate, with version 1.
 pub(super) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> Manifest {
     let package = &candidate.package;
     let mut agents = package.frontmatter.agents.clone();

@@ -1,4 +1,4 @@
-//! What can be admitted: a folder, what was fetched, text that a caller wrote, or an earlier version.
+//! What can be admitted: a local folder, a fetched skill, submitted text, or an earlier version.
 
 use std::path::Path;
 
@@ -14,83 +14,84 @@ use super::{AdmitError, Neighbours};
 use crate::disk::source::{self, SourceError};
 use crate::store::LIMITS;
 
-/// The reason that is recorded with an exception when the owner gives none.
+/// Recorded reason of an exception if the owner gives none.
 const ALLOWED: &str = "allowed by the owner";
 
-/// Where the files of a skill come from.
+/// The source of a skill's files.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A folder of this machine, or a file named SKILL.md: then the folder that it stands in.
+    /// The path of a local folder, or of its SKILL.md.
     Folder(String),
-    /// What a fetcher brought.
+    /// A fetched skill.
     Fetched(Box<FetchedSkill>),
-    /// Files that a user or client handed in; recorded as `inline:<by>`.
+    /// Files that a user or client submitted; recorded as `inline:<by>`.
     Text {
         /// The files, unchecked.
         files: Vec<RawFile>,
         /// The id of the user or client.
         by: String,
     },
-    /// A skill that this vault signed before.
+    /// A skill that was signed before.
     Earlier(Box<Earlier>),
 }
 
 impl Source {
-    /// A folder of this machine.
+    /// A local folder.
     pub fn folder(path: &Path) -> Self {
         Self::Folder(path.to_string_lossy().into_owned())
     }
 }
 
-/// A skill that this vault signed before: verified files with their manifest.
+/// A skill that was signed before: verified files with their manifest.
 #[derive(Clone, Debug)]
 pub struct Earlier {
-    /// The name that it is installed under.
+    /// The name it is installed under.
     pub(crate) name: SkillName,
     pub(crate) manifest: Manifest,
     pub(crate) files: Vec<File>,
-    /// The record of its source, where there is one.
+    /// The record of its source, if there is one.
     pub(crate) upstream: Option<Upstream>,
     pub(crate) purpose: Purpose,
 }
 
-/// What an earlier skill is admitted for.
+/// Why an earlier skill is admitted.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
-    /// It becomes the next version, unless the installed one has the same content.
+    /// To become the next version, unless the installed one has the same content.
     NextVersion,
-    /// It is signed again as the next version, with the same content.
+    /// To be signed again as the next version, with the same content.
     SignAgain,
-    /// It is installed under the signature that it has.
+    /// To be installed with its existing signature.
     Adopt(SignedManifest),
-    /// Its files were rendered for one agent: signed beside the plain skill, under the same version.
+    /// To be signed as a variant for one agent, with rendered files and the version of the skill it
+    /// was rendered from.
     Variant(RenderedFrom),
 }
 
-/// The owner's wishes for one skill.
+/// The owner's choices for one skill.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct Options {
-    /// The name in the vault; `None` takes the frontmatter's.
+    /// The name in the vault; `None` means the name in the frontmatter.
     pub name: Option<SkillName>,
-    /// Target agents beside those that the skill declares.
+    /// Target agents in addition to those that the skill declares.
     pub agents: Vec<AgentId>,
-    /// The source to record in place of the real one, which is not asked again then: for a staged copy of something
-    /// else.
+    /// The source to record in place of the real one, for a staged copy of something else. The real
+    /// source is then not recorded, so it can't be checked for updates.
     pub provenance: Option<ProvenanceId>,
-    /// Take the place of an installed skill that came from another source.
+    /// Replace an installed skill even if it came from another source.
     pub replace: bool,
-    /// Whether security flags block.
+    /// Whether security findings block the skill.
     pub strict: bool,
-    /// Rules, by name or id, whose flags the owner lets pass for exactly these bytes.
+    /// Rules, by name or id, whose findings the owner accepts for exactly these bytes.
     pub allow: Vec<String>,
-    /// Why, in the owner's words; recorded with each exception.
+    /// The owner's reason, recorded with each exception.
     pub reason: Option<String>,
-    /// Leave an installed skill with the same files as it is, whatever source it is recorded with.
+    /// Keep an installed skill that has the same files, whatever its recorded source.
     pub keep_equal: bool,
-    /// Refuse the name of a linked skill.
+    /// Reject the name of a linked skill.
     pub spare_linked: bool,
-    /// Refuse a skill that is not installed.
+    /// Reject a skill that is not installed.
     pub only_update: bool,
 }
 
@@ -112,7 +113,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Adds nothing to what an earlier manifest records.
+    /// Options that keep what an earlier manifest records and add nothing.
     pub(crate) fn as_recorded() -> Self {
         Self {
             strict: false,
@@ -121,35 +122,37 @@ impl Options {
     }
 }
 
-/// A skill that passed the gate, and what is recorded with it.
+/// A skill that passed the gate, with what is recorded about it.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a wish of its own, as in `Options`"
 )]
 pub struct Candidate {
-    /// The files, as the gate read them.
+    /// The files, as the gate parsed them.
     pub package: Package,
     /// The gate's outcome.
     pub outcome: Outcome,
-    /// Target agents beside those that the skill declares.
+    /// Target agents in addition to those that the skill declares.
     pub agents: Vec<AgentId>,
-    /// Where it came from.
+    /// The source, for the manifest.
     pub provenance: Provenance,
-    /// Where it was fetched from, to ask there again; `None` for what was not fetched.
+    /// The source it was fetched from, to check for updates; `None` if it was not fetched.
     pub upstream: Option<Upstream>,
     pub(super) strict: bool,
     pub(super) replace: bool,
     pub(super) keep_equal: bool,
     pub(super) spare_linked: bool,
     pub(super) only_update: bool,
-    /// Somebody handed it in as text: file modes are unknown, and only skills from texts and folders give way.
+    /// Whether it was submitted as text. Text has no file modes, and it may replace only text and
+    /// skills from local folders.
     pub(super) is_text: bool,
-    /// The earlier manifest and what it is admitted for.
+    /// The earlier manifest, and why it is admitted.
     pub(super) earlier: Option<(Manifest, Purpose)>,
 }
 
-/// Reads a source and gates it beside what is known; changes nothing. Fails with the findings where it is blocked.
+/// Reads a source and runs the gate; changes nothing. Fails with the findings if the gate blocks
+/// the skill.
 pub fn examine(
     source: Source,
     options: &Options,
@@ -174,7 +177,8 @@ pub fn examine(
     };
     let provenance = match read.provenance {
         Some(provenance) => provenance,
-        // A folder's name may hold what an identifier may not; the skill's own name always fits.
+        // A folder's name may contain characters that an identifier may not. The skill's own name
+        // always fits.
         None => Provenance {
             identifier: format!("local:{}", package.name).parse()?,
             revision: None,
@@ -198,7 +202,7 @@ pub fn examine(
     })
 }
 
-/// What the gate is asked about, whatever source it came from.
+/// The input of the gate and of the record, whatever the source.
 struct Input {
     files: Vec<RawFile>,
     name: Option<SkillName>,
@@ -269,7 +273,7 @@ impl Input {
         Ok(input)
     }
 
-    /// The recorded strictness and signed exceptions hold; the settings of today can only add to them.
+    /// Applies the recorded strictness and signed exceptions. Options can only add to them.
     fn read_earlier(&mut self, earlier: Earlier) {
         let manifest = earlier.manifest;
         self.files = earlier.files.into_iter().map(RawFile::from).collect();
@@ -277,7 +281,8 @@ impl Input {
         self.strict |= manifest.gate.strict;
         self.waivers.clone_from(&manifest.gate.waivers);
         if let Purpose::Variant(_) = earlier.purpose {
-            // What the owner let pass in the plain skill passes in its variants; a transform is the owner's own text.
+            // Exceptions of the plain skill also apply to its variants: the owner wrote the
+            // transforms.
             let rules = manifest.gate.waivers.iter();
             self.allow.extend(rules.map(|waiver| waiver.rule.clone()));
         }
@@ -297,7 +302,8 @@ fn read_folder(path: &str) -> Result<source::SourceFolder, AdmitError> {
     }
 }
 
-/// Nothing on this machine has the name, and it reads like an address, a registry entry or `owner/repository`.
+/// Whether a source looks like a URL, a registry entry or `owner/repository`. For sources that do
+/// not exist as local paths.
 fn looks_remote(source: &str) -> bool {
     if source.starts_with(['.', '/', '~']) {
         return false;

@@ -1,4 +1,4 @@
-//! Fetching an installed skill again from its source: the interface's `updateSkill`.
+//! Fetches an installed skill again from its source: `updateSkill` of the interface.
 
 use std::sync::Arc;
 
@@ -14,46 +14,46 @@ use crate::installed::place::installed;
 use crate::installed::upstream;
 use crate::vault::Vault;
 
-/// Which skill to fetch again, and who fetches.
+/// The skill to fetch again, and how to fetch it.
 #[derive(Clone, Debug)]
 pub struct UpdateSkill {
     /// The installed skill.
     pub name: SkillName,
-    /// Who asks the source: the library itself knows no network.
+    /// Fetches from the source; the library itself has no network access.
     pub fetch: Arc<dyn Fetch>,
 }
 
-/// What became of it.
+/// The outcome of an update.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Updated {
-    /// The source had something else: it is checked, signed and installed as the next version.
+    /// The source had other content, which is checked, signed and installed as the next version.
     Updated,
-    /// The source has what is installed.
+    /// The source has the same content as the installed skill.
     UpToDate,
-    /// What the source has now breaks the format; nothing was changed.
+    /// The content at the source violates the format; nothing was changed.
     Invalid,
-    /// A security flag stands in the way; nothing was changed.
+    /// Security findings block the new content; nothing was changed.
     SecurityBlocked,
 }
 
-/// The answer to an update.
+/// The report on an update.
 #[derive(Clone, Debug)]
 pub struct UpdateReport {
     /// The skill.
     pub name: SkillName,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Updated,
-    /// The version and the bundle that are installed now, where they are known: not where the gate refused.
+    /// The version and bundle that are installed now; `None` if the gate blocked the update.
     pub installed: Option<(u64, Digest)>,
-    /// Everything that the gate found, what blocks first.
+    /// All findings of the gate, blocking ones first.
     pub findings: Vec<Finding>,
 }
 
-/// Refreshes an installed skill: the interface's `updateSkill`. The vault's source policy is asked before anything is fetched, no lock is
-/// held meanwhile, and the gate is strict.
+/// Fetches an installed skill again and installs the new version. The vault's source policy is
+/// checked before anything is fetched, no lock is held during the fetch, and the gate is strict.
 ///
-/// Fails when nothing is installed under the name, when its source cannot be asked, or when the vault can't be read or written.
-/// `examples/integrate.rs` shows it with a fetcher.
+/// Fails if no skill is installed under the name, if its source can't be fetched, or if the vault
+/// can't be read or written. `examples/integrate.rs` uses it with a fetcher.
 pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateReport, AddError> {
     let upstream = upstream_of(vault, &input.name)?;
     let policy = read_policy(vault)?;
@@ -88,7 +88,7 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
     }
 }
 
-/// Where an installed skill was fetched from.
+/// The source that an installed skill was fetched from.
 pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, AddError> {
     let Some(found) = installed(vault, name, &vault.trusted()?, &mut Vec::new())? else {
         return Err(not_installed(vault, name)?.into());
@@ -104,14 +104,15 @@ pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, A
     })
 }
 
-/// Admits what was fetched as the next version of a skill that is still installed, for the same agents.
+/// Admits a fetched skill as the next version of a skill that is still installed, for the same
+/// agents.
 pub(crate) fn admit_update(
     vault: &Vault,
     name: &SkillName,
     fetched: FetchedSkill,
 ) -> Result<AdmitReport, AdmitError> {
     let found = installed(vault, name, &vault.trusted()?, &mut Vec::new())?;
-    // It may have been removed, or replaced, while its source was asked.
+    // The skill may have been removed during the fetch.
     let Some(manifest) = found.and_then(|found| found.manifest) else {
         return Err(AdmitError::NotInstalled(name.clone()));
     };
@@ -124,7 +125,7 @@ pub(crate) fn admit_update(
     add(vault, Source::Fetched(Box::new(fetched)), &options)
 }
 
-/// Why a name that is no own skill's cannot be changed.
+/// The reason why a name that is not an own skill can't be changed.
 pub(crate) fn not_installed(vault: &Vault, name: &SkillName) -> Result<AdmitError, AdmitError> {
     Ok(if is_linked(vault, name)? {
         linked_elsewhere(name)

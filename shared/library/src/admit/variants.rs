@@ -1,8 +1,9 @@
-//! Transforms of skills for single agents, and the variants that are rendered from them.
+//! Transforms of skills for single agents, and the variants that are rendered with them.
 //!
-//! A variant is a bundle of its own: the skill's files with another SKILL.md, gated again, signed here, and named only
-//! by profiles. `variants.json` remembers what was rendered from what, so that nothing is rendered twice and an old
-//! variant is never shown for a new version.
+//! A variant is a bundle of its own: the skill's files with a changed SKILL.md. It passes the gate
+//! again, is signed here, and only profiles refer to it. `variants.json` records what each variant
+//! was rendered from, so that nothing is rendered twice and an old variant is never used for a new
+//! version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,27 +25,27 @@ use crate::installed::variants::{Part, Record, Variant, path};
 use crate::store::{self, Trusted, Want};
 use crate::vault::{Change, Vault, VaultError, read_record};
 
-/// The most transforms that one skill may have.
+/// Limit on the transforms of one skill.
 pub const MAX_TRANSFORMS: usize = 32;
 
-/// Why a transform was not added. Nothing has changed then.
+/// Why a transform was not added. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum AddTransformError {
     /// The skill is not installed.
     #[error("{0} is not installed")]
     NotInstalled(SkillName),
-    /// The file is no transform, or can't be applied to the skill.
+    /// The file is not a valid transform, or can't be applied to the skill.
     #[error("{0}")]
     Transform(#[from] TransformError),
-    /// What comes of it is no skill that the gate lets through.
+    /// The gate blocks the transformed skill.
     #[error("for {agent} the gate refuses what comes of it: {reason}")]
     Refused {
         /// The agent.
         agent: AgentId,
-        /// What the gate said first.
+        /// The first finding of the gate.
         reason: String,
     },
-    /// There are as many as a skill may have.
+    /// The skill already has the maximum number of transforms.
     #[error("a skill has at most {MAX_TRANSFORMS} transforms")]
     TooMany,
     /// Another vault error.
@@ -58,27 +59,27 @@ impl From<disk::FileError> for AddTransformError {
     }
 }
 
-/// A transform of the vault, or a file in its place that is none.
+/// A transform file of the vault, which may be invalid.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// The skill.
     pub skill: SkillName,
-    /// Where it stands.
+    /// The path of the file.
     pub path: PathBuf,
-    /// The transform, or why the file is none.
+    /// The transform, or why the file is invalid.
     pub transform: Result<Transform, TransformError>,
 }
 
-/// What an agent gets in place of a skill.
+/// What an agent gets for a skill.
 #[derive(Debug)]
 pub(crate) enum Lookup<'a> {
-    /// No transform is for it: the plain skill.
+    /// The plain skill: no transform applies to it.
     Plain,
-    /// This variant.
+    /// The rendered variant.
     Rendered(&'a Variant),
-    /// It has to be rendered first.
+    /// The variant, which has to be rendered first.
     Missing,
-    /// It can't be: the plain skill, and a word about it.
+    /// The plain skill, with a warning: the variant can't be rendered, for this reason.
     Impossible(String),
 }
 
@@ -86,12 +87,12 @@ pub(crate) enum Lookup<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Transforms {
     by_skill: BTreeMap<SkillName, Vec<Transform>>,
-    /// Files that are no transforms, with the reason.
+    /// Invalid transform files, with the reason.
     pub(crate) bad: Vec<(SkillName, PathBuf, TransformError)>,
     record: Record,
 }
 
-/// A skill that a variant is rendered from.
+/// The skill that a variant is rendered from.
 #[derive(Clone, Debug)]
 pub(crate) struct Base<'a> {
     pub(crate) name: &'a SkillName,
@@ -104,7 +105,7 @@ fn folder(vault: &Vault) -> PathBuf {
     vault.paths().root.join("transforms")
 }
 
-/// Every transform, by skill and name.
+/// All transforms, sorted by skill and name.
 pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
     let root = folder(vault);
     let mut listed = Vec::new();
@@ -142,9 +143,9 @@ fn list_one(vault: &Vault, skill: &SkillName) -> Result<Vec<Listed>, VaultError>
     Ok(listed)
 }
 
-/// Adds a transform to an installed skill, or replaces the one of this name. It is applied to the skill as it is now,
-/// for every agent that it is for, before anything is written. Variants are made with the next
-/// [`crate::sync_profiles`].
+/// Adds a transform to an installed skill, or replaces the one of this name. First applies it to
+/// the current skill, for every agent that it is for, and writes nothing if that fails. The next
+/// [`crate::sync_profiles`] creates the variants.
 pub fn add(
     vault: &Vault,
     skill: &SkillName,
@@ -201,7 +202,8 @@ pub fn add(
     Ok(transform)
 }
 
-/// Removes a transform; true when there was one. Its variants go with the next [`crate::sync_profiles`].
+/// Removes a transform; returns whether it existed. The next [`crate::sync_profiles`] removes its
+/// variants.
 pub fn remove(vault: &Vault, skill: &SkillName, name: &SkillName) -> Result<bool, VaultError> {
     let mut change = vault.change()?;
     let folder = folder(vault).join(skill.as_str());
@@ -217,7 +219,7 @@ pub fn remove(vault: &Vault, skill: &SkillName, name: &SkillName) -> Result<bool
 }
 
 impl Transforms {
-    /// Reads all of them, with what was rendered.
+    /// Reads all transforms and the record of variants.
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let mut all = Self {
             record: read_record(&path(vault))?.unwrap_or_default(),
@@ -236,19 +238,20 @@ impl Transforms {
         Ok(all)
     }
 
-    /// Whether there is nothing to look up.
+    /// Whether there are no transform files, valid or not.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_skill.is_empty() && self.bad.is_empty()
     }
 
-    /// Whether there is nothing to look up and nothing to forget.
+    /// Whether there are no transform files and no recorded variants.
     pub(crate) fn has_none(&self) -> bool {
         self.is_empty() && self.record.variants.is_empty()
     }
 
-    /// What this agent gets in place of this skill.
+    /// What this agent gets for this skill.
     pub(crate) fn lookup(&self, name: &SkillName, bundle: &Digest, agent: &AgentId) -> Lookup<'_> {
-        // A file that can't be read may be for this agent: then nobody knows what was meant.
+        // An invalid file may be meant for this agent, so the result of the others alone could be
+        // wrong.
         if let Some((_, path, error)) = self.bad.iter().find(|(skill, ..)| skill == name) {
             return Lookup::Impossible(format!("{}:{error}", path.display()));
         }
@@ -275,7 +278,8 @@ impl Transforms {
         }
     }
 
-    /// Renders variants and notes them; what can't be rendered is noted with the reason. Under the writer lock.
+    /// Renders variants and records them. A variant that can't be rendered is recorded with the
+    /// reason. Call it under the writer lock.
     pub(crate) fn render(
         &mut self,
         vault: &Vault,
@@ -329,13 +333,14 @@ impl Transforms {
         }
         batch.flush(aside.path())?;
         store::admit(&vault.store(), aside.path(), &hashes, &vault.trusted()?)?;
-        // Earlier ones stay until no link points to them: `forget_stale`.
+        // Older variants stay until no link points to them; `forget_stale` removes them.
         self.record.variants.extend(fresh);
         change.write_record(&path(vault), &self.record, 0o600)
     }
 
-    /// Forgets variants that belong to nothing any more and removes their bundles. Under the writer lock, and only once
-    /// no link points to them. `installed`: what each name stands for now.
+    /// Removes outdated variants from the record, and their bundles from the store. Call it under
+    /// the writer lock, after no link points to them. `installed` maps each name to its current
+    /// bundle.
     pub(crate) fn forget_stale(
         &mut self,
         vault: &Vault,
@@ -365,7 +370,8 @@ impl Transforms {
             .filter_map(|variant| variant.bundle)
             .filter(|bundle| !used.contains(bundle))
             .collect();
-        // Noted first: once nothing names them, only the note makes the next writer remove them.
+        // List them first: once no record names these bundles, only this list makes the next writer
+        // remove them.
         let aside = vault.scratch()?;
         store::note_unlinked(aside.path(), &doomed)?;
         change.write_record(&path(vault), &self.record, 0o600)?;
@@ -373,7 +379,7 @@ impl Transforms {
         Ok(())
     }
 
-    /// Whether [`Self::forget_stale`] would do anything.
+    /// Whether [`Self::forget_stale`] would remove anything.
     pub(crate) fn has_stale(&self, installed: &BTreeMap<&SkillName, Digest>) -> bool {
         self.record.variants.iter().any(|variant| {
             let transforms = self.by_skill.get(&variant.name);
@@ -397,7 +403,8 @@ impl Transforms {
     }
 }
 
-/// Removes the transforms of a skill that is gone; true when there were any. Under the writer lock.
+/// Removes the transforms of a removed skill; returns whether there were any. Call it under the
+/// writer lock.
 pub(crate) fn drop_of(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     let folder = folder(vault).join(name.as_str());
     let there = disk::kind(&folder)?.is_some();
@@ -405,7 +412,8 @@ pub(crate) fn drop_of(vault: &Vault, name: &SkillName) -> Result<bool, VaultErro
     Ok(there)
 }
 
-/// Forgets the variants of removed skills; their bundles are collected with the skills' own.
+/// Removes the variants of removed skills from the record. Their bundles are collected with those
+/// of the skills.
 pub(crate) fn forget(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -424,7 +432,7 @@ pub(crate) fn forget(
     change.write_record(&path(vault), &record, 0o600)
 }
 
-/// Renders and signs one variant; the inner error is the reason why there is none.
+/// Renders and signs one variant. The inner error is the reason why it can't be rendered.
 fn make(
     vault: &Vault,
     base: &Base<'_>,
@@ -466,7 +474,8 @@ fn make(
         }
         Err(refused) => return Ok(Err(refused.to_string())),
     };
-    // The plain skill's version and time: one base and the same transforms make one bundle.
+    // Use the version and time of the base, so that the same base and transforms always give the
+    // same bundle.
     match sign(
         vault,
         &candidate,

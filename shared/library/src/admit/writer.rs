@@ -1,4 +1,4 @@
-//! Beginning a change: the writer lock, and what a killed writer left behind.
+//! Starts a change: takes the writer lock and cleans up after a killed writer.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ use crate::vault::rotations::Chain;
 use crate::vault::{Change, Vault, VaultError};
 
 impl Vault {
-    /// Takes the writer lock, clears away what a killed writer left, and completes a replacement of keys that was cut
-    /// short.
+    /// Takes the writer lock, removes what a killed writer left behind, and completes an
+    /// interrupted replacement of keys.
     pub(crate) fn change(&self) -> Result<Change<'_>, VaultError> {
         let mut change = self.lock_writer()?;
         drop_orphans(self)?;
@@ -23,16 +23,17 @@ impl Vault {
         Ok(change)
     }
 
-    /// Replaces a small file of the vault's folder in one step; what a killed writer leaves is swept by the next one.
-    /// For records that are no secret and that only the command line knows.
+    /// Replaces a small file in the vault's folder atomically. For records of the command line that
+    /// are not secret.
     pub fn replace_file(&self, name: &'static str, bytes: &[u8]) -> Result<(), VaultError> {
         let mut change = self.change()?;
         change.write_bytes(&self.paths().root.join(name), bytes, 0o600)
     }
 }
 
-/// Removes own bundles that a killed writer moved into the store and did not live to link. Those of linked vaults stay: a
-/// pull that goes on counts on them, and collects what it did not need. Under the writer lock.
+/// Removes own bundles that a killed writer moved into the store but did not link. Bundles of
+/// linked vaults stay: a resumed pull uses them, and collects those that it does not need. Call it
+/// under the writer lock.
 fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
     let mut orphans = Vec::new();
     for folder in scratch::dead(&vault.tmp())? {
@@ -41,7 +42,7 @@ fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
     if orphans.is_empty() {
         return Ok(());
     }
-    // Without the vault's key nobody can say what is linked: nothing is removed then.
+    // Without the vault's key it is unknown which bundles are linked, so remove nothing.
     let (Ok(places), Ok(trusted)) = (places(vault), vault.trusted()) else {
         return Ok(());
     };
@@ -60,8 +61,8 @@ fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
     Ok(())
 }
 
-/// Completes or undoes a replacement that was cut short, then signs again what a retiring key had signed. Called under
-/// the writer lock before every change.
+/// Completes or undoes an interrupted replacement of keys, then signs again what a retiring key had
+/// signed. Runs under the writer lock before every change.
 pub(crate) fn finish_rotation(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -73,7 +74,7 @@ pub(crate) fn finish_rotation(
         if chain.last().is_some_and(|last| last.to == next.public()) {
             keys.adopt_next(KeyKind::Release)?;
         } else {
-            // The statement was never written: nobody knows this key.
+            // The rotation statement was never written, so no one has seen this key.
             keys.drop_next(KeyKind::Release)?;
         }
     }

@@ -1,4 +1,4 @@
-//! Many new files and folders that become durable together.
+//! Creates many files and folders and makes them durable together.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +8,10 @@ use super::{FileError, fails, make_dir, sync_dir, write_new};
 #[cfg(not(target_os = "linux"))]
 use super::{Kind, list};
 
-/// Many new files and folders that are flushed together, before one rename shows them.
+/// A set of new files and folders that are flushed together, before one rename makes them visible.
 ///
-/// A few are flushed one by one; many by one flush of the whole file system, since a flush for each file
-/// costs a journal commit and 30,000 of them minutes.
+/// A few files are flushed one by one. On Linux, more are flushed with one `syncfs` of the whole
+/// file system: each flush of a file costs a journal commit, and 30,000 of those take minutes.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     open: Vec<(PathBuf, File)>,
@@ -20,10 +20,10 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Up to so many files are flushed one by one.
+    /// Up to this many files are flushed one by one.
     const FEW: usize = 12;
 
-    /// Makes a folder; `mode` is set when the batch is flushed, until then the folder is the owner's alone.
+    /// Creates a folder. [`Self::flush`] sets `mode`; until then only the owner has access.
     pub(crate) fn folder(&mut self, path: &Path, mode: u32) -> Result<(), FileError> {
         make_dir(path, 0o700)?;
         self.folders.push((path.to_owned(), mode));
@@ -37,18 +37,20 @@ impl Batch {
         if self.files <= Self::FEW {
             self.open.push((path.to_owned(), file));
         } else {
+            // The bulk flush covers these files too, so their handles are no longer needed.
             self.open.clear();
         }
         Ok(())
     }
 
-    /// Sets the folders' modes and makes all of it durable. `within` is any path on the same file system.
+    /// Sets the modes of the folders and makes everything durable. `within` is any path on the same
+    /// file system.
     pub(crate) fn flush(self, within: &Path) -> Result<(), FileError> {
         let one_by_one = self.files <= Self::FEW;
         for (path, file) in &self.open {
             file.sync_all().map_err(fails("flush", path))?;
         }
-        // Children first, or a closed parent would hide them.
+        // Children first: a parent without search permission would make them unreachable.
         for (path, mode) in self.folders.iter().rev() {
             fs::set_permissions(path, fs::Permissions::from_mode(*mode))
                 .map_err(fails("close", path))?;

@@ -1,4 +1,4 @@
-//! The one writer lock: taken through the kernel, so that it ends with the process that holds it.
+//! The writer lock: a kernel file lock, which is released when its holder exits or is killed.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -31,13 +31,13 @@ pub enum LockError {
     File(#[from] FileError),
 }
 
-/// The lock, held until dropped.
+/// A held writer lock, released on drop.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     _file: File,
 }
 
-/// Takes the lock at `path`, trying for `wait`.
+/// Takes the lock at `path`, retrying with backoff (2 to 50 ms) for about `wait`.
 pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError> {
     let mut waited = Duration::ZERO;
     let mut step = Duration::from_millis(2);
@@ -55,7 +55,8 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
                 write_process_id(&mut file);
                 return Ok(WriterLock { _file: file });
             }
-            // The file was removed between open and lock: this lock guards nothing.
+            // Another process removed the file between open and lock. A lock on it guards nothing:
+            // retry.
             Ok(()) => {}
             Err(TryLockError::Error(cause)) => {
                 return Err(FileError::new("lock", path, cause).into());
@@ -76,6 +77,7 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
     }
 }
 
+/// Whether `path` still names the open file.
 fn is_still(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(held), Ok(named)) => (held.dev(), held.ino()) == (named.dev(), named.ino()),
@@ -83,13 +85,15 @@ fn is_still(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Writes our process id for the messages of waiting processes. A failure changes nothing.
+/// Writes this process id into the lock file, for the messages of waiting processes. Errors are
+/// ignored: the lock does not depend on it.
 fn write_process_id(file: &mut File) {
     let _best_effort = file
         .set_len(0)
         .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
 }
 
+/// The process id in the lock file; `None` unless it is a plain number.
 fn holder(file: &mut File) -> Option<String> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;

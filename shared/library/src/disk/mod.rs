@@ -1,8 +1,9 @@
-//! Every effect on disk goes through here: writing aside and renaming, links, locks, scratch folders, bulk flushes.
+//! Disk access: atomic replacement of files, links, locks, scratch folders and bulk flushes.
 //!
-//! Rules kept: a file that others may read appears whole or not at all; what a rename makes visible was flushed before;
-//! nothing that was found on disk is followed through a symbolic link. The rest of the crate holds no `std::fs` call,
-//! so that another system needs this one module only.
+//! Readers see a file whole or not at all. Data is flushed before a rename makes it visible.
+//! Symbolic links that are found on disk are not followed, unless the function's description says
+//! so. The rest of the crate makes no `std::fs` call, so supporting another operating system
+//! changes this module only.
 
 mod batch;
 pub(crate) mod lock;
@@ -24,15 +25,15 @@ use rustix::fs::{FileType, OFlags};
 
 pub(crate) use self::batch::Batch;
 
-/// A failed system call: what it was for, on which path, and the system's reason.
+/// A failed system call: the operation, the path and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {cause}", path.display())]
 pub struct FileError {
     /// The operation, as a verb: "read", "write".
     pub doing: &'static str,
-    /// The path it was done to.
+    /// The path that it acted on.
     pub path: PathBuf,
-    /// The system's reason.
+    /// The error of the operating system.
     pub cause: io::Error,
 }
 
@@ -46,7 +47,7 @@ impl FileError {
     }
 }
 
-/// What a directory entry is, without following it.
+/// The kind of a directory entry. A symbolic link counts as a link, not as its target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     File,
@@ -55,7 +56,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// Makes the closure that turns a system error into a [`FileError`].
+/// Makes a closure for `map_err` that turns a system error into a [`FileError`].
 pub(crate) fn fails<E: Into<io::Error>>(
     doing: &'static str,
     path: &Path,
@@ -63,7 +64,7 @@ pub(crate) fn fails<E: Into<io::Error>>(
     move |cause| FileError::new(doing, path, cause)
 }
 
-/// A name that no other live process uses for a temporary file.
+/// A name for a temporary file, unique among live processes.
 pub(crate) fn unique_name() -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     format!(
@@ -73,7 +74,8 @@ pub(crate) fn unique_name() -> String {
     )
 }
 
-/// Makes a directory and its missing parents with this mode; one that is there is left as it is.
+/// Creates a directory and its missing parents with this mode. An existing directory keeps its
+/// mode.
 pub(crate) fn make_dirs(path: &Path, mode: u32) -> Result<(), FileError> {
     DirBuilder::new()
         .recursive(true)
@@ -82,7 +84,7 @@ pub(crate) fn make_dirs(path: &Path, mode: u32) -> Result<(), FileError> {
         .map_err(fails("create folder", path))
 }
 
-/// Makes one directory that must not exist.
+/// Creates one directory; fails if it exists.
 pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<(), FileError> {
     DirBuilder::new()
         .mode(mode)
@@ -90,7 +92,8 @@ pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<(), FileError> {
         .map_err(fails("create folder", path))
 }
 
-/// The bytes of a regular file, `None` when there is none. Fails over `max` bytes, and on a symbolic link.
+/// Reads a regular file; `None` if it is absent. Fails if it has more than `max` bytes or is
+/// anything other than a regular file, for example a symbolic link.
 pub(crate) fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, FileError> {
     let mut file = match open_regular(path) {
         Ok(file) => file,
@@ -110,6 +113,7 @@ pub(crate) fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, FileError> 
 }
 
 fn open_regular(path: &Path) -> io::Result<File> {
+    // NOFOLLOW rejects a symbolic link; NONBLOCK keeps a FIFO from blocking the open.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
         .read(true)
@@ -125,7 +129,8 @@ fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Mode bits (lower twelve) and owner of what the path names, links not followed; `None` when absent.
+/// The permission bits (lower twelve) and the owner's user id of a path, links not followed; `None`
+/// if it is absent.
 pub(crate) fn mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(Some((found.mode() & 0o7777, found.uid()))),
@@ -134,12 +139,12 @@ pub(crate) fn mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileErro
     }
 }
 
-/// The user id that this process acts as.
+/// The effective user id of this process.
 pub(crate) fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// What the path names, links not followed; `None` when absent.
+/// The kind of entry at a path, links not followed; `None` if it is absent.
 pub(crate) fn kind(path: &Path) -> Result<Option<Kind>, FileError> {
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(Some(kind_of(found.file_type()))),
@@ -155,12 +160,12 @@ pub(crate) fn kind(path: &Path) -> Result<Option<Kind>, FileError> {
     }
 }
 
-/// Whether the path names something, links followed; false also where that can't be determined.
+/// Whether the path exists, links followed. Also false if that can't be determined.
 pub(crate) fn is_there(path: &Path) -> bool {
     fs::metadata(path).is_ok()
 }
 
-/// Whether the path names a folder, links followed; false also where that can't be determined.
+/// Whether the path is a folder, links followed. Also false if that can't be determined.
 pub(crate) fn is_folder(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_dir())
 }
@@ -177,12 +182,13 @@ fn kind_of(found: fs::FileType) -> Kind {
     }
 }
 
-/// The absolute path of a directory with every link resolved.
+/// The absolute path of a directory, with every symbolic link resolved.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, FileError> {
     fs::canonicalize(path).map_err(fails("find", path))
 }
 
-/// The names in a directory with their kinds, in byte order; empty when the directory is absent.
+/// The entries of a directory with their kinds, in byte order of their names. Empty if the
+/// directory is absent.
 pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
     let mut found = Vec::new();
     each_entry(path, |name, kind| {
@@ -193,7 +199,8 @@ pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
     Ok(found)
 }
 
-/// Calls `visit` with each name in a directory and its kind, in no order, until it breaks. An absent directory is empty.
+/// Calls `visit` for each entry of a directory, in no particular order, until it returns `Break`.
+/// An absent directory counts as empty.
 pub(crate) fn each_entry(
     path: &Path,
     mut visit: impl FnMut(&OsStr, Kind) -> ControlFlow<()>,
@@ -216,7 +223,7 @@ pub(crate) fn each_entry(
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Dir,
             FileType::Symlink => Kind::Link,
-            // Some file systems do not say in a listing.
+            // Some file systems omit the type from a listing.
             FileType::Unknown => tree::kind_of(folder.as_fd(), name).map_err(failed)?,
             _ => Kind::Other,
         };
@@ -227,16 +234,18 @@ pub(crate) fn each_entry(
     Ok(())
 }
 
-/// Some of the names in a directory.
+/// The entries that [`list_kept`] selected.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    /// Names with their kinds, in byte order.
+    /// The entries with their kinds, in byte order of their names.
     pub(crate) kept: Vec<(OsString, Kind)>,
-    /// There were more than were asked for.
+    /// Whether folders were left out because the limit was reached.
     pub(crate) cut: bool,
 }
 
-/// The names in a directory for which `keep` holds, at most so many, however many there are. Fails where it can't be listed.
+/// Lists the entries of a directory that `keep` accepts. Once `most` entries are kept, further
+/// folders are left out, further files are not. Fails if the directory can't be listed or is
+/// absent.
 pub(crate) fn list_kept(
     path: &Path,
     most: usize,
@@ -254,7 +263,7 @@ pub(crate) fn list_kept(
         if !keep(&name, kind) {
             continue;
         }
-        // The limit is on folders: callers look for files.
+        // Files are exempt from the limit: the callers search for files.
         if kind == Kind::Dir && kept.len() >= most {
             cut = true;
             continue;
@@ -265,7 +274,7 @@ pub(crate) fn list_kept(
     Ok(Listed { kept, cut })
 }
 
-/// Where a symbolic link points, `None` when the path is absent or is no link.
+/// The target of a symbolic link; `None` if the path is absent or not a link.
 pub(crate) fn link_target(path: &Path) -> Result<Option<PathBuf>, FileError> {
     match fs::read_link(path) {
         Ok(target) => Ok(Some(target)),
@@ -281,22 +290,25 @@ pub(crate) fn link_target(path: &Path) -> Result<Option<PathBuf>, FileError> {
     }
 }
 
-/// Flushes a directory, so that the names in it survive a power cut.
+/// Flushes a directory, so that its entries survive a power failure.
 pub(crate) fn sync_dir(path: &Path) -> Result<(), FileError> {
     File::open(path)
         .and_then(|dir| dir.sync_all())
         .map_err(fails("flush", path))
 }
 
-/// A moment of the file system's own clock: a file changed before it can't be changed again without a new timestamp.
+/// A time by the file system's own clock, slightly in the past, as seconds and nanoseconds. If a
+/// file was last changed before it, any further change gives the file a different timestamp.
 pub(crate) fn settled_before(folder: &Path) -> Result<(i64, u64), FileError> {
+    // A new file shows the file system's current time, which may differ from the system clock.
     let path = folder.join(unique_name());
     let found = write_new(&path, b"", 0o600)
         .and_then(|file| file.metadata())
         .map_err(fails("write", &path))?;
     remove_file(&path)?;
     let nanoseconds = u64::try_from(found.ctime_nsec()).unwrap_or(0);
-    // The clock of most file systems ticks every few milliseconds, that of some once in a second or two.
+    // On most file systems timestamps advance every few milliseconds. Some store whole seconds only
+    // and advance every second or two.
     let margin = if nanoseconds == 0 {
         2_000_000_000
     } else {
@@ -310,15 +322,16 @@ pub(crate) fn settled_before(folder: &Path) -> Result<(i64, u64), FileError> {
     ))
 }
 
-/// Replaces a file: written aside in `aside` (same file system), flushed, renamed, the folder flushed.
+/// Replaces a file atomically: writes a temporary file in `aside` (on the same file system),
+/// flushes it, renames it and flushes the folder.
 pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32, aside: &Path) -> Result<(), FileError> {
     let temporary = write_aside(bytes, mode, aside)?;
     fs::rename(&temporary, path).map_err(fails("replace", path))?;
     sync_parent(path)
 }
 
-/// Makes a file that must not exist yet: written aside in `aside`, flushed, then linked under its name in one step.
-/// Returns false, and changes nothing, when the name is taken.
+/// Creates a file atomically: writes a temporary file in `aside`, flushes it and hard-links it to
+/// `path`. Returns false and changes nothing if `path` exists.
 pub(crate) fn create(
     path: &Path,
     bytes: &[u8],
@@ -326,6 +339,7 @@ pub(crate) fn create(
     aside: &Path,
 ) -> Result<bool, FileError> {
     let temporary = write_aside(bytes, mode, aside)?;
+    // A hard link fails if the name exists; a rename would overwrite it.
     let linked = fs::hard_link(&temporary, path);
     fs::remove_file(&temporary).map_err(fails("remove", &temporary))?;
     match linked {
@@ -335,9 +349,11 @@ pub(crate) fn create(
     }
 }
 
+/// Writes and flushes a temporary file in `aside`; returns its path.
 fn write_aside(bytes: &[u8], mode: u32, aside: &Path) -> Result<PathBuf, FileError> {
     let path = aside.join(format!(".new-{}", unique_name()));
-    // A leftover of a dead process with our process id would make O_EXCL fail for ever.
+    // A leftover of a dead process with the same process id would make `create_new` fail every
+    // time.
     let _absent = fs::remove_file(&path);
     let written = write_new(&path, bytes, mode).and_then(|file| file.sync_all());
     if let Err(cause) = written {
@@ -347,6 +363,7 @@ fn write_aside(bytes: &[u8], mode: u32, aside: &Path) -> Result<PathBuf, FileErr
     Ok(path)
 }
 
+/// Creates a file with exactly this mode, whatever the umask. Does not flush it.
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -354,7 +371,7 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
         .mode(0o600)
         .open(path)?;
     file.write_all(bytes)?;
-    // After the write and past the umask; 0600 while it is being written.
+    // Until the content is complete, only the owner has access.
     if mode != 0o600 {
         file.set_permissions(fs::Permissions::from_mode(mode))?;
     }
@@ -364,13 +381,14 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
 fn sync_parent(path: &Path) -> Result<(), FileError> {
     match path.parent() {
         None => sync_dir(Path::new("/")),
-        // A bare name is relative to the current folder.
+        // A bare file name is relative to the current folder.
         Some(parent) if parent.as_os_str().is_empty() => sync_dir(Path::new(".")),
         Some(parent) => sync_dir(parent),
     }
 }
 
-/// Writes a short text in place in one call. Only for text whose loss is harmless: it is not flushed.
+/// Overwrites the start of a file with a short text, in one call. The text is not flushed, so its
+/// loss must be harmless.
 pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> {
     let write = || -> io::Result<()> {
         let file = OpenOptions::new()
@@ -383,7 +401,8 @@ pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> 
     write().map_err(fails("write", path))
 }
 
-/// Writes a text, in place of an earlier one. Not flushed: only for notes that matter after a kill, not after a power cut.
+/// Writes a small text file, replacing an earlier one. It is not flushed: it survives a killed
+/// process, but maybe not a power failure.
 pub(crate) fn note(path: &Path, text: &str) -> Result<(), FileError> {
     let _absent = fs::remove_file(path);
     write_new(path, text.as_bytes(), 0o600)
@@ -391,7 +410,8 @@ pub(crate) fn note(path: &Path, text: &str) -> Result<(), FileError> {
         .map_err(fails("write", path))
 }
 
-/// Points a name at a target in one step, whatever it pointed at before. The folder is not flushed: [`sync_dir`] does.
+/// Points a symbolic link at a target atomically, whether or not the link exists. Does not flush
+/// the folder; [`sync_dir`] does.
 pub(crate) fn switch_link(link: &Path, target: &Path, aside: &Path) -> Result<(), FileError> {
     let temporary = aside.join(format!(".vault-aside-link-{}", unique_name()));
     let _absent = fs::remove_file(&temporary);
@@ -402,17 +422,17 @@ pub(crate) fn switch_link(link: &Path, target: &Path, aside: &Path) -> Result<()
     })
 }
 
-/// Makes a symbolic link that must not exist yet.
+/// Creates a symbolic link; fails if the name exists.
 pub(crate) fn new_link(link: &Path, target: &Path) -> Result<(), FileError> {
     std::os::unix::fs::symlink(target, link).map_err(fails("link", link))
 }
 
-/// Moves a file or a folder on the same file system.
+/// Moves a file or folder within one file system.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     fs::rename(from, to).map_err(fails("move", from))
 }
 
-/// Removes a file or a link; true when there was one.
+/// Removes a file or link; returns whether it existed.
 pub(crate) fn remove_file(path: &Path) -> Result<bool, FileError> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -421,7 +441,8 @@ pub(crate) fn remove_file(path: &Path) -> Result<bool, FileError> {
     }
 }
 
-/// Removes whatever the path names, read-only folders included; links are removed, never followed.
+/// Removes a file, a link or a folder with its content, read-only folders included. Links are not
+/// followed. Does nothing if the path is absent.
 pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
     match kind(path)? {
         None => Ok(()),
@@ -447,8 +468,8 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Removes what dead writers left behind in a folder of small files: the temporaries of [`replace`] and [`create`].
-/// Those of live processes stay: several vaults may keep their keys in one folder, each under a lock of its own.
+/// Removes the temporary files that dead processes left behind in [`replace`] and [`create`]. Those
+/// of live processes stay: several vaults may share one key folder, each with its own lock.
 pub(crate) fn sweep_asides(folder: &Path) -> Result<(), FileError> {
     for (name, kind) in list(folder)? {
         let writer = name
@@ -465,14 +486,14 @@ pub(crate) fn sweep_asides(folder: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Whether a process with this id exists, of whatever user.
+/// Whether a process with this id exists, whichever user it belongs to.
 fn is_alive(process: i32) -> bool {
     rustix::process::Pid::from_raw(process).is_some_and(|process| {
         rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
     })
 }
 
-/// Sets the permission bits of a folder or file that is no link.
+/// Sets the permission bits of a file or folder. The path must not be a link.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(fails("set the mode of", path))
@@ -483,7 +504,7 @@ pub(crate) fn may_write(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// Removes a folder when nothing is in it.
+/// Removes a folder if it exists and is empty.
 pub(crate) fn remove_empty(path: &Path) -> Result<(), FileError> {
     match fs::remove_dir(path) {
         Err(cause)
@@ -498,7 +519,8 @@ pub(crate) fn remove_empty(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Whether symbolic links can be made in a folder. False only where the file system says that it has none.
+/// Whether symbolic links can be created in a folder. False only if the file system reports that it
+/// does not support them; any other error counts as true.
 pub(crate) fn holds_links(folder: &Path) -> bool {
     let path = folder.join(format!(".vault-aside-link-{}", unique_name()));
     match std::os::unix::fs::symlink(".", &path) {

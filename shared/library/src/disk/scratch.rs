@@ -1,7 +1,8 @@
 //! Temporary folders that live no longer than the process that made them.
 //!
-//! Each is locked through the kernel while in use, so that a sweep can tell a leftover of a dead process from the folder
-//! of a live one without any clock. They hold staged bundles and the private copies that actions run from.
+//! Each folder is locked through the kernel while in use. The lock distinguishes the folder of a
+//! live process from a leftover, so a sweep needs no clock. The folders hold staged bundles and the
+//! private copies that actions run from.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -12,7 +13,7 @@ use rustix::fs::OFlags;
 
 use super::{FileError, Kind, fails, list, remove_file, remove_tree, unique_name};
 
-/// A folder of mode 0700 under `tmp/`, removed when dropped.
+/// A folder of mode 0700 under `tmp/`, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -20,7 +21,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one under `tmp`, which must exist.
+    /// Creates one under `tmp`, which must exist.
     pub(crate) fn new(tmp: &Path) -> Result<Self, FileError> {
         loop {
             let path = tmp.join(unique_name());
@@ -29,13 +30,14 @@ impl Scratch {
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(cause) => return Err(FileError::new("create folder", &path, cause)),
             }
+            // A sweep may remove the new folder before it is locked. Then try another name.
             if let Some(lock) = lock_folder(&path)? {
                 return Ok(Self { path, _lock: lock });
             }
         }
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -43,12 +45,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The next sweep removes what is left.
+        // Errors are ignored: the next sweep removes what is left.
         let _best_effort = remove_tree(&self.path);
     }
 }
 
-/// The folders that no live process holds. Only under the writer lock.
+/// The folders that no live process holds. Call it under the writer lock only.
 pub(crate) fn dead(tmp: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut dead = Vec::new();
     for (name, kind) in list(tmp)? {
@@ -60,7 +62,8 @@ pub(crate) fn dead(tmp: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(dead)
 }
 
-/// Removes the folders that no live process holds. Only under the writer lock, whose holder owns the plain files here.
+/// Removes the plain files and the folders that no live process holds. Call it under the writer
+/// lock only: the plain files belong to its holder.
 pub(crate) fn sweep(tmp: &Path) -> Result<(), FileError> {
     for (name, kind) in list(tmp)? {
         let path = tmp.join(name);
@@ -73,7 +76,7 @@ pub(crate) fn sweep(tmp: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The folder's lock, or `None` when a live process holds it or it is gone.
+/// Locks the folder; `None` if a live process holds it or it no longer exists.
 fn lock_folder(path: &Path) -> Result<Option<File>, FileError> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let folder = match OpenOptions::new()
@@ -92,7 +95,7 @@ fn lock_folder(path: &Path) -> Result<Option<File>, FileError> {
             return Err(FileError::new("lock", path, cause));
         }
     }
-    // A sweep may have removed it between open and lock.
+    // A sweep may have removed the folder between open and lock.
     let held = folder.metadata().map_err(fails("look at", path))?;
     match std::fs::symlink_metadata(path) {
         Ok(named) if (named.dev(), named.ino()) == (held.dev(), held.ino()) => Ok(Some(folder)),

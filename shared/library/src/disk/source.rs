@@ -1,8 +1,9 @@
-//! Reading a skill folder that may be hostile, or may change while it is read.
+//! Reads a skill folder that may be hostile or may change during the read.
 //!
-//! Every component below the folder is checked with `lstat`, opened below its parent's handle with `O_NOFOLLOW`, and the
-//! handle is compared with what was checked; only the handle is read. Links, FIFOs, devices, sockets and hard links to
-//! another owner's file are rejected, as is a file or folder that changes while it is read.
+//! Each entry below the folder is checked with `lstat`, opened relative to its parent's handle with
+//! `O_NOFOLLOW`, and compared with what was checked. Only that handle is read. Links, FIFOs,
+//! devices, sockets and hard links to another user's file are rejected, as is a file or folder that
+//! changes during the read.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,46 +18,47 @@ use vault_skill::manifest::Mode;
 use super::tree::{ENTRY, read_exactly};
 use super::{FileError, Kind, effective_user, fails, kind, resolve};
 
-/// Upper bounds of what a skill folder may hold.
+/// Limits on the content of a skill folder.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceLimits {
-    /// Files in the folder.
+    /// Number of files.
     pub files: usize,
-    /// Bytes of one file.
+    /// Size of one file, in bytes.
     pub file_bytes: u64,
-    /// Bytes of all files.
+    /// Size of all files together, in bytes.
     pub total_bytes: u64,
     /// Levels of folders.
     pub depth: usize,
 }
 
-/// Why a folder was not taken in. Paths are relative to it, but for the folder itself.
+/// Why a skill folder was rejected. Paths are relative to the folder, except the path of the folder
+/// itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The path names nothing.
+    /// The path does not exist.
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
-    /// The path names something else than a folder or a file `SKILL.md`.
+    /// The path names neither a folder nor a file `SKILL.md`.
     #[error("{} is neither a skill folder nor a file named SKILL.md", .0.display())]
     NotASkill(PathBuf),
-    /// A symbolic link: its target is outside of what was asked for.
+    /// A symbolic link: its target may lie outside the requested folder.
     #[error("{} is a symbolic link; a skill holds plain files only", .0.display())]
     Link(PathBuf),
     /// A FIFO, device or socket.
     #[error("{} is a {what}; a skill holds plain files only", path.display())]
     Special {
-        /// Where.
+        /// The entry.
         path: PathBuf,
-        /// What it is.
+        /// Its kind, for the message.
         what: &'static str,
     },
     /// A hard link to a file of another user.
     #[error("{} is a hard link to another user's file", .0.display())]
     HardLink(PathBuf),
-    /// Written to, replaced or listed differently while it was read.
+    /// A file or folder that was written to, replaced or removed during the read.
     #[error("{} changed while it was read; try again when nothing writes to it", .0.display())]
     Changed(PathBuf),
-    /// A name that is no UTF-8.
+    /// A file name that is not UTF-8.
     #[error("the file name {0:?} is not UTF-8")]
     Name(PathBuf),
     /// More files, bytes or levels than a skill may have.
@@ -66,24 +68,26 @@ pub enum SourceError {
         path: PathBuf,
         /// The limit.
         limit: u64,
-        /// What is counted.
+        /// The unit of the limit.
         unit: &'static str,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// A folder as read.
+/// The content of a skill folder.
 #[derive(Debug)]
 pub(crate) struct SourceFolder {
-    /// The folder's own name, `None` for the root of the file system or a name that is no UTF-8.
+    /// The folder's own name; `None` for the root of the file system or a name that is not UTF-8.
     pub(crate) name: Option<String>,
-    /// Their paths are relative to the folder; the mode is the owner's executable bit.
+    /// The files, sorted by their paths relative to the folder. The mode reflects the owner's
+    /// executable bit.
     pub(crate) files: Vec<RawFile>,
 }
 
-/// Reads a skill folder, or the folder of a file named SKILL.md. Names for which `ignored` holds are skipped.
+/// Reads a skill folder, given by its own path or that of its SKILL.md. Skips entries whose names
+/// `ignored` accepts.
 pub(crate) fn read(
     path: &Path,
     limits: SourceLimits,
@@ -92,8 +96,9 @@ pub(crate) fn read(
     read_folder(path, limits, ignored, None).map(|(folder, _)| folder)
 }
 
-/// Like [`read`], but skips and reports what can't be admitted; fails only where the folder itself can't be read. Reading
-/// ends at the first limit that is exceeded; SKILL.md is read before the other files of its folder.
+/// Like [`read`], but skips and reports entries that can't be admitted. Fails only if the folder
+/// itself can't be read. Reading stops when the limit on files or on total bytes is exceeded;
+/// SKILL.md is read before the other files of its folder.
 pub(crate) fn read_leniently(
     path: &Path,
     limits: SourceLimits,
@@ -102,10 +107,10 @@ pub(crate) fn read_leniently(
     read_folder(path, limits, ignored, Some(Vec::new()))
 }
 
-/// A skipped entry: its path in the folder, and why.
+/// A skipped entry: its path in the folder, and the reason.
 pub(crate) type Fault = (String, SourceError);
 
-/// Skipped entries that are reported one by one.
+/// Number of skipped entries that are reported; one failed read is reported even beyond it.
 const MOST_TOLD: usize = 20;
 
 fn read_folder(
@@ -114,7 +119,7 @@ fn read_folder(
     ignored: &dyn Fn(&str) -> bool,
     passed: Option<Vec<Fault>>,
 ) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
-    // Without a trailing slash, which would follow a link.
+    // Drop a trailing slash: with it, the check below would follow a link.
     let path: PathBuf = path.components().collect();
     let folder = match kind(&path)? {
         None => return Err(SourceError::Missing(path)),
@@ -166,9 +171,9 @@ struct Reader<'a> {
     user: u32,
     left: u64,
     files: Vec<RawFile>,
-    /// Where skipped entries are reported; `None` ends the reading at the first one.
+    /// Collects the skipped entries; `None` makes the first one an error.
     passed: Option<Vec<Fault>>,
-    /// A limit was exceeded: nothing more is read.
+    /// A limit was exceeded: read nothing more.
     is_full: bool,
 }
 
@@ -204,6 +209,7 @@ impl Reader<'_> {
                 self.pass(child, error)?;
             }
         }
+        // A changed folder shows that entries were added, removed or renamed during the read.
         let after = self.stat(fd, path)?;
         if !same_content(&before, &after) {
             return Err(SourceError::Changed(self.shown(path)));
@@ -211,7 +217,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reports a skipped entry, or ends the reading with its error.
+    /// Records a skipped entry and continues; returns its error if faults are not collected.
     fn pass(&mut self, path: String, error: SourceError) -> Result<(), SourceError> {
         let Some(passed) = &mut self.passed else {
             return Err(error);
@@ -219,7 +225,7 @@ impl Reader<'_> {
         self.is_full |= matches!(&error, SourceError::TooLarge { unit, .. } if matches!(*unit, "files" | "bytes in one skill"));
         let unread =
             |error: &SourceError| matches!(error, SourceError::File(_) | SourceError::Changed(_));
-        // That a part was not read at all is always reported.
+        // The report must show that it is incomplete, even beyond the limit.
         if passed.len() < MOST_TOLD
             || (unread(&error) && !passed.iter().any(|(_, other)| unread(other)))
         {
@@ -238,13 +244,14 @@ impl Reader<'_> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            // Folders and ignored names count here too, so leave room.
+            // Folders and ignored names count here too, so allow for more than the limit on files.
             if names.len() >= self.limits.files.saturating_mul(4) {
                 return Err(self.too_many(path));
             }
             names.push(name.to_owned());
         }
-        // The same files whatever the order in which the system lists them, the document first.
+        // Sort, so that the result does not depend on the order of the listing. SKILL.md comes
+        // first.
         names.sort_unstable_by(|a, b| {
             (a.as_bytes() != b"SKILL.md", a).cmp(&(b.as_bytes() != b"SKILL.md", b))
         });
@@ -284,7 +291,7 @@ impl Reader<'_> {
         };
         let fd = match rustix::fs::openat(parent, name, flags, Bits::empty()) {
             Ok(fd) => fd,
-            // It was a plain file or folder when it was checked.
+            // It was a regular file or folder when it was checked, so it has been replaced since.
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT | Errno::NXIO) => {
                 return Err(SourceError::Changed(path.into()));
             }

@@ -1,7 +1,8 @@
-//! Reading a folder of the store: every entry once, through one open handle, links never followed.
+//! Walks a folder of the store: reads every entry once, through open handles, without following
+//! links.
 //!
-//! The walk also gives the metadata (size, times, inode, mode) of each entry. Equal metadata later means that the entry
-//! was not written to, so an unchanged skill need not be read again.
+//! The walk also returns the metadata (size, times, inode, mode) of each entry. If the metadata is
+//! the same later, the entry was not written to, so an unchanged skill need not be read again.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -12,12 +13,12 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat};
 
 use super::{FileError, Kind, fails};
 
-/// Entries of one folder tree beyond which the walk gives up: a skill has at most 1,024 files.
+/// Limit on the entries of one folder tree; a skill has at most 1,024 files.
 const MAX_ENTRIES: usize = 20_000;
-/// Levels of folders beyond which the walk gives up.
+/// Limit on the levels of folders.
 const MAX_DEPTH: usize = 20;
 
-/// Metadata of an entry. Equal metadata at two moments means that the entry was not written to in between.
+/// Metadata of an entry. If it is equal at two moments, the entry was not written to in between.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct FileStat {
     pub(crate) mode: u32,
@@ -60,7 +61,7 @@ impl FileStat {
         self.mode & 0o7777
     }
 
-    /// Appends a fixed-width form, for hashing.
+    /// Appends a fixed-width encoding, for hashing.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.mode.to_le_bytes());
         out.extend_from_slice(&self.size.to_le_bytes());
@@ -72,7 +73,7 @@ impl FileStat {
     }
 }
 
-/// An entry met by [`walk`].
+/// An entry that [`walk`] visits.
 #[derive(Debug)]
 pub(crate) enum Entry<'a> {
     /// A folder; its entries follow.
@@ -83,14 +84,16 @@ pub(crate) enum Entry<'a> {
     TooLarge,
     /// A file whose length changed between `stat` and read.
     Changing,
-    /// A link, device, FIFO or socket; neither followed nor opened for reading.
+    /// A link, device, FIFO or socket; neither followed nor read.
     Foreign,
 }
 
-/// Visits everything under `root` with paths relative to it, joined by `/`. A folder is visited before its entries.
-/// Fails on the first system error, and on names that are not UTF-8.
+/// Visits everything under `root`, with paths relative to it, joined by `/`. A folder is visited
+/// before its entries. Files of more than `max_file` bytes are not read. Fails on the first system
+/// error and on names that are not UTF-8.
 ///
-/// `beside`, where given, is a handle on the folder that holds `root`; opening from there is cheaper than by path.
+/// `beside` is an optional handle on the parent folder of `root`: opening relative to it is cheaper
+/// than opening the full path.
 pub(crate) fn walk(
     beside: Option<&DirHandle>,
     root: &Path,
@@ -152,7 +155,7 @@ impl Walker<'_> {
             }
             let is_folder = match entry.file_type() {
                 FileType::Directory => true,
-                // Some file systems do not say in a listing.
+                // Some file systems omit the type from a listing.
                 FileType::Unknown => {
                     kind_of(fd.as_fd(), name).map_err(|cause| self.failed("look at", cause))?
                         == Kind::Dir
@@ -160,7 +163,8 @@ impl Walker<'_> {
                 _ => false,
             };
             if is_folder {
-                // After this listing is done, so that the files of a folder come before those below it.
+                // Visit folders after the listing, so that the files of a folder come before its
+                // subfolders.
                 folders.push(text.to_owned());
             } else {
                 self.enter(text);
@@ -191,7 +195,8 @@ impl Walker<'_> {
     fn file(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> Result<(), FileError> {
         let fd = match openat(parent, name, ENTRY, Mode::empty()) {
             Ok(fd) => fd,
-            // A link (ELOOP) or a socket (ENXIO) cannot be opened; `stat` says what it is.
+            // `open` rejects a link (ELOOP or EMLINK) and a socket (ENXIO); `stat` still describes
+            // it.
             Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO | rustix::io::Errno::MLINK) => {
                 let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
                     .map_err(|cause| self.failed("look at", cause))?;
@@ -228,20 +233,20 @@ impl Walker<'_> {
     }
 }
 
-/// What an entry of an open folder is, links not followed.
+/// The kind of an entry in an open folder, links not followed.
 pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Kind> {
     rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
         .map(|stat| FileStat::of(&stat).kind())
 }
 
-/// Fills the buffer with a file of `size` bytes; false when it turns out longer or shorter.
+/// Reads a file of `size` bytes into the buffer; false if the file is longer or shorter.
 pub(super) fn read_exactly(
     fd: BorrowedFd<'_>,
     size: u64,
     buffer: &mut Vec<u8>,
 ) -> rustix::io::Result<bool> {
     let size = usize::try_from(size).map_err(|_| rustix::io::Errno::FBIG)?;
-    // One byte more: a file that grew shows in the same call.
+    // One byte more than expected, so that the same call detects a file that grew.
     buffer.resize(size + 1, 0);
     let mut filled = 0;
     while filled <= size {
@@ -261,7 +266,7 @@ pub(super) fn read_exactly(
     Ok(filled == size)
 }
 
-/// An open folder, for many look-ups by relative path.
+/// An open folder, for many lookups by relative path.
 #[derive(Debug)]
 pub(crate) struct DirHandle {
     folder: OwnedFd,
@@ -274,14 +279,14 @@ impl DirHandle {
             .map_err(fails("open", folder))
     }
 
-    /// The metadata of one entry, links not followed; `None` when it can't be read.
+    /// The metadata of one entry, links not followed; `None` if it can't be read.
     pub(crate) fn stat(&self, path: &[u8]) -> Option<FileStat> {
         rustix::fs::statat(&self.folder, path, AtFlags::SYMLINK_NOFOLLOW)
             .ok()
             .map(|stat| FileStat::of(&stat))
     }
 
-    /// Where a link points; `None` when it is no link or gone.
+    /// The target of a link; `None` if the entry is absent or not a link.
     pub(crate) fn link_target(&self, name: &str) -> Option<Vec<u8>> {
         rustix::fs::readlinkat(&self.folder, name, Vec::new())
             .ok()

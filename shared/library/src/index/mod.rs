@@ -1,16 +1,17 @@
-//! `index.db`: the one cache of a vault. Deleting it changes the speed of the next commands and no answer.
+//! `index.db`: the one cache of a vault. Deleting it makes the next commands slower and changes no
+//! result.
 //!
 //! | table | one row for each |
 //! |---|---|
-//! | `bundles` | verified bundle: columns for plans and listings, the paths below its folder, and a checksum |
+//! | `bundles` | verified bundle: columns for plans and listings, its paths, a checksum |
 //! | `texts` | verified bundle: what search and a release's index read |
-//! | `sketches`, `bands` | bundle: what its text is like, and the numbers to look that up by |
+//! | `sketches`, `bands` | bundle: a sketch of its text, and the numbers to look it up by |
 //! | `ranking` | at most one: the ranking of all skills as of the last full search |
 //!
-//! A checksum covers the columns of a bundle and the metadata (size, times, inode, mode) of each of its paths when the
-//! bundle was last verified. A listing takes a bundle whose checksum still holds as verified. Everything that is
-//! published, run or shown as verified is read and hashed anyway, so a forged row can hide a change from a listing but
-//! adds no trust.
+//! A checksum covers the columns of a bundle and the metadata (size, times, inode, mode) that each
+//! of its paths had when the bundle was last verified. A listing treats a bundle as verified while
+//! its checksum matches. Whatever is published, run or shown as verified is read and hashed anyway,
+//! so a forged row can hide a change from a listing but adds no trust.
 
 mod sketches;
 
@@ -31,9 +32,9 @@ pub(crate) use self::sketches::SketchedSkill;
 use crate::disk;
 use crate::disk::tree::{DirHandle, FileStat};
 
-/// Marks the file as ours: "vlt1".
+/// Identifies the file as an index of vault: "vlt1".
 const APPLICATION: i32 = 0x766c_7431;
-/// Changes with the tables, and with how texts are ranked.
+/// Increase it when the tables change, or the ranking of texts.
 const VERSION: i32 = 4;
 const SCHEMA: &str = "
     CREATE TABLE bundles (
@@ -49,24 +50,25 @@ const SCHEMA: &str = "
         packed BLOB NOT NULL, checksum BLOB NOT NULL
     );";
 
-/// What is known of a verified bundle.
+/// Cached facts about a verified bundle.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: SkillName,
     pub(crate) version: u64,
-    /// Who signed the manifest.
+    /// The key that signed the manifest.
     pub(crate) signer: PublicKey,
-    /// Bytes of the bundle object.
+    /// Size of the bundle object, in bytes.
     pub(crate) size: u64,
-    /// Objects for the parts of large files, with their sizes.
+    /// Objects that hold the parts of large files, with their sizes in bytes.
     pub(crate) parts: Vec<(Digest, u64)>,
     pub(crate) agents: Vec<AgentId>,
-    /// Relative to the bundle's folder.
+    /// Paths relative to the bundle's folder.
     pub(crate) paths: Vec<String>,
 }
 
 impl Row {
-    /// Covers every column and the metadata of each path.
+    /// Covers every column and the metadata of each path; `None` if the metadata of a path is
+    /// missing.
     fn checksum(&self, stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
         let mut bytes = json::to_bytes(self);
         for stat in stats {
@@ -76,7 +78,7 @@ impl Row {
     }
 }
 
-/// What search reads of a skill, and what a release's index says of it.
+/// The texts of a skill that search reads and that a release's index contains.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Texts {
     /// From the frontmatter.
@@ -111,18 +113,18 @@ impl Texts {
     }
 }
 
-/// A bundle that was just verified, to be noted.
+/// A bundle that was just verified, to be written to the index.
 #[derive(Clone, Debug)]
 pub(crate) struct NewRow {
     pub(crate) hash: Digest,
     pub(crate) row: Row,
     pub(crate) texts: Texts,
-    /// The metadata of each of the row's paths, as seen when its bytes were read.
+    /// The metadata of each of the row's paths at the time its bytes were read.
     pub(crate) stats: Vec<FileStat>,
     pub(crate) sketch: Sketch,
 }
 
-/// A row as stored: the row counts only while its checksum holds.
+/// A row as stored. It is valid only while its checksum matches.
 #[derive(Debug)]
 pub(crate) struct StoredRow {
     row: Row,
@@ -130,8 +132,8 @@ pub(crate) struct StoredRow {
 }
 
 impl StoredRow {
-    /// The row, if it is of a skill of this name, signed by one of these keys, and no file of the bundle was written to
-    /// since it was verified. `store` is the folder of bundles.
+    /// The row, if it belongs to a skill of this name, one of these keys signed it, and no file of
+    /// the bundle was written to since it was verified. `store` is the folder of bundles.
     pub(crate) fn current(
         &self,
         store: &DirHandle,
@@ -148,12 +150,12 @@ impl StoredRow {
     }
 }
 
-/// The ranking of all skills of one vault state.
+/// The ranking of all skills for one state of the vault.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredRanking {
     /// The hashes of the bundles, 32 bytes each, in the order of the ranking.
     pub(crate) bundles: Vec<u8>,
-    /// As [`vault_skill::search::Ranking::to_bytes`] writes it.
+    /// The ranking in the encoding of [`vault_skill::search::Ranking::to_bytes`].
     pub(crate) packed: Vec<u8>,
 }
 
@@ -163,7 +165,7 @@ impl StoredRanking {
     }
 }
 
-/// The index. Without a usable file every table is empty, and nothing is noted.
+/// The index. Without a usable file every table reads as empty, and writes do nothing.
 #[derive(Debug)]
 pub(crate) struct Index {
     path: PathBuf,
@@ -171,7 +173,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Opens the index, making or rebuilding it where needed. Never fails: the index only saves work.
+    /// Opens the index; creates or rebuilds it if necessary. Never fails: the index only saves
+    /// work.
     pub(crate) fn open(path: &Path) -> Self {
         let connection = match connect(path) {
             Ok(connection) => Some(connection),
@@ -194,7 +197,7 @@ impl Index {
         }
     }
 
-    /// What is read from the index; nothing where there is none, or where it can't be read.
+    /// Reads from the index; gives the default value if there is no index or it can't be read.
     fn read<T: Default>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> T {
         let Some(connection) = &self.connection else {
             return T::default();
@@ -205,7 +208,8 @@ impl Index {
         })
     }
 
-    /// Writes in one transaction. A failure costs later commands some work and nothing else.
+    /// Writes in one transaction. A failure is only reported: it makes later commands slower and
+    /// has no other effect.
     fn write(&mut self, write: impl FnOnce(&Connection) -> rusqlite::Result<()>) {
         let Some(connection) = &mut self.connection else {
             return;
@@ -219,7 +223,7 @@ impl Index {
         }
     }
 
-    /// Reports a failure. A damaged file is put aside, so that the next command makes a new one.
+    /// Reports a failure. Moves a damaged file aside, so that the next command creates a new one.
     fn failed(&self, cause: rusqlite::Error, what: &str) {
         tracing::warn!(%cause, "{what}");
         if matches!(OpenError::from(cause), OpenError::Damaged) {
@@ -227,7 +231,7 @@ impl Index {
         }
     }
 
-    /// All rows by bundle.
+    /// All rows, by bundle.
     pub(crate) fn rows(&self) -> HashMap<Digest, StoredRow> {
         self.read(read_rows)
     }
@@ -241,7 +245,8 @@ impl Index {
         })
     }
 
-    /// The texts of all bundles. Texts are published, so those that a damaged page has changed are left out.
+    /// The texts of all bundles. Texts are published, so those whose checksum does not match are
+    /// left out.
     pub(crate) fn texts(&self) -> HashMap<Digest, Texts> {
         self.read(|connection| {
             let mut statement = connection.prepare("SELECT hash, texts, checksum FROM texts")?;
@@ -259,7 +264,7 @@ impl Index {
         })
     }
 
-    /// The version of a bundle as noted, without proof; 0 when it is not known.
+    /// The recorded version of a bundle, unverified; 0 if it is unknown.
     pub(crate) fn version(&self, hash: &Digest) -> u64 {
         self.read(|connection| {
             connection
@@ -270,8 +275,9 @@ impl Index {
         .map_or(0, i64::cast_unsigned)
     }
 
-    /// Notes verified bundles. A file that changed at or after `settled_before` may be written to again within the same
-    /// tick of the file system's clock, which its metadata would not show: the row of such a bundle is left out.
+    /// Writes verified bundles. A file that changed at or after `settled_before` may be written to
+    /// again within the same tick of the file system's clock, and its metadata would not show that.
+    /// The row of such a bundle is left out.
     pub(crate) fn note(&mut self, rows: &[NewRow], settled_before: (i64, u64)) {
         self.write(|connection| {
             for new in rows {
@@ -307,7 +313,7 @@ impl Index {
         (ranking.checksum(fingerprint) == checksum).then_some(ranking)
     }
 
-    /// Notes the ranking of a vault state in place of the one before it.
+    /// Writes the ranking of a vault state; it replaces the previous ranking.
     pub(crate) fn note_ranking(&mut self, fingerprint: &Digest, ranking: &StoredRanking) {
         self.write(|connection| {
             connection
@@ -322,7 +328,7 @@ impl Index {
         });
     }
 
-    /// Forgets bundles that are gone.
+    /// Removes bundles that no longer exist.
     pub(crate) fn forget(&mut self, hashes: &[Digest]) {
         self.write(|connection| {
             for hash in hashes {
@@ -359,8 +365,8 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(2))?;
-    // A rollback journal, not WAL: a damaged file can then be put aside without a second file that belongs to it.
-    // Nothing is flushed: after a power cut the index is rebuilt.
+    // Use a rollback journal, not WAL, so that a damaged file can be moved aside alone. Nothing is
+    // flushed: the index is rebuilt if a power failure damages it.
     connection.pragma_update(None, "journal_mode", "TRUNCATE")?;
     connection.pragma_update(None, "synchronous", "OFF")?;
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
@@ -375,7 +381,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     if application != APPLICATION && !tables.is_empty() {
         return Err(OpenError::Foreign);
     }
-    // An index of another version holds nothing that can't be made again.
+    // Everything in an index of another version can be derived again.
     let dropped: Vec<String> = tables
         .iter()
         .map(|table| format!("DROP TABLE IF EXISTS \"{table}\";"))
@@ -388,7 +394,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Moves a damaged index out of the way; it is not deleted, since the path may have been given by mistake.
+/// Moves a damaged index aside. It is not deleted, because the path may have been given by mistake.
 fn set_aside(path: &Path) -> bool {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
@@ -397,13 +403,15 @@ fn set_aside(path: &Path) -> bool {
     disk::rename(path, Path::new(&aside)).is_ok() && disk::remove_file(Path::new(&journal)).is_ok()
 }
 
-/// Rows that do not parse are left out: the bundle is verified and noted again.
+/// Reads all rows. A row that does not parse is left out; its bundle is then verified and written
+/// again.
 fn read_rows(connection: &Connection) -> rusqlite::Result<HashMap<Digest, StoredRow>> {
     let mut statement = connection.prepare(
         "SELECT hash, name, version, signer, size, parts, agents, paths, checksum FROM bundles",
     )?;
     let mut found = statement.query([])?;
-    // Parsing a key checks that it is a point on the curve: once for each key, not for each row.
+    // Parsing a key checks that it is a point on the curve. Do this once for each key, not for each
+    // row.
     let mut signers = HashMap::new();
     let mut rows = HashMap::new();
     while let Some(row) = found.next()? {
@@ -458,7 +466,8 @@ fn digest(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Digest> {
     row.get(column).map(Digest::from_bytes)
 }
 
-/// A column that holds a list. One that does not parse reads as empty, and the row's checksum fails.
+/// Parses a column that holds a list. If it does not parse, it reads as empty, and the row's
+/// checksum does not match.
 fn from_json<T: DeserializeOwned + Default>(
     row: &rusqlite::Row<'_>,
     column: usize,

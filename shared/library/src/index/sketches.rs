@@ -1,6 +1,6 @@
-//! What skills are like: a sketch of each text, and bands to find near ones by.
+//! Finds skills with similar text: a sketch of each text, and bands to look up similar sketches.
 //!
-//! A sketch decides what a new skill is compared with, never what is believed.
+//! Sketches only select the skills that a new one is compared with. No trust depends on them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,10 +10,10 @@ use vault_skill::hash::Digest;
 
 use super::{Index, digest};
 
-/// Sketches that are compared for one band.
+/// Limit on the sketches that are compared for one band.
 const COMPARED: u32 = 32;
 
-/// A skill and what its text is like.
+/// A skill with the sketch of its text.
 #[derive(Clone, Debug)]
 pub(crate) struct SketchedSkill {
     pub(crate) hash: Digest,
@@ -22,7 +22,7 @@ pub(crate) struct SketchedSkill {
 }
 
 impl Index {
-    /// The bundles with a sketch. Empty where there is no index.
+    /// The bundles that have a sketch. Empty if there is no index.
     pub(crate) fn sketched(&self) -> HashSet<Digest> {
         self.read(|connection| {
             let mut statement = connection.prepare("SELECT hash FROM sketches")?;
@@ -31,7 +31,7 @@ impl Index {
         })
     }
 
-    /// The noted skills that share a band with this sketch, the latest ones where there are many.
+    /// The recorded skills that share a band with this sketch; at most the latest 32 for each band.
     pub(crate) fn sketches_near(&self, sketch: &Sketch) -> Vec<SketchedSkill> {
         self.read(|connection| {
             // One transaction: the file is locked once instead of once for each key.
@@ -58,7 +58,7 @@ impl Index {
         })
     }
 
-    /// Notes what skills are like that were just admitted.
+    /// Records the sketches of skills that were just admitted.
     pub(crate) fn note_sketches(&mut self, all: &[SketchedSkill]) {
         self.write(|connection| {
             all.iter()
@@ -67,8 +67,8 @@ impl Index {
     }
 }
 
-/// Notes a sketch, also that of a text too short to be compared. The bytes of a bundle never change, so a noted sketch
-/// stays.
+/// Records a sketch, even one of a text that is too short to compare. The bytes of a bundle never
+/// change, so an existing sketch stays.
 pub(super) fn write(
     connection: &Connection,
     hash: &Digest,

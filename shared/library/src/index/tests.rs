@@ -36,7 +36,7 @@ fn new_row(folder: &Path) -> NewRow {
     }
 }
 
-/// Of a text that can be compared.
+/// A sketch of a text that is long enough to compare.
 fn sketch(word: &[u8]) -> Sketch {
     let words: Vec<Vec<u8>> = (0..300)
         .map(|number: u32| [word, number.to_string().as_bytes()].concat())
@@ -62,7 +62,7 @@ fn sketches_come_back_until_their_bundles_are_forgotten() {
     ]);
     let hashes = [new.hash, Digest::of(b"other"), Digest::of(b"short")];
     assert_eq!(Index::open(&path).sketched(), hashes.into());
-    // Noted twice, it is there once; a look-up finds it and not the other one.
+    // Recorded twice, the sketch is stored once. A lookup finds it and not the other one.
     Index::open(&path).note(std::slice::from_ref(&new), LATE);
     let near = Index::open(&path).sketches_near(&new.sketch);
     assert_eq!(near.len(), 1);
@@ -106,7 +106,7 @@ fn a_row_is_current_until_something_is_written() {
     assert_eq!(index.agents()[&new.hash], new.row.agents);
     assert_eq!(index.version(&new.hash), new.row.version);
 
-    // Another name or another signer is another skill.
+    // A row does not apply to another name or another signer.
     let store = DirHandle::new(folder.path()).unwrap();
     let stored = &index.rows()[&new.hash];
     let other = SecretKey::from_seed([2; 32]).public();

@@ -9,16 +9,17 @@ use crate::disk;
 use crate::disk::tree::DirHandle;
 use crate::vault::Vault;
 
-/// Cheaply tells two states of a vault apart: the generation number, the trusted keys, and the metadata of the folders
-/// whose links install skills. The bytes of skills do not count.
+/// A cheap fingerprint of a vault's state. It covers the generation number, the trusted keys, and
+/// the metadata of the folders whose links install skills. It does not cover the bytes of skills.
 pub(crate) struct Fingerprint {
     bytes: Vec<u8>,
-    /// When the folder that changed last was changed.
+    /// The latest change time of these folders.
     last_change: (i64, u64),
 }
 
 impl Fingerprint {
-    /// The fingerprint of the vault as it is now; `None` during a change, or where a part of it can't be read.
+    /// The fingerprint of the vault's current state; `None` during a change, or if part of it can't
+    /// be read.
     pub(crate) fn of(vault: &Vault) -> Option<Self> {
         let generation = vault.generation().ok()?;
         if !generation.is_multiple_of(2) {
@@ -48,7 +49,7 @@ impl Fingerprint {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// Adds the metadata of a path below a folder, or its absence.
+    /// Adds the metadata of a path below a folder, or the fact that it is absent.
     pub(crate) fn add_path(&mut self, folder: &Path, path: &str) {
         let stat = DirHandle::new(folder)
             .ok()
@@ -64,14 +65,16 @@ impl Fingerprint {
         Digest::of(&self.bytes)
     }
 
-    /// Whether any later change will show: two changes within one tick of the file system's clock look like one.
+    /// Whether any later change will alter the fingerprint. Two changes within one tick of the file
+    /// system's clock have the same timestamp, so a recent change is not settled.
     pub(crate) fn is_settled(&self, settled_before: (i64, u64)) -> bool {
         self.last_change < settled_before
     }
 }
 
 impl Link {
-    /// What tells whether this link installs the same skills as before and believes the same keys, without reading its skills.
+    /// Adds what determines which skills this link installs and which keys it trusts, without
+    /// reading skills.
     pub(crate) fn add_to_fingerprint(&self, out: &mut Fingerprint) {
         out.add_text(self.id.as_str());
         out.add_text(&self.state.to_string_lossy());

@@ -1,4 +1,4 @@
-//! The names that linked vaults have on this machine.
+//! Local ids of linked vaults.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,18 +6,18 @@ use std::str::FromStr;
 use vault_skill::hash::Digest;
 use vault_skill::name::Slug;
 
-/// Names a linked vault on this machine: its slug and a piece of a hash over its address.
+/// The id of a linked vault on this machine: its slug and ten hex digits of a hash of its address.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LinkId(String);
 
 impl LinkId {
-    /// The id of the vault `slug` at a base address; the same for the same address, always.
+    /// The id of the vault `slug` at a base address. The same address always gives the same id.
     pub fn of(base: &str, slug: &Slug) -> Self {
         let hash = Digest::of(format!("{base}\n{slug}").as_bytes()).to_string();
         Self(format!("{slug}-{}", &hash[..10]))
     }
 
-    /// The text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -29,7 +29,7 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// Not the name of a link: lower-case letters, digits and hyphens, at most 80.
+/// The text is not a link id: lower-case letters, digits and hyphens, at most 80 characters.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("not the name of a link")]
 pub struct BadLinkId;

@@ -1,4 +1,4 @@
-//! What is pinned and installed of linked vaults, as readers see it. [`crate::subscribe`] changes it.
+//! Reads what is pinned and installed from linked vaults. [`crate::subscribe`] changes it.
 //!
 //! ```text
 //! links/<id>/current        -> states/<n>: the one atomic switch
@@ -20,14 +20,15 @@ use super::link_id::LinkId;
 use crate::disk;
 use crate::vault::{Vault, VaultError};
 
-/// What this machine believes of a linked vault.
+/// What this machine has verified about a linked vault and trusts from now on.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Pin {
     /// The base address, without a slash at its end.
     pub base: String,
     /// The vault's name there.
     pub slug: Slug,
-    /// From the first accepted catalog on; with it the four below.
+    /// The vault's id; `None` until the first catalog is accepted. That catalog also sets the four
+    /// fields below.
     pub vault_id: Option<VaultId>,
     /// The key that signs its releases.
     pub public_key: Option<PublicKey>,
@@ -35,36 +36,40 @@ pub struct Pin {
     pub former_keys: Vec<PublicKey>,
     /// Further keys that may have signed manifests of the current catalog.
     pub signers: Vec<PublicKey>,
-    /// Those that were stolen or lost: a manifest by one of them counts only where the current catalog names its bundle.
+    /// Keys among these that were stolen or lost. A manifest signed with one is valid only if the
+    /// current catalog names its bundle.
     pub voided_keys: Vec<PublicKey>,
-    /// The last rotation that was followed.
+    /// Sequence number of the last accepted rotation.
     pub rotation_sequence: u64,
     /// Hash of the key that can replace a lost or stolen release key.
     pub recovery_key_sha256: Option<Digest>,
-    /// The last release that was accepted.
+    /// Number of the last accepted release.
     pub release: Option<u64>,
-    /// Hash of its signed payload.
+    /// Hash of the signed payload of that release's catalog.
     pub payload_sha256: Option<Digest>,
-    /// The fingerprint that the first key must have, as it was given to [`expect`]; gone once a key is pinned.
+    /// The fingerprint that the first key must have, as given to [`crate::subscribe::expect`].
+    /// Removed once a key is pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_key: Option<String>,
     /// Hash of this machine's device key for the link.
     pub device_key_id: Digest,
-    /// When the link was made.
+    /// When the link was created.
     pub linked_at: Timestamp,
-    /// The latest time seen: a clock that was set back does not make an expired catalog good again.
+    /// The latest time seen. It keeps an expired catalog invalid even if the clock is set back.
     pub latest_seen_at: Timestamp,
 }
-/// Which skills of a linked vault to install. Conditions are joined by "and"; none means all.
+/// Which skills of a linked vault to install. A skill must meet all conditions; without any, all
+/// skills are installed.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Selection {
-    /// What the vault publishes for this agent; without such a profile, skills that name the agent or none.
+    /// Skills that the vault publishes for this agent. If it publishes no such profile: skills that
+    /// name this agent or no agent.
     pub agent: Option<AgentId>,
     /// Skills with this tag.
     pub tag: Option<String>,
-    /// These skills.
+    /// Skills with these names; empty means any name.
     pub skills: Vec<SkillName>,
-    /// Another name for the one skill that is named.
+    /// A different local name, if exactly one skill is named.
     pub install_as: Option<SkillName>,
 }
 /// The content of `set.json`.
@@ -79,7 +84,7 @@ pub(crate) struct Alias {
     pub(crate) installed_as: SkillName,
     pub(crate) name: SkillName,
 }
-/// A linked vault as one state of it was read.
+/// One state of a linked vault.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub(crate) id: LinkId,
@@ -88,7 +93,7 @@ pub struct Link {
     pub(crate) pin: Pin,
 }
 
-/// All linked vaults in the order of their ids.
+/// All linked vaults, sorted by id.
 pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     let mut links = Vec::new();
     for (name, _) in disk::list(&links_folder(vault))? {
@@ -100,10 +105,11 @@ pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     Ok(links)
 }
 
-/// A linked vault by its id; `None` when it is not linked.
+/// A linked vault by its id; `None` if it is not linked.
 pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     let folder = links_folder(vault).join(id.as_str());
-    // A writer may replace the state between the two reads, and removes only the one before the last.
+    // A writer may replace the state between the two reads, and it then removes older states:
+    // retry.
     for _ in 0..3 {
         let Some(target) = disk::link_target(&folder.join("current"))? else {
             return Ok(None); // a link whose making was cut short
@@ -128,22 +134,22 @@ pub(crate) fn links_folder(vault: &Vault) -> PathBuf {
     vault.paths().root.join("links")
 }
 impl Link {
-    /// Its id.
+    /// The link's id.
     pub fn id(&self) -> &LinkId {
         &self.id
     }
 
-    /// What is pinned.
+    /// The pin.
     pub fn pin(&self) -> &Pin {
         &self.pin
     }
-    /// The exact bytes of the current catalog; `None` before the first.
+    /// The exact bytes of the current catalog; `None` before the first one.
     pub fn catalog_bytes(&self) -> Result<Option<Vec<u8>>, VaultError> {
         let path = self.state.join("catalog.json");
         Ok(disk::read(&path, catalog::MAX_OBJECT_BYTES as u64)?)
     }
 
-    /// What was selected at the last pull.
+    /// The selection of the last pull.
     pub fn selection(&self) -> Result<Selection, VaultError> {
         Ok(self.record()?.selection)
     }

@@ -1,7 +1,8 @@
-//! Listing what is installed, own skills and linked ones, cheaply but noticing every write.
+//! Lists the installed skills, own and linked. A listing is cheap, but detects every write.
 //!
-//! A skill whose checksum in the index still holds costs one `stat` for each of its files; any other is read, verified
-//! and noted again. The work is spread over the machine's cores.
+//! If the checksum of a skill in the index still matches, the listing costs one `stat` for each of
+//! its files. Any other skill is read, verified and written to the index. The work is spread over
+//! all cores.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -20,26 +21,27 @@ use crate::index::{Index, NewRow, Row, StoredRow, Texts};
 use crate::store::{self, Damage, Examined, Reader, Trusted, Want};
 use crate::vault::{Vault, VaultError};
 
-/// How often a reader starts anew. Each time a writer made a whole switch meanwhile, so this ends by itself; the bound is
-/// for safety.
+/// Limit on retries of a read. Each retry means that a writer completed a change meanwhile, so
+/// retries end by themselves; the limit is a safeguard.
 const TRIES: u32 = 100;
 
 /// An installed skill.
 #[derive(Clone, Debug)]
 pub struct InstalledSkill {
-    /// What it is installed as.
+    /// The name it is installed under.
     pub name: SkillName,
     /// Own or linked.
     pub origin: Origin,
-    /// Its signed version.
+    /// The signed version.
     pub version: u64,
-    /// Its bundle.
+    /// Hash of the bundle.
     pub bundle: Digest,
-    /// Bytes of its bundle.
+    /// Size of the bundle object, in bytes.
     pub size: u64,
-    /// What its frontmatter and manifest say.
+    /// Texts from its frontmatter and manifest.
     pub texts: Texts,
-    /// An own skill of the same name takes precedence over this one.
+    /// An earlier skill in the listing has the same name and takes precedence; own skills come
+    /// first.
     pub shadowed: bool,
 }
 
@@ -56,7 +58,7 @@ impl InstalledSkill {
         }
     }
 
-    /// What search ranks it by.
+    /// The text that search ranks.
     pub(crate) fn text(&self) -> Text<'_> {
         Text {
             name: self.name.as_str(),
@@ -68,22 +70,23 @@ impl InstalledSkill {
     }
 }
 
-/// What is installed. A skill that is not as it was signed is never among the skills.
+/// The installed skills. A skill that differs from what was signed is never among `skills`.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Good skills: own ones first, in name order within each origin.
+    /// Intact skills: own ones first, by name within each origin.
     pub skills: Vec<InstalledSkill>,
-    /// Damaged ones with the reason.
+    /// Damaged skills with the reason.
     pub damaged: Vec<(SkillName, Origin, Damage)>,
-    /// Those among the damaged that the scan found good and whose text could not be read afterwards.
+    /// Those among the damaged that passed the scan, but whose texts could not be read afterwards.
     unread: Vec<Place>,
 }
 
-/// Lists what is installed, own and linked.
+/// Lists the installed skills, own and linked.
 pub fn list(vault: &Vault) -> Result<Listing, VaultError> {
     for _ in 1..TRIES {
         let listing = list_once(vault)?;
-        // A writer may have switched between the scan and the reading of a text: then what was scanned is gone.
+        // If a writer switched a link between the scan and the reading of texts, the scanned bundle
+        // may be gone: retry.
         if still_linked(vault, &listing.unread)? {
             return Ok(listing);
         }
@@ -111,7 +114,7 @@ fn list_once(vault: &Vault) -> Result<Listing, VaultError> {
         };
         let texts = match texts.or_else(|| noted.remove(&place.bundle)) {
             Some(texts) => texts,
-            // Its text is missing or damaged in the index: read it again.
+            // The texts are missing or damaged in the index: read them again.
             None => match read_texts(vault, &place) {
                 Ok(texts) => texts,
                 Err(damage) => {
@@ -129,16 +132,17 @@ fn list_once(vault: &Vault) -> Result<Listing, VaultError> {
     Ok(listing)
 }
 
-/// What a scan found of one installed skill.
+/// The scan result of one installed skill.
 #[derive(Debug)]
 pub(crate) struct ScannedSkill {
     pub(crate) place: Place,
     pub(crate) state: Result<Row, Damage>,
-    /// Where it was read just now.
+    /// The texts, if the skill was just read; otherwise they are in the index.
     pub(crate) texts: Option<Texts>,
 }
 
-/// Scans everything installed. Damaged skills are in the result; only a vault that can't be listed is an error.
+/// Scans all installed skills. The result includes damaged ones; only a vault that can't be listed
+/// is an error.
 pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
     let mut index = Index::open(&vault.paths().index());
     let rows = index.rows();
@@ -158,7 +162,8 @@ pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
             .map(|skill| skill.place.clone())
             .collect();
         tries -= 1;
-        // A writer may have switched between our reading of a link and of the store: then the link is another now.
+        // A writer may have switched a link after it was listed and before its bundle was read:
+        // retry.
         if tries == 0 || still_linked(vault, &damaged)? {
             return Ok(scanned);
         }
@@ -229,7 +234,7 @@ fn read_with(reader: &mut Reader<'_>, place: &Place, trusted: &Trusted) -> Resul
     new_row(&place.bundle, examined, trusted)
 }
 
-/// Reads and verifies one installed skill from its bytes, whatever the index says.
+/// Reads and verifies one installed skill from its bytes, without the index.
 pub(crate) fn read_place(
     vault: &Vault,
     place: &Place,
@@ -238,7 +243,7 @@ pub(crate) fn read_place(
     read_with(&mut Reader::new(&vault.store()), place, trusted)
 }
 
-/// The texts of one skill, read and verified afresh.
+/// Reads and verifies one skill; returns its texts.
 pub(crate) fn read_texts(vault: &Vault, place: &Place) -> Result<Texts, Damage> {
     let groups = places(vault).map(|places| places.groups);
     let groups = groups.unwrap_or_default();
@@ -247,7 +252,8 @@ pub(crate) fn read_texts(vault: &Vault, place: &Place) -> Result<Texts, Damage> 
     read_place(vault, place, &group.trusted).map(|new| new.texts)
 }
 
-/// Notes what was verified just now. A failure costs the next scan some work and nothing else.
+/// Writes newly verified skills to the index. A failure makes the next scan slower and has no other
+/// effect.
 pub(crate) fn note(vault: &Vault, index: &mut Index, fresh: &[NewRow]) {
     if fresh.is_empty() {
         return;
@@ -260,8 +266,8 @@ pub(crate) fn note(vault: &Vault, index: &mut Index, fresh: &[NewRow]) {
     }
 }
 
-/// Notes in the index what every installed skill is like that has no sketch there: after the index was deleted, and of
-/// skills that came with a linked vault. Damaged skills are left out.
+/// Adds the missing sketches of installed skills to the index, for example after the index was
+/// deleted or for skills of a linked vault. Damaged skills are left out.
 pub(crate) fn complete_sketches(vault: &Vault, index: &mut Index, groups: &[Group]) {
     let noted = index.sketched();
     for group in groups {
@@ -283,7 +289,7 @@ pub(crate) fn complete_sketches(vault: &Vault, index: &mut Index, groups: &[Grou
     }
 }
 
-/// What the index notes of a skill that was just verified, its bytes kept.
+/// The index row of a skill that was just verified with [`Want::Bytes`].
 pub(crate) fn new_row(
     hash: &Digest,
     examined: Examined,
@@ -320,7 +326,8 @@ pub(crate) fn new_row(
     })
 }
 
-/// What search reads; a skill whose frontmatter an older version let in is found by its name alone.
+/// The texts that search reads. If an older version admitted frontmatter that no longer parses,
+/// only the skill's name can be searched.
 fn texts(examined: &Examined) -> Texts {
     let manifest = &examined.manifest;
     let document = examined

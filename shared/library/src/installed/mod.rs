@@ -1,4 +1,4 @@
-//! What is installed: own skills and those of linked vaults, listed, searched and verified.
+//! The installed skills, own ones and those of linked vaults: listed, searched and verified.
 
 pub(crate) mod agent_links;
 pub(crate) mod fingerprint;

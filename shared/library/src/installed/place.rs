@@ -1,4 +1,4 @@
-//! Where a skill is installed, from where, and which bundle stands there.
+//! Which skills are installed, where each comes from, and which bundle each name stands for.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -16,45 +16,46 @@ use crate::disk::{self, Kind};
 use crate::store::{self, Trusted, Want};
 use crate::vault::{Vault, VaultError};
 
-/// Skills that one core works on at a time.
+/// Number of skills that one core processes at a time.
 pub(crate) const CHUNK: usize = 64;
 
 /// Where an installed skill comes from.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Origin {
-    /// Admitted and signed here.
+    /// Admitted and signed in this vault.
     Local,
-    /// Installed from this linked vault.
+    /// Installed from a linked vault.
     Linked(LinkId),
 }
 
-/// A name under which a skill is installed, and the bundle that it stands for.
+/// The name of an installed skill, and the bundle that it stands for.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Place {
     pub(crate) name: SkillName,
-    /// What the manifest must say, where it was installed under another name.
+    /// The name in the manifest. It differs from `name` if the skill was installed under another
+    /// name.
     pub(crate) signed_name: SkillName,
     pub(crate) origin: Origin,
     pub(crate) bundle: Digest,
 }
 
-/// Everything installed, and what lies among it without being a skill.
+/// Everything installed, and foreign entries among it.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// One group for the own skills and one for each link.
+    /// One group for the own skills; for each link one, or two after a key was stolen or lost.
     pub(crate) groups: Vec<Group>,
-    /// Paths relative to the vault.
+    /// Entries that are not skills, as paths relative to the vault.
     pub(crate) strange: Vec<String>,
 }
 
-/// Skills of one origin, and who may have signed them.
+/// Skills of one origin, and the keys that may have signed them.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) trusted: Trusted,
     pub(crate) places: Vec<Place>,
 }
 
-/// Lists the links that install skills; reads no skill.
+/// Lists the links that install skills, without reading any skill.
 pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
     let mut strange = Vec::new();
     let local = Group {
@@ -68,7 +69,7 @@ pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
     Ok(Places { groups, strange })
 }
 
-/// The links in one folder of skills; every other entry is reported in `strange`, below `shown`.
+/// The skill links in one folder. Every other entry is added to `strange`, with the prefix `shown`.
 pub(crate) fn read_links(
     folder: &Path,
     origin: &Origin,
@@ -89,7 +90,7 @@ pub(crate) fn read_links(
                 Ok(name) if *kind == Kind::Link => read_link(&handle, &name, origin),
                 _ => None,
             };
-            // A link that was replaced between listing and reading shows in the next scan.
+            // A link that was replaced between listing and reading appears in the next scan.
             place.ok_or_else(|| format!("{shown}/{text}"))
         })
         .collect();
@@ -114,8 +115,9 @@ fn read_link(folder: &DirHandle, name: &SkillName, origin: &Origin) -> Option<Pl
 }
 
 impl Link {
-    /// The installed skills with whom to believe about them; none before the first catalog. After a key was stolen
-    /// there are two groups: what the current catalog names, and what it does not, where the stolen key counts nothing.
+    /// The installed skills with the keys to trust for them; empty before the first catalog. After
+    /// a key was stolen or lost there are two groups: bundles that the current catalog names, and
+    /// all others, for which that key does not count.
     pub(crate) fn groups(&self, strange: &mut Vec<String>) -> Result<Vec<Group>, VaultError> {
         let origin = Origin::Linked(self.id.clone());
         let shown = format!("links/{}/skills", self.id);
@@ -123,7 +125,7 @@ impl Link {
         self.grouped(|| read_links(&skills, &origin, &shown, strange))
     }
 
-    /// Of these skills those that it installs, and whom to believe about them.
+    /// Like [`Self::groups`], for skills of these names only.
     pub(crate) fn groups_of(&self, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
         let origin = Origin::Linked(self.id.clone());
         let skills = self.state.join("set/skills");
@@ -184,7 +186,7 @@ impl Link {
     }
 }
 
-/// The skills that a link installs.
+/// The skills that a link installs, by name.
 pub(crate) fn installed_by(link: &Link) -> Result<BTreeMap<SkillName, Digest>, VaultError> {
     let mut strange = Vec::new();
     let origin = Origin::Linked(link.id.clone());
@@ -195,7 +197,8 @@ pub(crate) fn installed_by(link: &Link) -> Result<BTreeMap<SkillName, Digest>, V
         .collect())
 }
 
-/// Of these skills those that are installed, in the groups that [`places`] would give: own ones first. Reads no other link.
+/// The installed skills of these names, in the same groups as [`places`] returns: own ones first.
+/// Reads no other skill links.
 pub(crate) fn places_of(vault: &Vault, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
     let mut groups = vec![Group {
         trusted: vault.trusted()?,
@@ -207,7 +210,7 @@ pub(crate) fn places_of(vault: &Vault, names: &[SkillName]) -> Result<Vec<Group>
     Ok(groups)
 }
 
-/// The links of these names in one folder of skills; names without one are left out.
+/// The links of these names in one folder of skills. Names without a link are left out.
 pub(crate) fn read_named_links(folder: &Path, origin: &Origin, names: &[SkillName]) -> Vec<Place> {
     let Ok(handle) = DirHandle::new(folder) else {
         return Vec::new();
@@ -216,7 +219,7 @@ pub(crate) fn read_named_links(folder: &Path, origin: &Origin, names: &[SkillNam
     places.flatten().collect()
 }
 
-/// Whether these places are still installed with the same bundles.
+/// Whether these names are still installed with the same bundles.
 pub(crate) fn still_linked(vault: &Vault, expected: &[Place]) -> Result<bool, VaultError> {
     if expected.is_empty() {
         return Ok(true);
@@ -226,17 +229,17 @@ pub(crate) fn still_linked(vault: &Vault, expected: &[Place]) -> Result<bool, Va
     Ok(expected.iter().all(|place| now.contains(place)))
 }
 
-/// What is installed under a name.
+/// The own skill that is installed under a name.
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) bundle: Digest,
-    /// The manifest, where its signature is good.
+    /// The manifest, if its signature is valid.
     pub(crate) manifest: Option<Manifest>,
     /// Whether the files are exactly as signed.
     pub(crate) intact: bool,
 }
 
-/// Reads and verifies what is installed under a name.
+/// Reads and verifies the own skill that is installed under a name; `None` if there is none.
 pub(crate) fn installed(
     vault: &Vault,
     name: &SkillName,

@@ -1,9 +1,9 @@
-//! Searching what is installed. Every hit is verified from its bytes.
+//! Searches the installed skills. Every hit is verified from its bytes.
 //!
-//! The ranking of all skills is kept in the index with the fingerprint of the vault that it was made from, so that a
-//! search of an unchanged vault reads its hits only. A skill that was tampered with and is no hit still counts among the
-//! ranked texts; whoever can write the index can hide a skill from a search, as by removing its link, and shows nothing
-//! that was not signed.
+//! The index caches the ranking of all skills together with the fingerprint of the vault state it
+//! was made from, so a search of an unchanged vault reads only its hits. A tampered skill that is
+//! not a hit still counts among the ranked texts. An attacker who can write to the index can hide a
+//! skill from search, as by removing its link, but can't show anything that was not signed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,9 +20,10 @@ use crate::index::{Index, StoredRanking};
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
-/// The largest ranking that is kept, in bytes: some 200,000 skills.
+/// Size limit of a cached ranking, in bytes; enough for some 200,000 skills.
 const MAX_RANKING: usize = 64 << 20;
-/// How often everything is listed again because a hit could not be verified: a writer may have switched meanwhile.
+/// Number of times that everything is listed again because a hit could not be verified: a writer
+/// may have changed it meanwhile.
 const RESCANS: u32 = 2;
 
 /// A search result.
@@ -37,7 +38,8 @@ pub struct Hit {
 /// A ranked skill before its bytes are verified: name, bundle, score.
 type Ranked = (SkillName, Digest, f64);
 
-/// Ranks what is installed by how well its texts match. Skills that match nothing are left out, as are shadowed ones.
+/// Ranks the installed skills by how well their texts match the query. Skills without a match and
+/// shadowed ones are left out.
 pub fn search(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, VaultError> {
     if let Some(ranked) = rank_from_index(vault, query, top_k)
         && let Ok(hits) = verify(vault, &ranked)?
@@ -47,7 +49,8 @@ pub fn search(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, Vaul
     search_all(vault, query, top_k)
 }
 
-/// The best skills by the ranking in the index; `None` where there is none of the vault as it is now.
+/// The best skills by the ranking in the index; `None` if the index has no ranking of the current
+/// vault state.
 fn rank_from_index(vault: &Vault, query: &str, top_k: usize) -> Option<Vec<Ranked>> {
     let fingerprint = Fingerprint::of(vault)?.digest();
     let stored = Index::open(&vault.paths().index()).ranking(&fingerprint)?;
@@ -66,7 +69,7 @@ fn rank_from_index(vault: &Vault, query: &str, top_k: usize) -> Option<Vec<Ranke
         .collect()
 }
 
-/// Lists and ranks every skill, and keeps the ranking for the next search.
+/// Lists and ranks all skills, and caches the ranking for the next search.
 fn search_all(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, VaultError> {
     let mut rescans = RESCANS;
     'scan: loop {
@@ -74,6 +77,8 @@ fn search_all(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, Vaul
         let listing = list(vault)?;
         let mut skills = listing.skills;
         skills.retain(|skill| !skill.shadowed);
+        // The fingerprint does not cover the bytes of skills, so it would not change if a damaged
+        // skill were repaired. Do not cache a ranking without that skill.
         let mut fingerprint = before.filter(|_| listing.damaged.is_empty());
         loop {
             let ranking = Ranking::new(skills.iter().map(InstalledSkill::text));
@@ -92,6 +97,8 @@ fn search_all(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, Vaul
                 }
                 Err(bad) => bad,
             };
+            // First assume that a writer changed the skills meanwhile. If they still fail, they are
+            // damaged: leave them out.
             if rescans > 0 {
                 rescans -= 1;
                 continue 'scan;
@@ -102,7 +109,8 @@ fn search_all(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, Vaul
     }
 }
 
-/// Keeps a ranking, if the vault still has the fingerprint from before it was listed and any later change will show.
+/// Caches a ranking, if the vault still has the fingerprint from before the listing and any later
+/// change will alter it.
 fn keep(vault: &Vault, before: &Fingerprint, skills: &[InstalledSkill], ranking: &Ranking) {
     let settled = vault
         .scratch()
@@ -125,8 +133,8 @@ fn keep(vault: &Vault, before: &Fingerprint, skills: &[InstalledSkill], ranking:
     Index::open(&vault.paths().index()).note_ranking(&digest, &ranking);
 }
 
-/// The ranked skills with their texts from verified bytes, or the names of those that are not installed as this bundle
-/// or not as they were signed.
+/// The ranked skills with texts from verified bytes. If any of them is damaged or no longer
+/// installed as this bundle: the names of those.
 fn verify(
     vault: &Vault,
     ranked: &[Ranked],
@@ -136,6 +144,7 @@ fn verify(
     let mut installed: HashMap<&SkillName, (&Place, &Trusted)> = HashMap::new();
     for group in &groups {
         for place in &group.places {
+            // Own skills come first, so a shadowed skill does not replace the one that shadows it.
             installed
                 .entry(&place.name)
                 .or_insert((place, &group.trusted));

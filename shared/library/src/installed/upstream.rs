@@ -1,8 +1,10 @@
-//! Where a bundle was fetched from: `upstream/<bundle hash>.json`, one small record for each bundle.
+//! The source that a bundle was fetched from: `upstream/<bundle hash>.json`, one small record for
+//! each bundle.
 //!
-//! A record belongs to a bundle, not to a name. It is written before the link is switched, so that a kill leaves the old
-//! skill with its old record or the new one with its new one. It is not signed: it says where to ask again, and whose
-//! signature to expect there.
+//! A record belongs to a bundle, not to a name. It is written before the link is switched, so that
+//! a killed writer leaves the old skill with its old record, or the new skill with its new one. The
+//! record is not signed. It only states where to check for updates and whose signature to expect
+//! there.
 
 use std::path::PathBuf;
 
@@ -26,8 +28,8 @@ pub fn of_bundle(vault: &Vault, bundle: &Digest) -> Result<Option<Upstream>, Vau
     read_record(&path(vault, bundle))
 }
 
-/// Where an own skill was fetched from: as recorded, or else as far as its signed manifest says. `None` for a folder, for
-/// submitted text and for another vault, which cannot be asked again.
+/// The source of an own skill: its record, or else what its signed manifest states. `None` for a
+/// local folder, submitted text or another vault, which can't be checked for updates.
 pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, VaultError> {
     let found = installed(vault, name, &vault.trusted()?, &mut Vec::new())?;
     let Some(found) = found else {
@@ -41,7 +43,7 @@ pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, Vau
         .or_else(|| of_manifest(manifest)))
 }
 
-/// The source as far as a manifest says.
+/// The source, as far as the manifest states it.
 pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
     let provenance = &manifest.provenance;
     let fetched = !matches!(provenance.kind(), Kind::Local | Kind::Inline | Kind::Vault);
@@ -57,21 +59,22 @@ pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
     })
 }
 
-/// Records where a bundle was fetched from. Under the writer lock; equal records are not written again.
+/// Records the source of a bundle. Call it under the writer lock. A record that is already equal is
+/// not written again.
 pub(crate) fn note(
     vault: &Vault,
     change: &mut Change<'_>,
     bundle: &Digest,
     upstream: &Upstream,
 ) -> Result<(), VaultError> {
-    // A record that cannot be read is replaced.
+    // A record that can't be read is replaced.
     if matches!(of_bundle(vault, bundle), Ok(Some(known)) if known == *upstream) {
         return Ok(());
     }
     change.write_record(&path(vault, bundle), upstream, 0o600)
 }
 
-/// Drops the records of bundles that are gone.
+/// Removes the records of bundles that no longer exist.
 pub(crate) fn forget(vault: &Vault, bundles: &[Digest]) -> Result<(), VaultError> {
     for bundle in bundles {
         disk::remove_file(&path(vault, bundle))?;

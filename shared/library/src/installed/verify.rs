@@ -1,4 +1,4 @@
-//! Reading and verifying every installed skill from its bytes, whatever the index says.
+//! Reads and verifies every installed skill from its bytes, without the index.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,16 +16,17 @@ use super::variants;
 use crate::store::{self, Damage, Reader, Trusted, Want};
 use crate::vault::{Vault, VaultError};
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Debug)]
 pub struct Report {
-    /// Every installed skill, own ones first, in name order within each origin.
+    /// Every installed skill: own ones first, by name within each origin.
     pub skills: Vec<Checked>,
-    /// Paths in the vault, relative to it, that are no part of it: foreign entries among the skill links.
+    /// Foreign entries in the store and among the skill links, as paths relative to the vault.
     pub strange: Vec<String>,
-    /// Variants that were rendered for single agents; each under the name of its skill.
+    /// Variants that were rendered for single agents, each under the name of its skill.
     pub variants: Vec<Checked>,
-    /// Bundles that nothing installed refers to: earlier versions, or what a killed writer left.
+    /// Bundles that no installed skill refers to: earlier versions, or leftovers of a killed
+    /// writer.
     pub unreferenced: Vec<Digest>,
 }
 
@@ -39,24 +40,24 @@ impl Report {
     }
 }
 
-/// One skill's verdict.
+/// The verdict on one skill.
 #[derive(Debug)]
 pub struct Checked {
-    /// What it is installed as.
+    /// The name it is installed under.
     pub name: SkillName,
     /// Own or linked.
     pub origin: Origin,
     /// The bundle that it stands for.
     pub bundle: Digest,
-    /// Its signed version, where the manifest is good.
+    /// The signed version, if the manifest is valid.
     pub version: Option<u64>,
-    /// What is wrong, `None` when nothing is.
+    /// What is wrong with it; `None` if it is intact.
     pub damage: Option<Damage>,
-    /// When it was signed, where the manifest is good.
+    /// When it was signed, if the manifest is valid.
     pub signed_at: Option<Timestamp>,
-    /// Metadata of systems and editors beside its files, relative to the skill.
+    /// Metadata of operating systems and editors beside its files, relative to the skill.
     pub ignored: Vec<String>,
-    /// Variables that it says it needs.
+    /// Variables that the skill declares as required.
     pub declared: Vec<Secret>,
 }
 
@@ -71,7 +72,8 @@ pub struct Signer {
     pub key: PublicKey,
 }
 
-/// The keys that this vault trusts: its own, earlier ones included, then those that its links pinned.
+/// The keys that this vault trusts: its own, including earlier ones, then those that its links
+/// pinned.
 pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
     let mut signers: Vec<Signer> = Vec::new();
     let mut note = |origin: Origin, vault_id: VaultId, keys: &[PublicKey]| {
@@ -102,13 +104,14 @@ pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
     Ok(signers)
 }
 
-/// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes, hashes, modes; linked
-/// skills also by encoding the bundle again and comparing its hash with the one that the catalog named.
+/// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes,
+/// hashes and modes. For a linked skill it also encodes the bundle again and compares the hash with
+/// the one that the catalog named.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     check_places(vault, &place::places(vault)?)
 }
 
-/// [`check`] of places that were listed already.
+/// Like [`check`], for places that are already listed.
 pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, VaultError> {
     let store = vault.store();
     let rendered = Group {
@@ -158,6 +161,7 @@ fn check_group(store: &Path, group: &Group, checked: &mut Vec<Checked>) {
 
 fn check_place(reader: &mut Reader<'_>, place: &Place, trusted: &Trusted) -> Checked {
     let linked = place.origin != Origin::Local;
+    // A catalog names a linked skill by its bundle hash; computing that hash needs the bytes.
     let want = if linked { Want::Bytes } else { Want::Verdict };
     let examined = reader
         .examine(&place.bundle, Some(&place.signed_name), trusted, want)

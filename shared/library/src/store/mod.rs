@@ -1,7 +1,9 @@
-//! The content-addressed store: `store/<bundle-hash>/{files/, manifest.json}`, read-only, never changed.
+//! The content-addressed store: `store/<bundle-hash>/{files/, manifest.json}`, read-only and never
+//! changed.
 //!
-//! What is installed is read back only through [`examine`]: the manifest's signature, then every file's size, hash and
-//! mode, then that nothing is there beside them. Nothing is taken from a folder that fails.
+//! Installed skills are read only through [`examine`]. It verifies the manifest's signature, then
+//! the size, hash and mode of every file, and that there are no other files. Nothing is used from a
+//! folder that fails.
 
 mod write;
 
@@ -28,9 +30,10 @@ use crate::disk::{self, FileError, Kind};
 use crate::vault::rotations::Chain;
 use crate::vault::{Vault, VaultError};
 
-/// The largest signed manifest that is read: 1,024 files with the longest paths stay far below.
+/// Size limit for reading a signed manifest, in bytes. One that lists 1,024 files with the longest
+/// paths is far smaller.
 const MAX_MANIFEST: u64 = 4 * 1024 * 1024;
-/// What a folder of one skill may hold before it is signed.
+/// Limits on the folder of one skill before it is signed.
 pub(crate) const LIMITS: SourceLimits = SourceLimits {
     files: MAX_FILES,
     file_bytes: MAX_FILE_BYTES,
@@ -43,50 +46,50 @@ const FILES: &str = "files";
 /// How a stored skill differs from what was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// The folder, or its manifest, is not there.
+    /// The folder, its manifest or a signed file is absent.
     #[error("{0} is missing")]
     Missing(String),
-    /// The manifest is not signed by a trusted key, or is of another skill.
+    /// The manifest is not signed by a trusted key, or belongs to another skill or vault.
     #[error("the manifest is not good: {0}")]
     Manifest(#[from] ManifestError),
-    /// A file that the manifest does not name.
+    /// A file or folder that the manifest does not list.
     #[error("{0} is not part of the signed skill")]
     Extra(String),
-    /// A file with other bytes.
+    /// A file whose bytes differ from the signed ones.
     #[error("{0} has other bytes than were signed")]
     Changed(String),
-    /// A file or folder with other permissions.
+    /// A file or folder whose permissions differ from the expected ones.
     #[error("{path} has mode {found:04o} instead of {expected:04o}")]
     Mode {
         /// The file, relative to the skill.
         path: String,
         /// Its permission bits.
         found: u32,
-        /// What they should be.
+        /// The expected permission bits.
         expected: u32,
     },
     /// A link, FIFO, device or socket.
     #[error("{0} is not a plain file")]
     Foreign(String),
-    /// Manifest and files together are not the bundle that the folder's name promises.
+    /// Manifest and files do not form the bundle that the folder is named after.
     #[error("the content is not that of bundle {expected}")]
     Bundle {
         /// The folder's name.
         expected: Digest,
     },
-    /// A system call failed: there is no verdict.
+    /// A system call failed, so the content could not be checked.
     #[error(transparent)]
     Unreadable(FileError),
 }
 
 impl Damage {
-    /// Whether somebody changed the content, as against a fault of the disk or a missing folder.
+    /// Whether the content was modified. False for a missing folder or a fault of the disk.
     pub fn is_tampering(&self) -> bool {
         !matches!(self, Self::Missing(_) | Self::Unreadable(_))
     }
 }
 
-/// The vault that a skill must be of, and the keys that may have signed it.
+/// The vault that a skill must belong to, and the keys that may have signed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Trusted {
     pub(crate) vault_id: VaultId,
@@ -94,7 +97,8 @@ pub(crate) struct Trusted {
 }
 
 impl Vault {
-    /// Who may have signed this vault's own manifests. Fails when the public key is not on this machine.
+    /// The keys that may have signed this vault's own manifests. Fails if the public key is not on
+    /// this machine.
     pub(crate) fn trusted(&self) -> Result<Trusted, VaultError> {
         let keys = Chain::read(self)?.keys(self.keys().public()?);
         Ok(Trusted {
@@ -103,7 +107,7 @@ impl Vault {
         })
     }
 
-    /// Who may have signed its manifests at an earlier time: every key that ever was the vault's.
+    /// Every key that ever signed for this vault, for manifests of earlier times.
     pub(crate) fn ever_trusted(&self) -> Result<Trusted, VaultError> {
         let keys = Chain::read(self)?.all_keys(self.keys().public()?);
         Ok(Trusted {
@@ -113,38 +117,39 @@ impl Vault {
     }
 }
 
-/// A stored skill whose every byte was compared with its signed manifest.
+/// A stored skill whose files were all compared with its signed manifest.
 #[derive(Debug)]
 pub struct Examined {
-    /// The envelope, exact bytes.
+    /// The signed manifest, exact bytes.
     pub signed: SignedManifest,
     /// Its content.
     pub manifest: Manifest,
-    /// The verified bytes, in the manifest's order; empty unless asked for.
+    /// The verified bytes, in the manifest's order; empty unless the caller requested them.
     pub files: Vec<File>,
-    /// Metadata of systems and editors beside the signed files, relative to the skill: no part of it.
+    /// Metadata of operating systems and editors that lies beside the signed files, relative to the
+    /// skill. Not part of the skill.
     pub(crate) ignored: Vec<String>,
-    /// Variables that the skill says it needs.
+    /// Variables that the skill declares as required.
     pub(crate) declared: Vec<Secret>,
-    /// Paths below the bundle's folder; empty unless the bytes were asked for.
+    /// Paths below the bundle's folder; empty unless the caller requested the bytes.
     pub(crate) paths: Vec<String>,
-    /// The metadata of each path, as seen when it was read.
+    /// The metadata of each path at the time it was read.
     pub(crate) stats: Vec<FileStat>,
 }
 
-/// Whether the bytes are wanted or only the verdict.
+/// Whether the caller needs the bytes or only the verdict.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Want {
     Verdict,
     Bytes,
 }
 
-/// Where a bundle is stored.
+/// The folder of a bundle.
 pub(crate) fn folder(store: &Path, hash: &Digest) -> PathBuf {
     store.join(hash.to_string())
 }
 
-/// What `skills/<name>` points at for this bundle, seen from a folder `depth` levels below the vault's root.
+/// The link target for this bundle, as seen from a folder `depth` levels below the vault's root.
 pub(crate) fn link_target(hash: &Digest, depth: usize) -> PathBuf {
     let mut target = PathBuf::new();
     for _ in 0..depth {
@@ -156,7 +161,7 @@ pub(crate) fn link_target(hash: &Digest, depth: usize) -> PathBuf {
     target
 }
 
-/// The bundle that a link made by [`link_target`] names.
+/// The bundle that a target made by [`link_target`] names.
 pub(crate) fn linked_bundle(target: &[u8]) -> Option<Digest> {
     let text = std::str::from_utf8(target).ok()?;
     let rest = text.strip_suffix("/files")?;
@@ -165,14 +170,16 @@ pub(crate) fn linked_bundle(target: &[u8]) -> Option<Digest> {
     ups_only.then(|| hash.parse().ok()).flatten()
 }
 
-/// The bundle that the link at a path names; `None` where there is none, or it is none of ours.
+/// The bundle that the link at a path names; `None` if there is no link, or it does not point into
+/// the store.
 pub(crate) fn bundle_at(link: &Path) -> Result<Option<Digest>, FileError> {
     let target = disk::link_target(link)?;
     Ok(target.and_then(|target| linked_bundle(target.as_os_str().as_encoded_bytes())))
 }
 
-/// Reads and verifies a stored skill: signature, name, exactly the signed files, sizes, hashes, modes.
-/// `name` is what it is installed as; `None` skips that comparison. `buffer` is scratch space, reused between calls.
+/// Reads and verifies a stored skill: signature, name, exactly the signed files, sizes, hashes and
+/// modes. `name` is the name it is installed under; `None` skips that comparison. `buffer` is
+/// reused between calls to save allocations.
 pub(crate) fn examine(
     store: &Path,
     hash: &Digest,
@@ -208,7 +215,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The open folder of bundles; `None` where it could not be opened.
+    /// The open store folder; `None` if it could not be opened.
     pub(crate) fn handle(&self) -> Option<&DirHandle> {
         self.handle.as_ref()
     }
@@ -258,7 +265,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The manifest of a stored bundle where its signature is good, whatever became of the files.
+/// The manifest of a stored bundle, if its signature is valid. Does not check the files.
 pub(crate) fn manifest(store: &Path, hash: &Digest, trusted: &Trusted) -> Option<Manifest> {
     let bytes = disk::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
     let manifest = SignedManifest::parse(&bytes)
@@ -283,7 +290,8 @@ struct Examination<'a> {
 }
 
 impl Examination<'_> {
-    /// The walk shows the entries of a folder before those of its sub-folders, so the manifest comes first.
+    /// Checks one entry. The walk visits the entries of a folder before those of its subfolders, so
+    /// the manifest comes first.
     fn entry(&mut self, path: &str, stat: FileStat, entry: &Entry<'_>) -> Result<(), Damage> {
         if path == MANIFEST {
             self.manifest(stat, entry)?;
@@ -331,6 +339,7 @@ impl Examination<'_> {
         if self.want == Want::Bytes {
             self.files.resize_with(manifest.files.len(), || None);
         }
+        // Collect the parent folders of all signed files; no other folder may exist.
         for file in &manifest.files {
             let mut path = file.path.as_str();
             while let Some((parent, _)) = path.rsplit_once('/') {
@@ -408,7 +417,7 @@ impl Examination<'_> {
     }
 }
 
-/// Whether a SKILL.md may declare variables: most do not, and parsing YAML costs more than hashing.
+/// Whether a SKILL.md may declare variables. Most do not, and parsing YAML costs more than hashing.
 fn may_declare(document: &[u8]) -> bool {
     document
         .split(|byte| *byte == b'\n')
@@ -425,6 +434,7 @@ fn content<'a>(path: &str, entry: &'a Entry<'_>) -> Result<&'a [u8], Damage> {
     }
 }
 
+/// Fails unless the permissions are the expected ones.
 fn mode(path: &str, stat: FileStat, expected: u32) -> Result<(), Damage> {
     if stat.permissions() == expected {
         return Ok(());
@@ -436,7 +446,7 @@ fn mode(path: &str, stat: FileStat, expected: u32) -> Result<(), Damage> {
     })
 }
 
-/// The mode of a stored file: as signed, without the right to write.
+/// The mode of a stored file: as signed, but without write permission.
 const fn disk_mode(mode: Mode) -> u32 {
     match mode {
         Mode::Plain => 0o444,
@@ -444,7 +454,8 @@ const fn disk_mode(mode: Mode) -> u32 {
     }
 }
 
-/// The bundle of an examined skill whose bytes were kept. Fails when it is not the one that the folder's name promises.
+/// Encodes the bundle of an examined skill whose bytes were requested. Fails if its hash differs
+/// from the folder's name.
 pub(crate) fn encode(hash: &Digest, examined: &Examined) -> Result<bundle::EncodedBundle, Damage> {
     bundle::encode(&examined.signed, &examined.manifest, &examined.files)
         .ok()
@@ -452,7 +463,8 @@ pub(crate) fn encode(hash: &Digest, examined: &Examined) -> Result<bundle::Encod
         .ok_or(Damage::Bundle { expected: *hash })
 }
 
-/// The bundles in the store, and what else lies there, both in order; nothing where there is no store.
+/// The bundles in the store, and the names of all other entries, both sorted. Both are empty if
+/// there is no store.
 pub(crate) fn list(store: &Path) -> Result<(Vec<Digest>, Vec<String>), FileError> {
     let (mut bundles, mut strange) = (Vec::new(), Vec::new());
     disk::each_entry(store, |name, kind| {

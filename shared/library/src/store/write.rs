@@ -1,4 +1,4 @@
-//! Writing to the store: staged and flushed elsewhere, then moved in.
+//! Writes to the store: bundles are staged and flushed elsewhere, then moved in.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use vault_skill::manifest::Mode;
 use super::{FILES, MANIFEST, Trusted, Want, disk_mode, encode, examine, folder};
 use crate::disk::{self, Batch, FileError};
 
-/// Writes a bundle's content below `aside`, ready to be moved into the store by [`admit`] once the batch is flushed.
+/// Writes a bundle's content below `aside`. After the batch is flushed, [`admit`] moves it into the
+/// store.
 pub(crate) fn stage(
     batch: &mut Batch,
     aside: &Path,
@@ -20,7 +21,7 @@ pub(crate) fn stage(
     files: &[File],
 ) -> Result<(), FileError> {
     let root = folder(aside, hash);
-    // Stays writable: a folder that is moved must be, since its `..` changes.
+    // Keep this folder writable: moving it changes its `..` entry, which needs write permission.
     batch.folder(&root, 0o755)?;
     batch.file(&root.join(MANIFEST), manifest, 0o444)?;
     let inside = root.join(FILES);
@@ -28,7 +29,7 @@ pub(crate) fn stage(
     add_files(batch, &inside, files, 0o555, disk_mode)
 }
 
-/// Writes verified files as a folder of their own that an action may run in: the owner's alone, writable.
+/// Writes verified files to a private, writable folder that an action may run in.
 pub(crate) fn copy_out(folder: &Path, files: &[File]) -> Result<(), FileError> {
     let mut batch = Batch::default();
     batch.folder(folder, 0o700)?;
@@ -38,7 +39,8 @@ pub(crate) fn copy_out(folder: &Path, files: &[File]) -> Result<(), FileError> {
     })
 }
 
-/// Writes verified files as a folder for an agent to read: ordinary modes, for folders that hold no links.
+/// Writes verified files to a folder for an agent to read, with ordinary modes. For folders that
+/// can't hold links.
 pub(crate) fn copy_plain(
     batch: &mut Batch,
     folder: &Path,
@@ -68,8 +70,8 @@ fn add_files(
     Ok(())
 }
 
-/// Moves staged and flushed bundles into the store. An intact bundle that is there already stays; a damaged one is moved
-/// aside. Under the writer lock.
+/// Moves staged and flushed bundles into the store. An intact bundle that is already there stays; a
+/// damaged one is moved to `aside`. Call it under the writer lock.
 pub(crate) fn admit(
     store: &Path,
     aside: &Path,
@@ -77,6 +79,7 @@ pub(crate) fn admit(
     trusted: &Trusted,
 ) -> Result<(), FileError> {
     let mut buffer = Vec::new();
+    // List the bundles before the move, so that the next writer can remove them after a kill.
     note_moved(store, aside, hashes)?;
     for hash in hashes {
         let place = folder(store, hash);
@@ -93,14 +96,17 @@ pub(crate) fn admit(
     disk::sync_dir(store)
 }
 
-/// The file in a staging folder that lists the bundles moved out of it, for when the writer is killed before it links
-/// them. Not flushed: after a power cut such bundles stay until the next garbage collection.
+/// Name of the file in a staging folder that lists the bundles moved out of it. If the writer is
+/// killed before it links them, the next writer removes them. Not flushed: after a power failure
+/// such bundles stay until the next garbage collection.
 const ADMITTED: &str = "admitted";
 
+/// Lists the bundles that [`admit`] is about to add to the store.
 fn note_moved(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
     let mut text = String::new();
     for hash in hashes {
-        // A bundle that was there before may be in use.
+        // A bundle that is already in the store may be in use, so a later cleanup must not remove
+        // it.
         if disk::kind(&folder(store, hash))?.is_none() {
             text.push_str(&hash.to_string());
             text.push('\n');
@@ -109,21 +115,22 @@ fn note_moved(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileE
     disk::note(&aside.join(ADMITTED), &text)
 }
 
-/// Lists bundles in a staging folder that are about to lose their last link: if the writer is killed before it removes
+/// Lists bundles that are about to lose their last link. If the writer is killed before it removes
 /// them, the next writer does.
 pub(crate) fn note_unlinked(aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
     let lines: Vec<String> = hashes.iter().map(|hash| format!("{hash}\n")).collect();
     disk::note(&aside.join(ADMITTED), &lines.concat())
 }
 
-/// The bundles that a dead writer's staging folder lists.
+/// The bundles that the staging folder of a dead writer lists.
 pub(crate) fn noted_admitted(aside: &Path) -> Result<Vec<Digest>, FileError> {
     let bytes = disk::read(&aside.join(ADMITTED), 16 << 20)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-/// Removes metadata of systems and editors from a stored skill's folder; the modes of its folders stay.
+/// Removes metadata of operating systems and editors from a stored skill's folder. The modes of its
+/// folders stay the same.
 pub(crate) fn remove_ignored(
     store: &Path,
     hash: &Digest,
@@ -148,7 +155,8 @@ pub(crate) fn remove_ignored(
     Ok(removed)
 }
 
-/// Removes bundles from the store, at once for every reader. Under the writer lock.
+/// Removes bundles from the store; each disappears for all readers in one step. Call it under the
+/// writer lock.
 pub(crate) fn drop_bundles(
     store: &Path,
     aside: &Path,

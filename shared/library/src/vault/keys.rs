@@ -1,4 +1,5 @@
-//! Secret keys and tokens, kept outside the vault's folder so that a copied or synced vault never carries them.
+//! Secret keys and tokens. They lie outside the vault's folder, so that a copied or synced vault
+//! never contains them.
 //!
 //! ```text
 //! <config>/keys/<vault_id>            the release key: signs manifests, catalogs, rotations
@@ -8,8 +9,9 @@
 //! <config>/devices/<link>             one device key for each linked vault
 //! <config>/tokens/<origin>/<slug>     tokens of the sign-in
 //! ```
-//! Files are 0600 in 0700 folders and are made in one step under a name that must be free. A secret that others can
-//! read is not used. A passphrase is not offered yet.
+//! Files have mode 0600, in folders of mode 0700. A key file is created atomically, under a name
+//! that must be free. A secret that other users can access is rejected. Passphrases are not
+//! supported yet.
 
 use std::path::{Path, PathBuf};
 
@@ -21,13 +23,13 @@ use zeroize::Zeroizing;
 
 use crate::disk::{self, FileError};
 
-/// Why a key or token file was not read or written.
+/// Why a key or token file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The key is not on this machine: the vault was copied here, or the key was moved away.
     #[error("there is no key at {}", .0.display())]
     Missing(PathBuf),
-    /// Group or others can read it, or write to its folder.
+    /// Group or others have access to the file or its folder.
     #[error("{} is open to others (mode {mode:04o}); a secret must be its owner's alone", path.display())]
     Open {
         /// The file or folder.
@@ -35,18 +37,18 @@ pub enum KeyError {
         /// Its permission bits.
         mode: u32,
     },
-    /// It belongs to another user.
+    /// The file or folder belongs to another user.
     #[error("{} belongs to another user", .0.display())]
     Foreign(PathBuf),
-    /// Its content is not what this version writes.
+    /// The content is not in the format that this version writes.
     #[error("{} is not a {kind} key file", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// The kind of key that it should hold.
         kind: &'static str,
     },
-    /// Secret and public half do not belong together.
+    /// The secret key and the public key do not match.
     #[error("{} is not the public half of the key beside it", .0.display())]
     Mismatch(PathBuf),
     /// A system call failed.
@@ -54,7 +56,7 @@ pub enum KeyError {
     File(#[from] FileError),
 }
 
-/// What a key is for; written into its file, so that one kind is never used for another.
+/// The purpose of a key. The key file names it, so that a key of one kind is never used as another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyKind {
     /// Signs manifests, catalogs and rotations.
@@ -75,14 +77,15 @@ impl KeyKind {
     }
 }
 
-/// A fresh secret key.
+/// Generates a secret key.
 pub fn generate(random: &dyn Random) -> SecretKey {
     let mut seed = Zeroizing::new([0_u8; 32]);
     random.fill(&mut *seed);
     SecretKey::from_seed(*seed)
 }
 
-/// Reads a key file at any path, for example a recovery key on a stick; its mode is not checked.
+/// Reads a key file at any path, for example a recovery key on a USB stick. Does not check the
+/// permissions.
 pub fn read_file(path: &Path, kind: KeyKind) -> Result<SecretKey, KeyError> {
     let bytes = disk::read(path, MAX_FILE)?.ok_or_else(|| KeyError::Missing(path.to_owned()))?;
     let text = Zeroizing::new(bytes);
@@ -145,18 +148,19 @@ impl SecretFolder {
         self.path.join(name)
     }
 
-    /// Makes the folder when it is missing; fails when other users can access it.
+    /// Creates the folder if it is missing; fails if other users can access it.
     pub(crate) fn ensure(&self) -> Result<(), KeyError> {
         disk::make_dirs(&self.path, 0o700)?;
         check_private(&self.path)
     }
 
-    /// Removes leftovers of dead writers.
+    /// Removes the temporary files of dead processes.
     pub(crate) fn sweep(&self) -> Result<(), KeyError> {
         Ok(disk::sweep_asides(&self.path)?)
     }
 
-    /// The secret's text, `None` when there is no such file; fails when other users can access file or folder.
+    /// Reads a secret; `None` if the file is absent. Fails if other users can access the file or
+    /// its folder.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
         let path = self.path_of(name);
         let Some(bytes) = disk::read(&path, MAX_FILE)? else {
@@ -168,7 +172,7 @@ impl SecretFolder {
         Ok(Some(bytes))
     }
 
-    /// Writes a secret, in place of an earlier one.
+    /// Writes a secret, replacing an earlier one.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
         self.ensure()?;
         Ok(disk::replace(
@@ -179,7 +183,7 @@ impl SecretFolder {
         )?)
     }
 
-    /// Writes a key under a name that must be free; false when it is taken.
+    /// Writes a key; returns false if a file of this name exists.
     pub(crate) fn create_key(
         &self,
         name: &str,
@@ -217,18 +221,19 @@ impl SecretFolder {
         Ok(disk::sync_dir(&self.path)?)
     }
 
-    /// Removes a file; true when there was one.
+    /// Removes a file; returns whether it existed.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, KeyError> {
         Ok(disk::remove_file(&self.path_of(name))?)
     }
 }
 
+/// Fails unless the path belongs to this user and only its owner has access.
 fn check_private(path: &Path) -> Result<(), KeyError> {
     let Some((mode, owner)) = disk::mode_and_owner(path)? else {
         return Err(KeyError::Missing(path.to_owned()));
     };
     let user = disk::effective_user();
-    // Root may read what belongs to the service's user.
+    // Root may read files of the user that runs the service.
     if owner != user && user != 0 {
         return Err(KeyError::Foreign(path.to_owned()));
     }
@@ -256,7 +261,7 @@ impl VaultKeys {
         }
     }
 
-    /// Makes release and recovery key, or keeps those that an interrupted creation left.
+    /// Creates the release key and the recovery key. Keeps keys that an interrupted creation left.
     pub(crate) fn make(&self, random: &dyn Random) -> Result<(), KeyError> {
         self.folder.ensure()?;
         self.folder.sweep()?;
@@ -266,6 +271,7 @@ impl VaultKeys {
                 Some(key) => key,
                 None => generate(random),
             };
+            // This keeps the key file of an interrupted creation, because it does not overwrite.
             self.folder.create_key(&name, kind, &key)?;
             self.write_public(kind, &key.public())?;
         }
@@ -279,29 +285,31 @@ impl VaultKeys {
         }
     }
 
-    /// The public release key, without touching the secret. Fails when it is not on this machine.
+    /// The public release key, read without the secret one. Fails if it is not on this machine.
     pub fn public(&self) -> Result<PublicKey, KeyError> {
         self.read_public(KeyKind::Release)?
             .ok_or_else(|| KeyError::Missing(self.path(KeyKind::Release)))
     }
 
-    /// The public recovery key; `None` when the vault has none.
+    /// The public recovery key; `None` if the vault has none.
     pub fn recovery_public(&self) -> Result<Option<PublicKey>, KeyError> {
         self.read_public(KeyKind::Recovery)
     }
 
-    /// How catalogs name the recovery key: the SHA-256 of its 32 bytes.
+    /// The id of the recovery key in catalogs: the SHA-256 of the 32 bytes of the public key.
     pub fn recovery_sha256(&self) -> Result<Option<Digest>, KeyError> {
         Ok(self.recovery_public()?.map(|key| key.key_id()))
     }
 
-    /// The recovery key's file while it is still on this machine. It protects only once it is kept elsewhere.
+    /// The path of the secret recovery key, if it is still on this machine. It offers protection
+    /// only if it is stored elsewhere.
     pub fn recovery_left_here(&self) -> Result<Option<PathBuf>, KeyError> {
         let path = self.path(KeyKind::Recovery);
         Ok(disk::kind(&path)?.map(|_| path))
     }
 
-    /// The secret release key. Fails when it is missing, accessible to other users, or does not match the public one.
+    /// The secret release key. Fails if it is missing, accessible to other users, or does not match
+    /// the public key.
     pub fn release(&self) -> Result<SecretKey, KeyError> {
         let key = self
             .folder
@@ -314,7 +322,7 @@ impl VaultKeys {
         }
     }
 
-    /// The file of one of the vault's secrets.
+    /// The path of one of the vault's secret keys.
     pub fn path(&self, kind: KeyKind) -> PathBuf {
         self.folder.path_of(&self.name(kind))
     }
@@ -342,7 +350,7 @@ impl VaultKeys {
         self.folder.replace(&name, format!("{key}\n").as_bytes())
     }
 
-    /// Stores the next key, for [`Self::adopt_next`].
+    /// Stores the next key of a rotation; [`Self::adopt_next`] puts it into use.
     pub(crate) fn write_next(&self, kind: KeyKind, key: &SecretKey) -> Result<(), KeyError> {
         let next = format!("{}.next", self.name(kind));
         self.folder.remove(&next)?;
@@ -350,15 +358,16 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// The next key that a rotation stored.
+    /// The next key, if a rotation has stored one.
     pub(crate) fn next(&self, kind: KeyKind) -> Result<Option<SecretKey>, KeyError> {
         self.folder
             .read_key(&format!("{}.next", self.name(kind)), kind)
     }
 
-    /// Puts the next key in place of the current one, whose secret is gone then.
+    /// Replaces the current secret key with the next one. The old secret key is deleted.
     pub(crate) fn adopt_next(&self, kind: KeyKind) -> Result<(), KeyError> {
-        // The public half of a recovery key first: its secret may be moved away at any time, so it proves nothing.
+        // Write the public half of a recovery key first. It can't be restored later, because the
+        // owner may move the secret half away at any time.
         if kind == KeyKind::Recovery
             && let Some(next) = self.next(kind)?
         {
@@ -374,7 +383,8 @@ impl VaultKeys {
             .map(|_| ())
     }
 
-    /// Updates the public half to match the secret, where a rotation was cut short between the two.
+    /// Updates the public release key to match the secret one, after a rotation that was
+    /// interrupted between the two writes.
     pub(crate) fn settle_public(&self) -> Result<(), KeyError> {
         let Some(key) = self
             .folder
@@ -393,32 +403,33 @@ impl VaultKeys {
     }
 }
 
-/// Tokens of the sign-ins, one for each origin and namespace.
+/// Sign-in tokens, one for each origin and namespace.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     config: PathBuf,
 }
 
 impl Tokens {
-    /// The tokens under this configuration folder.
+    /// The tokens in a configuration folder.
     pub fn new(config: &Path) -> Self {
         Self {
             config: config.to_owned(),
         }
     }
 
-    /// The text stored for a namespace at a base address; fails when others can read it.
+    /// The token for a namespace at a base address; `None` if there is none. Fails if other users
+    /// can access it.
     pub fn load(&self, base: &str, slug: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
         self.folder(base).read(&file_name(slug))
     }
 
-    /// Stores a text of at most 64 KiB, in place of an earlier one.
+    /// Stores a token, replacing an earlier one. [`Self::load`] rejects one of more than 64 KiB.
     pub fn store(&self, base: &str, slug: &str, text: &[u8]) -> Result<(), KeyError> {
         SecretFolder::new(&self.config, "tokens").ensure()?;
         self.folder(base).replace(&file_name(slug), text)
     }
 
-    /// Removes it; true when there was one.
+    /// Removes a token; returns whether it existed.
     pub fn remove(&self, base: &str, slug: &str) -> Result<bool, KeyError> {
         self.folder(base).remove(&file_name(slug))
     }
@@ -428,7 +439,8 @@ impl Tokens {
     }
 }
 
-/// A file name that stands for this text and no other: bytes outside a safe set as `%XX`, long ones by their hash.
+/// Encodes a text as a file name that no other text shares. Bytes outside a safe set become `%XX`;
+/// a long name is cut and its hash appended.
 pub(crate) fn file_name(text: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::with_capacity(text.len() + 16);

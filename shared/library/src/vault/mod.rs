@@ -1,11 +1,13 @@
-//! A vault on disk: its paths, its id, opening and creating it, and the generation number for watchers.
+//! A vault on disk: its paths and id, opening and creating it, the writer lock, and the generation
+//! number for watchers.
 //!
 //! ```text
 //! vault.json       format version and vault id: written last when a vault is made
 //! store/  skills/  links/  cloud/  tmp/  lock  generation  index.db  rotations.json
 //! ```
-//! Readers take no lock. A change is staged under `tmp/`, flushed, moved into `store/`, and shown by switching one
-//! link; whoever takes the lock next removes what a killed writer left behind.
+//! Readers take no lock. A writer stages a change under `tmp/`, flushes it, moves it into `store/`,
+//! and makes it visible by switching one link. The next writer removes what a killed one left
+//! behind.
 
 pub mod keys;
 pub(crate) mod policy;
@@ -29,19 +31,19 @@ use crate::disk::lock::{self, LockError};
 use crate::disk::scratch::{self, Scratch};
 use crate::disk::{self, FileError};
 
-/// Where a vault lives. Nothing here is read from the environment.
+/// The paths of a vault. None of them is read from the environment.
 #[derive(Clone, Debug)]
 pub struct VaultPaths {
     /// The vault itself, usually `~/.vault`.
     pub root: PathBuf,
     /// Keys, device keys and tokens, usually `$XDG_CONFIG_HOME/vault`; never inside `root`.
     pub config: PathBuf,
-    /// The rebuildable index; `None`: `index.db` in `root`.
+    /// The rebuildable index; `None` means `index.db` in `root`.
     pub index: Option<PathBuf>,
 }
 
 impl VaultPaths {
-    /// Paths with the index at its usual place.
+    /// Paths with the index at its default location.
     pub fn new(root: impl Into<PathBuf>, config: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -57,7 +59,7 @@ impl VaultPaths {
     }
 }
 
-/// Why a vault was not opened, made or changed.
+/// Why a vault could not be opened, created or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// There is no vault at this path.
@@ -71,7 +73,7 @@ pub enum VaultError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A file of the vault's own records is damaged.
+    /// One of the vault's own records is damaged.
     #[error("{} is damaged: {reason}", path.display())]
     Damaged {
         /// The file.
@@ -79,7 +81,8 @@ pub enum VaultError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Keys would lie inside the vault and travel with a copy of it.
+    /// The configuration folder lies inside the vault, so a copy of the vault would contain the
+    /// keys.
     #[error("the configuration folder {} lies inside the vault", .0.display())]
     KeysInside(PathBuf),
     /// The writer lock could not be taken.
@@ -101,13 +104,13 @@ struct Format {
 }
 
 const SCHEMA: &str = "vault.library/1";
-/// Holds the id of a vault while it is being made.
+/// Name of the file that holds the id of a vault while the vault is being created.
 const CREATING: &str = "creating";
 const MAX_RECORD: u64 = 16 * 1024 * 1024;
-/// How long a writer waits for another one, unless told otherwise.
+/// Default limit on waiting for the writer lock.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 
-/// An opened vault. Cheap to clone; holds no lock and no secret.
+/// An open vault. Cheap to clone; holds no lock and no secret.
 #[derive(Clone)]
 pub struct Vault {
     paths: VaultPaths,
@@ -128,8 +131,9 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// Opens the vault, or creates it with its release and recovery keys where there is none. Takes the writer lock only
-    /// to create one; of several processes that start at once, one creates it.
+    /// Opens the vault, or creates it with its release and recovery keys if there is none. Takes
+    /// the writer lock only to create it. If several processes start at once, one of them creates
+    /// it.
     pub fn open_or_create(
         paths: VaultPaths,
         clock: Arc<dyn Clock>,
@@ -141,7 +145,7 @@ impl Vault {
         create(&paths, &*clock, &*random).map(|id| Self::with(paths, id, clock, random))
     }
 
-    /// Opens a vault that must exist.
+    /// Opens an existing vault.
     pub fn open(
         paths: VaultPaths,
         clock: Arc<dyn Clock>,
@@ -168,36 +172,37 @@ impl Vault {
         }
     }
 
-    /// The same vault with another bound on waiting for the writer lock.
+    /// Changes the limit on waiting for the writer lock.
     #[must_use]
     pub fn with_wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// The vault's id: in every manifest and catalog, for ever.
+    /// The vault's id. Every manifest and catalog contains it, and it never changes.
     pub fn id(&self) -> &VaultId {
         &self.id
     }
 
-    /// Where it lives.
+    /// The vault's paths.
     pub fn paths(&self) -> &VaultPaths {
         &self.paths
     }
 
-    /// Its keys.
+    /// The vault's keys.
     pub fn keys(&self) -> VaultKeys {
         VaultKeys::new(&self.paths.config, &self.id)
     }
 
-    /// A number that grows with each committed change, for watchers. It is odd during a change and after a killed one:
-    /// what is read then may already be new, so a watcher reads again later even when the number stays.
+    /// A number that grows with each committed change, for watchers. It is odd during a change and
+    /// after a killed writer. While it is odd, readers may already see new content, so a watcher
+    /// must read again later even if the number stays the same.
     pub fn generation(&self) -> Result<u64, VaultError> {
         let path = self.paths.root.join("generation");
         let Some(bytes) = disk::read(&path, 64)? else {
             return Ok(0);
         };
-        // A damaged number reads as a changed one; the next writer starts over.
+        // Treat a damaged number like that of an interrupted change; the next writer starts over.
         Ok(std::str::from_utf8(&bytes)
             .ok()
             .and_then(|text| text.trim_end().parse().ok())
@@ -224,23 +229,24 @@ impl Vault {
         self.paths.root.join("tmp")
     }
 
-    /// A temporary folder, removed when dropped or by the next writer.
+    /// A temporary folder. It is removed on drop, or else by the next writer.
     pub(crate) fn scratch(&self) -> Result<Scratch, FileError> {
         let tmp = self.tmp();
         disk::make_dirs(&tmp, 0o700)?;
         Scratch::new(&tmp)
     }
 
-    /// Takes the writer lock. What a killed writer left is still there: `Vault::change` clears it away.
+    /// Takes the writer lock. Does not remove what a killed writer left behind: `Vault::change`
+    /// does.
     pub(crate) fn lock_writer(&self) -> Result<Change<'_>, VaultError> {
         let root = &self.paths.root;
         let lock = lock::take(&root.join("lock"), self.wait)?;
-        // Making the vault may have been cut short after its last step but one.
+        // Creating the vault may have been interrupted just before this step.
         disk::remove_file(&root.join(CREATING))?;
         let found = self.generation()?;
         Ok(Change {
             vault: self,
-            // Odd: the last writer was killed in the middle.
+            // Odd: the last writer was killed during a change, so this one must advance the number.
             next: (found / 2 + 1) * 2,
             switched: found % 2 == 1,
             _lock: lock,
@@ -248,7 +254,7 @@ impl Vault {
     }
 }
 
-/// Reads one of the vault's own JSON records; `None` when absent.
+/// Reads one of the vault's own JSON records; `None` if it is absent.
 pub(crate) fn read_record<T: serde::de::DeserializeOwned>(
     path: &Path,
 ) -> Result<Option<T>, VaultError> {
@@ -298,7 +304,8 @@ fn create(
     }
     let tmp = root.join("tmp");
     scratch::sweep(&tmp)?;
-    // The id is noted before its keys are made: a creation that was cut short goes on with the same ones.
+    // Record the id before its keys are created, so that a retry after an interruption uses the
+    // same id and keys.
     let noted = root.join(CREATING);
     let earlier = disk::read(&noted, 64)?
         .and_then(|bytes| String::from_utf8(bytes).ok())
@@ -316,6 +323,7 @@ fn create(
         schema: SCHEMA.to_owned(),
         vault_id: id,
     };
+    // Written last: the folder is a vault once this file exists.
     disk::replace(
         &root.join("vault.json"),
         &json::to_bytes(&format),

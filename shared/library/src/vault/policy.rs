@@ -1,14 +1,14 @@
-//! The policy of a vault, as it stands in its file: `policy.toml`.
+//! Reads the policy of a vault from its file, `policy.toml`.
 
 use vault_skill::policy::{MAX_BYTES, Policy, PolicyError};
 
 use super::{Vault, VaultError};
 use crate::disk;
 
-/// Name of the policy's file in a vault's folder.
+/// Name of the policy file in a vault's folder.
 pub const POLICY_FILE: &str = "policy.toml";
 
-/// Why the policy can't be read, or nothing can be resolved by it. That a caller is unknown is an answer, no error.
+/// Why the policy can't be read or resolved. An unknown caller is a regular result, not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// policy.toml has an error.
@@ -17,20 +17,22 @@ pub enum ResolveError {
     /// policy.toml is not UTF-8.
     #[error("policy.toml is not UTF-8")]
     NotText,
-    /// The vault, or a file of it, can't be read.
+    /// The vault, or one of its files, can't be read.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }
 
-/// Reads the vault's `policy.toml`; nothing where there is none. Fails with line and column on the first thing wrong in it.
+/// Reads the vault's `policy.toml`; `None` if it is absent. Fails with the line and column of the
+/// first error in it.
 pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
     read_policy_at(&vault.paths().root)
 }
 
-/// [`read_policy`] of a vault's folder, which may not be a vault yet.
+/// Like [`read_policy`], for a folder that may not be a vault yet.
 pub fn read_policy_at(root: &std::path::Path) -> Result<Option<Policy>, ResolveError> {
     let path = root.join(POLICY_FILE);
-    // One byte more than is allowed, so that a file that is too large is told so with the limit.
+    // Read beyond the parser's limit, so that the parser reports a file that is too large, together
+    // with the limit.
     let Some(bytes) = disk::read(&path, 4 * MAX_BYTES as u64).map_err(VaultError::from)? else {
         return Ok(None);
     };

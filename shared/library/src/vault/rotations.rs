@@ -1,4 +1,5 @@
-//! The statements that replaced keys of this vault, and the keys that count by them: `rotations.json`.
+//! The signed statements that replaced keys of this vault, and the keys that they make valid:
+//! `rotations.json`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -13,9 +14,10 @@ use crate::disk;
 /// The content of `rotations.json`.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
-    /// Oldest first, at most 32.
+    /// The signed statements, oldest first, at most 32.
     pub(crate) statements: Vec<(Envelope, Rotation)>,
-    /// Keys that are about to be forgotten: their manifests are good until they have been signed again.
+    /// Keys that the chain no longer makes valid: stolen, lost, or dropped from it. Their manifests
+    /// stay valid until these are signed again.
     pub(crate) retiring: Vec<PublicKey>,
 }
 
@@ -33,7 +35,8 @@ struct ChainWritten<'a> {
 }
 
 impl Chain {
-    /// Reads the chain; fails when a statement is not good. Public data: it convinces nobody who has not our key.
+    /// Reads the chain; fails if a statement is invalid. The file is public: its statements matter
+    /// only to a reader that already trusts a key of the vault.
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let path = path(vault);
         let Some(bytes) = disk::read(&path, 1 << 20)? else {
@@ -74,10 +77,11 @@ impl Chain {
         change.write_record(&path(vault), &written, 0o600)
     }
 
-    /// The keys that may have signed this vault's manifests, given its current one: newest first.
+    /// The keys that may have signed this vault's manifests. The current key comes first.
     pub(crate) fn keys(&self, current: PublicKey) -> Vec<PublicKey> {
         let mut keys = vec![current];
-        // A reader may come between the new secret and its public half: the known key vouches for what follows it.
+        // A reader may run between the write of a new secret key and that of its public half, so
+        // accept the keys that the current one was rotated to.
         let mut at = current;
         for (_, statement) in &self.statements {
             if statement.from == at && statement.reason == Reason::Rotation {
@@ -85,6 +89,7 @@ impl Chain {
                 keys.push(at);
             }
         }
+        // Accept earlier keys as well, except those that were stolen or lost.
         let mut at = current;
         for (_, statement) in self.statements.iter().rev() {
             if statement.to != at || statement.from == statement.to {
@@ -103,7 +108,7 @@ impl Chain {
         keys
     }
 
-    /// Adds a statement; the oldest goes when there are 32, and its key with it.
+    /// Adds a statement. Beyond 32, drops the oldest one; its key is then retiring.
     pub(crate) fn push(&mut self, envelope: Envelope, statement: Rotation) {
         self.statements.push((envelope, statement));
         while self.statements.len() > MAX_ROTATIONS {
@@ -114,7 +119,7 @@ impl Chain {
         }
     }
 
-    /// The statements as a catalog carries them.
+    /// The signed statements, in the form that a catalog contains.
     pub(crate) fn envelopes(&self) -> Vec<Envelope> {
         self.statements
             .iter()
@@ -126,14 +131,15 @@ impl Chain {
         self.statements.last().map(|(_, statement)| statement)
     }
 
-    /// Whether a key was stolen or lost: what it signs may be somebody else's.
+    /// Whether the key was replaced because it was stolen or lost. Someone else may have signed
+    /// with it.
     pub(crate) fn is_voided(&self, key: &PublicKey) -> bool {
         self.statements
             .iter()
             .any(|(_, statement)| statement.reason.voids_old_key() && statement.from == *key)
     }
 
-    /// All keys that ever signed releases of this vault, as far as the chain reaches.
+    /// All keys that ever signed releases of this vault, as far back as the chain reaches.
     pub(crate) fn all_keys(&self, current: PublicKey) -> Vec<PublicKey> {
         let mut keys = vec![current];
         keys.extend(
@@ -151,7 +157,7 @@ fn path(vault: &Vault) -> std::path::PathBuf {
 }
 
 impl Vault {
-    /// The statements that this vault's releases carry, oldest first.
+    /// The statements that this vault's releases contain, oldest first.
     pub fn rotations(&self) -> Result<Vec<Rotation>, VaultError> {
         let chain = Chain::read(self)?;
         Ok(chain

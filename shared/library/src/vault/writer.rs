@@ -1,4 +1,4 @@
-//! The writer of a vault: its one lock, and the number that tells watchers of a change.
+//! The writer of a vault: holds the writer lock and updates the generation number for watchers.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use super::{Vault, VaultError};
 use crate::disk;
 use crate::disk::lock::WriterLock;
 
-/// The writer lock, held until dropped. Every change to the vault is made through one.
+/// A change in progress. It holds the writer lock until it is dropped. Every change to the vault is
+/// made through one.
 #[derive(Debug)]
 pub(crate) struct Change<'v> {
     pub(super) vault: &'v Vault,
@@ -19,7 +20,7 @@ pub(crate) struct Change<'v> {
 }
 
 impl Change<'_> {
-    /// To be called before the first switch that readers can see.
+    /// Makes the generation number odd. Call it before the first switch that readers can see.
     pub(crate) fn switching(&mut self) -> Result<(), VaultError> {
         if !self.switched {
             self.write(self.next - 1)?;
@@ -28,7 +29,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Replaces one of the vault's own records.
+    /// Replaces one of the vault's own JSON records.
     pub(crate) fn write_record<T: Serialize>(
         &mut self,
         path: &Path,
@@ -53,7 +54,7 @@ impl Change<'_> {
 
     fn write(&self, number: u64) -> Result<(), VaultError> {
         let path = self.vault.paths.root.join("generation");
-        // One width, so that a write in place never leaves digits of the last one.
+        // Fixed width, so that overwriting in place leaves no digits of the previous number.
         Ok(disk::overwrite_small(&path, &format!("{number:020}\n"))?)
     }
 }

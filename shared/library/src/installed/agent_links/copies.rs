@@ -1,4 +1,5 @@
-//! Copies of skills in folders that hold no links, told apart from what somebody edited by what they hold.
+//! Copies of skills, for folders that can't hold links. A content hash tells an unchanged copy from
+//! one that a user edited.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +11,10 @@ use crate::disk::source;
 use crate::disk::{self, FileError};
 use crate::store::LIMITS;
 
-/// Names of ours in a folder of copies, while one is being made or removed.
+/// Prefix of temporary names in a folder of copies, used while a copy is created or removed.
 pub(crate) const ASIDE: &str = ".vault-aside-";
 
-/// What a folder holds, as one hash over paths, modes and bytes; `None` when that can't be told.
+/// One hash over the paths, modes and bytes in a folder; `None` if the folder can't be read.
 pub(crate) fn content(folder: &Path) -> Option<Digest> {
     let read = source::read(folder, LIMITS, &gate::is_ignored).ok()?;
     let lines = read.files.iter().map(|file| {
@@ -34,7 +35,7 @@ pub(crate) fn content_of<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8
     Digest::of(lines.concat().as_bytes())
 }
 
-/// Removes a copy of ours: out of the way in one step, then away.
+/// Removes a copy: renames it first, so that it disappears in one step, then deletes it.
 pub(crate) fn remove(root: &Path, name: &str) -> Result<(), FileError> {
     let old = aside(root, name, "old");
     disk::remove_tree(&old)?;

@@ -1,4 +1,4 @@
-//! The entries of a folder that holds links of the vault, and which of them are the vault's.
+//! The entries of a folder that contains links of the vault, and which of them belong to the vault.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::disk::{self, FileError, Kind};
 use crate::installed::place::CHUNK;
 use crate::vault::Vault;
 
-/// An entry of a folder, as far as linking goes.
+/// A directory entry, as far as it matters for linking.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Entry {
     /// A symbolic link and the bytes of its target.
@@ -22,7 +22,7 @@ pub(crate) enum Entry {
     Other,
 }
 
-/// The entries of a folder in the order of their names; empty when it is absent.
+/// The entries of a folder, sorted by name; empty if it is absent.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<(OsString, Entry)>, FileError> {
     let names = disk::list(folder)?;
     if names.is_empty() {
@@ -45,7 +45,7 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<(OsString, Entry)>, FileError
     Ok(names.into_iter().map(|(name, _)| name).zip(found).collect())
 }
 
-/// Whether a link's target lies in the vault's trees; then it is ours.
+/// Whether a link belongs to the vault: its target lies below one of `homes`.
 pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
     homes.iter().any(|home| {
         target
@@ -54,7 +54,8 @@ pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
     })
 }
 
-/// The vault's trees as links of ours name them: as the vault is opened, and with every link resolved.
+/// The folders that the vault's own links point into: `profiles/` by the path the vault was opened
+/// with, and by its real path.
 pub(crate) fn homes(vault: &Vault) -> Vec<PathBuf> {
     let named = trees(vault);
     let mut homes = vec![named.clone()];

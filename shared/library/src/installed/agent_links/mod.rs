@@ -1,4 +1,4 @@
-//! The links and copies through which the agents' own folders show installed skills.
+//! The links and copies that show installed skills in the agents' own folders.
 
 pub(crate) mod copies;
 pub(crate) mod entries;

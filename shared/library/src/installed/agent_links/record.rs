@@ -1,7 +1,8 @@
-//! What the vault remembers of the folders that it links into, which are the folders that agents read.
+//! The record of the folders that the vault links into: those that agents read.
 //!
-//! Links need no record: one that points into the vault's `profiles/` is ours, any other is not. Copies do: each is
-//! noted before it is made, with what it holds, so that one that somebody edited is never taken for ours.
+//! Links need no record: a link that points into the vault's `profiles/` belongs to the vault, any
+//! other does not. Copies do: each is recorded with its content hash before it is created. A copy
+//! that a user edited no longer matches its hash, so the vault leaves it alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,15 +15,15 @@ use crate::vault::{Change, Vault, VaultError, read_record};
 
 const SCHEMA: &str = "vault.profiles/1";
 
-/// Why a folder is linked into.
+/// Why the vault links into a folder.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "String", from = "String")]
 pub enum RootScope {
-    /// An agent of this user reads it.
+    /// An agent of this user reads it, in all projects.
     User,
     /// An agent reads it in one project.
     Project,
-    /// The user named it.
+    /// The user named the folder.
     Given,
     /// A profile of `profiles.toml` names it.
     Profile(String),
@@ -44,7 +45,8 @@ impl From<String> for RootScope {
         match text.as_str() {
             "user" => Self::User,
             "project" => Self::Project,
-            // What a later version may write counts as named by the user: it is kept and never made again.
+            // Treat a scope from a later version like a folder that the user named: it stays, and
+            // is never created again.
             other => other
                 .strip_prefix("profile:")
                 .map_or(Self::Given, |name| Self::Profile(name.to_owned())),
@@ -52,18 +54,18 @@ impl From<String> for RootScope {
     }
 }
 
-/// How skills are put into a folder.
+/// How skills are placed in a folder.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RootMode {
     /// One symbolic link for each skill.
     #[default]
     Link,
-    /// A copy of each skill, kept track of: for a folder that holds no links.
+    /// A recorded copy of each skill, for a folder that can't hold links.
     Copy,
 }
 
-/// A folder that is linked into.
+/// A folder that the vault links into.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct RootRecord {
     pub(crate) path: PathBuf,
@@ -75,16 +77,17 @@ pub(crate) struct RootRecord {
     pub(crate) copies: BTreeMap<SkillName, CopyRecord>,
 }
 
-/// A copy of a skill in a folder of an agent.
+/// A copy of a skill in an agent's folder.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct CopyRecord {
-    /// The bundle that it shows.
+    /// The bundle that was copied.
     pub(crate) bundle: Digest,
-    /// What the copy may hold, the newest last: two while one takes the place of another.
+    /// The content hashes that the copy may have, newest last. There are two while a new copy
+    /// replaces an old one.
     pub(crate) contents: Vec<Digest>,
 }
 
-/// All folders that are linked into.
+/// All folders that the vault links into.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Record {
     schema: String,
@@ -100,7 +103,7 @@ impl Default for Record {
     }
 }
 
-/// The folder of the vault that holds the link trees.
+/// The vault's folder of link trees.
 pub(crate) fn trees(vault: &Vault) -> PathBuf {
     vault.paths().root.join("profiles")
 }
@@ -110,7 +113,7 @@ fn path(vault: &Vault) -> PathBuf {
 }
 
 impl Record {
-    /// Reads the record; an empty one where nothing was linked yet.
+    /// Reads the record; it is empty if nothing has been linked yet.
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let path = path(vault);
         let Some(record) = read_record::<Self>(&path)? else {
@@ -130,8 +133,9 @@ impl Record {
         change.write_record(&path(vault), self, 0o600)
     }
 
-    /// Notes a folder, or that one more agent reads it.
+    /// Adds a folder, or adds an agent to a folder that is already recorded.
     pub(crate) fn note(&mut self, path: &Path, agent: &AgentId, scope: RootScope, mode: RootMode) {
+        // The same path has separate records for profiles; all other scopes share one.
         let same = |root: &&mut RootRecord| {
             root.path == path
                 && (root.scope == scope
@@ -157,7 +161,7 @@ impl Record {
     }
 }
 
-/// The names in a folder under which copies of the vault stand.
+/// The names of the vault's copies in a folder.
 pub(crate) fn copies_in(vault: &Vault, root: &Path) -> Result<Vec<SkillName>, VaultError> {
     Ok(Record::read(vault)?
         .roots

@@ -1,4 +1,4 @@
-//! Taking skills out of the agents' folders, before they leave the vault.
+//! Removes skills from the agents' folders before they leave the vault.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,9 @@ use super::record::{CopyRecord, Record, trees};
 use crate::disk::{self, FileError, Kind};
 use crate::vault::{Change, Vault, VaultError};
 
-/// Takes skills out of the agents' folders and the trees, before they leave the vault. `further` are folders that
-/// nothing is noted about. Fails, with the skills still whole, where a folder of an agent can't be changed.
+/// Removes skills from the agents' folders and from the link trees, before they leave the vault.
+/// `further` are folders without a record. Fails while the skills are still complete if an agent's
+/// folder can't be changed.
 pub(crate) fn withdraw(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -40,7 +41,8 @@ pub(crate) fn withdraw(
     Ok(gone)
 }
 
-/// Removes links and untouched copies of these skills from a folder; says which were there. `copies` loses them too.
+/// Removes the links and unedited copies of these skills from a folder and from `copies_there`.
+/// Returns the names that were there.
 pub(crate) fn unlink(
     root: &Path,
     names: &[SkillName],
@@ -56,7 +58,8 @@ pub(crate) fn unlink(
         let Entry::Link(target) = &entry else {
             continue;
         };
-        // Also under another name, and what a killed switch left: nothing may point to what goes.
+        // Match links by target, not by name. This also finds links under other names and those
+        // that a killed process left, so that no link is left dangling.
         let aimed = names.iter().find(|name| {
             is_ours(target, homes)
                 && target
@@ -87,7 +90,7 @@ pub(crate) fn unlink(
     Ok(gone)
 }
 
-/// Removes the links of these skills from every tree; true when there was one.
+/// Removes the links of these skills from every link tree; returns whether there were any.
 pub(crate) fn unlink_trees(vault: &Vault, names: &[SkillName]) -> Result<bool, FileError> {
     let root = trees(vault);
     let mut any = false;
