@@ -1,8 +1,9 @@
-//! Taking in skills that were signed with this vault's key elsewhere, and going back to earlier content.
+//! Adopts skills that another machine signed with this vault's key, and rolls back to earlier
+//! content.
 //!
-//! [`adopt`] installs bundles of the vault's own releases under the signatures that they have. A rollback never does:
-//! what an earlier release held is signed as a new version, so that no device ever sees a version fall. Both pass the
-//! gate first.
+//! [`adopt`] installs bundles of the vault's own releases with their existing signatures. A
+//! rollback signs the content of an earlier release as a new version, so that no device ever sees a
+//! version decrease. The gate checks the skills in both cases.
 
 use vault_skill::bundle::{self, Bundle, OpenedBundle};
 use vault_skill::catalog::{CatalogError, SignedCatalog, SkillEntry};
@@ -23,27 +24,28 @@ use crate::vault::keys::KeyError;
 use crate::vault::rotations::Chain;
 use crate::vault::{Vault, VaultError};
 
-/// Gives the bytes of an object of the namespace, or `None` when it was not fetched.
+/// Returns the bytes of an object of the namespace, or `None` if it was not fetched.
 pub type Fetched<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
 
-/// Why content of an earlier or foreign release was not taken. Nothing has changed then.
+/// Why content of an earlier or foreign release was not adopted. Nothing has changed on disk,
+/// unless [`roll_back`] failed while removing skills.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// The release's catalog is not one of this vault.
+    /// The catalog does not belong to this vault.
     #[error("the catalog is not this vault's: {0}")]
     NotOurs(&'static str),
-    /// Another release than the one that was asked for.
+    /// The catalog has a different release number than the requested one.
     #[error("the service shows release {shown} where release {asked} was asked for")]
     OtherRelease {
-        /// What was asked for.
+        /// The requested release.
         asked: u64,
-        /// What came.
+        /// The release in the catalog.
         shown: u64,
     },
-    /// The release's catalog can't be read.
+    /// The catalog can't be parsed or verified.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// A bundle is missing or not what the catalog names.
+    /// A bundle is missing or does not match its catalog entry.
     #[error("the bundle of {name} is not usable: {reason}")]
     Bundle {
         /// The skill.
@@ -51,7 +53,7 @@ pub enum AdoptError {
         /// What is wrong.
         reason: String,
     },
-    /// The gate, or what follows it, refused a skill of an earlier release.
+    /// The gate or a later check rejected a skill.
     #[error("{name}: {reason}")]
     Refused {
         /// The skill.
@@ -79,7 +81,7 @@ impl From<KeyError> for AdoptError {
     }
 }
 
-/// Parts that have to be fetched with a bundle. Fails when the bytes are not the entry's.
+/// Lists the parts to fetch in addition to a bundle. Fails if the bytes do not match the entry.
 pub fn parts(entry: &SkillEntry, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, AdoptError> {
     let bundle = Bundle::parse(bytes, &entry.bundle_hash, entry.size)
         .map_err(|reason| unusable(entry, reason.to_string()))?;
@@ -96,8 +98,9 @@ fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
     }
 }
 
-/// Installs bundles of the vault's own releases as own skills, all or none, replacing those of the same names. They keep
-/// the signatures that they have; the gate judges them as if they were signed here, and one that it refuses stops all.
+/// Installs bundles of the vault's own releases as own skills and replaces skills with the same
+/// names. All are installed or none. They keep their signatures. The gate checks them as if they
+/// were signed here, and a single rejection stops the whole call.
 pub fn adopt(
     vault: &Vault,
     entries: &[SkillEntry],
@@ -122,7 +125,7 @@ pub fn adopt(
     Ok(admit_all_under(vault, &mut change, &candidates)?)
 }
 
-/// A bundle of the vault's own, from the store or as fetched, verified.
+/// Opens and verifies a bundle of this vault, from the store or from the fetched bytes.
 fn open(
     vault: &Vault,
     entry: &SkillEntry,
@@ -157,25 +160,27 @@ fn open(
     Ok(opened)
 }
 
-/// What a rollback would do.
+/// The changes that a rollback makes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rollback {
-    /// The release gone back to.
+    /// The release to roll back to.
     pub release: u64,
-    /// Skills that differ: to be admitted again from these bundles. Those that [`is_stored`] does not know have to be
-    /// fetched.
+    /// Skills that differ and must be admitted again from these bundles. The caller must fetch
+    /// those for which [`is_stored`] returns false.
     pub readmit: Vec<SkillEntry>,
-    /// Skills that the release does not have.
+    /// Skills to remove because the release does not contain them.
     pub remove: Vec<SkillName>,
 }
 
-/// Whether a bundle is in the store, so that it need not be fetched; its bytes are verified when they are used.
+/// Whether a bundle is in the store and need not be fetched. Its bytes are verified when they are
+/// used.
 pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
     Ok(disk::kind(&store::folder(&vault.store(), bundle))?.is_some())
 }
 
-/// Compares this library with an earlier release of a namespace, given its catalog's exact bytes. What is gone back to
-/// is signed again: so the bytes must be the very release that was asked for, not merely something of ours.
+/// Compares this library with an earlier release of a namespace, given the exact bytes of its
+/// catalog. A rollback signs this content again, so the bytes must be exactly the requested
+/// release, not just any catalog signed by this vault.
 pub fn plan_rollback(
     vault: &Vault,
     base: &str,
@@ -211,7 +216,8 @@ pub fn plan_rollback(
         Some(known) if known != file.payload_sha256() => {
             return Err(CatalogError::TwoCatalogs(release).into());
         }
-        // A thief can sign any number: only a release that this library saw is the owner's.
+        // A thief can sign any release number. Only the payload hashes that this library recorded
+        // show which releases the owner published.
         None if chain.is_voided(file.public_key()) => {
             return Err(AdoptError::NotOurs(
                 "it is signed by a key that was stolen or lost, and this library does not know the release",
@@ -241,24 +247,26 @@ pub fn plan_rollback(
     })
 }
 
-/// What a rollback did.
+/// The result of a rollback.
 #[derive(Clone, Debug)]
 pub struct RollbackReport {
-    /// Skills whose earlier bytes are installed now, each as a new version; unchanged where the bytes were the same.
+    /// Skills whose earlier content is installed now, each as a new version; unchanged where the
+    /// content was equal.
     pub readmitted: Vec<AdmitReport>,
-    /// What was removed.
+    /// The skills that were removed.
     pub removed: RemoveReport,
 }
 
-/// Makes the library's content that of an earlier release: the earlier bytes pass the gate again and are signed as the
-/// next version; what the release did not have is removed. One refused skill stops all, before anything changed.
+/// Restores the content of an earlier release. The earlier bytes pass the gate again and are signed
+/// as the next version; skills that the release does not contain are removed. If the gate rejects
+/// one skill, the rollback stops before anything changes.
 pub fn roll_back(
     vault: &Vault,
     rollback: &Rollback,
     strict: bool,
     fetched: Fetched<'_>,
 ) -> Result<RollbackReport, AdoptError> {
-    // Manifests of an earlier time may be signed by any key that was ours.
+    // Any current or former key of this vault may have signed the earlier manifests.
     let trusted = vault.ever_trusted()?;
     let options = Options {
         strict,
@@ -292,7 +300,7 @@ pub fn roll_back(
     })
 }
 
-/// Gates a bundle of an earlier or foreign release under the name of its entry.
+/// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry.
 fn candidate(
     entry: &SkillEntry,
     opened: OpenedBundle,

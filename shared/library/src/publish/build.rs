@@ -1,4 +1,4 @@
-//! What a release is made of: its catalog and objects.
+//! Builds the catalog and the objects of a release.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -31,14 +31,14 @@ use crate::store::Trusted;
 use crate::vault::Vault;
 use crate::vault::rotations::Chain;
 
-/// Changes when the same content would be built into other objects.
+/// Version of the build format. Increase it when the same input produces different objects.
 const BUILD: u32 = 1;
-/// With fewer days left a release is renewed though nothing changed.
+/// A release with fewer days left than this is renewed even if nothing changed.
 pub const RENEW_DAYS: i64 = 30;
-/// Days that withdrawn bytes stay named.
+/// Days that a withdrawn bundle stays in the catalog's list.
 const WITHDRAWN_DAYS: i64 = 400;
 
-/// All that a release is made of.
+/// The inputs of a release.
 pub(super) struct ReleaseBuilder<'a> {
     pub(super) vault: &'a Vault,
     pub(super) request: &'a PlanRequest<'a>,
@@ -55,7 +55,8 @@ pub(super) struct ReleaseBuilder<'a> {
 }
 
 impl ReleaseBuilder<'_> {
-    /// Whether a release is asked for though nothing changed.
+    /// Whether a release is needed even if the content is unchanged: it was requested, the current
+    /// one expires soon, or the key changed.
     pub(super) fn is_due(&self, current: &Current) -> bool {
         self.request.renew
             || current.catalog.expires_at < self.now.plus_days(RENEW_DAYS)
@@ -85,7 +86,7 @@ impl ReleaseBuilder<'_> {
         }
     }
 
-    /// The variants that profiles may name, with the skills that they are of.
+    /// The rendered variants for the agents of all profiles, each with its skill.
     pub(super) fn variants(&self) -> impl Iterator<Item = (&Skill, &Variant)> {
         let agents: BTreeSet<_> = self.rules.iter().map(|rule| &rule.agent).collect();
         let none = self.transforms.is_empty();
@@ -100,7 +101,7 @@ impl ReleaseBuilder<'_> {
             })
     }
 
-    /// Hash over everything that decides about the content of the objects and the catalog.
+    /// Hash of everything that determines the content of the objects and the catalog.
     pub(super) fn inputs(&self) -> Result<Digest, PlanError> {
         let mut bytes = Vec::with_capacity(self.skills.len() * 64);
         for skill in self.skills {
@@ -144,7 +145,7 @@ impl ReleaseBuilder<'_> {
         Ok(bytes.filter(|bytes| Digest::of(bytes) == pending.file_sha256))
     }
 
-    /// The release's number, and the release that it follows.
+    /// The number of the new release, and the release it follows.
     pub(super) fn number(&self, state: &CloudState) -> (u64, Option<Stored>) {
         let floor = self.chain.last().map_or(1, |last| last.effective_release);
         let lowest = floor.max(state.highest_signed + 1);
@@ -159,7 +160,8 @@ impl ReleaseBuilder<'_> {
         let Some(voided_from) = self.voided_from(&current.key) else {
             return (lowest.max(current.stored.release + 1), Some(current.stored));
         };
-        // What a stolen or lost key signed is void: the release follows the last one before.
+        // Releases signed by a stolen or lost key are void: the new one follows the last release
+        // before them.
         let before = voided_from.saturating_sub(1);
         let previous = match state.payload_of(before) {
             Some(payload_sha256) => Some(Stored {
@@ -171,7 +173,8 @@ impl ReleaseBuilder<'_> {
         (lowest, previous)
     }
 
-    /// The first release that a stolen or lost key may have signed for others; `None` for any other key.
+    /// If `key` was replaced because it was stolen or lost, the first release in which its
+    /// signatures are void.
     fn voided_from(&self, key: &PublicKey) -> Option<u64> {
         self.chain
             .statements
@@ -238,7 +241,7 @@ impl ReleaseBuilder<'_> {
         Ok(release)
     }
 
-    /// Texts of every skill; what the index does not know is read and verified again.
+    /// The texts of every skill. Texts missing from the index are read from the verified bundle.
     pub(super) fn texts(&self) -> Result<HashMap<Digest, Texts>, PlanError> {
         let mut known = Index::open(&self.vault.paths().index()).texts();
         for skill in self.skills {
@@ -285,8 +288,9 @@ impl ReleaseBuilder<'_> {
             .collect()
     }
 
-    /// What this vault withdrew in the last 400 days, with the release that said so first; what the current catalog
-    /// withdraws besides (another library with this key) stays.
+    /// Fills the list of withdrawn bundles: those that this vault withdrew in the last 400 days,
+    /// each with the first release that listed it. Entries of the current catalog that this vault
+    /// does not record (another library with this key added them) are kept.
     pub(super) fn fill_withdrawn(&self, catalog: &mut Catalog) -> Result<(), PlanError> {
         let before = self
             .current
@@ -323,7 +327,7 @@ impl ReleaseBuilder<'_> {
         Ok(())
     }
 
-    /// The plan of a signed release, given the bytes of its catalog.
+    /// Turns a signed release into a plan, given the catalog's bytes.
     pub(super) fn finish(
         &self,
         release: UnsignedRelease,
@@ -367,7 +371,7 @@ impl ReleaseBuilder<'_> {
         })
     }
 
-    /// Every object that the release names, each once, and the bytes of those that were built for it.
+    /// All objects of the release without duplicates, and the bytes of those built for it.
     fn objects(&self, release: UnsignedRelease) -> (Vec<PlannedObject>, Vec<Vec<u8>>) {
         let named = self.current.map(|current| named_objects(&current.catalog));
         let known = |sha256: &Digest| named.as_ref().is_some_and(|named| named.contains(sha256));
@@ -428,7 +432,7 @@ fn skill_entry(skill: &Skill) -> SkillEntry {
     }
 }
 
-/// A catalog that is not signed yet, and the objects that were made for it.
+/// An unsigned catalog and the objects built for it.
 pub(super) struct UnsignedRelease {
     pub(super) catalog: Catalog,
     pub(super) objects: Vec<(Class, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! The service's current catalog, compared with the own skills.
+//! Reads the service's current catalog and compares it with the vault's own skills.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,7 +16,8 @@ use crate::installed::place::{Origin, Place};
 use crate::vault::Vault;
 use crate::vault::rotations::Chain;
 
-/// The service's current catalog, believed as far as this vault's own keys say so.
+/// The service's current catalog, after its signature is verified against this vault's current and
+/// former keys.
 pub(super) struct Current {
     pub(super) catalog: Catalog,
     pub(super) stored: Stored,
@@ -67,7 +68,7 @@ impl Current {
     }
 }
 
-/// An own skill as the release names it.
+/// An own skill, as it goes into the release.
 pub(super) struct Skill {
     pub(super) place: Place,
     pub(super) row: Row,
@@ -123,7 +124,8 @@ pub(super) fn difference(skills: &[Skill], catalog: &Catalog) -> Difference {
     difference
 }
 
-/// Theirs where we have none, or none as high.
+/// Entries of the catalog to adopt: the vault lacks the skill, or has other content whose version
+/// is not higher.
 pub(super) fn to_adopt(skills: &[Skill], catalog: &Catalog) -> Vec<SkillEntry> {
     let ours: HashMap<_, _> = skills
         .iter()
@@ -141,7 +143,7 @@ pub(super) fn to_adopt(skills: &[Skill], catalog: &Catalog) -> Vec<SkillEntry> {
         .collect()
 }
 
-/// Whether two releases offer the same, whatever their numbers and times.
+/// Whether two releases have the same content, ignoring release numbers and times.
 pub(super) fn same_content(new: &Catalog, current: &Current) -> bool {
     let old = &current.catalog;
     let withdrawn = |catalog: &Catalog| {

@@ -1,4 +1,4 @@
-//! Why no release was planned.
+//! Errors of release planning.
 
 use vault_skill::catalog::CatalogError;
 use vault_skill::name::{AgentId, SkillName};
@@ -10,45 +10,45 @@ use crate::store::Damage;
 use crate::vault::VaultError;
 use crate::vault::keys::KeyError;
 
-/// How the current catalog differs from this library.
+/// The difference between the service's current catalog and this library.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Difference {
-    /// The service's release.
+    /// The service's release number.
     pub release: u64,
-    /// In the service's release alone.
+    /// Skills only in the service's release.
     pub theirs: Vec<SkillName>,
-    /// In this library alone.
+    /// Skills only in this library.
     pub ours: Vec<SkillName>,
-    /// In both, with other content.
+    /// Skills in both, with different content.
     pub differing: Vec<SkillName>,
 }
 
-/// Why no release was planned. Nothing was signed then.
+/// Why no release was planned. Nothing was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The current catalog was not published from this library.
     #[error("release {} of the service was not published from this library", .0.release)]
     Diverged(Difference),
-    /// The service shows an older release than it had acknowledged.
+    /// The service serves an older release than the last one it acknowledged.
     #[error(
         "the service shows release {current}, but release {published} was published: it was rolled back"
     )]
     RolledBack {
-        /// What the service shows; 0 for nothing.
+        /// The release that the service serves; 0 if it has none.
         current: u64,
-        /// What it had acknowledged.
+        /// The release that it last acknowledged.
         published: u64,
     },
-    /// The service shows another catalog with a number that this library published.
+    /// The service serves a different catalog under a release number that this library published.
     #[error("the service shows another release {0} than the one that was published")]
     TwoCatalogs(u64),
-    /// The current catalog is not one of this vault.
+    /// The current catalog does not belong to this vault.
     #[error("the service's current catalog is not this vault's: {0}")]
     NotOurs(&'static str),
-    /// The current catalog can't be read, or the new one can't be signed.
+    /// The current catalog can't be parsed or verified, or the new one can't be signed.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// Skills are not as they were signed; they are not published.
+    /// Installed skills fail verification, so they are not published.
     #[error("{} of the installed skills are not as they were signed, first {}", .0.len(), .0.first().map_or("", |(name, _)| name.as_str()))]
     Damaged(Vec<(SkillName, Damage)>),
     /// policy.toml has an error.
@@ -57,13 +57,13 @@ pub enum PlanError {
     /// profiles.toml has an error.
     #[error("profiles.toml: {0}")]
     Profiles(#[from] RulesError),
-    /// One of the owner's files is no text.
+    /// A policy or profiles file is not UTF-8 text.
     #[error("{file} is not UTF-8")]
     NotText {
-        /// Its name in the vault's folder.
+        /// The file name in the vault's folder.
         file: &'static str,
     },
-    /// A transform can't be applied, so that the variant that a profile names can't be made.
+    /// A transform can't be applied, so a variant that a profile needs can't be rendered.
     #[error("{skill} can't be rendered for {agent}: {reason}")]
     Transform {
         /// The skill.
@@ -76,7 +76,7 @@ pub enum PlanError {
     /// An index, profile or policy object is too large.
     #[error("an index, profile or policy object is over 4 MiB")]
     TooLarge,
-    /// Today's gate refuses to sign a skill again whose version has to rise.
+    /// A skill needs a higher version, but the current gate rejects it.
     #[error("{name} can't be signed again: {reason}")]
     Refused {
         /// The skill.
@@ -84,7 +84,7 @@ pub enum PlanError {
         /// Why.
         reason: AdmitError,
     },
-    /// A skill changed or went while the release was being uploaded; plan again.
+    /// A skill changed or was removed during the upload. The caller must plan again.
     #[error("{0} changed while the release was being published")]
     Moved(SkillName),
     /// Another vault error.

@@ -1,4 +1,5 @@
-//! Publishing: releases of this library, what is remembered of each namespace, and the keys that sign releases.
+//! Publishing: plans releases of this library, records the state of each namespace, and rotates the
+//! keys that sign releases.
 
 pub mod adopt;
 mod build;

@@ -1,8 +1,9 @@
-//! Planning a release: whether anything changed, what it is made of, and the signed catalog.
+//! Plans a release: decides whether anything changed, builds the content, and signs the catalog.
 //!
-//! A release is this library, exactly. [`plan`] starts from the service's current catalog. A catalog that this library
-//! does not know stops it, as does one that is older than what it published. Whatever is signed is recorded before it
-//! leaves, so that no number is ever used for two catalogs; an interrupted push continues with the same bytes.
+//! A release contains exactly this library's skills. [`plan`] starts from the service's current
+//! catalog. It stops if this library does not recognise that catalog, or if the catalog is older
+//! than the last published one. Each signed catalog is recorded before it can be uploaded, so that
+//! no release number is used for two catalogs. An interrupted push continues with the same bytes.
 
 use std::collections::BTreeSet;
 
@@ -25,18 +26,20 @@ use crate::vault::policy::POLICY_FILE;
 use crate::vault::rotations::Chain;
 use crate::vault::{Change, Vault, VaultError};
 
-/// What is to be done.
+/// What the caller must do next.
 #[derive(Debug)]
 pub enum Plan {
-    /// The current release is this library already.
+    /// The current release already matches this library.
     Unchanged(AcknowledgedRelease),
-    /// Fetch these bundles of the current catalog and hand them to [`super::adopt::adopt`], then plan again.
+    /// Fetch these bundles of the current catalog, pass them to [`super::adopt::adopt`], then plan
+    /// again.
     Adopt(Vec<SkillEntry>),
-    /// Upload what is missing, then put the catalog.
+    /// Upload the missing objects, then the catalog.
     Publish(Box<ReleasePlan>),
 }
 
-/// Plans a release against the service's current catalog. Takes the writer lock; signs only when something changed.
+/// Plans a release against the service's current catalog. Takes the writer lock. Signs only if
+/// something changed.
 pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut change = vault.change()?;
     let current = request
@@ -82,7 +85,8 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     build(&builder, &mut change, state)
 }
 
-/// Records that the last push arrived: its answer was lost, but the service shows its catalog.
+/// Records a pending release as published if the service serves its catalog: the push succeeded but
+/// its response was lost.
 fn settle(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -110,17 +114,18 @@ fn settle(
     Ok(())
 }
 
-/// How the release relates to the service's current catalog.
+/// How the new release relates to the service's current catalog.
 enum Verdict<'a> {
-    /// It follows what this library published, or starts from nothing.
+    /// It follows this library's last release, or is the first one.
     Follow,
-    /// These skills of the current catalog have to be taken in first.
+    /// These skills of the current catalog must be adopted first.
     Adopt(Vec<SkillEntry>),
-    /// It replaces this catalog, which others published: no version may stay at or below the one there.
+    /// It replaces a catalog that another machine published. Each changed skill needs a higher
+    /// version than in that catalog.
     Outnumber(&'a Catalog),
 }
 
-/// Decides whether a release may follow the current catalog.
+/// Decides how a new release may follow the current catalog.
 fn judge<'a>(
     state: &CloudState,
     current: Option<&'a Current>,
@@ -140,7 +145,8 @@ fn judge<'a>(
     if !has_diverged(state, current, skills, on_divergence)? {
         return Ok(Verdict::Follow);
     }
-    // A release that a stolen or lost key signed may be replaced. Nothing of it is adopted, and its versions mean nothing.
+    // A release signed by a stolen or lost key may be replaced. Its skills are not adopted, and its
+    // versions do not count.
     let voided = chain.is_voided(&current.key);
     match on_divergence {
         OnDivergence::Stop => Err(PlanError::Diverged(difference(skills, &current.catalog))),
@@ -160,8 +166,9 @@ fn judge<'a>(
     }
 }
 
-/// Whether this library neither published nor took the current catalog. Fails when that catalog is older than what was
-/// published, or a second one with a published number, unless it is to be replaced.
+/// Whether this library neither published nor adopted the current catalog. Fails if the catalog is
+/// older than the last published release, or differs from it under the same number, unless it is to
+/// be replaced.
 fn has_diverged(
     state: &CloudState,
     current: &Current,
@@ -169,7 +176,7 @@ fn has_diverged(
     on_divergence: OnDivergence,
 ) -> Result<bool, PlanError> {
     let Some(published) = &state.published else {
-        // Nothing is recorded, but the skills are the same: the library was moved to this machine.
+        // Nothing is recorded but the skills are the same: the library was moved to this machine.
         let same = Difference {
             release: current.stored.release,
             ..Difference::default()
@@ -179,7 +186,7 @@ fn has_diverged(
     if current.stored.payload_sha256 == published.payload_sha256 {
         return Ok(false);
     }
-    // With `Replace` the owner confirms that an older service was restored on purpose.
+    // With `Replace` the owner confirms that the service was restored from a backup on purpose.
     if current.stored.release > published.release || on_divergence == OnDivergence::Replace {
         Ok(true)
     } else if current.stored.release < published.release {
@@ -192,7 +199,8 @@ fn has_diverged(
     }
 }
 
-/// Builds and signs the release, unless the current one has the same content or an earlier try signed it already.
+/// Builds and signs the release, unless the current release has the same content or an earlier
+/// attempt already signed it.
 fn build(
     builder: &ReleaseBuilder<'_>,
     change: &mut Change<'_>,
@@ -234,7 +242,7 @@ fn build(
         &builder.chain.envelopes(),
         &vault.keys().release()?,
     )?;
-    // Recorded before the bytes can leave: the number is used up even if the push never arrives.
+    // Record the release before the bytes can leave: the number is used up even if the push fails.
     state.write_bytes(vault, change, CatalogFile::Pending, &bytes)?;
     state.highest_signed = state.highest_signed.max(release.catalog.release);
     state.pending = Some(AcknowledgedRelease {
@@ -252,7 +260,8 @@ fn build(
     Ok(Plan::Publish(Box::new(plan)))
 }
 
-/// The profiles of a release: those of `profiles.toml`, else one for each agent that a manifest names.
+/// The profile rules of a release: those of `profiles.toml`, otherwise one for each agent that a
+/// manifest names.
 fn profile_rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule>, PlanError> {
     if let Some(text) = text {
         return Ok(ProfileRule::from_toml(text)?);
@@ -264,8 +273,8 @@ fn profile_rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule
         .collect())
 }
 
-/// Renders the variants that the release's profiles name. Fails on a transform that can't be applied: what was meant
-/// for an agent is never left out silently.
+/// Renders the variants that the release's profiles need. Fails if a transform can't be applied, so
+/// that no variant is silently left out.
 fn render(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -301,7 +310,7 @@ fn render(
     Ok(transforms)
 }
 
-/// Whether a variant has yet to be rendered. Fails when it can't be.
+/// Whether a variant still has to be rendered. Fails if it can't be rendered.
 fn is_missing(
     transforms: &Transforms,
     base: &Base<'_>,
@@ -318,7 +327,8 @@ fn is_missing(
     }
 }
 
-/// Signs own skills again whose version would fall, or stay with other content, compared with the current catalog.
+/// Signs own skills again if their version would decrease, or stay the same with different content,
+/// compared with the current catalog. Returns whether any skill was signed.
 fn raise_versions(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -341,13 +351,13 @@ fn raise_versions(
     }
     let resigned = sign_again(vault, change, |name, _| behind.contains(name))?;
     match resigned.refused.into_iter().next() {
-        // Published as it is, its version would fall or stay.
+        // Without a new signature the published version would decrease or stay the same.
         Some((name, reason)) => Err(PlanError::Refused { name, reason }),
         None => Ok(true),
     }
 }
 
-/// The text of one of the owner's files in the vault's folder; `None` where it is absent.
+/// Reads a text file in the vault's folder that the owner edits; `None` if it is absent.
 fn read_text(vault: &Vault, file: &'static str) -> Result<Option<String>, PlanError> {
     let path = vault.paths().root.join(file);
     let Some(bytes) = disk::read(&path, 4 << 20).map_err(VaultError::from)? else {
@@ -358,7 +368,8 @@ fn read_text(vault: &Vault, file: &'static str) -> Result<Option<String>, PlanEr
         .map_err(|_| PlanError::NotText { file })
 }
 
-/// Records the service's current catalog as known: after its skills were adopted, the next plan starts from it.
+/// Records the service's current catalog as known. Call it after the catalog's skills were adopted;
+/// the next plan starts from it.
 pub fn take(
     vault: &Vault,
     base: &str,

@@ -1,4 +1,4 @@
-//! A signed release that is ready to be uploaded.
+//! A signed release that is ready to upload.
 
 use vault_skill::hash::Digest;
 use vault_skill::name::{SkillName, Slug};
@@ -10,16 +10,17 @@ use super::state::{self, AcknowledgedRelease, CatalogFile};
 use crate::store::{self, Trusted, Want};
 use crate::vault::Vault;
 
-/// An object that the namespace must have before the catalog is put.
+/// An object that must be uploaded before the catalog.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PlannedObject {
-    /// Where it belongs: bundles or policies.
+    /// The object class: bundles or policies.
     pub class: Class,
-    /// Its hash.
+    /// SHA-256 of the object.
     pub sha256: Digest,
     /// Its length in bytes.
     pub size: u64,
-    /// Whether the current catalog names it, or the skill it is a part of: then the namespace had it.
+    /// Whether the namespace already has the object, because the current catalog names it or the
+    /// skill it is a part of.
     pub known: bool,
     pub(super) source: Source,
 }
@@ -30,10 +31,10 @@ pub(super) enum Source {
     Built(usize),
 }
 
-/// A signed release, ready to be uploaded.
+/// A signed release, ready to upload.
 #[derive(Clone, Debug)]
 pub struct ReleasePlan {
-    /// Its number.
+    /// The release number.
     pub release: u64,
     /// The catalog's exact bytes.
     pub catalog: Vec<u8>,
@@ -41,21 +42,21 @@ pub struct ReleasePlan {
     pub file_sha256: Digest,
     /// SHA-256 of the signed payload.
     pub payload_sha256: Digest,
-    /// File hash of the catalog that it replaces, for `If-Match`; `None` for `If-None-Match: *`.
+    /// File hash of the catalog it replaces, for `If-Match`; `None` means `If-None-Match: *`.
     pub follows: Option<Digest>,
     /// When it expires.
     pub expires_at: Timestamp,
-    /// Every object that it names, each once.
+    /// All objects of the release, without duplicates.
     pub objects: Vec<PlannedObject>,
-    /// Skills that the current release lacks.
+    /// Skills that are not in the current release.
     pub added: Vec<SkillName>,
-    /// Skills with other content than in the current release.
+    /// Skills whose content differs from the current release.
     pub changed: Vec<SkillName>,
-    /// Skills that only the current release has.
+    /// Skills that only the current release contains.
     pub removed: Vec<SkillName>,
-    /// How many skills it names.
+    /// The number of skills in the release.
     pub skills: usize,
-    /// Whether these bytes had been signed at an earlier try.
+    /// Whether an earlier attempt already signed these bytes.
     pub resumed: bool,
     pub(super) base: String,
     pub(super) slug: Slug,
@@ -64,7 +65,8 @@ pub struct ReleasePlan {
 }
 
 impl ReleasePlan {
-    /// The exact bytes of an object. Fails when the skill it is made of changed meanwhile.
+    /// Reads the exact bytes of an object. Fails with [`PlanError::Moved`] if the skill changed
+    /// since the plan was made.
     pub fn read(&self, vault: &Vault, object: &PlannedObject) -> Result<Vec<u8>, PlanError> {
         match &object.source {
             Source::Built(at) => Ok(self.built[*at].clone()),
@@ -93,7 +95,7 @@ impl ReleasePlan {
     }
 }
 
-/// Notes that the service took a planned release.
+/// Records that the service acknowledged a planned release.
 pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<AcknowledgedRelease, PlanError> {
     let mut change = vault.change()?;
     let mut state = state::read_or_new(vault, &plan.base, &plan.slug)?;

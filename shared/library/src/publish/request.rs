@@ -1,31 +1,32 @@
-//! What a release is to be planned for.
+//! The parameters of a release plan.
 
 use vault_skill::name::Slug;
 
-/// Days that a release counts, unless asked otherwise.
+/// Days until a release expires, by default.
 pub const DEFAULT_DAYS: i64 = 90;
 
-/// What to plan.
+/// The parameters of a release plan.
 #[derive(Clone, Debug)]
 pub struct PlanRequest<'a> {
-    /// The base address that is published to, without a slash at its end.
+    /// The base address to publish to, without a trailing slash.
     pub base: &'a str,
     /// The namespace.
     pub slug: &'a Slug,
-    /// Further base addresses that may serve the release, for a vault that moves.
+    /// Additional base addresses that may serve the release, for a vault that moves between
+    /// addresses.
     pub also_served_from: &'a [String],
     /// The exact bytes of the service's current catalog; `None` when it has none.
     pub current: Option<&'a [u8]>,
-    /// What to do about a current catalog that this library does not know.
+    /// What to do if this library does not recognise the current catalog.
     pub on_divergence: OnDivergence,
-    /// Sign a new release though nothing changed.
+    /// Sign a new release even if nothing changed.
     pub renew: bool,
-    /// Days until it expires, 1 to 400.
+    /// Days until the release expires, 1 to 400.
     pub days: i64,
 }
 
 impl<'a> PlanRequest<'a> {
-    /// A plain sync against a current catalog.
+    /// A request with default options.
     pub fn new(base: &'a str, slug: &'a Slug, current: Option<&'a [u8]>) -> Self {
         Self {
             base,
@@ -39,13 +40,14 @@ impl<'a> PlanRequest<'a> {
     }
 }
 
-/// What to do where somebody else with the vault's key published.
+/// What to do if another machine with this vault's key has published since.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDivergence {
-    /// Stop and say what differs.
+    /// Stop and report the differences.
     Stop,
-    /// Take their skills in first: [`Plan::Adopt`] names the bundles to fetch.
+    /// Adopt the skills of the current catalog first: [`Plan::Adopt`](super::Plan::Adopt) lists the
+    /// bundles to fetch.
     Adopt,
-    /// Drop them: the release is this library.
+    /// Discard the current catalog: the release contains exactly this library's skills.
     Replace,
 }

@@ -1,8 +1,11 @@
-//! Replacing the release key and the recovery key, so that a kill at any point leaves the old key or the new one.
+//! Replaces the release key and the recovery key. A kill at any point leaves either the old key or
+//! the new one in force.
 //!
-//! The new secret is laid aside, then `rotations.json` gets the statement that names it, then the secret takes its
-//! place. Whoever takes the writer lock next completes or undoes what was cut short. Manifests by a key that no longer
-//! counts (stolen, lost, or dropped off the end of the chain) are signed again before the key is forgotten.
+//! A rotation first stages the new secret, then writes the statement that names it to
+//! `rotations.json`, then moves the secret into place. The next process that takes the writer lock
+//! completes or undoes an interrupted rotation. Manifests signed by a key that is no longer valid
+//! (stolen, lost, or dropped from the end of the chain) are signed again before that key is removed
+//! from the chain.
 
 use vault_skill::catalog::SignedCatalog;
 use vault_skill::hash::Digest;
@@ -16,19 +19,20 @@ use crate::vault::keys::{self, KeyError, KeyKind};
 use crate::vault::rotations::Chain;
 use crate::vault::{Change, Vault, VaultError};
 
-/// Why a key was not replaced. Nothing has changed then.
+/// Why a key was not replaced. Nothing has changed on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum RotateError {
-    /// The statement is refused by its own rules.
+    /// The statement violates the rules for rotation statements.
     #[error(transparent)]
     Statement(#[from] RotationError),
-    /// The given recovery key is not this vault's.
+    /// The given recovery key does not belong to this vault.
     #[error("this is not the vault's recovery key")]
     OtherRecoveryKey,
     /// The vault has no recovery key.
     #[error("the vault has no recovery key")]
     NoRecoveryKey,
-    /// Neither the public key nor a published catalog is here to say which key is replaced.
+    /// The key to replace is unknown: this machine has neither the public key nor a published
+    /// catalog.
     #[error("nothing on this machine says which key was lost; pull a catalog of this vault first")]
     UnknownKey,
     /// Another vault error.
@@ -42,16 +46,18 @@ impl From<KeyError> for RotateError {
     }
 }
 
-/// What a replacement did.
+/// The result of a key replacement.
 #[derive(Debug)]
 pub struct RotateReport {
     /// The statement that the next releases carry.
     pub statement: Rotation,
-    /// Skills that were signed again, each with a new version.
+    /// Skills signed again, each with a new version.
     pub signed_again: Vec<SkillName>,
-    /// Skills that should have been signed again but are not as they were signed; add them again or remove them.
+    /// Skills that could not be signed again because they fail verification. The user must add them
+    /// again or remove them.
     pub damaged: Vec<SkillName>,
-    /// Skills that today's gate refuses, with the reason: nobody can use them until they are added again or removed.
+    /// Skills that the current gate rejects, with the reason. They are unusable until they are
+    /// added again or removed.
     pub refused: Vec<(SkillName, AdmitError)>,
 }
 
@@ -66,7 +72,8 @@ impl RotateReport {
     }
 }
 
-/// Replaces the release key in good order: both keys sign the statement. The former secret is gone afterwards.
+/// Replaces the release key in the regular case: the old and the new key both sign the statement.
+/// The old secret is deleted.
 pub fn rotate(vault: &Vault) -> Result<RotateReport, RotateError> {
     let mut change = vault.change()?;
     let old = vault.keys().release()?;
@@ -82,8 +89,8 @@ pub fn rotate(vault: &Vault) -> Result<RotateReport, RotateError> {
     replace_release(vault, &mut change, &statement, &new, &[&old, &new])
 }
 
-/// Replaces a stolen or lost release key: the recovery key and the new one sign the statement. From then on the old
-/// key's word counts for nothing, and every own skill is signed again.
+/// Replaces a stolen or lost release key: the recovery key and the new key sign the statement. From
+/// then on signatures of the old key are void, and every own skill is signed again.
 pub fn recover(
     vault: &Vault,
     recovery: &SecretKey,
@@ -120,7 +127,7 @@ pub fn recover(
     replace_release(vault, &mut change, &statement, &new, &[recovery, &new])
 }
 
-/// Replaces the recovery key: the old one and the release key sign the statement.
+/// Replaces the recovery key: the old recovery key and the release key sign the statement.
 pub fn replace_recovery(vault: &Vault, old: &SecretKey) -> Result<RotateReport, RotateError> {
     let mut change = vault.change()?;
     match vault.keys().recovery_sha256()? {
@@ -157,7 +164,8 @@ fn statement(
     new_recovery_key_sha256: Option<Digest>,
 ) -> Result<Rotation, VaultError> {
     let chain = Chain::read(vault)?;
-    // A vault with several namespaces has several counters; the statement must not lie ahead of any of them.
+    // Each namespace counts its own releases. The statement takes the lowest counter, so that it is
+    // not ahead of any namespace.
     let highest = state::all(vault)?
         .iter()
         .map(CloudState::highest_release)
@@ -198,7 +206,8 @@ fn replace_release(
     Ok(RotateReport::new(statement.clone(), resigned))
 }
 
-/// The release key so far and the recovery key's hash: from the key files, else from a catalog that was published.
+/// The current release key and the recovery key's hash, read from the key files or, if those are
+/// missing, from the newest published catalog.
 fn known_keys(vault: &Vault) -> Result<(PublicKey, Option<Digest>), RotateError> {
     let keys = vault.keys();
     match keys.public() {

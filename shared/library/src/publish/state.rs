@@ -1,4 +1,4 @@
-//! What this library remembers of each namespace it publishes to.
+//! The state that this library records for each namespace it publishes to.
 //!
 //! ```text
 //! cloud/<origin>/<slug>.json            numbers and hashes
@@ -19,48 +19,49 @@ use crate::disk;
 use crate::vault::keys::file_name;
 use crate::vault::{Change, Vault, VaultError};
 
-/// Releases whose payload hash is remembered, for the releases after a stolen key.
+/// The number of releases whose payload hash is recorded. Recovery from a stolen key needs these
+/// hashes to find the last release that can be trusted.
 const MAX_HISTORY: usize = 1_000;
 
-/// One namespace.
+/// The publishing state of one namespace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CloudState {
-    /// The base address, without a slash at its end.
+    /// The base address, without a trailing slash.
     pub base: String,
     /// The namespace.
     pub slug: Slug,
-    /// The last release that the service acknowledged, or that was taken from it.
+    /// The last release that the service acknowledged or that this library adopted from it.
     pub published: Option<AcknowledgedRelease>,
-    /// Signed, but not acknowledged.
+    /// A release that is signed but not acknowledged.
     pub pending: Option<AcknowledgedRelease>,
-    /// The highest release number that was ever signed for it.
+    /// The highest release number ever signed for this namespace.
     pub highest_signed: u64,
-    /// Payload hashes by release.
+    /// Payload hashes of earlier releases, in ascending order of release.
     pub(crate) history: Vec<Stored>,
 }
 
-/// A release that this library knows.
+/// A release that the service has acknowledged, or a pending one that it has not.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AcknowledgedRelease {
-    /// Its number.
+    /// The release number.
     pub release: u64,
     /// SHA-256 of the signed payload.
     pub payload_sha256: Digest,
-    /// SHA-256 of the file, which a push names as what it replaces.
+    /// SHA-256 of the catalog file. A push sends it in `If-Match` to name the catalog it replaces.
     pub file_sha256: Digest,
     /// When it expires.
     pub expires_at: Timestamp,
-    /// How many skills it names.
+    /// The number of skills in the release.
     pub skills: u64,
-    /// When the service took it; for a pending one, when it was signed.
+    /// When the service acknowledged it; for a pending release, when it was signed.
     pub at: Timestamp,
-    /// Hash over all that the release was made of: while it stays, nothing has to be built.
+    /// Hash of all inputs of the release. While it is unchanged, no new release has to be built.
     pub(crate) inputs: Option<Digest>,
-    /// File hash of the release that a pending one follows.
+    /// For a pending release: the file hash of the release it follows.
     pub(crate) follows: Option<Digest>,
 }
 
-/// Which of the stored catalogs.
+/// Selects one of the stored catalog files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum CatalogFile {
     Published,
@@ -79,7 +80,7 @@ impl CloudState {
         }
     }
 
-    /// The highest release known of this namespace.
+    /// The highest release number recorded for this namespace: signed, pending or published.
     pub fn highest_release(&self) -> u64 {
         let known = [&self.published, &self.pending];
         known
@@ -89,7 +90,7 @@ impl CloudState {
             .fold(self.highest_signed, u64::max)
     }
 
-    /// The exact bytes of the last catalog that was published or taken.
+    /// The exact bytes of the last catalog that was published or adopted.
     pub fn catalog_bytes(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
         self.bytes(vault, CatalogFile::Published)
     }
@@ -131,7 +132,7 @@ impl CloudState {
         folder(vault, &self.base).join(format!("{}.{ending}.json", self.slug))
     }
 
-    /// The payload hash of an earlier release.
+    /// The recorded payload hash of an earlier release.
     pub(crate) fn payload_of(&self, release: u64) -> Option<Digest> {
         self.history
             .iter()
@@ -139,7 +140,7 @@ impl CloudState {
             .map(|stored| stored.payload_sha256)
     }
 
-    /// Notes that a release is the namespace's current one.
+    /// Records a release as the namespace's current one.
     pub(crate) fn acknowledge(&mut self, known: AcknowledgedRelease) {
         let by_release: BTreeMap<u64, Digest> = self
             .history
@@ -168,12 +169,12 @@ fn state_path(vault: &Vault, base: &str, slug: &Slug) -> PathBuf {
     folder(vault, base).join(format!("{slug}.json"))
 }
 
-/// What is remembered of one namespace; `None` before the first sync.
+/// Reads the state of one namespace; `None` before the first sync.
 pub fn read(vault: &Vault, base: &str, slug: &Slug) -> Result<Option<CloudState>, VaultError> {
     crate::vault::read_record(&state_path(vault, base, slug))
 }
 
-/// What is remembered of one namespace, or a new record of it.
+/// Reads the state of one namespace, or creates an empty one.
 pub(crate) fn read_or_new(
     vault: &Vault,
     base: &str,
@@ -182,7 +183,7 @@ pub(crate) fn read_or_new(
     Ok(read(vault, base, slug)?.unwrap_or_else(|| CloudState::new(base, slug)))
 }
 
-/// What is remembered of every namespace.
+/// Reads the states of all namespaces.
 pub fn all(vault: &Vault) -> Result<Vec<CloudState>, VaultError> {
     let mut states = Vec::new();
     let root = vault.paths().root.join("cloud");
