@@ -1,4 +1,5 @@
-//! Accepting the catalog of a linked vault, and choosing skills from it. Nothing here changes anything on disk.
+//! Accepts the catalog of a linked vault and selects skills from it. Nothing in this module writes
+//! to disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,9 +21,13 @@ impl Selection {
     }
 }
 impl Link {
-    /// Decides about a catalog's exact bytes: signature, rotations, vault, slug, audience, release, expiry. Writes
-    /// nothing. `expect_key` is a fingerprint as [`PublicKey::fingerprint`] prints it, in place of the one that
-    /// [`expect`] noted; with `repin` the pin, and what was noted, is forgotten first.
+    /// Verifies the exact bytes of a catalog: signature, rotations, vault, slug, audience, release
+    /// number and expiry. Writes nothing.
+    ///
+    /// `expect_key` is a fingerprint in the format of
+    /// [`PublicKey::fingerprint`](vault_skill::keys::PublicKey::fingerprint); it replaces the one
+    /// that [`expect`](super::expect) recorded. `repin` ignores the pinned key and the recorded
+    /// fingerprint.
     pub fn accept(
         &self,
         vault: &Vault,
@@ -71,7 +76,7 @@ impl Link {
     }
 }
 
-/// A catalog that was found good, not yet acted on.
+/// An accepted catalog that is not pinned or installed yet.
 #[derive(Clone, Debug)]
 pub struct AcceptedCatalog {
     pub(super) link: LinkId,
@@ -83,18 +88,18 @@ pub struct AcceptedCatalog {
     pub(super) repin: bool,
 }
 
-/// A skill that a selection takes from the catalog.
+/// A skill that a selection includes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SelectedSkill {
     /// Its name in the linked vault.
     pub name: SkillName,
-    /// Its version there.
+    /// Its version in the linked vault.
     pub version: u64,
-    /// The bundle; that of a rendered variant where a profile says so.
+    /// The bundle hash; that of a rendered variant if a profile names one.
     pub bundle_hash: Digest,
     /// Exact size of the bundle, in bytes.
     pub size: u64,
-    /// What it is installed as.
+    /// The name it is installed under.
     pub installed_as: SkillName,
 }
 
@@ -104,12 +109,13 @@ impl AcceptedCatalog {
         &self.accepted
     }
 
-    /// Whether this catalog's key is pinned by it, with nothing pinned before.
+    /// Whether no key was pinned before, so that this catalog's key will be pinned.
     pub fn is_first(&self) -> bool {
         self.first
     }
 
-    /// The objects that [`Self::choose`] has to read for this selection; only active devices get them.
+    /// The objects that [`Self::choose`] needs for this selection. The service serves them to
+    /// active devices only.
     pub fn objects_for(&self, selection: &Selection) -> Vec<ObjectEntry> {
         let catalog = &self.accepted.catalog;
         let mut objects = Vec::new();
@@ -136,7 +142,8 @@ impl AcceptedCatalog {
             })
     }
 
-    /// What a selection takes; `object` gives the bytes of those that [`Self::objects_for`] named.
+    /// Resolves a selection to skills. `object` returns the bytes of the objects that
+    /// [`Self::objects_for`] lists.
     pub fn choose(
         &self,
         selection: &Selection,
@@ -245,7 +252,7 @@ impl AcceptedCatalog {
         Ok(entries)
     }
 
-    /// Of the chosen skills those whose bundle is not installed yet in good shape.
+    /// The chosen skills whose bundle is not installed or fails verification.
     pub fn missing(
         &self,
         vault: &Vault,

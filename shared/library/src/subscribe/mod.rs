@@ -1,7 +1,9 @@
-//! Linked vaults: pinning them, accepting their catalogs, and installing their skills beside the own ones.
+//! Linked vaults: pins their keys, accepts their catalogs, and installs their skills alongside the
+//! own ones.
 //!
-//! [`Link::accept`] decides about bytes and changes nothing; [`install`] stages every bundle, verifies it, and then
-//! switches: readers see the old pin, catalog and skills, or the new ones, never a mixture.
+//! [`Link::accept`] verifies a catalog without writing. [`install`] switches to the new state after
+//! all bundles are staged and verified. Readers see either the old pin, catalog and skills or the
+//! new ones, never a mixture.
 
 mod catalog;
 mod error;

@@ -1,4 +1,4 @@
-//! Linking a vault, and what is pinned of it.
+//! Creates and removes links to other vaults, and updates their pins.
 
 use std::path::Path;
 
@@ -58,7 +58,8 @@ fn devices(vault: &Vault) -> SecretFolder {
     SecretFolder::new(&vault.paths().config, "devices")
 }
 
-/// Links a vault: a device key of its own and an empty pin. One that is linked already stays as it is.
+/// Links a vault with a new device key and an empty pin. Returns the existing link unchanged if
+/// there is one.
 pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError> {
     let id = LinkId::of(base, slug);
     if let Some(link) = find(vault, &id)? {
@@ -114,8 +115,9 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     find(vault, &id)?.ok_or(LinkError::Unknown(id))
 }
 
-/// Notes which fingerprint the vault's key must have, where none is pinned yet: whoever pulls first pins no other, also
-/// when nobody says so again. Where a key is pinned this changes nothing.
+/// Records the fingerprint that the vault's key must have, for a link that has no pinned key yet.
+/// Later calls of [`Link::accept`] check it even if the caller passes no fingerprint. Changes
+/// nothing if a key is already pinned.
 pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &str) -> Result<(), LinkError> {
     let is_news = |link: &Link| {
         link.pin.public_key.is_none() && link.pin.expected_key.as_deref() != Some(fingerprint)
@@ -136,7 +138,8 @@ pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &str) -> Result<(), LinkE
     Ok(change.write_record(&link.state.join("pin.json"), &pin, 0o600)?)
 }
 
-/// Removes a link, its skills and its device key; true when there was one. Bundles that nothing else uses go too.
+/// Removes a link, its skills and its device key, and bundles that nothing else uses. Returns true
+/// if the link existed.
 pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
     let mut change = vault.change()?;
     let folder = links_folder(vault).join(id.as_str());
@@ -157,7 +160,8 @@ pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
     Ok(existed)
 }
 impl Link {
-    /// This machine's key for it. Fails when the file is missing, open to others, or another key.
+    /// This machine's device key for the link. Fails if the file is missing, readable by other
+    /// users, or holds a key other than the recorded one.
     pub fn device_key(&self, vault: &Vault) -> Result<SecretKey, KeyError> {
         let folder = devices(vault);
         let path = folder.path_of(self.id.as_str());

@@ -1,4 +1,4 @@
-//! Staging fetched bundles and installing them in one switch.
+//! Stages fetched bundles and installs them in one switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,8 @@ use crate::installed::place::{self, Origin, installed_by};
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
-/// Fetched bundles, verified and written aside, waiting for [`install`]. Dropping it leaves nothing behind.
+/// Fetched bundles that are verified and staged for [`install`]. Dropping this value deletes the
+/// staged files.
 #[derive(Debug)]
 pub struct StagedBundles {
     aside: Scratch,
@@ -30,7 +31,7 @@ pub struct StagedBundles {
 }
 
 impl StagedBundles {
-    /// An empty one; takes no lock, so that fetching for minutes keeps no other writer out.
+    /// Creates an empty set. Takes no lock, so that a slow download does not block other writers.
     pub fn new(vault: &Vault) -> Result<Self, LinkError> {
         Ok(Self {
             aside: vault.scratch()?,
@@ -39,7 +40,8 @@ impl StagedBundles {
         })
     }
 
-    /// The parts that have to be fetched besides, with their sizes. Fails when the bytes are not the catalog's.
+    /// Lists the parts to fetch in addition to a bundle, with their sizes. Fails if the bytes do
+    /// not match the catalog.
     pub fn parts(skill: &SelectedSkill, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, LinkError> {
         let bundle = parse(skill, bytes)?;
         Ok(bundle
@@ -48,7 +50,7 @@ impl StagedBundles {
             .collect())
     }
 
-    /// Verifies a fetched bundle (hash and size as signed, manifest, every file) and writes it aside.
+    /// Verifies a fetched bundle (hash and size, manifest, every file) and stages it.
     pub fn add(
         &mut self,
         accepted: &AcceptedCatalog,
@@ -73,7 +75,8 @@ impl StagedBundles {
         let opened = parse(skill, bytes)?
             .open(parts, &accepted.accepted.keys, &expected)
             .map_err(refused)?;
-        // The integrity check encodes it again from the store: it must come out the same, now and then.
+        // The integrity check encodes each bundle again from the store, so the encoding must be
+        // canonical.
         let again =
             bundle::encode(&opened.signed, &opened.manifest, &opened.files).map_err(refused)?;
         if again.hash != skill.bundle_hash {
@@ -97,28 +100,30 @@ fn parse(skill: &SelectedSkill, bytes: &[u8]) -> Result<Bundle, LinkError> {
     })
 }
 
-/// What a pull changed.
+/// The changes that a pull made.
 #[derive(Clone, Debug, Default)]
 pub struct PullReport {
-    /// The release now.
+    /// The release after the pull.
     pub release: u64,
-    /// Newly installed, by the name they are installed as.
+    /// New skills, by the name they are installed under.
     pub installed: Vec<SkillName>,
-    /// Installed before from other bytes.
+    /// Skills whose content changed.
     pub updated: Vec<SkillName>,
-    /// Uninstalled: gone from the catalog or from the selection.
+    /// Skills that were uninstalled because they are no longer in the catalog or the selection.
     pub removed: Vec<SkillName>,
-    /// Left as they were.
+    /// The number of unchanged skills.
     pub unchanged: usize,
-    /// Withdrawn bundles whose bytes were removed.
+    /// Withdrawn skills whose bundles were removed, with the reason.
     pub withdrawn: Vec<(SkillName, String)>,
-    /// Installed here, but an own skill, or one of another link, of that name stands before them.
+    /// Installed skills that are hidden by an own skill, or by a skill of another link, with the
+    /// same name.
     pub shadowed: Vec<SkillName>,
-    /// Withdrawn bytes that stay, since an own skill consists of them.
+    /// Withdrawn skills whose bundles stay because an own skill uses them.
     pub kept: Vec<SkillName>,
 }
 
-/// Pins an accepted catalog without touching the installed skills: what a device does before it is approved.
+/// Pins an accepted catalog and removes withdrawn skills, but installs nothing. A device uses this
+/// until it is approved.
 pub fn pin_only(vault: &Vault, catalog: &AcceptedCatalog) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
     let set = pull.keep()?;
@@ -126,8 +131,8 @@ pub fn pin_only(vault: &Vault, catalog: &AcceptedCatalog) -> Result<PullReport, 
     pull.tidy(&set)
 }
 
-/// Makes the linked set equal to what was selected. All or nothing: every selected bundle must be staged or installed
-/// already; a failed check changes nothing on disk.
+/// Makes the installed set equal to the selection. Every selected bundle must be staged or
+/// installed already. A failed check changes nothing on disk.
 pub fn install(
     vault: &Vault,
     catalog: &AcceptedCatalog,
@@ -141,13 +146,14 @@ pub fn install(
     pull.tidy(&set)
 }
 
-/// One pull under the writer lock: the new set is put together, then switched to, then what it replaces is removed.
+/// One pull under the writer lock: builds the new set, switches to it, then removes what it
+/// replaces.
 struct PullTransaction<'a> {
     vault: &'a Vault,
     change: Change<'a>,
     link: Link,
     catalog: AcceptedCatalog,
-    /// What the link installs before the switch.
+    /// The skills that the link installs before the switch.
     before: BTreeMap<SkillName, Digest>,
     report: PullReport,
 }
@@ -157,7 +163,8 @@ impl<'a> PullTransaction<'a> {
         let change = vault.change()?;
         let link =
             find(vault, &catalog.link)?.ok_or_else(|| LinkError::Unknown(catalog.link.clone()))?;
-        // Another pull may have finished since: the catalog has to follow what is pinned now.
+        // Another pull may have finished since the catalog was accepted, so check it against the
+        // current pin.
         let catalog = link.accept(
             vault,
             &catalog.bytes,
@@ -177,7 +184,7 @@ impl<'a> PullTransaction<'a> {
         })
     }
 
-    /// Moves the staged bundles into the store; gives the set of all selected skills.
+    /// Moves the staged bundles into the store and returns the set of all selected skills.
     fn stage(
         &mut self,
         selection: &Selection,
@@ -229,7 +236,7 @@ impl<'a> PullTransaction<'a> {
         })
     }
 
-    /// The set as it is, without what the catalog withdraws.
+    /// The current set without the skills that the catalog withdraws.
     fn keep(&self) -> Result<InstalledSet, LinkError> {
         Ok(InstalledSet {
             record: self.link.record()?,
@@ -249,16 +256,16 @@ impl<'a> PullTransaction<'a> {
             .collect()
     }
 
-    /// Makes pin, catalog and set the current ones, in one step.
+    /// Makes the new pin, catalog and set the current ones in one step.
     fn switch(&mut self, set: &InstalledSet) -> Result<(), LinkError> {
         self.compare(set);
         let same_set = self.before == set.skills && self.link.record()? == set.record;
         if same_set && self.link.catalog_bytes()?.as_deref() == Some(&self.catalog.bytes) {
-            // Nothing but the time: one file, replaced in one step.
+            // Only the pin changed: replace that one file atomically.
             let path = self.link.state.join("pin.json");
             return Ok(self.change.write_record(&path, &self.catalog.pin, 0o600)?);
         }
-        // Before the switch: no agent may be left with a link that leads nowhere.
+        // Remove the agents' symlinks before the switch, so that none of them dangles.
         withdraw_from_agents(self.vault, &mut self.change, &self.report.removed, &[])?;
         let state = NewState {
             pin: &self.catalog.pin,
@@ -288,19 +295,20 @@ impl<'a> PullTransaction<'a> {
         report.removed = removed.cloned().collect();
     }
 
-    /// Removes what nothing refers to any more, withdrawn bundles first.
+    /// Removes bundles that nothing refers to any more, withdrawn ones first.
     fn tidy(mut self, set: &InstalledSet) -> Result<PullReport, LinkError> {
         self.report.shadowed = self.shadowed(set)?;
         if !self.catalog.accepted.catalog.withdrawn.is_empty() {
             self.withdraw_from_other_links()?;
             self.drop_withdrawn_bundles()?;
         }
-        // Even if nothing changed now: a killed pull may have left bundles after its switch.
+        // Always collect garbage: an earlier pull may have been killed after its switch.
         remove::collect_foreign(self.vault, &self.change)?;
         Ok(self.report)
     }
 
-    /// Skills of the set that an own skill, or one of a link before this one, hides.
+    /// Skills of the set that are hidden by an own skill or by a link whose id sorts before this
+    /// one.
     fn shadowed(&self, set: &InstalledSet) -> Result<Vec<SkillName>, VaultError> {
         let taken: BTreeSet<_> = place::places(self.vault)?
             .groups
@@ -316,7 +324,7 @@ impl<'a> PullTransaction<'a> {
         Ok(shadowed.cloned().collect())
     }
 
-    /// Other links to the same vault lose withdrawn bundles too.
+    /// Removes withdrawn bundles from other links to the same vault.
     fn withdraw_from_other_links(&mut self) -> Result<(), LinkError> {
         for other in all(self.vault)? {
             let same_vault = other.pin.vault_id == Some(self.catalog.accepted.catalog.vault_id);

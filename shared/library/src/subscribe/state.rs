@@ -1,4 +1,4 @@
-//! The numbered states of a linked vault on disk, and the switch from one to the next.
+//! Writes the numbered states of a linked vault and switches from one state to the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::installed::linked::{Link, Pin, SetRecord};
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
-/// What a link installs: its `set.json` and its links into the store.
+/// What a link installs: its `set.json` and its symlinks into the store.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct InstalledSet {
     pub(super) record: SetRecord,
@@ -27,15 +27,16 @@ pub(super) struct NewState<'a> {
     pub(super) set: SetChange<'a>,
 }
 
-/// Whether a new state needs a new set.
+/// Whether the new state reuses the current set or writes a new one.
 pub(super) enum SetChange<'a> {
-    /// The set that this state of the link names.
+    /// Reuse the set of this link's current state.
     Keep(&'a Link),
-    /// A new one.
+    /// Write this set.
     Write(&'a InstalledSet),
 }
 
-/// Writes set and state under fresh numbers, flushes, switches `current`, and removes all but the last two states.
+/// Writes the set and the state under new numbers, flushes them, switches the `current` symlink,
+/// and removes all but the last two states.
 pub(super) fn switch(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -114,7 +115,7 @@ fn current_set(link: &Link) -> Result<u64, LinkError> {
     })
 }
 
-/// The number that a link to a numbered folder ends in.
+/// The number at the end of a symlink to a numbered folder.
 fn linked_number(link: &Path) -> Result<Option<u64>, FileError> {
     Ok(disk::link_target(link)?.and_then(|target| target.file_name()?.to_str()?.parse().ok()))
 }
@@ -130,8 +131,8 @@ fn next_number(folder: &Path) -> Result<u64, FileError> {
     Ok(numbers(folder)?.into_iter().max().unwrap_or(0) + 1)
 }
 
-/// Removes states and sets that neither the current state nor the one before it names: a reader may still be in the
-/// one before.
+/// Removes all states except the current and the previous one, and the sets that neither uses. The
+/// previous state stays because a reader may still have it open.
 fn remove_old_states(folder: &Path, current: u64) -> Result<(), LinkError> {
     let (states, sets) = (folder.join("states"), folder.join("sets"));
     let mut kept = numbers(&states)?;
