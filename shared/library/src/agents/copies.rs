@@ -1,5 +1,6 @@
-//! Copies of skills, for folders that hold no links: made aside from verified bytes, shown in one rename, and told
-//! apart from what somebody edited by what they hold.
+//! Copies of skills, for folders that hold no symlinks. A copy is staged from verified bytes and
+//! moved into place with a rename. Its recorded content distinguishes it from one that the user
+//! edited.
 
 use std::path::Path;
 
@@ -12,15 +13,15 @@ use crate::installed::agent_links::copies::{aside, content_of};
 use crate::store::{self, Want};
 use crate::vault::Vault;
 
-/// Verified bytes, ready to be copied.
+/// Verified files, ready to be copied.
 #[derive(Debug)]
 pub(super) struct VerifiedCopy {
     files: Vec<vault_skill::bundle::File>,
-    /// What the copy will hold.
+    /// Digest of the content that the copy will have.
     pub(super) content: Digest,
 }
 
-/// Reads and verifies a skill; `None` when it is not as it was signed.
+/// Reads and verifies a skill; `None` if verification fails.
 pub(super) fn ready(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
     let mut buffer = Vec::new();
     let examined = store::examine(
@@ -45,7 +46,7 @@ pub(super) fn ready(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
     })
 }
 
-/// Puts a copy under its name, in place of `before` where one of ours stands there.
+/// Moves a copy into place under its name, replacing an earlier copy.
 pub(super) fn put(root: &Path, name: &str, ready: &VerifiedCopy) -> Result<(), FileError> {
     let staged = aside(root, name, "new");
     disk::remove_tree(&staged)?;

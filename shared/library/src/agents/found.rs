@@ -1,7 +1,8 @@
-//! The coding agents that read skills: how each is found on a machine, and in which folders it looks.
+//! The coding agents that read skills: how each one is detected and in which folders it reads
+//! skills.
 //!
-//! The list is `data/agents.json`. Nothing of the machine is guessed: home, variables and project come as a
-//! [`Machine`], and a folder of an agent is made only where the agent was found.
+//! The list of agents is `data/agents.json`. All facts about the machine (home, variables, project)
+//! come in as a [`Machine`]. An agent's folder is created only if the agent is detected.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ use vault_skill::name::AgentId;
 
 use crate::disk;
 
-/// The variables that move an agent's folders; a [`Machine`] holds those of them that are set.
+/// The environment variables that relocate agents' folders. A [`Machine`] holds the ones that are
+/// set.
 pub const VARIABLES: [&str; 10] = [
     "AUTOHAND_HOME",
     "CLAUDE_CONFIG_DIR",
@@ -26,25 +28,26 @@ pub const VARIABLES: [&str; 10] = [
     "XDG_STATE_HOME",
 ];
 
-/// What is known of the machine on which agents are looked for.
+/// The facts about a machine that agents are detected from.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// The user's home folder.
     pub home: PathBuf,
-    /// Set variables out of [`VARIABLES`]; a value that is no absolute path counts as unset.
+    /// Values of the [`VARIABLES`] that are set. A value that is not an absolute path counts as
+    /// unset.
     pub variables: BTreeMap<String, String>,
-    /// The project whose own folders are meant, where there is one.
+    /// The project whose agent folders are used, if any.
     pub project: Option<PathBuf>,
 }
 
-/// An agent of the list.
+/// An agent in the list.
 #[derive(Debug, Deserialize)]
 pub struct Agent {
-    /// Its id, as manifests and profiles name it.
+    /// Its id in manifests and profiles.
     pub id: AgentId,
-    /// Its name for people.
+    /// Its display name.
     pub display_name: String,
-    /// Other ids that tools give it.
+    /// Ids that other tools use for it.
     #[serde(default)]
     pub aliases: Vec<String>,
     detect: Vec<Mark>,
@@ -64,7 +67,7 @@ pub struct Agent {
     confidence: Option<String>,
 }
 
-/// One path that shows that an agent is there.
+/// A path whose existence shows that an agent is installed.
 #[derive(Debug, Deserialize)]
 struct Mark {
     kind: MarkKind,
@@ -87,16 +90,16 @@ struct List {
     agents: Vec<Agent>,
 }
 
-/// A folder in which an agent looks for skills.
+/// A folder from which an agent reads skills.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AgentRoot {
     /// Absolute path.
     pub path: PathBuf,
-    /// Whether it is the one to make where none is there.
+    /// Whether this is the folder to create if none exists.
     pub main: bool,
 }
 
-/// Every known agent, in the order of their ids.
+/// All known agents, ordered by id.
 pub fn all() -> &'static [Agent] {
     static AGENTS: OnceLock<Vec<Agent>> = OnceLock::new();
     AGENTS.get_or_init(|| {
@@ -108,7 +111,7 @@ pub fn all() -> &'static [Agent] {
     })
 }
 
-/// An agent by its id or by an id that another tool gives it.
+/// Finds an agent by its id, or by an id that another tool uses for it.
 pub fn by_name(name: &str) -> Option<&'static Agent> {
     all()
         .iter()
@@ -120,8 +123,8 @@ pub fn by_name(name: &str) -> Option<&'static Agent> {
         })
 }
 
-/// The agents that are on this machine: one of the paths by which each is known exists. With a project also those that
-/// left their mark in it.
+/// Detects the agents on this machine: an agent counts if one of its detection paths exists. If the
+/// machine names a project, agents with a marker in that project count too.
 pub fn found(machine: &Machine) -> Vec<&'static Agent> {
     all()
         .iter()
@@ -130,7 +133,7 @@ pub fn found(machine: &Machine) -> Vec<&'static Agent> {
 }
 
 impl Agent {
-    /// The path by which the agent was found; `None` when nothing of it is here.
+    /// The path by which the agent was detected, if any.
     pub fn mark_found(&self, machine: &Machine) -> Option<PathBuf> {
         let at_home = self
             .detect
@@ -152,8 +155,8 @@ impl Agent {
         })
     }
 
-    /// The folders of skills that are linked into for this user: every listed one that is there, and the main one,
-    /// which may be made. Empty for an agent that reads projects only.
+    /// The user's skill folders to link for this agent: every listed folder that exists, and the
+    /// main one, which may be created. Empty for an agent that reads project folders only.
     pub fn global_roots(&self, machine: &Machine) -> Vec<AgentRoot> {
         let listed = [
             &self.interface_global_dir,
@@ -167,7 +170,8 @@ impl Agent {
                 paths.push(path);
             }
         }
-        // The interface's folder for Codex counts where it is there, else the one that most tools agree on.
+        // Codex's own folder is the main one if it exists, otherwise the folder that most tools
+        // agree on.
         let main = paths
             .first()
             .filter(|path| self.interface_global_dir.is_some() && disk::is_folder(path))
@@ -176,7 +180,7 @@ impl Agent {
         self.chosen(paths, main.as_deref())
     }
 
-    /// The folders of skills in a project, by the same rule.
+    /// The agent's skill folders in a project, chosen by the same rule.
     pub fn project_roots(&self, project: &Path) -> Vec<AgentRoot> {
         let main = project.join(&self.project_dir);
         let mut paths = vec![main.clone()];
@@ -185,7 +189,7 @@ impl Agent {
     }
 
     fn chosen(&self, paths: Vec<PathBuf>, main: Option<&Path>) -> Vec<AgentRoot> {
-        // Of an agent that one tool alone names no folder is made.
+        // Do not create folders for an agent that only one tool lists.
         let sure = self.confidence.as_deref() != Some("low");
         paths
             .into_iter()
@@ -197,8 +201,8 @@ impl Agent {
             .collect()
     }
 
-    /// Every folder in which some tool says that the agent looks: where skills of the user may lie. Nothing is ever
-    /// made there.
+    /// Every folder from which the agent may read skills, according to any tool. Used to find the
+    /// user's existing skills; nothing is created there.
     pub fn folders_to_scan(&self, machine: &Machine) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = Vec::new();
         let global = [
@@ -223,8 +227,8 @@ impl Agent {
         paths
     }
 
-    /// A path of the list on this machine: `~` is the home, and a variable of the agent moves what lies below its
-    /// folder.
+    /// Resolves a listed path on this machine: `~` is the home folder, and an agent's variable
+    /// relocates the paths below its folder.
     fn expand(&self, path: &str, machine: &Machine) -> PathBuf {
         for mark in &self.detect {
             if let Some(moved) = machine.moved(path, mark) {
@@ -238,7 +242,7 @@ impl Agent {
 }
 
 impl Machine {
-    /// A machine with nothing but a home.
+    /// A machine with a home folder only.
     pub fn at(home: impl Into<PathBuf>) -> Self {
         Self {
             home: home.into(),
@@ -267,7 +271,7 @@ impl Machine {
                     .unwrap_or_else(|| self.at_home(&mark.path)),
             ),
             MarkKind::App | MarkKind::System => Some(PathBuf::from(&mark.path)),
-            // `$NAME/rest`; what is written in the way of another system names nothing here.
+            // The format is `$NAME/rest`; formats of other operating systems are ignored.
             MarkKind::Env => {
                 let (name, rest) = mark.path.strip_prefix('$')?.split_once('/')?;
                 Some(self.variable(name)?.join(rest))
@@ -276,7 +280,7 @@ impl Machine {
         }
     }
 
-    /// A path below the folder that this mark's variable stands for.
+    /// Relocates a path below the folder that this mark's variable stands for.
     fn moved(&self, path: &str, mark: &Mark) -> Option<PathBuf> {
         let name = mark.env.as_deref()?;
         let folder = if name == "XDG_CONFIG_HOME" {

@@ -1,4 +1,4 @@
-//! The agents of this machine, and what each of them sees of the vault.
+//! The agents on this machine, and what each of them sees of the vault.
 
 mod copies;
 mod found;

@@ -1,4 +1,4 @@
-//! What a sync of profiles would do, found without writing, and doing it.
+//! Plans a profile sync without writing, and applies the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,24 +20,26 @@ use crate::installed::agent_links::record::{Record, RootMode, RootRecord, RootSc
 use crate::installed::place::Places;
 use crate::vault::{Change, Vault, VaultError};
 
-/// What to link where.
+/// Options of a profile sync.
 #[derive(Clone, Debug, Default)]
 pub struct SyncProfilesInput {
-    /// The machine on which agents are looked for.
+    /// The machine on which agents are detected.
     pub machine: Machine,
-    /// Link into the folders of every agent that is found, beside those that are linked into already.
+    /// Also link the folders of all detected agents, in addition to the folders that are already
+    /// linked.
     pub discover: bool,
-    /// Mean the folders of `machine.project`, not those of the user.
+    /// Use the folders of `machine.project` instead of the user's.
     pub project: bool,
-    /// Of the agents that are found only these; `None`: all.
+    /// Link only these of the detected agents; `None` links all.
     pub only: Option<Vec<AgentId>>,
-    /// Further folders, each for an agent; made where they are missing, and remembered.
+    /// Additional folders, each for an agent. They are created if missing, and recorded.
     pub profile_roots: Vec<(AgentId, PathBuf)>,
-    /// Copy into the folders that are new with this call, for those where links lead nowhere (containers, shares).
+    /// Use copies in folders that this call adds, for places where symlinks do not resolve
+    /// (containers, network shares).
     pub copy: bool,
 }
 
-/// All that is to be done, found without writing.
+/// The changes of a sync, computed without writing.
 pub(super) struct Plan {
     pub(super) skills: Vec<AvailableSkill>,
     pub(super) transforms: Transforms,
@@ -51,12 +53,12 @@ pub(super) struct Plan {
     pub(super) warnings: Vec<ProfileWarning>,
 }
 
-/// What a plan starts from.
+/// The input of a plan.
 pub(super) struct PlanInput<'a> {
     pub(super) sync: &'a SyncProfilesInput,
-    /// The installed skills, where they were listed already.
+    /// The installed skills, if the caller already listed them.
     pub(super) places: Option<&'a Places>,
-    /// The plan is only shown.
+    /// Whether the plan is only displayed and not applied.
     pub(super) read_only: bool,
 }
 
@@ -90,7 +92,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Chooses the skills that each profile shows; what the folders hold is compared later.
+    /// Selects the skills that each profile shows. [`Self::compare`] compares them with the folders
+    /// later.
     fn choose(
         vault: &Vault,
         input: &PlanInput<'_>,
@@ -140,7 +143,7 @@ impl Plan {
         })
     }
 
-    /// Compares the trees and the agents' folders with what the profiles show.
+    /// Compares the trees and the agents' folders with the profiles.
     fn compare(
         &mut self,
         vault: &Vault,
@@ -167,7 +170,7 @@ impl Plan {
                 continue;
             }
             let create = may_make.contains(&root.path) || is_target(root);
-            // A folder that has two names is changed once.
+            // A folder that is reachable under two paths is changed only once.
             let merged = merged(&self.record, root, &real);
             if seen.insert(real) {
                 self.roots
@@ -175,7 +178,7 @@ impl Plan {
             }
         }
         let was_recorded = |path: &Path| before.roots.iter().any(|old| old.path == path);
-        // A folder that is missing and would stay empty is not recorded.
+        // Do not record a folder that is missing and would stay empty.
         self.roots
             .retain(|root| !root.missing || was_recorded(&root.path));
         let (record, roots) = (&mut self.record, &self.roots);
@@ -184,7 +187,7 @@ impl Plan {
                 || roots.iter().any(|change| change.path == root.path)
                 || disk::is_folder(&root.path)
         });
-        // A folder that no profile names any more is emptied by this sync and then forgotten.
+        // Forget a folder that no profile names any more; this sync still empties it.
         record
             .roots
             .retain(|root| !matches!(root.scope, RootScope::Profile(_)) || is_target(root));
@@ -199,7 +202,7 @@ impl Plan {
             && self.roots.iter().all(RootChange::is_empty)
     }
 
-    /// What each name stands for now.
+    /// The current bundle of each installed skill.
     fn installed(&self) -> BTreeMap<&SkillName, Digest> {
         if self.transforms.has_none() {
             return BTreeMap::new();
@@ -233,7 +236,7 @@ impl Plan {
     ) -> Result<ProfileSyncReport, ProfileSyncError> {
         let homes = homes(vault);
         let mut failed: BTreeMap<PathBuf, String> = BTreeMap::new();
-        // Noted first: a folder that has links of ours is always known.
+        // Write the record first, so that every folder with symlinks of the vault is always known.
         if self.record_changed {
             self.record.write(vault, change)?;
         }
@@ -248,8 +251,11 @@ impl Plan {
                 failed.insert(root.path.clone(), error.to_string());
             }
         }
+        // Keep the tree entries that a folder still points to because it could not be changed.
         let aside = vault.scratch()?;
         tree::apply(&self.trees, aside.path(), &kept)?;
+        // Verify the copies and record their content before they are created, so that a copy that
+        // was cut short is still recognised as the vault's.
         let mut ready = BTreeMap::new();
         let mut noted = false;
         for root in &mut self.roots {
@@ -281,7 +287,7 @@ impl Plan {
                 failed.insert(root.path.clone(), error.to_string());
             }
         }
-        // Last: nothing points to them any more.
+        // Remove stale variants last, when no symlink points to them any more.
         if failed.is_empty() {
             let mut transforms = std::mem::take(&mut self.transforms);
             let installed = self
@@ -346,7 +352,7 @@ impl Plan {
     }
 }
 
-/// Records the folders that this call adds; gives those that may be made.
+/// Records the folders that this call adds; returns those that may be created.
 fn collect_roots(
     record: &mut Record,
     input: &SyncProfilesInput,
@@ -381,7 +387,7 @@ fn collect_roots(
     may_make
 }
 
-/// A folder with all agents that read it, under whatever name.
+/// The record of a folder, with all agents that read it under any of its paths.
 fn merged(record: &Record, root: &RootRecord, real: &Path) -> RootRecord {
     let mut merged = root.clone();
     if matches!(root.scope, RootScope::Profile(_)) {

@@ -1,4 +1,5 @@
-//! Which skills each profile shows, by the signed agents, the tags, `profiles.toml` and what is switched off.
+//! Selects the skills that each profile shows, from the signed agents, the tags, `profiles.toml`
+//! and the disabled skills.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -19,30 +20,30 @@ use crate::installed::place::{self, Origin, Places};
 use crate::store::{self, Trusted};
 use crate::vault::{Vault, VaultError};
 
-/// The owner's text about profiles, in the vault's folder.
+/// The owner's profile rules, a file in the vault's folder.
 pub const PROFILES_FILE: &str = "profiles.toml";
 
-/// An installed skill as profiles choose it.
+/// An installed skill that profiles can select.
 #[derive(Debug)]
 pub(super) struct AvailableSkill {
     pub(super) name: SkillName,
     pub(super) signed_name: SkillName,
     pub(super) bundle: Digest,
     pub(super) trusted: Rc<Trusted>,
-    /// Where its link points, seen from a folder below `profiles/`.
+    /// Target of its symlink, relative to a folder below `profiles/`.
     pub(super) target: PathBuf,
     pub(super) agents: Vec<AgentId>,
     tags: Vec<String>,
 }
 
-/// A profile and what it shows.
+/// A profile and the skills it shows.
 #[derive(Debug)]
 pub(super) struct PlannedProfile {
     pub(super) name: String,
     pub(super) agent: AgentId,
-    /// Its folder below `profiles/`.
+    /// Name of its folder below `profiles/`.
     pub(super) folder: String,
-    /// The folder that `profiles.toml` names for it.
+    /// The target folder that `profiles.toml` names for it.
     pub(super) target: Option<PathBuf>,
     pub(super) skills: BTreeMap<SkillName, ShownSkill>,
 }
@@ -50,15 +51,16 @@ pub(super) struct PlannedProfile {
 /// A skill in a profile.
 #[derive(Clone, Debug)]
 pub(super) struct ShownSkill {
-    /// Where the link points, seen from the profile's folder.
+    /// Target of the symlink, relative to the profile's folder.
     pub(super) target: PathBuf,
-    /// The bundle that is read through it.
+    /// The bundle that the symlink resolves to.
     pub(super) bundle: Digest,
     pub(super) signed_name: SkillName,
     pub(super) trusted: Rc<Trusted>,
 }
 
-/// The rules in force: those of `profiles.toml`, else one for each of these agents.
+/// The profile rules and whether they come from `profiles.toml`. Without that file there is one
+/// rule for each of these agents.
 pub(super) fn rules(
     vault: &Vault,
     agents: &BTreeSet<AgentId>,
@@ -75,8 +77,9 @@ pub(super) fn rules(
     Ok((ProfileRule::from_toml(&text)?, true))
 }
 
-/// What is installed, each name once: own skills before linked ones. What can't be believed is left out and named.
-/// `listed`, where the places were listed already.
+/// The installed skills, each name once (own skills before linked ones), and the names of skills
+/// whose manifest fails verification. `listed` are the installed skills if the caller already
+/// listed them.
 pub(super) fn available_skills(
     vault: &Vault,
     with_tags: bool,
@@ -90,7 +93,7 @@ pub(super) fn available_skills(
     let mut noted = index.agents();
     let mut installed = places.groups.iter().flat_map(|group| &group.places);
     if installed.any(|place| !noted.contains_key(&place.bundle)) {
-        // Verifies what is new and notes it.
+        // Verify the new skills and add them to the index.
         list::scan(vault)?;
         index = Index::open(&vault.paths().index());
         noted = index.agents();
@@ -144,7 +147,7 @@ pub(super) fn available_skills(
     Ok((chosen, damaged))
 }
 
-/// Applies the rules.
+/// Applies the rules to the available skills.
 pub(super) fn choose(
     rules: Vec<ProfileRule>,
     skills: &[AvailableSkill],
@@ -177,11 +180,11 @@ pub(super) fn choose(
         .collect()
 }
 
-/// Which variants are shown, which have to be rendered first, and which can't be.
+/// Collects which variants have to be rendered first and which can't be.
 #[derive(Debug)]
 pub(super) struct Variants<'a> {
     pub(super) transforms: &'a Transforms,
-    /// Whom to believe about variants: this vault.
+    /// The keys that variants are verified with: those of this vault.
     pub(super) trusted: Rc<Trusted>,
     pub(super) missing: Vec<(SkillName, AgentId)>,
     pub(super) failed: Vec<ProfileWarning>,
@@ -249,7 +252,8 @@ fn target(text: &str, home: &Path) -> Result<PathBuf, ProfileSyncError> {
     }
 }
 
-/// A profile's name as a folder name: itself where it is plain, else a hash of it.
+/// The folder name for a profile: its own name if that is a plain file name, otherwise a hash of
+/// it.
 fn folder_name(name: &str) -> String {
     let plain = !name.starts_with('.')
         && name

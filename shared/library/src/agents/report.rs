@@ -1,4 +1,4 @@
-//! What a sync of profiles reports.
+//! The report of a profile sync.
 
 use std::path::{Path, PathBuf};
 
@@ -10,70 +10,71 @@ use crate::disk::FileError;
 use crate::installed::agent_links::record::{RootMode, RootScope};
 use crate::vault::VaultError;
 
-/// What [`sync_profiles`] did.
+/// The result of [`crate::sync_profiles`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ProfileSyncReport {
-    /// Whether what an agent sees through links changed: one that read them at its start must be started again.
+    /// Whether the skills visible to any agent changed. An agent that reads them at startup must be
+    /// restarted.
     pub restart_required: bool,
-    /// The profiles in the order of `profiles.toml`, else of the agents' ids.
+    /// The profiles in the order of `profiles.toml`, otherwise ordered by agent id.
     pub profiles: Vec<ProfileState>,
-    /// The folders of agents that are linked into.
+    /// The linked agent folders.
     pub roots: Vec<RootState>,
-    /// Agents that were found and are not linked into, by their ids.
+    /// Detected agents that are not linked, by id.
     pub unlinked_agents: Vec<AgentId>,
-    /// What was noticed besides; callers write the sentences.
+    /// Warnings as data; callers write the messages.
     #[serde(skip)]
     pub warnings: Vec<ProfileWarning>,
 }
 
-/// A profile as it is now.
+/// The state of a profile after the sync.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProfileState {
     /// Its name.
     pub name: String,
     /// Its agent.
     pub agent: AgentId,
-    /// How many skills it shows.
+    /// The number of skills it shows.
     pub skills: usize,
     /// Its folder in the vault.
     pub path: PathBuf,
 }
 
-/// A folder of an agent as it is now.
+/// The state of an agent's folder after the sync.
 #[derive(Clone, Debug, Serialize)]
 pub struct RootState {
     /// The folder.
     pub path: PathBuf,
     /// The agents that read it.
     pub agents: Vec<AgentId>,
-    /// Why it is linked into.
+    /// Why the folder is linked.
     pub scope: RootScope,
-    /// Links or copies.
+    /// Whether the folder holds symlinks or copies.
     pub mode: RootMode,
-    /// Skills of the vault in it.
+    /// The number of the vault's skills in it.
     pub skills: usize,
-    /// Skills that are new in it.
+    /// Names of added skills.
     pub added: Vec<String>,
-    /// Skills that are shown from another place than before.
+    /// Names of skills whose target or copy changed.
     pub changed: Vec<String>,
-    /// Skills that it shows no more.
+    /// Names of removed skills.
     pub removed: Vec<String>,
-    /// Skills that are not shown, since something of the user's has their name.
+    /// Skills that are not shown because an entry of the user has their name.
     pub foreign: Vec<SkillName>,
-    /// The folder was made.
+    /// Whether the folder was created.
     pub created: bool,
-    /// It is not there, and is not made again.
+    /// Whether the folder is missing and was not created.
     pub missing: bool,
-    /// Why nothing was done in it.
+    /// Why the folder could not be changed, if so.
     pub failed: Option<String>,
 }
 
-/// Something that did not stop the sync and that the user should know.
+/// A problem that the user should know but that did not stop the sync.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ProfileWarning {
-    /// A skill is not as it was signed and is shown to no agent.
+    /// A skill fails verification and is not shown to any agent.
     SkillDamaged(SkillName),
-    /// An agent sees a skill without its transforms.
+    /// An agent sees the plain skill because its transforms can't be applied.
     TransformFailed {
         /// The skill.
         skill: SkillName,
@@ -82,16 +83,16 @@ pub enum ProfileWarning {
         /// Why the transforms can't be applied.
         reason: String,
     },
-    /// This entry of the link trees was not made by the vault and is left alone.
+    /// The vault did not create this entry of the link trees and leaves it alone.
     ForeignInProfiles(PathBuf),
-    /// This folder of an agent leads into the vault itself.
+    /// This agent folder resolves to a path inside the vault.
     RootInVault(PathBuf),
-    /// This folder of an agent is missing.
+    /// This agent folder is missing.
     RootMissing(PathBuf),
 }
 
 impl ProfileWarning {
-    /// The stable word.
+    /// A stable code for machine-readable output.
     pub fn code(&self) -> &'static str {
         match self {
             Self::SkillDamaged(_) => "skill_damaged",
@@ -102,7 +103,7 @@ impl ProfileWarning {
         }
     }
 
-    /// Where.
+    /// The path that the warning is about, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::ForeignInProfiles(path) | Self::RootInVault(path) | Self::RootMissing(path) => {
@@ -113,13 +114,13 @@ impl ProfileWarning {
     }
 }
 
-/// Why profiles were not synced. What was linked before still is.
+/// Why profiles were not synced. Folders that were linked before stay linked.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileSyncError {
     /// profiles.toml has an error.
     #[error("profiles.toml: {0}")]
     Rules(#[from] RulesError),
-    /// A target that depends on where the command runs.
+    /// A target is relative, so it would depend on the working directory.
     #[error("profiles.toml: the target {0:?} is neither absolute nor below ~/")]
     Target(String),
     /// Another vault error.

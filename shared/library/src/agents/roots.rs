@@ -1,7 +1,8 @@
-//! The folders of agents: what of ours is in them, what should be, and the difference made.
+//! Compares the agents' skill folders with the profiles and applies the difference.
 //!
-//! Only three things are ever touched there: links that point into the vault's `profiles/`, copies whose content is
-//! still the one that was noted, and names that begin with our own mark. Everything else is somebody's.
+//! Only three kinds of entries are ever changed there: symlinks into the vault's `profiles/`,
+//! copies whose content still matches its record, and temporary entries with the vault's own name
+//! prefix. Everything else belongs to the user.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -17,48 +18,48 @@ use crate::installed::agent_links::entries::{Entry, entries, homes, is_ours};
 use crate::installed::agent_links::record::{CopyRecord, RootMode, RootRecord, RootScope, trees};
 use crate::vault::Vault;
 
-/// What is to be done to one folder, and what stays.
+/// The changes to one folder, and the entries that stay.
 #[derive(Debug)]
 pub(super) struct RootChange {
-    /// As noted and shown.
+    /// The path as it is recorded and shown.
     pub(super) path: PathBuf,
-    /// With every link resolved; where the work is done.
+    /// The path with every symlink resolved. All changes are made there.
     real: PathBuf,
     pub(super) agents: BTreeSet<AgentId>,
     pub(super) scope: RootScope,
     pub(super) mode: RootMode,
-    /// The folder is not there and is to be made.
+    /// The folder is missing and will be created.
     pub(super) create: bool,
-    /// It is not there and is not ours to make.
+    /// The folder is missing and will not be created.
     pub(super) missing: bool,
     pub(super) make: Vec<(SkillName, PathBuf)>,
     pub(super) switch: Vec<(SkillName, PathBuf)>,
     pub(super) drop: Vec<OsString>,
-    /// Copies to make or replace; empty in a folder of links.
+    /// Copies to create or replace; always empty in a folder of symlinks.
     copy: Vec<(SkillName, ShownSkill)>,
     uncopy: Vec<SkillName>,
     litter: Vec<OsString>,
-    /// Names of skills that something else stands under.
+    /// Skills that are not shown because an entry of the user has their name.
     pub(super) foreign: Vec<SkillName>,
-    /// Skills that are there already.
+    /// The number of skills that are already up to date.
     pub(super) kept: usize,
     copies: BTreeMap<SkillName, CopyRecord>,
-    /// Links that are not the vault's.
+    /// Symlinks that do not belong to the vault.
     elsewhere: Vec<OsString>,
 }
 
-/// What became of a folder.
+/// The outcome of preparing the copies for a folder.
 #[derive(Debug, Default)]
 pub(super) struct CopyOutcome {
     pub(super) copies: BTreeMap<SkillName, CopyRecord>,
-    /// Links could not be had here.
+    /// The mode of the folder; [`RootMode::Copy`] if it does not support symlinks.
     pub(super) mode: RootMode,
-    /// Skills that were not copied, since they are not as signed.
+    /// Skills that were not copied because they fail verification.
     pub(super) damaged: Vec<SkillName>,
 }
 
 impl RootChange {
-    /// Whether nothing is to be done.
+    /// Whether nothing has to change.
     pub(super) fn is_empty(&self) -> bool {
         !self.create
             && self.make.is_empty()
@@ -69,7 +70,7 @@ impl RootChange {
             && self.litter.is_empty()
     }
 
-    /// Names that are new, replaced or gone for the agents.
+    /// The names that agents see as added, changed and removed.
     pub(super) fn changed_names(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
         let text = |name: &SkillName| name.to_string();
         let is_new = |name: &&SkillName| !self.copies.contains_key(*name);
@@ -91,7 +92,8 @@ impl RootChange {
     }
 }
 
-/// Compares a folder with what the profiles of its agents show. `create`: it may be made.
+/// Compares a folder with the skills that its agents' profiles show. `create` allows a missing
+/// folder to be created.
 pub(super) fn compare(
     vault: &Vault,
     root: &RootRecord,
@@ -126,7 +128,7 @@ pub(super) fn compare(
         copies: root.copies.clone(),
         elsewhere: Vec::new(),
     };
-    // The first profile that shows a name has it: two agents may read one folder.
+    // Two agents may read the same folder: the first profile that shows a name wins.
     let mut wanted: BTreeMap<SkillName, (PathBuf, &ShownSkill)> = BTreeMap::new();
     let trees = trees(vault);
     for profile in profiles.iter().filter(here) {
@@ -194,7 +196,7 @@ impl RootChange {
         for (name, (target, shown)) in &wanted {
             self.add(name, target.clone(), shown);
         }
-        // Copies that somebody took away are nobody's.
+        // Forget the records of copies that the user removed.
         let there: BTreeSet<_> = self
             .copies
             .keys()
@@ -232,7 +234,7 @@ impl RootChange {
         }
     }
 
-    /// Links of which nobody knows whether they lead anywhere, and whether they are the vault's.
+    /// Symlinks that may dangle, each with whether it belongs to the vault.
     pub(super) fn doubtful(&self) -> impl Iterator<Item = (PathBuf, bool)> + '_ {
         let switched = self.switch.iter().map(|(name, _)| name.as_str().as_ref());
         self.drop
@@ -243,13 +245,14 @@ impl RootChange {
             .map(|(name, ours)| (self.real.join(name), ours))
     }
 
-    /// First step: what must not be seen any more. To be done before the trees lose it.
+    /// First step: removes entries that must no longer be visible. Must run before the trees lose
+    /// their targets.
     pub(super) fn withdraw(&self, homes: &[PathBuf]) -> Result<(), FileError> {
         for name in &self.litter {
             disk::remove_tree(&self.real.join(name))?;
         }
         for name in &self.drop {
-            // It may have been replaced since it was looked at.
+            // The user may have replaced the entry since the comparison.
             let path = self.real.join(name);
             let target = disk::link_target(&path)?;
             if target.is_some_and(|target| is_ours(target.as_os_str().as_encoded_bytes(), homes)) {
@@ -265,7 +268,8 @@ impl RootChange {
         Ok(())
     }
 
-    /// The copies that are about to be made: to be noted before [`RootChange::show`] makes them.
+    /// Verifies the copies to make and records their content. The record must be written before
+    /// [`RootChange::show`] creates the copies.
     pub(super) fn prepare(
         &mut self,
         vault: &Vault,
@@ -298,7 +302,7 @@ impl RootChange {
         ready
     }
 
-    /// Where links can't be had: the same skills as copies.
+    /// Switches to copies of the same skills, for a file system without symlinks.
     fn without_links(&mut self, profiles: &[PlannedProfile]) {
         self.mode = RootMode::Copy;
         let names: Vec<_> = self.make.drain(..).map(|(name, _)| name).collect();
@@ -316,7 +320,7 @@ impl RootChange {
         }
     }
 
-    /// Makes the folder where it is to be made, and finds out whether it holds links.
+    /// Creates the folder if needed, and switches to copies if it does not support symlinks.
     pub(super) fn open(&mut self, profiles: &[PlannedProfile]) -> Result<(), FileError> {
         if self.create {
             disk::make_dirs(&self.path, 0o755)?;
@@ -328,13 +332,14 @@ impl RootChange {
         Ok(())
     }
 
-    /// Last step: what is new, once the trees have it.
+    /// Last step: adds new and changed entries. Must run after the trees have their targets.
     pub(super) fn show(&self, ready: &[(SkillName, VerifiedCopy)]) -> Result<(), FileError> {
         for (name, target) in &self.make {
             disk::new_link(&self.real.join(name.as_str()), target)?;
         }
         for (name, target) in &self.switch {
-            // The new link is made aside in the same folder: another one may lie on another file system.
+            // Create the new symlink in the same folder: another folder may be on another file
+            // system.
             disk::switch_link(&self.real.join(name.as_str()), target, &self.real)?;
         }
         for (name, ready) in ready {
@@ -346,7 +351,7 @@ impl RootChange {
         Ok(())
     }
 
-    /// The links in the vault's trees that this folder points to and that were to go.
+    /// The symlinks in the vault's trees that this folder's entries to remove point to.
     pub(super) fn targets(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.drop
             .iter()

@@ -1,4 +1,4 @@
-//! Which skills are switched off, for one agent or for all.
+//! Skills that are disabled for one agent or for all.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,48 +8,49 @@ use vault_skill::name::{AgentId, SkillName};
 
 use crate::vault::{Change, Vault, VaultError, read_record};
 
-/// Skills that are switched off, for one agent or for all.
+/// The skills that are disabled for one agent or for all.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Switches {
     disabled: BTreeSet<Disabled>,
 }
 
-/// One skill that is switched off.
+/// A disabled skill.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Disabled {
     /// The skill.
     pub name: SkillName,
-    /// The agent that does not see it; `None`: no agent does.
+    /// The agent that it is disabled for; `None` means all agents.
     pub agent: Option<AgentId>,
 }
 
 impl Switches {
-    /// Reads them; damaged ones are an error, so that nothing is switched on by accident.
+    /// Reads the disabled skills. Fails if the file is damaged, so that no skill is enabled by
+    /// accident.
     pub fn read(vault: &Vault) -> Result<Self, VaultError> {
         Ok(read_record(&switches_path(vault))?.unwrap_or_default())
     }
 
-    /// Whether an agent sees a skill.
+    /// Whether a skill is enabled for an agent.
     pub fn shows(&self, name: &SkillName, agent: &AgentId) -> bool {
-        // Looked up for every skill and agent: most vaults have none.
+        // This runs for every skill and agent, and most vaults have no disabled skills.
         self.disabled.is_empty()
             || !self.disabled.iter().any(|off| {
                 off.name == *name && off.agent.as_ref().is_none_or(|other| other == agent)
             })
     }
 
-    /// What is switched off, in order.
+    /// The disabled skills, in order.
     pub fn disabled(&self) -> impl Iterator<Item = &Disabled> {
         self.disabled.iter()
     }
 
-    /// Whether nothing is switched off.
+    /// Whether no skill is disabled.
     pub fn is_empty(&self) -> bool {
         self.disabled.is_empty()
     }
 
-    /// Switches a skill off or on for an agent or for all; true when that changed anything. Switching on for all also
-    /// undoes what was switched off for single agents.
+    /// Disables or enables a skill for one agent, or for all. Returns whether that changed
+    /// anything. Enabling it for all also removes the entries for single agents.
     pub(super) fn set(&mut self, name: &SkillName, agent: Option<&AgentId>, on: bool) -> bool {
         let before = self.disabled.clone();
         if !on {
@@ -75,8 +76,8 @@ fn switches_path(vault: &Vault) -> PathBuf {
     vault.paths().root.join("disabled.json")
 }
 
-/// Switches a skill on or off, for an agent or for all; true when that changed anything. Takes effect with the next
-/// [`sync_profiles`].
+/// Enables or disables a skill for one agent, or for all. Returns whether that changed anything.
+/// Takes effect with the next [`crate::sync_profiles`].
 pub fn set_enabled(
     vault: &Vault,
     name: &SkillName,

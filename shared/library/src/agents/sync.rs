@@ -1,11 +1,15 @@
-//! What each agent on this machine sees: link trees in the vault, and links to them in the agents' own folders.
+//! Syncs what each agent on this machine sees: link trees in the vault, and symlinks to them in the
+//! agents' own folders.
 //!
 //! ```text
 //! ~/.claude/skills/pdf -> <vault>/profiles/claude-code/pdf -> ../../skills/pdf -> ../store/<bundle>/files
 //! ```
-//! One link for each skill, never a link in place of a whole folder. What is in an agent's folder and is not ours is
-//! never touched. A link never dangles, whenever the process dies: a skill leaves the agents' folders first, then the
-//! trees, then the vault; it comes the other way round.
+//! There is one symlink for each skill, never one for a whole folder. Entries in an agent's folder
+//! that do not belong to the vault are never changed.
+//!
+//! No symlink dangles, even if the process is killed at any point: a removed skill leaves the
+//! agents' folders first, then the trees, then the vault. A new skill is added in the reverse
+//! order.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,8 +25,9 @@ use crate::installed::agent_links::entries::{homes, is_ours};
 use crate::installed::agent_links::record::Record;
 use crate::vault::{Vault, VaultError};
 
-/// Regenerates the link trees and the links in the agents' folders from what is installed. With nothing to do it takes
-/// no lock and writes nothing. A folder that can't be changed is reported and keeps nothing else back.
+/// Updates the link trees and the symlinks in the agents' folders to match the installed skills. If
+/// nothing has to change, it takes no lock and writes nothing. A folder that can't be changed is
+/// reported and does not stop the others.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -62,7 +67,7 @@ pub fn sync_profiles(
         return Ok(plan.report(vault, &BTreeMap::new()));
     }
     let mut change = vault.change()?;
-    // Another process may have changed the vault before the lock was free.
+    // Plan again under the lock: another process may have changed the vault meanwhile.
     let mut plan = Plan::make(vault, &plan_input)?;
     if !plan.unrendered.is_empty() {
         plan.render(vault, &mut change)?;
@@ -71,8 +76,8 @@ pub fn sync_profiles(
     plan.apply(vault, &mut change)
 }
 
-/// [`sync_profiles`] for what is linked already; `None` when nothing ever was, so that adding a skill to a vault that
-/// no agent was told about touches no agent's folder.
+/// Runs [`sync_profiles`] for the folders that are already linked. Returns `None` if none is, so
+/// that adding a skill does not touch the folders of agents that were never linked.
 pub fn refresh(
     vault: &Vault,
     machine: &Machine,
@@ -87,7 +92,7 @@ pub fn refresh(
     sync_profiles(vault, &input).map(Some)
 }
 
-/// The folders that the vault links into, with the agents that read them.
+/// The linked folders, with the agents that read them.
 pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, VaultError> {
     Ok(Record::read(vault)?
         .roots
@@ -96,7 +101,7 @@ pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, Vault
         .collect())
 }
 
-/// Forgets the folders that are not there any more, and removes links of the vault that lead nowhere.
+/// Forgets linked folders that no longer exist, and removes dangling symlinks of the vault.
 pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, ProfileSyncError> {
     let seen = view(vault, machine, None)?;
     let mut change = vault.change()?;
@@ -111,7 +116,7 @@ pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, Pr
     let homes = homes(vault);
     let mut cleaned = seen.missing;
     for (path, _) in seen.dangling.into_iter().filter(|(_, ours)| *ours) {
-        // It may lead somewhere by now, or be another.
+        // Check again under the lock: the symlink may have been repaired or replaced.
         let target = disk::link_target(&path)?;
         let ours =
             target.is_some_and(|target| is_ours(target.as_os_str().as_encoded_bytes(), &homes));

@@ -1,7 +1,8 @@
-//! The link trees in the vault: `profiles/<profile>/<skill>`, one link for each skill that a profile shows.
+//! The link trees in the vault: `profiles/<profile>/<skill>`, one symlink for each skill that a
+//! profile shows.
 //!
-//! An agent's own folder points here and never into the store, so that a new version of a skill is seen by every agent
-//! at the moment in which `skills/<name>` is switched.
+//! Symlinks in an agent's folder point to these trees, not into the store. All agents see a new
+//! version of a skill as soon as `skills/<name>` is switched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -15,25 +16,26 @@ use crate::installed::agent_links::entries::{Entry, entries};
 use crate::installed::agent_links::record::trees;
 use crate::vault::{Vault, VaultError};
 
-/// What is to be done to one tree.
+/// The changes to one tree.
 #[derive(Debug, Default)]
 pub(super) struct TreeChange {
     folder: PathBuf,
     make: Vec<(SkillName, PathBuf)>,
     switch: Vec<(SkillName, PathBuf)>,
     drop: Vec<OsString>,
-    /// The folder goes too.
+    /// Whether the folder itself is removed.
     gone: bool,
 }
 
 impl TreeChange {
-    /// Whether nothing is to be done.
+    /// Whether nothing has to change.
     pub(super) fn is_empty(&self) -> bool {
         !self.gone && self.make.is_empty() && self.switch.is_empty() && self.drop.is_empty()
     }
 }
 
-/// Compares the trees with what is wanted. What is no link in them is not ours: it is named in `strange` and left.
+/// Compares the trees with the wanted profiles. Entries that are not symlinks are not the vault's:
+/// they are added to `strange` and left alone.
 pub(super) fn compare(
     vault: &Vault,
     wanted: &[PlannedProfile],
@@ -91,7 +93,7 @@ fn compare_one(
             }
         }
     }
-    // Most of the time the folder is as it should be.
+    // Usually nothing is missing.
     if seen.len() < wanted.len() {
         let missing = wanted.iter().filter(|(name, _)| !seen.contains(name));
         change
@@ -101,7 +103,8 @@ fn compare_one(
     Ok(change)
 }
 
-/// Does it. `kept` are links that some folder outside still points to, because it could not be changed.
+/// Applies the changes. `kept` are symlinks that stay because a folder that could not be changed
+/// still points to them.
 pub(super) fn apply(
     changes: &[TreeChange],
     aside: &Path,

@@ -1,4 +1,4 @@
-//! Who sees what, and why not: for people who look for a skill that an agent does not find.
+//! Reports which skills each agent sees, and why it does not see the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,15 +18,15 @@ use crate::vault::Vault;
 /// What the agents of a machine see of a vault.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// The agents that were found, and those that were linked by name.
+    /// The agents that were detected, and those that were linked explicitly.
     pub agents: Vec<AgentView>,
-    /// Links are not as they should be: a sync has something to do.
+    /// The symlinks are out of date: a sync would change something.
     pub stale: bool,
-    /// Links in the agents' folders that lead nowhere, and whether they are the vault's.
+    /// Dangling symlinks in the agents' folders, each with whether it belongs to the vault.
     pub dangling: Vec<(PathBuf, bool)>,
-    /// Folders that are linked into and are not there.
+    /// Recorded agent folders that are missing.
     pub missing: Vec<PathBuf>,
-    /// What a sync would warn about.
+    /// The warnings that a sync would give.
     pub warnings: Vec<ProfileWarning>,
 }
 
@@ -35,13 +35,13 @@ pub struct View {
 pub struct AgentView {
     /// The agent.
     pub agent: AgentId,
-    /// Whether any of its folders is linked into.
+    /// Whether any of its folders is linked.
     pub linked: bool,
-    /// Those folders.
+    /// The linked folders.
     pub roots: Vec<PathBuf>,
-    /// The skills that it sees.
+    /// The visible skills.
     pub sees: Vec<SkillName>,
-    /// The skills that it does not see, with the reason.
+    /// The hidden skills, each with the reason.
     pub hidden: Vec<Hidden>,
 }
 
@@ -59,16 +59,16 @@ pub struct Hidden {
 pub enum HiddenReason {
     /// It was disabled.
     Disabled,
-    /// It is for these agents only.
+    /// The skill is for these agents only.
     OtherAgents(Vec<AgentId>),
     /// No profile of the agent includes it.
     Profile,
-    /// Something else in the agent's folder has its name.
+    /// Another entry in the agent's folder has the skill's name.
     Foreign(PathBuf),
 }
 
 impl HiddenReason {
-    /// The stable word.
+    /// A stable code for machine-readable output.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Disabled => "disabled",
@@ -79,7 +79,8 @@ impl HiddenReason {
     }
 }
 
-/// Looks at the profiles and the agents' folders; writes nothing. `places`, where they were listed already.
+/// Compares the profiles with the agents' folders; writes nothing. `places` are the installed
+/// skills if the caller already listed them.
 pub(crate) fn view(
     vault: &Vault,
     machine: &Machine,

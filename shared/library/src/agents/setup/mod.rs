@@ -1,8 +1,8 @@
-//! Taking the skills that lie in the agents' own folders into the vault.
+//! Adopts the skills in the agents' own folders into the vault.
 //!
-//! [`scan`] looks and changes nothing; [`adopt`] takes one skill in. The bytes of a skill are at one place at every
-//! moment: they are signed and stored first, then the agent's folder makes room for a link, which the next
-//! [`crate::sync_profiles`] makes.
+//! [`scan`] reads and changes nothing; [`adopt`] adopts one skill. The bytes of a skill always
+//! exist in at least one place: they are signed and stored first, then the agent's folder makes
+//! room for a symlink, which the next [`crate::sync_profiles`] creates.
 
 mod records;
 
@@ -23,35 +23,36 @@ use crate::disk::{self, FileError, Kind};
 use crate::installed::agent_links::{copies, record};
 use crate::vault::{Vault, VaultError};
 
-/// The most folders that a scan looks into.
+/// The maximum number of folders that a scan inspects.
 pub const MAX_FOLDERS: usize = 2_000;
 
-/// What becomes of a skill that lies in an agent's folder.
+/// What happens to a skill in an agent's folder.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdoptionMode {
-    /// It stays as it is; the vault's own skills are linked beside it.
+    /// It stays where it is; the vault's own skills are linked next to it.
     #[default]
     Augment,
-    /// It is signed and kept in the vault, its folder moved to `<root>.bak/<name>`, a link put in its place.
+    /// It is signed and stored in the vault, its folder is moved to `<root>.bak/<name>`, and a
+    /// symlink takes its place.
     Backup,
-    /// It is signed and kept in the vault, its folder removed, a link put in its place.
+    /// It is signed and stored in the vault, its folder is removed, and a symlink takes its place.
     InPlace,
 }
 
-/// How a skill in an agent's folder stands to the vault.
+/// How a skill in an agent's folder compares with the vault.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum NativeState {
-    /// The vault has none of this name.
+    /// The vault has no skill of this name.
     New,
     /// The vault has the same bytes.
     Same,
     /// The vault has a skill of this name with other bytes.
     Differs,
-    /// The gate does not let it in.
+    /// The gate blocks it.
     Refused {
-        /// Everything found, what blocks first.
+        /// All findings, blocking ones first.
         findings: Vec<Finding>,
     },
     /// It can't be read.
@@ -61,34 +62,34 @@ pub enum NativeState {
     },
 }
 
-/// A skill that lies in an agent's folder and is not the vault's.
+/// A skill in an agent's folder that the vault did not put there.
 #[derive(Clone, Debug, Serialize)]
 pub struct NativeSkill {
     /// Its name in the vault.
     pub name: SkillName,
     /// Its folder.
     pub path: PathBuf,
-    /// The agent's folder that it lies in.
+    /// The agent's folder that contains it.
     pub root: PathBuf,
     /// The agents that read it.
     pub agents: Vec<AgentId>,
-    /// Where another tool says that it came from.
+    /// The source that another tool recorded.
     pub provenance: Option<ProvenanceId>,
-    /// The record that says so: `gh skill`, `skills lock`, `clawhub`.
+    /// The tool that recorded the source: `gh skill`, `skills lock` or `clawhub`.
     pub recorded_by: Option<&'static str>,
-    /// How it stands to the vault.
+    /// How it compares with the vault.
     #[serde(flatten)]
     pub state: NativeState,
-    /// Its files, those that are no part of it left out.
+    /// The number of its files, without ignored ones.
     pub files: usize,
-    /// Bytes of those files.
+    /// Total size of those files in bytes.
     pub bytes: u64,
     #[serde(skip)]
     content: Option<Digest>,
 }
 
 impl NativeSkill {
-    /// Whether it can be taken in, by itself or in place of the vault's.
+    /// Whether it can be adopted, as a new skill or in place of the vault's skill of that name.
     pub const fn is_adoptable(&self) -> bool {
         matches!(
             self.state,
@@ -97,21 +98,22 @@ impl NativeSkill {
     }
 }
 
-/// What [`scan`] found.
+/// The result of [`scan`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Scan {
-    /// Skills that are not the vault's, by name and folder.
+    /// Skills that are not the vault's, ordered by name and folder.
     pub skills: Vec<NativeSkill>,
-    /// The folders that were looked into and exist.
+    /// The existing folders that were scanned.
     pub roots: Vec<PathBuf>,
-    /// Entries that were left out, with the reason.
+    /// Skipped entries, each with the reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// Why a skill was not taken in. Its folder is as it was.
+/// Why a skill was not adopted. Its folder is unchanged unless the file system failed while it was
+/// moved or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptNativeError {
-    /// The vault did not admit it.
+    /// The vault rejected it.
     #[error(transparent)]
     Admit(#[from] AdmitError),
     /// It changed between scan and adoption.
@@ -128,17 +130,17 @@ impl From<FileError> for AdoptNativeError {
     }
 }
 
-/// How a skill was taken in.
+/// The result of an adoption.
 #[derive(Clone, Debug)]
 pub struct Adopted {
-    /// What the vault has of it now.
+    /// The skill's state in the vault.
     pub report: AdmitReport,
-    /// Where its folder is now; `None` after [`AdoptionMode::InPlace`].
+    /// Where its folder was moved to; `None` if it was not moved.
     pub backup: Option<PathBuf>,
 }
 
-/// Looks for skills in every folder that some agent reads, in those of the project too, and in `further`. Links are no
-/// skills of their own and are left out, as is what the vault put there.
+/// Finds skills in all folders that a detected agent reads, including those of the machine's
+/// project, and in `further`. Symlinks and entries that the vault put there are skipped.
 pub fn scan(
     vault: Option<&Vault>,
     machine: &Machine,
@@ -155,7 +157,7 @@ pub fn scan(
         readers.entry(root.clone()).or_default().push(agent.clone());
     }
     let mut reader = NativeReader {
-        // Nothing is admitted here, so that no time is recorded.
+        // A scan admits nothing and so records no time: any timestamp will do.
         neighbours: Neighbours::new(vault, Timestamp::from_unix(0)),
         records: records::read(machine),
         strict,
@@ -164,7 +166,7 @@ pub fn scan(
     let mut seen = std::collections::BTreeSet::new();
     let mut left = MAX_FOLDERS;
     for (root, agents) in readers {
-        // Of a folder with several names one is looked at.
+        // Scan a folder that has several paths only once.
         let Ok(real) = disk::resolve(&root) else {
             continue;
         };
@@ -204,7 +206,7 @@ pub fn scan(
     Ok(scan)
 }
 
-/// Reads skills in the agents' folders.
+/// Reads the skills in the agents' folders.
 struct NativeReader<'a> {
     neighbours: Neighbours<'a>,
     records: records::Records,
@@ -212,7 +214,8 @@ struct NativeReader<'a> {
 }
 
 impl NativeReader<'_> {
-    /// Reads and judges one skill folder; `None` when its name makes no name in the vault.
+    /// Reads one skill folder and runs the gate on it; `None` if no valid skill name can be derived
+    /// from the folder name.
     fn read(
         &mut self,
         root: &Path,
@@ -272,9 +275,9 @@ fn state(vault: &Vault, name: &SkillName, files: &[vault_skill::bundle::File]) -
     }
 }
 
-/// Takes one skill in, not [`AdoptionMode::Augment`]: signed and stored, then its folder makes room. `replace` takes the
-/// place of a skill of the vault that has its name. Fails, with the folder as it was, where the gate refuses it or its
-/// bytes changed meanwhile.
+/// Adopts one skill: signs and stores it, then moves or removes its folder as `mode` requires.
+/// `replace` allows it to replace a skill of the vault with the same name. Fails without changing
+/// the folder if the gate rejects it or its bytes changed since the scan.
 pub fn adopt(
     vault: &Vault,
     skill: &NativeSkill,
@@ -287,12 +290,13 @@ pub fn adopt(
         provenance: skill.provenance.clone(),
         replace,
         strict,
-        // The vault has these bytes, from wherever: they stay what they are.
+        // If the vault already has these bytes, keep the existing version and its source.
         keep_equal: matches!(skill.state, NativeState::Same),
         ..Options::default()
     };
     let report = add_folder(vault, &skill.path, &options)?;
-    // Signed and flushed: from here on the bytes are in the vault. What was written to meanwhile is not.
+    // The bytes are now signed and flushed to the vault. Check that the folder still has the
+    // scanned content before removing it: later edits are not in the vault.
     let unchanged = skill.content.is_some() && copies::content(&skill.path) == skill.content;
     if !unchanged {
         return Err(AdoptNativeError::Changed(skill.path.clone()));
@@ -310,7 +314,8 @@ pub fn adopt(
     Ok(Adopted { report, backup })
 }
 
-/// Moves a folder to `<root>.bak/<name>`, or the next free name beside it: nothing that is there is replaced.
+/// Moves a folder to `<root>.bak/<name>`, or to the next free `<name>-<number>`. Never replaces an
+/// existing entry.
 fn move_aside(root: &Path, folder: &Path) -> Result<PathBuf, FileError> {
     let mut kept = root.as_os_str().to_owned();
     kept.push(".bak");

@@ -1,4 +1,5 @@
-//! Where other tools say that a skill came from. What they say is a claim: it is recorded, never believed.
+//! Reads where other tools recorded that a skill came from. These records are unverified claims:
+//! they are stored as provenance but not trusted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::disk;
 
 const MAX_LOCK: u64 = 4 << 20;
 
-/// The lock files of a machine and its project.
+/// The sources in the lock files of a machine and its project, by folder name.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     locked: BTreeMap<String, ProvenanceId>,
@@ -37,7 +38,7 @@ struct Origin {
     slug: Option<String>,
 }
 
-/// Reads what is there; a file that can't be read says nothing.
+/// Reads the lock files that exist. Unreadable files are skipped.
 pub(super) fn read(machine: &Machine) -> Records {
     let mut paths = vec![machine.home.join(".agents/.skill-lock.json")];
     if let Some(state) = machine.variables.get("XDG_STATE_HOME") {
@@ -93,7 +94,7 @@ impl Locked {
     }
 }
 
-/// `github:owner/repository[/path]` of an address of that host.
+/// Builds `<host>:owner/repository[/path]` from a repository address on that host.
 fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<ProvenanceId> {
     let rest = address
         .strip_prefix("https://")?
@@ -108,7 +109,7 @@ fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<Provena
 }
 
 impl Records {
-    /// What is recorded of a skill in a folder of this name, and by which tool.
+    /// The recorded source of the skill in this folder, and the name of the tool that recorded it.
     pub(super) fn find(
         &self,
         folder: &str,
@@ -126,7 +127,7 @@ impl Records {
     }
 }
 
-/// The keys that `gh skill` writes into the frontmatter.
+/// The source in the frontmatter keys that `gh skill` writes.
 fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
     let fields = frontmatter_json(document)?;
     let metadata = fields.get("metadata")?.as_object()?;
@@ -137,7 +138,7 @@ fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
     repository("github", text("github-repo")?, inside)
 }
 
-/// What ClawHub leaves beside a skill.
+/// The source in the file that ClawHub writes next to a skill.
 fn clawhub(path: &Path) -> Option<ProvenanceId> {
     let bytes = disk::read(&path.join(".clawhub/origin.json"), 64 << 10).ok()??;
     let origin: Origin = serde_json::from_slice(&bytes).ok()?;
