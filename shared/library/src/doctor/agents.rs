@@ -1,4 +1,4 @@
-//! Checks of what each agent sees, and of the links that show it.
+//! Checks what each agent sees and the symlinks in the agents' folders.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use crate::installed::list;
 use crate::installed::place::Places;
 use crate::vault::VaultError;
 
-/// The most characters that an agent reads of its list of skills, where that is known.
+/// The maximum length of the skill list that an agent reads, in characters, if it is known.
 fn list_bound(agent: &AgentId) -> Option<usize> {
     (agent.as_str() == "codex").then_some(8_000)
 }
 
 impl Doctor<'_> {
-    /// The agents' folders; `view`, where it was made already.
+    /// Checks the agents' folders. `view` is the view if it was already computed.
     pub(super) fn check_agents(
         &mut self,
         view: Option<Result<View, ProfileSyncError>>,
@@ -31,7 +31,7 @@ impl Doctor<'_> {
         }
         let view = match view.unwrap_or_else(|| agents::view(self.vault, machine, None)) {
             Ok(view) => view,
-            // Without the key no skill can be verified; that is among the findings already.
+            // Without the key no skill can be verified. The missing key is already a finding.
             Err(ProfileSyncError::Vault(VaultError::Key(_))) => return Ok(()),
             Err(ProfileSyncError::Vault(error)) => return Err(error),
             Err(error) => {
@@ -55,7 +55,7 @@ impl Doctor<'_> {
     fn clean_links(&mut self, machine: &Machine) -> Result<(), VaultError> {
         match agents::clean(self.vault, machine) {
             Ok(cleaned) => self.report.cleaned.extend(cleaned),
-            // The view that is made next reports it.
+            // The caller computes the view next, which reports these errors.
             Err(
                 ProfileSyncError::Vault(VaultError::Key(_))
                 | ProfileSyncError::Rules(_)
@@ -77,7 +77,7 @@ impl Doctor<'_> {
             self.find(DoctorFinding::RootMissing(path.clone()));
         }
         for warning in &view.warnings {
-            // Damaged skills are reported once, with their health.
+            // Damaged skills are already reported by the skill checks.
             if !matches!(warning, ProfileWarning::SkillDamaged(_)) {
                 self.find(DoctorFinding::Profile(warning.clone()));
             }
@@ -125,12 +125,13 @@ impl Doctor<'_> {
         }
     }
 
-    /// Characters of each skill in a list of skills, from the texts in the index; `None` where it lacks one.
+    /// The length of each skill's entry in an agent's skill list, in characters, from the texts in
+    /// the index; `None` if the index lacks one.
     fn indexed_lengths(&self, places: &Places) -> Option<HashMap<SkillName, usize>> {
         let texts = self.texts();
         let mut lengths = HashMap::new();
         for place in places.groups.iter().flat_map(|group| &group.places) {
-            // An own skill hides a linked one of its name.
+            // An own skill hides a linked skill with the same name.
             if !lengths.contains_key(&place.name) {
                 let length = length(&place.name, texts.get(&place.bundle)?);
                 lengths.insert(place.name.clone(), length);
@@ -149,7 +150,7 @@ impl Doctor<'_> {
     }
 }
 
-/// What a skill adds to a list of skills that an agent reads, in characters.
+/// The length of a skill's name and description in characters.
 fn length(name: &SkillName, texts: &Texts) -> usize {
     name.as_str().len() + texts.description.chars().count()
 }

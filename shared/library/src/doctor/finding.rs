@@ -1,4 +1,4 @@
-//! What can be wrong with a vault on this machine, as data: callers write the sentences.
+//! The problems that the doctor finds, as data; callers write the messages.
 
 use std::path::{Path, PathBuf};
 
@@ -11,131 +11,131 @@ use crate::agents::{ProfileSyncError, ProfileWarning};
 use crate::store::Damage;
 use crate::vault::keys::KeyError;
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Something does not work.
     Error,
-    /// Something may surprise.
+    /// Something may not work as expected.
     Warning,
-    /// Good to know.
+    /// Information only.
     Note,
 }
 
-/// How a damaged skill can be brought back.
+/// How a damaged skill can be restored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Remedy {
-    /// Pull the linked vault that it came from.
+    /// Pull the linked vault it came from.
     Pull,
-    /// Add it again from its source; `None` where the source is unknown.
+    /// Add it again from its source; `None` if the source is unknown.
     AddAgain(Option<ProvenanceId>),
-    /// Have the doctor sign it.
+    /// Let the doctor sign it with `repair`.
     Repair,
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Debug)]
 pub enum DoctorFinding {
     /// The vault's folder belongs to another user.
     ForeignOwner(PathBuf),
-    /// Others may write to the vault's folder.
+    /// Other users may write to the vault's folder.
     OpenToOthers {
         /// The folder.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// This user may not write to the vault's folder.
+    /// The current user may not write to the vault's folder.
     ReadOnly(PathBuf),
     /// The release key can't be used.
     Key(KeyError),
-    /// The recovery key is still on this machine.
+    /// The recovery key is still stored on this machine.
     RecoveryHere(PathBuf),
-    /// A skill was signed later than this machine's clock says.
+    /// A skill was signed later than the current time of this machine's clock.
     ClockBehind {
-        /// The time by this machine's clock.
+        /// The current time of this machine's clock.
         now: Timestamp,
         /// When the skill was signed.
         signed_at: Timestamp,
     },
-    /// A writer was killed and left files behind.
+    /// A killed writer left unfinished work behind.
     Unfinished,
-    /// A folder was set aside for signing and never signed.
+    /// A folder was moved to `set-aside` for signing but was not signed.
     SetAside(PathBuf),
-    /// Something in the vault's folders is not part of the vault.
+    /// An entry in the vault's folders does not belong to the vault.
     ForeignInVault(PathBuf),
-    /// The bundles of this many earlier versions are kept.
+    /// The store keeps this many bundles of earlier versions.
     EarlierVersions(usize),
-    /// A skill needs variables that are not set.
+    /// A skill requires environment variables that are not set.
     EnvironmentUnset {
         /// The skill.
         skill: SkillName,
-        /// Those variables, at least one.
+        /// The missing variables, at least one.
         variables: Vec<String>,
     },
-    /// Metadata of systems and editors lies beside a skill's files.
+    /// Metadata files of operating systems or editors are among a skill's files.
     IgnoredMetadata {
         /// The skill.
         skill: SkillName,
-        /// Those files, relative to the skill.
+        /// Their paths, relative to the skill.
         files: Vec<String>,
     },
-    /// A skill is not as it was signed.
+    /// A skill fails verification.
     SkillDamaged {
         /// The skill.
         skill: SkillName,
         /// What is wrong with it.
         damage: Damage,
-        /// How it can be brought back.
+        /// How it can be restored.
         remedy: Remedy,
     },
-    /// A folder with a skill was put into the vault and never signed.
+    /// A folder with a skill was copied into the vault but is not signed.
     SkillUnsigned(SkillName),
-    /// A skill could not be signed.
+    /// The doctor could not sign a skill.
     RepairFailed {
         /// The skill.
         skill: SkillName,
         /// Why.
         reason: String,
     },
-    /// A variant that was rendered for an agent is not as it was signed.
+    /// A rendered variant fails verification.
     VariantDamaged {
-        /// The skill that it is a variant of.
+        /// The skill it was rendered from.
         skill: SkillName,
         /// What is wrong with it.
         damage: Damage,
     },
-    /// The profiles can't be read.
+    /// `profiles.toml` is invalid.
     ProfilesInvalid(ProfileSyncError),
-    /// A link in an agent's folder leads nowhere.
+    /// A symlink in an agent's folder dangles.
     DanglingLink {
-        /// The link.
+        /// The symlink.
         path: PathBuf,
         /// Whether the vault made it.
         ours: bool,
     },
-    /// A folder that is linked into is missing.
+    /// A linked agent folder is missing.
     RootMissing(PathBuf),
-    /// What a sync of profiles would warn about.
+    /// A warning of the profile sync.
     Profile(ProfileWarning),
-    /// The agents' links do not show the vault as it is.
+    /// The symlinks in the agents' folders are out of date.
     LinksStale,
-    /// These agents are installed and see none of the vault's skills.
+    /// These agents are installed but not linked to the vault.
     AgentNotLinked(Vec<AgentId>),
-    /// An agent reads less of its list of skills than the list is long.
+    /// An agent's skill list is longer than the agent reads.
     ContextCost {
         /// The agent.
         agent: AgentId,
-        /// Length of its list, in characters.
+        /// Length of the list, in characters.
         characters: usize,
-        /// The most that it reads.
+        /// The maximum that the agent reads, in characters.
         bound: usize,
     },
 }
 
 impl DoctorFinding {
-    /// The stable word.
+    /// A stable code for machine-readable output.
     pub fn code(&self) -> &'static str {
         match self {
             Self::ForeignOwner(_) => "foreign_owner",
@@ -174,7 +174,7 @@ impl DoctorFinding {
         }
     }
 
-    /// How much it matters.
+    /// The severity.
     pub fn severity(&self) -> Severity {
         match self {
             Self::OpenToOthers { .. }
@@ -193,7 +193,7 @@ impl DoctorFinding {
         }
     }
 
-    /// The skill that it is about.
+    /// The skill that the finding is about, if any.
     pub fn skill(&self) -> Option<&SkillName> {
         match self {
             Self::EnvironmentUnset { skill, .. }
@@ -206,7 +206,7 @@ impl DoctorFinding {
         }
     }
 
-    /// The file or folder that it is about.
+    /// The file or folder that the finding is about, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Key(KeyError::File(failed)) => Some(&failed.path),

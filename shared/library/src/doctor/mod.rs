@@ -1,8 +1,8 @@
-//! Checks of everything that can be wrong with a vault on this machine.
+//! Checks a vault on this machine for all known problems.
 //!
-//! [`examine`] reads everything, and writes only what it was asked to: `clean` removes metadata and left-overs that are
-//! no part of any skill, `repair` signs skills of this machine that have no signature. What was tampered with, or came
-//! from elsewhere, is never signed again.
+//! [`examine`] writes only on request: `clean` removes metadata and leftovers that belong to no
+//! skill, and `repair` signs local skills that have no signature. It never signs a skill that was
+//! tampered with or came from elsewhere.
 
 mod agents;
 mod finding;
@@ -25,21 +25,23 @@ use crate::vault::{Vault, VaultError};
 
 /// What to check and what to repair.
 pub struct DoctorInput<'a> {
-    /// The machine on which agents are looked for; `None` leaves profiles out.
+    /// The machine on which agents are detected; `None` skips the checks of agents and profiles.
     pub machine: Option<Machine>,
-    /// One skill's health alone; what concerns the whole vault is checked all the same.
+    /// Check only this skill. Problems of the whole vault are reported as well.
     pub skill: Option<SkillName>,
-    /// Remove metadata of systems and editors, left-overs of killed writers, and links that lead nowhere.
+    /// Remove metadata of operating systems and editors, leftovers of killed writers, and dangling
+    /// symlinks.
     pub clean: bool,
-    /// Sign skills of this machine that have no signature.
+    /// Sign local skills that have no signature.
     pub repair: bool,
-    /// Whether security flags block a repaired skill.
+    /// Whether the gate blocks a repaired skill for security flags.
     pub strict: bool,
-    /// Whether an environment variable is set: for what skills say they need.
+    /// Returns whether an environment variable is set; used to check what skills require.
     pub is_set: &'a dyn Fn(&str) -> bool,
 }
 
-/// Checks everything, and repairs what was asked for. Fails only where the vault can't be listed or written.
+/// Checks everything and makes the requested repairs. Fails only if the vault can't be listed or
+/// written.
 pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, VaultError> {
     let mut doctor = Doctor {
         vault,
@@ -49,10 +51,10 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
     };
     doctor.check_folder();
     doctor.check_keys();
-    // Before anything takes the lock, because taking it removes them.
+    // Check for leftovers before anything takes the writer lock, because taking it removes them.
     doctor.check_leftovers()?;
-    // The agents' folders do not depend on the bytes of skills: unless something is repaired first, both are read at
-    // the same time.
+    // The view of the agents' folders does not depend on the skills' bytes, so both are read in
+    // parallel unless `clean` or `repair` changes something first.
     let concurrent = match (&input.machine, input.clean || input.repair) {
         (Some(machine), false) => Some(machine),
         _ => None,
@@ -69,7 +71,7 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
             doctor.check_skills(checked)?;
             (view, Some(places))
         }
-        // Without the key no skill can be verified; that is among the findings already.
+        // Without the key no skill can be verified. The missing key is already a finding.
         Err(VaultError::Key(_)) => (None, None),
         Err(error) => return Err(error),
     };
@@ -85,7 +87,7 @@ struct Doctor<'a> {
     vault: &'a Vault,
     input: &'a DoctorInput<'a>,
     report: DoctorReport,
-    /// What the index says of each bundle; read on first use.
+    /// The index's texts by bundle; read on first use.
     texts: OnceCell<HashMap<Digest, Texts>>,
 }
 

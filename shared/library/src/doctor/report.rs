@@ -1,4 +1,4 @@
-//! What a check of a vault reports.
+//! The report of the doctor.
 
 use std::path::PathBuf;
 
@@ -9,19 +9,19 @@ use vault_skill::name::{AgentId, SkillName};
 use super::finding::{DoctorFinding, Severity};
 use crate::agents::View;
 
-/// What can be done about a damaged skill, or was.
+/// Whether a damaged skill can be repaired, or the result of the repair.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairStatus {
     /// Nothing is wrong.
     NotNeeded,
-    /// It has no signature and is of this machine: it can be signed.
+    /// It is a local skill without a signature and can be signed.
     Repairable,
     /// It was signed just now.
     Repaired,
-    /// Its signature or bytes were changed: nothing on this machine tells what they should be.
+    /// Its signature or bytes were changed, and this machine has no trusted copy to compare with.
     RefusedTampered,
-    /// It came from elsewhere, or from an unknown place: it has to come from there again.
+    /// It came from another or an unknown source and must be fetched from there again.
     RefusedRemote,
     /// It could not be repaired.
     Failed,
@@ -30,61 +30,61 @@ pub enum RepairStatus {
 /// The health of one skill.
 #[derive(Clone, Debug, Serialize)]
 pub struct SkillHealth {
-    /// What it is installed as.
+    /// The name it is installed under.
     pub name: SkillName,
-    /// `local`, or the id of the linked vault.
+    /// `local`, or the id of the link it came through.
     pub origin: String,
     /// Its signed version.
     pub version: Option<u64>,
-    /// Its bundle; `None` for a folder that was never signed.
+    /// Its bundle hash; `None` for a folder that was never signed.
     pub bundle_hash: Option<Digest>,
-    /// What is wrong with it.
+    /// A description of the problem, if any.
     pub problem: Option<String>,
-    /// What can be done about it, or was.
+    /// Whether it can be repaired, or the result of the repair.
     pub repair_status: RepairStatus,
-    /// Variables that it says it needs and that are not set.
+    /// Declared environment variables that are not set.
     pub unset_environment: Vec<String>,
-    /// Metadata of systems and editors beside its files.
+    /// Metadata files of operating systems and editors among its files.
     pub ignored: Vec<String>,
 }
 
-/// What an agent reads before it reads any skill.
+/// The size of the skill list that an agent reads at startup.
 #[derive(Clone, Debug, Serialize)]
 pub struct ContextCost {
     /// The agent.
     pub agent: AgentId,
-    /// Skills that it sees.
+    /// The number of skills the agent sees.
     pub skills: usize,
-    /// Characters of their names and descriptions.
+    /// Total length of their names and descriptions, in characters.
     pub characters: usize,
-    /// The most that the agent reads, where that is known.
+    /// The maximum that the agent reads, in characters, if it is known.
     pub bound: Option<usize>,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct DoctorReport {
-    /// Every skill, or the one that was asked for.
+    /// The health of every checked skill.
     pub skills: Vec<SkillHealth>,
-    /// What is wrong, worst first.
+    /// The findings, worst first.
     pub findings: Vec<DoctorFinding>,
     /// Which agent sees which skills.
     pub agents: View,
-    /// What agents read of it at every start.
+    /// The context cost for each linked agent.
     pub context: Vec<ContextCost>,
-    /// What `clean` removed.
+    /// The paths that `clean` removed.
     pub cleaned: Vec<PathBuf>,
 }
 
 impl DoctorReport {
-    /// Whether there is no error; warnings and notes do not count.
+    /// Whether there are no findings of severity [`Severity::Error`].
     pub fn is_clean(&self) -> bool {
         self.findings
             .iter()
             .all(|finding| finding.severity() != Severity::Error)
     }
 
-    /// How many skills are not as they were signed, those just repaired included.
+    /// The number of skills that failed verification, including those just repaired.
     pub fn damaged(&self) -> usize {
         self.skills
             .iter()
@@ -92,7 +92,7 @@ impl DoctorReport {
             .count()
     }
 
-    /// Whether a skill's bytes or signature were changed after signing.
+    /// Whether any skill was tampered with after signing.
     pub fn is_tampered(&self) -> bool {
         self.skills
             .iter()

@@ -1,4 +1,4 @@
-//! Checks of every skill from its bytes, and signing those of this machine that have no signature.
+//! Verifies every skill from its bytes, and signs local skills that have no signature.
 
 use std::path::Path;
 
@@ -81,7 +81,7 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Gives the declared variables that are not set.
+    /// Returns the declared variables that are not set, and reports the required ones.
     fn check_environment(&mut self, skill: &SkillName, declared: &[Secret]) -> Vec<String> {
         let unset: Vec<_> = declared
             .iter()
@@ -102,7 +102,7 @@ impl Doctor<'_> {
             .collect()
     }
 
-    /// Removes metadata beside a skill's files where that was asked for; gives what is left.
+    /// Removes metadata files among a skill's files if `clean` is set; returns the remaining ones.
     fn check_ignored(
         &mut self,
         skill: &SkillName,
@@ -125,7 +125,7 @@ impl Doctor<'_> {
         Ok(files)
     }
 
-    /// Signs the files of an own skill again whose manifest is gone.
+    /// Signs the files of a local skill whose manifest is missing.
     fn repair(
         &mut self,
         health: &mut SkillHealth,
@@ -171,7 +171,8 @@ impl Doctor<'_> {
         }
     }
 
-    /// An entry of the vault's folders that the vault did not make. A skill that was copied there is unsigned.
+    /// Reports an entry in the vault's folders that the vault did not create. A skill folder that
+    /// was copied there is an unsigned skill and may be repaired.
     fn check_foreign(&mut self, path: &str) -> Result<(), VaultError> {
         let full = self.vault.paths().root.join(path);
         let name = path
@@ -206,7 +207,8 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Signs a folder among the skill links, which makes room for a link. Its bytes are in one place at every moment.
+    /// Signs a skill folder in `skills/` and replaces it with a symlink. The bytes always exist in
+    /// at least one place.
     fn sign_folder(&self, name: &SkillName, folder: &Path) -> Result<AdmitReport, AdmitError> {
         let options = Options {
             name: Some(name.clone()),
@@ -215,7 +217,7 @@ impl Doctor<'_> {
             strict: self.input.strict,
             ..Options::default()
         };
-        // Checked before it is moved: a folder that the gate rejects stays where it is.
+        // Run the gate before moving the folder, so that a rejected one stays where it is.
         let mut neighbours = Neighbours::of(self.vault);
         examine(Source::folder(folder), &options, &mut neighbours)?;
         let parked = self.vault.paths().root.join("set-aside");
@@ -246,7 +248,7 @@ impl Doctor<'_> {
     }
 }
 
-/// What can be done about a damaged skill, given where it came from.
+/// Decides whether a damaged skill can be repaired, and how to restore it otherwise.
 fn verdict(
     damage: &Damage,
     origin: &Origin,
@@ -254,7 +256,7 @@ fn verdict(
 ) -> (RepairStatus, Remedy) {
     let own = source
         .is_some_and(|source| matches!(source.kind(), SourceKind::Local | SourceKind::Inline));
-    // Only the manifest is gone: the files are there, but nothing vouches for them.
+    // Only the manifest is missing: the files exist but no signature covers them.
     let unsigned = matches!(damage, Damage::Missing(what) if what == "manifest.json");
     let status = match origin {
         Origin::Linked(_) => return (RepairStatus::RefusedRemote, Remedy::Pull),

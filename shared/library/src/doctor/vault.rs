@@ -1,4 +1,4 @@
-//! Checks of the vault's own folder, its keys, this machine's clock, and what killed writers left.
+//! Checks the vault's folder, its keys, this machine's clock, and leftovers of killed writers.
 
 use vault_skill::time::Timestamp;
 
@@ -8,7 +8,7 @@ use crate::disk::scratch;
 use crate::vault::VaultError;
 
 impl Doctor<'_> {
-    /// The vault's own folder: its owner, and who may write to it.
+    /// Checks the owner and the write permissions of the vault's folder.
     pub(super) fn check_folder(&mut self) {
         let path = self.vault.paths().root.clone();
         let Ok(Some((mode, owner))) = disk::mode_and_owner(&path) else {
@@ -36,7 +36,7 @@ impl Doctor<'_> {
         }
     }
 
-    /// A signature from the future means that the clock was set back.
+    /// Reports a signature more than a day in the future, which means that the clock was set back.
     pub(super) fn check_clock(&mut self, signed: impl Iterator<Item = Timestamp>) {
         let now = self.vault.clock().now();
         let latest = signed.max().filter(|latest| *latest > now.plus_days(1));
@@ -45,13 +45,13 @@ impl Doctor<'_> {
         }
     }
 
-    /// What killed writers left.
+    /// Reports or removes leftovers of killed writers.
     pub(super) fn check_leftovers(&mut self) -> Result<(), VaultError> {
         let generation = self.vault.generation()?;
         let dead = scratch::dead(&self.vault.tmp()).unwrap_or_default();
         let unfinished = !dead.is_empty() || generation % 2 == 1;
         if unfinished && self.input.clean {
-            // Taking the lock clears away what a killed writer left.
+            // Taking the writer lock removes the leftovers of a killed writer.
             let mut change = self.vault.change()?;
             change.switching()?;
             self.report.cleaned.extend(dead);
