@@ -1,7 +1,9 @@
-//! Skills out of the vault, in forms that other tools install from: an archive, or a site with a well-known index.
+//! Exports skills in formats that other tools install from: an archive, or a site with a well-known
+//! index.
 //!
-//! What goes out was verified a moment before. The same skills give the same bytes: names are sorted, times are fixed, owners
-//! are nobody. Beside each archive lies its signed manifest, so that [`verify`] can tell anywhere whether it is what was signed.
+//! Every skill is verified just before it is exported. The same skills always produce the same
+//! bytes: names are sorted, and times and owners are fixed. Each archive has its signed manifest
+//! next to it, so that [`verify()`] can check it on any machine.
 
 pub mod pack;
 mod site;
@@ -22,13 +24,14 @@ use crate::vault::{Vault, VaultError};
 pub use site::{INDEX, SCHEMA, SiteInput, SiteReport, SiteSkill, well_known};
 pub use verify::{Form, Verified, VerifyError, verify};
 
-/// What the signed manifest beside an archive or folder is called, after the name of what it belongs to.
+/// Suffix of the signed manifest's file name; the prefix is the name of the archive or folder it
+/// belongs to.
 pub const MANIFEST_SUFFIX: &str = ".manifest.json";
 
-/// Why nothing was written, or not all of it.
+/// Why an export failed. Some files may already be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// A skill is not installed, damaged, or can't be read.
+    /// A skill is not installed, is damaged, or can't be read.
     #[error(transparent)]
     Skill(#[from] RunError),
     /// A skill can't be put into an archive.
@@ -36,16 +39,16 @@ pub enum ExportError {
     Pack {
         /// The skill.
         name: SkillName,
-        /// What the packer says.
+        /// The error of the packer.
         cause: std::io::Error,
     },
-    /// The file is there already.
+    /// The file already exists.
     #[error("{} is there already", .0.display())]
     Exists(PathBuf),
-    /// Something that is no plain file or folder is in the way.
+    /// An entry that is not a regular file or folder is in the way.
     #[error("{} is in the way", .0.display())]
     InTheWay(PathBuf),
-    /// The system refused.
+    /// A file system error.
     #[error(transparent)]
     File(#[from] FileError),
     /// The vault can't be read.
@@ -53,7 +56,7 @@ pub enum ExportError {
     Vault(#[from] VaultError),
 }
 
-/// A verified skill on its way out.
+/// A verified skill that is ready for export.
 struct Outgoing {
     name: SkillName,
     bundle: Digest,
@@ -81,37 +84,38 @@ fn take(vault: &Vault, name: &SkillName) -> Result<Outgoing, ExportError> {
     })
 }
 
-/// What to write as a zip archive.
+/// Options of a zip export.
 #[derive(Clone, Debug)]
 pub struct ZipInput {
-    /// The installed skill.
+    /// The installed skill to export.
     pub skill: SkillName,
-    /// The archive; its signed manifest goes beside it.
+    /// The archive's path; its signed manifest is written next to it.
     pub file: PathBuf,
-    /// Write over files that are there.
+    /// Whether to overwrite existing files.
     pub replace: bool,
 }
 
-/// An archive that was written.
+/// The result of a zip export.
 #[derive(Clone, Debug)]
 pub struct ZipReport {
     /// The skill.
     pub name: SkillName,
     /// Its version.
     pub version: u64,
-    /// Its bundle.
+    /// Its bundle hash.
     pub bundle: Digest,
     /// The archive.
     pub file: PathBuf,
-    /// Its SHA-256.
+    /// SHA-256 of the archive.
     pub sha256: Digest,
-    /// Its bytes.
+    /// Size of the archive in bytes.
     pub size: u64,
-    /// The signed manifest beside it.
+    /// Path of the signed manifest.
     pub manifest: PathBuf,
 }
 
-/// Writes an installed skill as a zip archive with its files at the root, and its signed manifest beside it.
+/// Writes an installed skill as a zip archive with its files at the root, and its signed manifest
+/// next to the archive.
 pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
     let skill = take(vault, &input.skill)?;
     let bytes = pack::zip(&skill.files).map_err(|cause| ExportError::Pack {
@@ -139,7 +143,8 @@ pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
     })
 }
 
-/// Where the signed manifest of an archive or a folder lies: beside it, its endings `.zip`, `.tar.gz` and `.tgz` left out.
+/// Path of the signed manifest for an archive or a folder: in the same folder, with
+/// [`MANIFEST_SUFFIX`] in place of `.zip`, `.tar.gz` or `.tgz`.
 pub fn manifest_path(of: &std::path::Path) -> PathBuf {
     let name = of
         .file_name()
@@ -152,7 +157,7 @@ pub fn manifest_path(of: &std::path::Path) -> PathBuf {
     of.with_file_name(format!("{stem}{MANIFEST_SUFFIX}"))
 }
 
-/// Writes a file whole or not at all; what is there must be a plain file.
+/// Writes a file atomically. Fails if the path exists and is not a regular file.
 fn put(path: &std::path::Path, bytes: &[u8]) -> Result<(), ExportError> {
     match disk::kind(path)? {
         None | Some(Kind::File) => {}

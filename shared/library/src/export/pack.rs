@@ -1,4 +1,5 @@
-//! Archives: written so that the same files give the same bytes, read within the limits of a skill.
+//! Writes archives reproducibly (the same files give the same bytes) and reads them within the
+//! limits of a skill.
 
 use std::io::{self, Cursor, Read, Write};
 
@@ -11,12 +12,14 @@ use vault_skill::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
-/// The largest archive that is read, in bytes: a skill that does not compress at all, and the archive's own records.
+/// The largest archive that is read, in bytes: an incompressible skill of maximum size plus the
+/// archive's own headers.
 pub const MAX_ARCHIVE_BYTES: u64 = MAX_SKILL_BYTES + (2 << 20);
 
-/// A gzipped tar archive with the files at its root: sorted, owned by nobody, from 1970.
+/// A gzipped tar archive with the files at its root, in the given order, with owner 0 and
+/// modification time 0 (1970).
 pub fn tar_gz(files: &[File]) -> io::Result<Vec<u8>> {
-    // 255: no operating system in particular.
+    // 255 means an unknown operating system.
     let gzip = GzBuilder::new()
         .mtime(0)
         .operating_system(255)
@@ -35,7 +38,7 @@ pub fn tar_gz(files: &[File]) -> io::Result<Vec<u8>> {
     archive.into_inner()?.finish()
 }
 
-/// A zip archive with the files at its root: sorted, from 1980.
+/// A zip archive with the files at its root, in the given order, with the modification time 1980.
 pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for file in files {
@@ -49,7 +52,8 @@ pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
     Ok(archive.finish()?.into_inner())
 }
 
-/// The files of a zip or gzipped tar archive, their paths as they stand there. Fails on links, on encrypted files, and beyond the limits of a skill.
+/// Reads the files of a zip or gzipped tar archive, with their paths unchanged. Fails on links, on
+/// encrypted files, and if the limits of a skill are exceeded.
 pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
     let mut taken = Taken::default();
     if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -93,7 +97,8 @@ fn refused(why: &'static str) -> io::Error {
 }
 
 fn read_tar(bytes: &[u8], taken: &mut Taken) -> io::Result<()> {
-    // Headers and padding count too: a bomb of empty entries ends here.
+    // Limit the unpacked stream including headers and padding, so that a bomb of empty entries
+    // fails too.
     let unpacked = GzDecoder::new(bytes).take(2 * MAX_ARCHIVE_BYTES);
     let mut archive = tar::Archive::new(unpacked);
     for entry in archive.entries()? {

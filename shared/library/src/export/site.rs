@@ -1,4 +1,5 @@
-//! A site that any tool of the agent skills standard installs from: `.well-known/agent-skills/index.json`, version 0.2.0.
+//! Exports a site that any tool of the agent skills standard can install from:
+//! `.well-known/agent-skills/index.json`, version 0.2.0.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,55 +17,56 @@ use crate::installed::list;
 use crate::installed::place::Origin;
 use crate::vault::Vault;
 
-/// The index, below the folder that is served as the root of the site.
+/// Path of the index below the folder that is served as the site's root.
 pub const INDEX: &str = ".well-known/agent-skills/index.json";
-/// What the index calls itself.
+/// The value of `$schema` in the index.
 pub const SCHEMA: &str = "https://schemas.agentskills.io/discovery/0.2.0/schema.json";
-/// The standard's limit of a description, in characters; clients leave entries with longer ones out.
+/// The standard's limit for a description, in UTF-16 code units. Clients skip entries with longer
+/// ones.
 const MAX_DESCRIPTION: usize = 1024;
-/// The largest index that is read.
+/// The largest index that is read, in bytes.
 pub(super) const MAX_INDEX: u64 = 16 << 20;
 
-/// What to write as a site.
+/// Options of a site export.
 #[derive(Clone, Debug)]
 pub struct SiteInput {
-    /// The folder that will be served as the root of the site.
+    /// The folder that will be served as the site's root.
     pub folder: PathBuf,
-    /// The installed skills; empty: all own ones.
+    /// The installed skills to export; if empty, all own skills.
     pub skills: Vec<SkillName>,
 }
 
-/// A site that was written.
+/// The result of a site export.
 #[derive(Clone, Debug)]
 pub struct SiteReport {
-    /// The index.
+    /// Path of the index.
     pub index: PathBuf,
-    /// The skills in it, by name.
+    /// The exported skills, ordered by name.
     pub skills: Vec<SiteSkill>,
-    /// Files of an earlier export that nothing names any more, and that were removed.
+    /// Files of an earlier export that are no longer listed and were removed.
     pub removed: Vec<PathBuf>,
 }
 
-/// A skill of a site.
+/// An exported skill.
 #[derive(Clone, Debug)]
 pub struct SiteSkill {
     /// Its name.
     pub name: SkillName,
     /// Its version.
     pub version: u64,
-    /// Its bundle.
+    /// Its bundle hash.
     pub bundle: Digest,
-    /// The artifact that is installed from.
+    /// Path of the artifact that clients install from.
     pub file: PathBuf,
     /// SHA-256 of the artifact.
     pub sha256: Digest,
-    /// Bytes of the artifact.
+    /// Size of the artifact in bytes.
     pub size: u64,
-    /// Whether the index shows a shortened description, since clients refuse longer ones.
+    /// Whether the description in the index is shortened to the standard's limit.
     pub shortened: bool,
 }
 
-/// The index as it stands in the file.
+/// The format of the index file.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Index {
     #[serde(rename = "$schema")]
@@ -80,13 +82,14 @@ pub(super) struct Entry {
     pub(super) description: String,
     pub(super) url: String,
     pub(super) digest: String,
-    /// Whose signature the skill carries ([`SIGNED_META`]), for readers that ask; others pass over it.
+    /// The skill's signed manifest and key ([`SIGNED_META`]), for readers that support it; others
+    /// ignore the field.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub(super) meta: Option<Value>,
 }
 
-/// Writes a site: an archive or a SKILL.md for each skill, its signed manifest beside it, the index last. What an earlier
-/// export wrote for skills that are gone is removed.
+/// Writes a site: for each skill an archive or a SKILL.md with its signed manifest, and the index
+/// last. Removes files that an earlier export wrote for skills that are no longer exported.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -118,7 +121,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
     }
     names.sort_unstable();
     names.dedup();
-    // All are verified before anything is written.
+    // Verify all skills before anything is written.
     let skills = names
         .iter()
         .map(|name| take(vault, name))
@@ -187,7 +190,8 @@ fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
         .skills
         .into_iter()
         .map(|skill| (skill.name, skill.origin));
-    // A damaged skill is no skill that may be missing in silence: taking it says what is wrong.
+    // Include damaged skills, so that reading them fails with an error instead of silently leaving
+    // them out.
     let damaged = listing
         .damaged
         .into_iter()
@@ -199,7 +203,7 @@ fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
         .collect())
 }
 
-/// Where a skill's artifact lies below the index, its type, its bytes.
+/// The artifact of a skill: its path below the index's folder, its type and its bytes.
 fn artifact(skill: &Outgoing) -> Result<(String, &'static str, Vec<u8>), ExportError> {
     if let [only] = &skill.files[..]
         && only.path.as_str() == SKILL_MD
@@ -214,7 +218,7 @@ fn artifact(skill: &Outgoing) -> Result<(String, &'static str, Vec<u8>), ExportE
     Ok((format!("{}.tar.gz", skill.name), "archive", bytes))
 }
 
-/// The description as clients take it, counted as they count: in UTF-16 units.
+/// The description, cut to the limit, and whether it was cut. Clients count UTF-16 code units.
 fn described(skill: &Outgoing) -> (String, bool) {
     let text = if skill.description.is_empty() {
         skill.name.to_string()
@@ -236,7 +240,9 @@ fn described(skill: &Outgoing) -> (String, bool) {
     (cut, true)
 }
 
-/// The files that an earlier export of ours named, relative to the index. A stranger's index names nothing.
+/// The files that an earlier export wrote, relative to the index's folder. Entries that do not
+/// follow the naming of this module are ignored, so that a foreign index can't cause other files to
+/// be deleted.
 fn earlier(index: &Path) -> Result<BTreeSet<String>, ExportError> {
     let Some(bytes) = disk::read(index, MAX_INDEX)? else {
         return Ok(BTreeSet::new());

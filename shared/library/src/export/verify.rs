@@ -1,6 +1,8 @@
-//! Verifying what left a vault: a folder, an archive, a bundle, a whole site, each against its signed manifest.
+//! Verifies exported skills (a folder, an archive, a bundle or a whole site) against their signed
+//! manifests.
 //!
-//! Only keys count. Digests of an index and paths in an archive are compared, never believed.
+//! Only signatures of accepted keys are trusted. The digests in an index and the paths in an
+//! archive are compared with the manifest but not trusted.
 
 use std::path::{Path, PathBuf};
 
@@ -20,76 +22,76 @@ use crate::disk::{self, FileError, Kind};
 use crate::installed::verify::Signer;
 use crate::store::LIMITS;
 
-/// The largest signed manifest that is read.
+/// The largest signed manifest that is read, in bytes.
 const MAX_MANIFEST: u64 = 4 << 20;
-/// The largest bundle that is read.
+/// The largest bundle that is read, in bytes.
 const MAX_BUNDLE: u64 = vault_skill::bundle::MAX_OBJECT_BYTES as u64;
 
-/// What was looked at.
+/// The kind of artifact that was verified.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
-    /// A folder with a signed manifest beside or in it.
+    /// A folder with a signed manifest next to it or in it.
     Folder,
-    /// A zip or gzipped tar archive with a signed manifest beside it.
+    /// A zip or gzipped tar archive with a signed manifest next to it.
     Archive,
-    /// A bundle as a service holds it.
+    /// A bundle in the format that services store.
     Bundle,
     /// A skill of a site with a well-known index.
     Site,
 }
 
-/// A skill that is exactly what was signed.
+/// A skill that matches its signed manifest exactly.
 #[derive(Clone, Debug)]
 pub struct Verified {
-    /// Where it lies.
+    /// Path of the artifact.
     pub path: PathBuf,
-    /// What it is.
+    /// The kind of artifact.
     pub form: Form,
-    /// What was signed.
+    /// The signed manifest.
     pub manifest: Manifest,
-    /// Whose signature it is.
+    /// The key that signed the manifest.
     pub signer: PublicKey,
 }
 
-/// Why something is not what was signed, or cannot be said to be.
+/// Why something failed verification or could not be verified.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// The path names nothing.
+    /// The path does not exist.
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
-    /// There is no manifest to compare with.
+    /// There is no signed manifest to compare with.
     #[error("{} has no signed manifest; {} is not there", path.display(), wanted.display())]
     Unsigned {
-        /// What was to be verified.
+        /// The path that was to be verified.
         path: PathBuf,
-        /// Where a manifest would lie.
+        /// The expected path of the manifest.
         wanted: PathBuf,
     },
-    /// The file is nothing that can be verified.
+    /// The file has no format that can be verified.
     #[error("{} is no skill folder, archive, bundle or exported site", .0.display())]
     Unknown(PathBuf),
-    /// The manifest is not good, or not signed by a key that counts.
+    /// The manifest is invalid or not signed by an accepted key.
     #[error("{}: {cause}", path.display())]
     Manifest {
-        /// The manifest's file.
+        /// Path of the manifest.
         path: PathBuf,
         /// What is wrong.
         cause: ManifestError,
     },
-    /// The bundle is not good.
+    /// The bundle is invalid.
     #[error("{}: {cause}", path.display())]
     Bundle {
-        /// The bundle's file.
+        /// Path of the bundle.
         path: PathBuf,
         /// What is wrong.
         cause: BundleError,
     },
-    /// A file has other bytes, another mode, is missing, or is too many.
+    /// A file differs in bytes or mode, is missing, or is not in the manifest.
     #[error("{}: {file} {what}", path.display())]
     Content {
         /// What was verified.
         path: PathBuf,
-        /// The file in it.
+        /// Path of the file in the skill.
         file: String,
         /// How it differs.
         what: &'static str,
@@ -102,7 +104,7 @@ pub enum VerifyError {
         /// Why not.
         cause: std::io::Error,
     },
-    /// The index of a site is none.
+    /// The index of a site is invalid.
     #[error("{}: {reason}", path.display())]
     Index {
         /// The index.
@@ -113,13 +115,14 @@ pub enum VerifyError {
     /// The folder can't be read as a skill.
     #[error(transparent)]
     Folder(#[from] SourceError),
-    /// The system refused.
+    /// A file system error.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl VerifyError {
-    /// Whether the content is wrong, as against a path that could not be read at all.
+    /// Whether the content failed verification; false if the path could not be read or has no known
+    /// format.
     pub const fn is_wrong(&self) -> bool {
         !matches!(
             self,
@@ -130,7 +133,7 @@ impl VerifyError {
         )
     }
 
-    /// Whether no key that counts has signed.
+    /// Whether the signature is not by an accepted key.
     pub const fn is_unknown_signer(&self) -> bool {
         matches!(
             self,
@@ -145,9 +148,11 @@ impl VerifyError {
     }
 }
 
-/// Verifies whatever the path names; of a site every skill. `manifest` names the signed manifest of a folder or archive
-/// that does not lie beside it. A signature counts under one of `keys`, and for one that a vault is known to hold only on
-/// skills of that vault.
+/// Verifies the artifact at `path`; for a site, every skill in it.
+///
+/// `manifest` is the path of a signed manifest that is not next to the folder or archive. A
+/// signature by one of the `extra` keys is accepted on any skill. A signature by one of `keys` is
+/// accepted only on skills of the vault that this key belongs to.
 pub fn verify(
     path: &Path,
     manifest: Option<&Path>,
@@ -175,7 +180,7 @@ impl Eye<'_> {
                 return self.site(&index);
             }
         }
-        // As the vault itself keeps it: the files in a folder of their own.
+        // The layout of the vault's store: the manifest, and the files in a folder of their own.
         let inside = path.join("manifest.json");
         if manifest.is_none()
             && disk::kind(&inside)?.is_some()
@@ -218,7 +223,8 @@ impl Eye<'_> {
         Err(VerifyError::Unknown(path.to_owned()))
     }
 
-    /// A site: each artifact has the digest that the index names, and is what its manifest signs.
+    /// Verifies a site: each artifact must have the digest in the index and match its signed
+    /// manifest.
     fn site(&self, path: &Path) -> Result<Vec<Verified>, VerifyError> {
         let bad = |reason: String| VerifyError::Index {
             path: path.to_owned(),
@@ -269,7 +275,7 @@ impl Eye<'_> {
         };
         let manifest = folder.join(format!("{}{}", entry.name, super::MANIFEST_SUFFIX));
         let verified = self.against(&path, &manifest, Form::Site, &files)?;
-        // A good skill under another's name is another skill.
+        // Reject a valid skill that is listed under another skill's name.
         if verified.manifest.name.as_str() != entry.name {
             return Err(bad(format!(
                 "what it calls {:?} is {}",
@@ -284,7 +290,7 @@ impl Eye<'_> {
             path: path.to_owned(),
             cause,
         };
-        // A file that is called by a hash must have it.
+        // A file that is named after a hash must have that hash.
         let named = path
             .file_stem()
             .and_then(|stem| stem.to_str()?.parse::<Digest>().ok());
@@ -337,7 +343,7 @@ impl Eye<'_> {
         })
     }
 
-    /// The manifest, where a key that counts signed it, and that key.
+    /// Verifies the signature; returns the manifest and the key that signed it.
     fn signed(
         &self,
         path: &Path,
