@@ -1,7 +1,8 @@
-//! Looking at skills where they lie: through the gate, without admitting, running or writing anything.
+//! Audits skills in place: runs the gate on them without admitting, running or writing anything.
 //!
-//! What can't be read, and what no skill may hold, is a finding here, and the rest is judged all the same: a link beside
-//! a SKILL.md must not hide what the SKILL.md says.
+//! Unreadable files and files that a skill must not contain become findings, and the remaining
+//! files are checked anyway. For example, a symlink next to a SKILL.md must not hide problems in
+//! the SKILL.md.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -26,17 +27,18 @@ use crate::store::LIMITS;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::Vault;
 
-/// How far a repository is looked through.
+/// The limits of a repository scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Levels of folders below the one that is named.
+    /// Maximum depth of folders below the root.
     pub depth: usize,
-    /// Folders that are listed.
+    /// Maximum number of folders to list.
     pub folders: usize,
 }
 
 impl Default for Bounds {
-    /// What the clients of the skills standard look through: agents find nothing beyond it either.
+    /// The limits of other clients of the skills standard: agents find no skills beyond them
+    /// either.
     fn default() -> Self {
         Self {
             depth: 6,
@@ -45,39 +47,41 @@ impl Default for Bounds {
     }
 }
 
-/// How to audit.
+/// Options of an audit.
 #[derive(Clone, Copy)]
 pub struct Auditor<'a> {
-    /// Whether flags block.
+    /// Whether security flags block a skill.
     pub strict: bool,
-    /// How far to look.
+    /// The limits of the scan.
     pub bounds: Bounds,
-    /// The vault of this machine: what lies in its own store is judged with the exceptions that were signed with it.
+    /// This machine's vault, if any. Skills in its store are checked with the exceptions in their
+    /// signed manifests.
     pub vault: Option<&'a Vault>,
-    /// Microseconds since any moment: measures each skill.
+    /// A clock in microseconds from any origin; measures the time for each skill.
     pub clock: &'a (dyn Fn() -> u64 + Sync),
-    /// Is told of each skill that is done.
+    /// Called after each skill of a repository.
     pub progress: &'a (dyn Fn() + Sync),
 }
 
 /// Why nothing could be audited.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// There is no file SKILL.md in the folder.
+    /// The folder contains no SKILL.md.
     #[error("there is no {SKILL_MD} in {}", .0.display())]
     NoSkill(PathBuf),
-    /// The path names something else than a folder or a SKILL.md.
+    /// The path is neither a folder nor a SKILL.md.
     #[error("{} is neither a folder nor a file named {SKILL_MD}", .0.display())]
     NotASkill(PathBuf),
-    /// The system refused.
+    /// A file system error.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// Folders that are never looked into.
+/// Folders that are never scanned.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
-/// Audits one skill: its folder, or the SKILL.md in it. A link that is named itself is followed. Fails where there is no skill.
+/// Audits one skill, given its folder or the SKILL.md in it. Follows `path` if it is a symlink.
+/// Fails if there is no skill.
 pub fn audit_skill(path: &Path, auditor: &Auditor<'_>) -> Result<Audited, AuditError> {
     let resolved = disk::resolve(path)?;
     let folder = match disk::kind(&resolved)? {
@@ -103,7 +107,7 @@ pub fn audit_skill(path: &Path, auditor: &Auditor<'_>) -> Result<Audited, AuditE
     Ok(judge(&found, manifest, auditor))
 }
 
-/// Audits the verified bytes of an installed skill, with the exceptions of its signed manifest.
+/// Audits the verified bytes of an installed skill, applying the exceptions in its signed manifest.
 pub fn audit_installed(examined: Examined, auditor: &Auditor<'_>) -> Audited {
     let started = (auditor.clock)();
     let Examined {
@@ -115,8 +119,8 @@ pub fn audit_installed(examined: Examined, auditor: &Auditor<'_>) -> Audited {
     audited
 }
 
-/// Audits every SKILL.md in and below a folder, on all cores; the answer is the same whatever the timing, but for the times.
-/// Fails where the folder itself can't be found.
+/// Audits every SKILL.md in and below a folder, in parallel. Except for the measured times, the
+/// result does not depend on timing. Fails if the folder does not exist.
 pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, AuditError> {
     let folder = disk::resolve(root)?;
     if disk::kind(&folder)? != Some(Kind::Dir) {
@@ -147,10 +151,10 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
     Ok(audit)
 }
 
-/// The store of this machine's vault, where what is audited lies in it or around it.
+/// The store of this machine's vault, if it overlaps with the audited folder.
 struct Own {
     store: PathBuf,
-    /// Whom to believe about what: this vault, then each that is linked.
+    /// The trusted keys: those of this vault, then those of each linked one.
     trusted: Vec<Trusted>,
 }
 
@@ -167,8 +171,8 @@ impl Own {
         })
     }
 
-    /// The manifest of a skill in the store, where a key that this vault trusts signed it. Its exceptions name the bytes
-    /// that they are for, so the files need no proof of their own.
+    /// The manifest of a skill in the store, if a trusted key signed it. Its exceptions name the
+    /// hash of the bytes they apply to, so the files need not be verified here.
     fn manifest(&self, folder: &Path) -> Option<Manifest> {
         let bundle = folder.strip_prefix(&self.store).ok()?;
         let bundle = bundle.to_str()?.strip_suffix("/files")?.parse().ok()?;
@@ -181,9 +185,9 @@ impl Own {
 /// A folder with a SKILL.md.
 struct Place {
     folder: PathBuf,
-    /// Relative to what is audited.
+    /// Path relative to the audited folder.
     path: PathBuf,
-    /// What the file is called.
+    /// File name of the SKILL.md, which may differ in case.
     document: String,
 }
 
@@ -200,7 +204,8 @@ fn is_document(name: &OsStr) -> bool {
         .is_some_and(|name| name.eq_ignore_ascii_case(SKILL_MD))
 }
 
-/// The name of the file that makes a folder a skill: SKILL.md itself, else what differs from it in case only.
+/// The name of the file that makes a folder a skill: `SKILL.md`, otherwise a name that differs only
+/// in case.
 fn document_of(kept: &[(std::ffi::OsString, Kind)]) -> Option<String> {
     let names = || kept.iter().filter(|(_, kind)| *kind != Kind::Dir);
     names()
@@ -209,7 +214,8 @@ fn document_of(kept: &[(std::ffi::OsString, Kind)]) -> Option<String> {
         .map(|(name, _)| name.to_string_lossy().into_owned())
 }
 
-/// Folders level by level, so that a bound cuts off what lies deepest. Links are not followed; `.gitignore` hides nothing.
+/// Lists folders breadth-first, so that a limit cuts off the deepest ones. Does not follow symlinks
+/// and ignores `.gitignore`.
 fn walk(root: &Path, bounds: Bounds) -> Walked {
     let mut walked = Walked::default();
     let mut open = VecDeque::from([(PathBuf::new(), 0)]);
@@ -273,7 +279,8 @@ fn shown(path: &Path) -> String {
     }
 }
 
-/// Reads and gates one skill; `manifest` is what was signed of it, where it lies in the store.
+/// Reads one skill and runs the gate on it. `manifest` is its signed manifest if it is in the
+/// vault's store.
 fn judge(place: &Place, manifest: Option<Manifest>, auditor: &Auditor<'_>) -> Audited {
     let started = (auditor.clock)();
     let read = source::read_leniently(&place.folder, LIMITS, &gate::is_ignored);
@@ -299,7 +306,7 @@ fn gated(
     let complete = faults.is_empty();
     let hash = complete.then(|| hash(&raw));
     let sketch = complete.then(|| Sketch::of(raw.iter().map(|file| file.bytes.as_slice())));
-    // SKILL.md itself may be what was not read; then the gate would only say that there is none.
+    // Skip the gate if SKILL.md itself could not be read: it would only report a missing SKILL.md.
     let has_document = raw.iter().any(|file| is_document(OsStr::new(&file.path)));
     let mut findings = Vec::new();
     let mut name = None;
@@ -349,7 +356,7 @@ fn gated(
     }
 }
 
-/// Paths and bytes of all files, each path before its hash: what makes two skills the same.
+/// Hash of the paths and contents of all files. Two skills with the same hash are duplicates.
 fn hash(files: &[RawFile]) -> Digest {
     let mut lines: Vec<(&str, Digest)> = files
         .iter()
@@ -363,7 +370,7 @@ fn hash(files: &[RawFile]) -> Digest {
     Digest::of(text.as_bytes())
 }
 
-/// What the author calls a skill that the gate refuses, where that can be read.
+/// The name in the frontmatter of a skill that the gate rejects, if it can be parsed.
 fn author_name(files: &[RawFile]) -> Option<String> {
     let document = files
         .iter()
@@ -372,7 +379,7 @@ fn author_name(files: &[RawFile]) -> Option<String> {
     Some(document.frontmatter().name.clone())
 }
 
-/// The findings with their lines; each file is decoded once.
+/// Adds the source line to each finding. Decodes a file once for consecutive findings in it.
 fn located(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
     let mut last: Option<(String, String)> = None;
     findings
@@ -380,7 +387,8 @@ fn located(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
         .map(|finding| {
             let source = finding.line.and_then(|line| {
                 if last.as_ref().is_none_or(|(path, _)| *path != finding.path) {
-                    // The gate speaks of SKILL.md, whatever the case of its letters on disk.
+                    // The gate's findings use the path `SKILL.md`, whatever the case of the name on
+                    // disk.
                     let same = |file: &&RawFile| {
                         file.path == finding.path
                             || (finding.path == SKILL_MD && is_document(OsStr::new(&file.path)))
@@ -396,7 +404,7 @@ fn located(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
         .collect()
 }
 
-/// Whether nobody can say what stands there, as against what no skill may hold.
+/// Whether the content could not be read, as opposed to an entry that a skill must not contain.
 fn is_unreadable(error: &SourceError) -> bool {
     matches!(
         error,
@@ -404,7 +412,7 @@ fn is_unreadable(error: &SourceError) -> bool {
     )
 }
 
-/// What was met in place of a readable plain file, as a finding.
+/// Turns an error for one entry into a finding.
 fn fault((path, error): &(String, SourceError)) -> Finding {
     let (rule, hint) = match error {
         SourceError::Link(_) | SourceError::Special { .. } | SourceError::HardLink(_) => (

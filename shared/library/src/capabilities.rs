@@ -1,4 +1,4 @@
-//! What a caller may use of this library: the policy of `policy.toml` over what is installed.
+//! Resolves what a caller may use: applies the policy in `policy.toml` to the installed skills.
 
 use std::fmt::Write as _;
 
@@ -10,30 +10,32 @@ use crate::installed::list::{self, InstalledSkill};
 use crate::vault::Vault;
 pub use crate::vault::policy::{POLICY_FILE, ResolveError, read_policy, read_policy_at};
 
-/// A question to [`resolve_capabilities`].
+/// The input of [`resolve_capabilities`].
 #[derive(Clone, Copy, Debug)]
 pub struct ResolveInput<'a> {
     /// The library.
     pub vault: &'a Vault,
-    /// The policy that counts; nothing: that of the vault's `policy.toml`, where there is one.
+    /// The policy to apply; `None` reads the vault's `policy.toml`, if it exists.
     pub policy: Option<&'a CompiledPolicy>,
-    /// Ids of the caller, looked up in this order; the first that the policy names counts.
+    /// Ids of the caller, in order of precedence: the first one in the policy is used.
     pub callers: &'a [&'a str],
-    /// The profile that an owner bound to the user, where there is one.
+    /// The profile that an owner assigned to the user, if any.
     pub bound_profile: Option<&'a str>,
     /// Platform, for example `cli`.
     pub platform: &'a str,
-    /// Channel on the platform, where there is one.
+    /// Channel on the platform, if any.
     pub channel: Option<&'a str>,
-    /// What the caller is about to do; without it no context rule counts and nothing is ranked.
+    /// The caller's task. Without it no context rule applies and skills are not ranked.
     pub query: Option<&'a str>,
 }
 
-/// Resolves which installed skills, which tools and which MCP servers a caller may use, own skills and linked ones alike;
-/// of two of one name the one that is used counts, and damaged ones are left out.
+/// Resolves which installed skills, tools and MCP servers a caller may use. Own and linked skills
+/// count alike. Hidden skills (another skill with the same name takes precedence) and damaged
+/// skills are left out.
 ///
-/// An unknown caller gets empty lists and the reason. Fails when the policy has an error or the vault can't be read.
-/// In the cache key the installed skills stand for the catalog: see `docs/policy.md`.
+/// An unknown caller gets empty lists and the reason. Fails if the policy is invalid or the vault
+/// can't be read. The cache key uses the installed skills in place of the catalog: see
+/// `docs/policy.md`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -97,7 +99,8 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
     }))
 }
 
-/// What stands for the installed skills in a cache key: SHA-256 over a line `<name> <bundle hash>` for each, by name.
+/// The digest of the installed skills for the cache key: SHA-256 over one line `<name> <bundle
+/// hash>` for each skill, sorted by name.
 fn digest(skills: &[InstalledSkill]) -> Digest {
     let mut sorted: Vec<_> = skills
         .iter()

@@ -1,7 +1,8 @@
-//! Finding a skill by name, and running one of its declared actions.
+//! Finds a skill by name, and runs its declared actions.
 //!
-//! An action runs from a private copy that was written from the bytes verified for this run: what somebody does to the
-//! store meanwhile does not matter. A process of the same user can still get at the copy, as it can at the key.
+//! An action runs from a private copy, written from the bytes that were verified for this run, so
+//! later changes to the store do not affect it. A process of the same user can still change the
+//! copy, just as it can read the key.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use crate::installed::place::{self, Origin, Place};
 use crate::store::{self, Damage, Examined, Trusted, Want};
 use crate::vault::{Vault, VaultError};
 
-/// Variables that hold the vault's own secrets; an action does not get them.
+/// Environment variables with the vault's own secrets. They are never passed to an action.
 const OWN_SECRETS: [&str; 4] = [
     "VAULT_ADMIN_PASSWORD",
     "VAULT_ADMIN_PASSWORD_FILE",
@@ -28,8 +29,8 @@ const OWN_SECRETS: [&str; 4] = [
     "VAULT_KEY_PASSPHRASE_FILE",
 ];
 
-/// What an action gets with [`Run::clean_environment`] beside what its skill declares: where programs and home are, who the
-/// user is, how the terminal is and which language is spoken.
+/// Environment variables that an action gets with [`Run::clean_environment`], in addition to the
+/// variables that its skill declares: paths of programs and home, user, terminal, and locale.
 pub const BASE_ENVIRONMENT: [&str; 20] = [
     "PATH",
     "HOME",
@@ -53,7 +54,7 @@ pub const BASE_ENVIRONMENT: [&str; 20] = [
     "VAULT_CALLED_FROM",
 ];
 
-/// Why a skill or an action was not found or not run.
+/// Why a skill or an action was not found, or an action was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No skill of this name is installed.
@@ -64,12 +65,12 @@ pub enum RunError {
     UnknownAction {
         /// The skill.
         skill: SkillName,
-        /// What was asked for.
+        /// The requested action.
         action: ActionName,
-        /// What it declares.
+        /// The actions that the skill declares.
         declared: Vec<ActionName>,
     },
-    /// The installed content is not what was signed.
+    /// The installed content fails verification.
     #[error("{skill}: {damage}")]
     Damaged {
         /// The skill.
@@ -82,7 +83,7 @@ pub enum RunError {
     Start {
         /// The program.
         command: String,
-        /// The system's reason.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// The vault can't be read.
@@ -96,50 +97,51 @@ impl From<FileError> for RunError {
     }
 }
 
-/// A declared action with its paths resolved into the store.
+/// A declared action with its paths resolved to absolute ones.
 #[derive(Clone, Debug)]
 pub struct ResolvedAction {
     /// Its name.
     pub name: ActionName,
     /// The script's absolute path, or a bare program name.
     pub command: String,
-    /// Arguments that always come first.
+    /// Declared arguments, which precede the caller's.
     pub args: Vec<String>,
-    /// Absolute path of the folder that it declares to run in.
+    /// Absolute path of its working directory.
     pub cwd: PathBuf,
-    /// What it does.
+    /// The declared description.
     pub description: Option<String>,
-    /// Whether it wants a terminal.
+    /// Whether it needs a terminal.
     pub requires_tty: bool,
 }
 
-/// A verified installed skill with its bytes, and who signed it.
+/// A verified installed skill with its bytes and the key that signed it.
 #[derive(Debug)]
 pub struct Inspected {
-    /// What it is installed as.
+    /// The name it is installed under.
     pub name: SkillName,
-    /// Own or linked.
+    /// Whether the skill is an own one or which link it came through.
     pub origin: Origin,
-    /// Its bundle.
+    /// Its bundle hash.
     pub bundle: Digest,
-    /// The key whose signature is on its manifest.
+    /// The key that signed its manifest.
     pub signer: PublicKey,
-    /// Manifest and bytes.
+    /// The manifest, the signed envelope and the files.
     pub examined: Examined,
-    /// The fields of SKILL.md; absent where an older version let in what this one cannot read.
+    /// The frontmatter of SKILL.md; `None` if this version of vault can't parse what an older one
+    /// admitted.
     pub frontmatter: Option<Frontmatter>,
 }
 
 /// A verified installed skill.
 #[derive(Debug)]
 pub struct Found {
-    /// What it is installed as.
+    /// The name it is installed under.
     pub name: SkillName,
-    /// Own or linked.
+    /// Whether the skill is an own one or which link it came through.
     pub origin: Origin,
-    /// Its bundle.
+    /// Its bundle hash.
     pub bundle: Digest,
-    /// What was signed.
+    /// The signed manifest.
     pub manifest: Manifest,
     /// Absolute path of its files in the store.
     pub files: PathBuf,
@@ -147,7 +149,8 @@ pub struct Found {
     pub actions: Vec<ResolvedAction>,
 }
 
-/// Finds a skill and verifies it whole: own skills before linked ones, links in the order of their ids.
+/// Finds a skill and verifies all of its files. Own skills take precedence over linked ones; links
+/// are searched in the order of their ids.
 pub fn which(vault: &Vault, name: &SkillName) -> Result<Found, RunError> {
     let (place, _, examined) = verified(vault, name, Want::Verdict)?;
     let files = store::folder(&vault.store(), &place.bundle).join("files");
@@ -167,18 +170,18 @@ pub fn which(vault: &Vault, name: &SkillName) -> Result<Found, RunError> {
     })
 }
 
-/// Whether a skill of this name is installed, whatever became of its files.
+/// Whether a skill of this name is installed. Does not verify its files.
 pub fn is_installed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     Ok(find(vault, name)?.is_some())
 }
 
-/// The verified bytes of a skill, with its manifest and the exact signed envelope.
+/// Reads the verified bytes of a skill, with its manifest and signed envelope.
 pub fn load(vault: &Vault, name: &SkillName) -> Result<(Origin, Digest, Examined), RunError> {
     let (place, _, examined) = verified(vault, name, Want::Bytes)?;
     Ok((place.origin, place.bundle, examined))
 }
 
-/// Everything that is known of an installed skill, verified whole.
+/// Reads and verifies an installed skill, and identifies the key that signed it.
 pub fn inspect(vault: &Vault, name: &SkillName) -> Result<Inspected, RunError> {
     let (place, trusted, examined) = verified(vault, name, Want::Bytes)?;
     let signer = examined
@@ -212,7 +215,8 @@ fn verified(
 ) -> Result<(Place, Trusted, Examined), RunError> {
     let mut buffer = Vec::new();
     let mut last = None;
-    // Between reading the link and the store a writer may have switched: then the link names another bundle.
+    // Retry if a writer switches the skill's symlink after it was read: the bundle it named may be
+    // gone. Damage counts only if two attempts in a row find the same bundle.
     for _ in 0..3 {
         let (place, trusted) =
             find(vault, name)?.ok_or_else(|| RunError::UnknownSkill(name.clone()))?;
@@ -278,19 +282,20 @@ fn is_own_file(manifest: &Manifest, command: &str) -> bool {
         .any(|file| file.path.as_str() == command)
 }
 
-/// An action ready to start, with the private copy that it runs from.
+/// An action that is ready to start, with the private copy it runs from.
 #[derive(Debug)]
 pub struct Run {
     command: Command,
     program: String,
     requires_tty: bool,
     environment: Vec<Secret>,
-    /// Removed when the run is over.
+    /// Deleted when this value is dropped.
     _copy: Scratch,
 }
 
-/// Verifies a skill, copies the verified bytes out, and makes the command. Standard streams and the environment are
-/// passed through, but for the vault's own secrets; `extra` follows the declared arguments.
+/// Verifies a skill, copies the verified bytes out, and builds the command. The action inherits the
+/// standard streams and the environment, except the vault's own secrets. `extra` follows the
+/// declared arguments.
 pub fn prepare(
     vault: &Vault,
     skill: &SkillName,
@@ -331,7 +336,8 @@ pub fn prepare(
     })
 }
 
-/// A script may be declared without its executable bit: the first line says what runs it.
+/// Makes a declared script executable if it starts with `#!`, even if its mode lacks the executable
+/// bit.
 fn allow_scripts(files: &mut [File], command: &str) {
     for file in files {
         if file.path.as_str() == command && file.bytes.starts_with(b"#!") {
@@ -341,28 +347,29 @@ fn allow_scripts(files: &mut [File], command: &str) {
 }
 
 impl Run {
-    /// The command, for redirecting its streams.
+    /// The command, so that the caller can redirect its streams.
     pub fn command(&mut self) -> &mut Command {
         &mut self.command
     }
 
-    /// The program as the skill declares it.
+    /// The program as the skill declares it, before its path is resolved.
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// Whether the action asks questions on a terminal.
+    /// Whether the action needs a terminal.
     pub const fn requires_tty(&self) -> bool {
         self.requires_tty
     }
 
-    /// The variables that the skill declares; their values are never looked at here.
+    /// The variables that the skill declares. This module never reads their values.
     pub fn environment(&self) -> &[Secret] {
         &self.environment
     }
 
-    /// Gives the action the declared variables and [`BASE_ENVIRONMENT`] alone, with the values that `value` knows; the vault's
-    /// own secrets never, declared or not. Variables that are set on the command afterwards stay.
+    /// Restricts the environment to the declared variables and [`BASE_ENVIRONMENT`], with the
+    /// values that `value` returns. The vault's own secrets are never passed, even if declared.
+    /// Variables that the caller sets on the command afterwards are kept.
     pub fn clean_environment(&mut self, value: impl Fn(&str) -> Option<OsString>) {
         self.command.env_clear();
         let declared = self.environment.iter().map(|secret| secret.name.as_str());
@@ -376,13 +383,13 @@ impl Run {
         }
     }
 
-    /// Starts the action, waits for it, and removes the copy. Fails when it can't be started.
+    /// Starts the action, waits for it, and deletes the copy. Fails if it can't be started.
     pub fn status(mut self) -> Result<ExitStatus, RunError> {
         let status = self.command.status();
         status.map_err(|cause| self.start_error(cause))
     }
 
-    /// The failure for a program that the system refused to start.
+    /// Wraps the error of a program that could not be started.
     pub fn start_error(&self, cause: std::io::Error) -> RunError {
         RunError::Start {
             command: self.program.clone(),

@@ -1,7 +1,8 @@
-//! The library as a shelf: its skills as tools read them, and changes gated and signed at once.
+//! The library as a shelf: serves its skills to tools, and admits and signs their changes at once.
 //!
-//! The snapshot of what is installed is kept until the generation number changes. A skill's bytes are verified when they
-//! are asked for, and cached under their bundle's hash. All work with files runs on threads for blocking work.
+//! The snapshot of the installed skills is cached until the vault's generation number changes. A
+//! skill's bytes are verified when they are requested, and cached by bundle hash. All file access
+//! runs on blocking threads.
 
 mod changes;
 
@@ -36,14 +37,15 @@ use crate::store::{self, Damage, Reader, Trusted, Want};
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};
 
-/// Bytes of verified skills that are cached.
+/// Capacity of the cache of verified skills, in bytes.
 const CACHED_BYTES: usize = 4 << 20;
-/// How often what is installed is listed again while writers keep changing it.
+/// How often a listing is retried while writers keep changing the vault.
 const TRIES: u32 = 5;
-/// How long all sources together may take that are asked for drift; those that were not asked by then stay unchecked.
+/// Time limit for all sources of one drift check together. Skills whose sources have not answered
+/// by then are reported as unchecked.
 const DRIFT_TIME: Duration = Duration::from_secs(15);
 
-/// A library that tools read from and hand changes to. A copy shares what is remembered.
+/// A library that tools read from and submit changes to. Clones share the caches.
 #[derive(Clone, Debug)]
 pub struct LibraryShelf {
     held: Arc<Held>,
@@ -53,15 +55,16 @@ pub struct LibraryShelf {
 struct Held {
     vault: Vault,
     owner: String,
-    /// The number of listings that have begun: a caller that waited for one that began after it came uses that one.
+    /// The number of listings started so far. A caller that waited for the lock reuses the last
+    /// listing if it started after the caller arrived.
     listings: AtomicU64,
     last: tokio::sync::Mutex<Option<(u64, Arc<View>)>>,
     verified: Recent<Digest, Arc<Loaded>>,
-    /// Fetches skills from elsewhere; without one such sources are rejected.
+    /// Fetches skills from other places; without a fetcher such sources are rejected.
     fetch: Option<Arc<dyn Fetch>>,
 }
 
-/// A change that needs no network any more.
+/// A change whose network access is complete.
 #[derive(Debug)]
 pub struct Prepared(Ready);
 
@@ -71,22 +74,23 @@ enum Ready {
     Fetched {
         skill: Box<FetchedSkill>,
         agents: Vec<AgentId>,
-        /// The skill that is meant to be updated by it.
+        /// The installed skill to update; `None` adds a new one.
         update: Option<SkillName>,
     },
 }
 
-/// What is installed at one moment.
+/// The installed skills at one moment.
 #[derive(Debug)]
 struct View {
-    /// `None`: a change was under way, so that the view may be stale at once.
+    /// The vault's generation number; `None` if a change was in progress, so that the view may
+    /// already be stale.
     generation: Option<u64>,
     snapshot: Arc<Snapshot>,
     policy: PolicyText,
     sources: Arc<HashMap<SkillName, String>>,
 }
 
-/// What the manifest of a listed skill must carry.
+/// What the manifest of a listed skill must match.
 struct Expected {
     signed_name: SkillName,
     trusted: Trusted,
@@ -94,7 +98,7 @@ struct Expected {
     installed: bool,
 }
 
-/// The exact bytes of the policy's file, or why it could not be read.
+/// The exact bytes of the policy file, or why it could not be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum PolicyText {
     None,
@@ -103,14 +107,16 @@ enum PolicyText {
 }
 
 impl LibraryShelf {
-    /// The shelf of a library whose skills are called `<owner>/<name>`: `local`, or the slug that it is published under.
+    /// Creates a shelf whose skills are named `<owner>/<name>`. The owner is `local`, or the slug
+    /// that the library is published under.
     pub fn new(vault: Vault, owner: impl Into<String>) -> Self {
         Self {
             held: Arc::new(Held::new(vault, owner.into())),
         }
     }
 
-    /// The same shelf with a fetcher for skills from elsewhere.
+    /// Returns a shelf of the same library with empty caches, which fetches skills from other
+    /// places with `fetch`.
     #[must_use]
     pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
         let held = Held {
@@ -122,7 +128,8 @@ impl LibraryShelf {
         }
     }
 
-    /// Does what of a change needs the network: changes nothing, and holds no lock meanwhile. The policy is asked first.
+    /// Performs the network part of a change: checks the policy, then fetches. Changes nothing and
+    /// holds no lock.
     pub async fn prepare(&self, change: Change) -> Result<Prepared, ShelfError> {
         match change {
             Change::Fetch {
@@ -157,7 +164,7 @@ impl LibraryShelf {
         }
     }
 
-    /// Carries a prepared change out.
+    /// Applies a prepared change.
     pub async fn admit(&self, by: &Submitter, prepared: Prepared) -> Result<Submitted, ShelfError> {
         let by = by.user_id.clone();
         self.beside(move |held| match prepared.0 {
@@ -180,7 +187,8 @@ impl LibraryShelf {
         })
     }
 
-    /// The policy as it stands in the file now. One that cannot be read lets nothing through.
+    /// Reads the current policy from its file. Fails if it can't be read, so that nothing is
+    /// fetched.
     async fn source_policy(&self) -> Result<Option<Policy>, ShelfError> {
         self.beside(|held| Ok(read_policy(&held.vault)?)).await
     }
@@ -190,7 +198,7 @@ impl LibraryShelf {
         &self.held.vault
     }
 
-    /// Does work with files on a thread for it.
+    /// Runs file access on a blocking thread.
     async fn beside<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Held) -> Result<T, ShelfError> + Send + 'static,
@@ -201,7 +209,7 @@ impl LibraryShelf {
             .map_err(|broken| ShelfError::Failed(format!("a task broke off: {broken}")))?
     }
 
-    /// What is installed now.
+    /// Returns the current view, or the one that another caller listed while this one waited.
     async fn view(&self) -> Result<Arc<View>, ShelfError> {
         let arrived = self.held.listings.load(Ordering::SeqCst);
         let mut last = self.held.last.lock().await;
@@ -320,8 +328,9 @@ impl Held {
         }
     }
 
-    /// A snapshot of the one skill of this name, from its bytes, or an empty one. `None` during a change and where the
-    /// skill is damaged: another of the same name may be behind it, which only a full listing finds.
+    /// A snapshot of only the skill with this name, read from its bytes; empty if there is none.
+    /// `None` during a change, or if the skill is damaged: it may hide another skill with the same
+    /// name, which only a full listing finds.
     fn look_up(&self, name: &SkillName) -> Result<Option<Snapshot>, ShelfError> {
         let vault = &self.vault;
         let policy = self.read_policy();
@@ -348,7 +357,7 @@ impl Held {
         Ok(Some(Snapshot::new(entries).with_policy(policy.parse())))
     }
 
-    /// What is installed now; the view from before, where it still holds.
+    /// Lists the installed skills, or reuses `before` if it is still current.
     fn refresh(&self, before: Option<&Arc<View>>) -> Result<Arc<View>, ShelfError> {
         let policy = self.read_policy();
         for _ in 1..TRIES {
@@ -359,7 +368,8 @@ impl Held {
                 return Ok(before.under(policy));
             }
             let view = self.scan(&policy, generation)?;
-            // A writer that began and ended meanwhile may have been seen by halves.
+            // A writer may have started and finished during the scan, which then may have seen half
+            // of its change.
             if self.vault.generation().map_err(failed)? == generation {
                 return Ok(view);
             }
@@ -367,13 +377,15 @@ impl Held {
         self.scan(&policy, 1)
     }
 
-    /// The generation number. An odd one is that of a writer at work: a number that was left behind by a killed one is made even first.
+    /// The generation number, which is odd while a writer is at work. If a killed writer left it
+    /// odd, this makes it even first.
     fn settled_generation(&self) -> Result<u64, ShelfError> {
         let generation = self.vault.generation().map_err(failed)?;
         if generation.is_multiple_of(2) {
             return Ok(generation);
         }
-        // Whoever gets the lock at once is alone; letting go of it settles what the killed writer left.
+        // If the lock is free, no writer is at work. Taking and releasing it settles what a killed
+        // writer left.
         let settled = self.vault.clone().with_wait(Duration::ZERO);
         drop(settled.change());
         self.vault.generation().map_err(failed)
@@ -472,13 +484,15 @@ impl Held {
                 trusted: group.trusted,
             })
         });
-        // Two linked vaults may have a skill of this name: the one whose bundle is asked for comes first.
+        // Two linked vaults may have a skill of this name: prefer the one with the requested
+        // bundle.
         linked
             .min_by_key(|expected| !expected.installed)
             .ok_or_else(|| ShelfError::NotFound(name.clone()))
     }
 
-    /// What a failed reading means: a skill that was taken out since it was listed is not there any more.
+    /// Maps a failed read to an error. A skill that was removed after it was listed is not found,
+    /// rather than damaged.
     fn damaged(&self, entry: &Entry, damage: Damage) -> ShelfError {
         let name = entry.name().clone();
         match damage {
@@ -497,13 +511,13 @@ impl Held {
 }
 
 impl View {
-    /// Whether this is still what is installed. It is during the next change too, which nothing has announced yet.
+    /// Whether this view is still current. It remains valid while the next change is in progress.
     fn still_holds(&self, generation: u64) -> bool {
         self.generation
             .is_some_and(|held| held == generation || held + 1 == generation)
     }
 
-    /// The same skills under the policy as it is now.
+    /// The same skills with another policy.
     fn under(self: &Arc<Self>, policy: PolicyText) -> Arc<Self> {
         if self.policy == policy {
             return Arc::clone(self);
@@ -519,7 +533,8 @@ impl View {
 }
 
 impl PolicyText {
-    /// The policy; `None`, with a line in the log, where it cannot be read: then only owners see anything.
+    /// Parses the policy. Returns `None` if there is none or it is invalid, and logs the latter.
+    /// Without a policy, only owners see skills.
     fn parse(&self) -> Option<Arc<Policy>> {
         let text = match self {
             Self::None => return None,

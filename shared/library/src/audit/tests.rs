@@ -162,7 +162,7 @@ fn what_no_skill_may_hold_is_a_finding_and_hides_nothing() {
 #[test]
 fn what_cannot_be_read_is_a_line_with_its_reason() {
     if crate::disk::effective_user() == 0 {
-        // Nothing is closed to this user; the case of a skill that goes away is left.
+        // A superuser can read every file, so only the dangling symlink can be tested.
         let home = tempfile::tempdir().unwrap();
         symlink("nowhere", home.path().join("SKILL.md")).unwrap();
         let audit = audit_repository(home.path(), &auditor()).unwrap();

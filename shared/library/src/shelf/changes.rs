@@ -1,4 +1,5 @@
-//! Changes that tools hand to the library: each goes through admission, and is answered when it is signed.
+//! Changes that tools submit to the library. Each one passes admission and returns when it is
+//! signed.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ use crate::installed::upstream;
 use crate::vault::Vault;
 
 impl Held {
-    /// Carries out a change that needs no network.
+    /// Applies a change that needs no network.
     pub(super) fn submit(&self, by: &str, change: Change) -> Result<Submitted, ShelfError> {
         match change {
             Change::Take {
@@ -93,7 +94,7 @@ impl Held {
         Ok(admit_one(&self.vault, &candidate))
     }
 
-    /// Admits what was fetched: as a skill of its own, or as the next version of `update`.
+    /// Admits a fetched skill as a new skill, or as the next version of `update`.
     pub(super) fn admit_fetched(
         &self,
         skill: FetchedSkill,
@@ -128,7 +129,7 @@ impl Held {
     }
 }
 
-/// The skills among these whose source can be asked.
+/// The skills among these that have a recorded upstream, with their index.
 pub(super) fn upstreams(
     vault: &Vault,
     skills: Vec<(usize, Digest, SkillName)>,
