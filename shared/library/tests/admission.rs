@@ -1,4 +1,5 @@
-//! Every way into the vault judges alike: the gate, confusable names, near-duplicates, the earlier version.
+//! Tests that all ways of adding skills run the same checks: the gate, confusable names,
+//! near-duplicates, the earlier version.
 
 #![expect(
     clippy::unwrap_used,
@@ -48,7 +49,8 @@ fn lenient() -> Options {
     }
 }
 
-/// Forges what an earlier gate may have let in: the installed skill, signed by the vault's own key as if strictly.
+/// Forges a skill that an earlier gate may have admitted: signs the installed skill with the
+/// vault's own key and marks it as strictly checked.
 fn sign_as_strict(home: &Home, skill: &SkillName) -> SkillEntry {
     let installed = history::read_installed(&home.vault, skill)
         .unwrap()
@@ -146,7 +148,7 @@ fn what_the_gate_refuses_now_is_not_signed_again_and_named() {
         KeyKind::Recovery,
     );
     let report = rotate::recover(&home.vault, &recovery.unwrap(), true).unwrap();
-    // The recorded strictness and the signed exceptions hold, no more and no less.
+    // Exactly the recorded strictness and the signed exceptions apply.
     assert_eq!(
         report.signed_again,
         [name("allowed"), name("lenient"), name("plain")]
@@ -161,7 +163,7 @@ fn what_the_gate_refuses_now_is_not_signed_again_and_named() {
     let damaged: Vec<_> = listing.damaged.iter().map(|(name, ..)| name).collect();
     assert_eq!(damaged, [refused], "nobody believes the stolen key's word");
 
-    // Added again in another form, it goes on above the version that it had.
+    // When added again with other content, it continues above its earlier version.
     let folder = home.source("piped", "Nothing is piped.", &[]);
     let replacing = Options {
         replace: true,
@@ -258,7 +260,8 @@ fn a_preview_signs_nothing_and_finds_what_is_there() {
     assert!(!unchanged.is_change());
 }
 
-/// The files that call what signs manifests, or envelopes of any type, below this folder.
+/// Finds the files below this folder that call the functions that sign manifests or other
+/// envelopes.
 fn callers(folder: &Path, found: &mut Vec<String>, root: &Path) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -284,7 +287,8 @@ fn admission_is_the_only_caller_of_what_signs_manifests() {
     assert_eq!(found, ALLOWED.map(str::to_owned));
 }
 
-/// Who may: admission; the types of signed documents themselves; and tests that forge what nobody would sign.
+/// The files that may do so: admission, the types of signed documents, and tests that forge
+/// documents.
 const ALLOWED: [&str; 19] = [
     "fuzz/fuzz_targets/bundle.rs",
     "fuzz/fuzz_targets/catalog.rs",

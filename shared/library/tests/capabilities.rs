@@ -1,4 +1,4 @@
-//! What a caller may use of a library, by its `policy.toml`.
+//! Tests of what a caller may use of a library, by its `policy.toml`.
 
 #![expect(
     clippy::unwrap_used,
@@ -53,7 +53,7 @@ fn the_policy_of_the_vault_decides_over_what_is_installed() {
     assert!(ann.skills[0].score > 0.0 && ann.matched_groups == ["own"]);
     assert!(ask(&home, "eve").unwrap().skills.is_empty());
 
-    // The same question has the same key until a skill changes.
+    // The same request has the same cache key until a skill changes.
     assert_eq!(ask(&home, "ann").unwrap(), ann);
     home.add("beta", "three");
     assert_ne!(ask(&home, "ann").unwrap().cache_key, ann.cache_key);

@@ -1,4 +1,4 @@
-//! The doctor: what it finds, what it mends, and what it refuses to sign.
+//! Tests of the doctor: what it finds, what it repairs, and what it refuses to sign.
 
 #![expect(
     clippy::unwrap_used,
@@ -51,7 +51,8 @@ fn status(report: &DoctorReport, skill: &str) -> RepairStatus {
         .repair_status
 }
 
-/// Lists until the index has noted every skill: what is younger than the file system's clock is sure of is not noted.
+/// Lists until the index has recorded every skill. A file that is newer than the file system
+/// clock's resolution allows for is not recorded yet.
 fn noted(home: &Home) {
     let skills = home.listed().len();
     for _ in 0..10_000 {
@@ -67,7 +68,7 @@ fn noted(home: &Home) {
     panic!("the index noted nothing");
 }
 
-/// The folder of a skill's bundle.
+/// The folder of a skill's bundle in the store.
 fn bundle(home: &Home, skill: &str) -> std::path::PathBuf {
     let files = fs::canonicalize(home.path("vault/skills").join(skill)).unwrap();
     files.parent().unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! What leaves a vault is the same each time, and can be told from what was changed on the way.
+//! Tests that exports are reproducible and that verification detects changes.
 
 #![expect(
     clippy::unwrap_used,
@@ -149,7 +149,7 @@ fn what_was_changed_on_the_way_is_found() {
         Err(export::ExportError::Exists(_))
     ));
 
-    // The folder that the skill came from, against the same manifest.
+    // The skill's source folder against the same manifest.
     let folder = world.folder.path().join("pdf");
     assert_eq!(
         export::verify(&folder, None, &signers, &[]).unwrap()[0].form,

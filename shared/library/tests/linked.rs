@@ -1,4 +1,4 @@
-//! Linked vaults: pins, selections, all-or-nothing installs, withdrawals.
+//! Tests of linked vaults: pins, selections, all-or-nothing installs, withdrawals.
 
 #![expect(
     clippy::unwrap_used,
@@ -120,7 +120,7 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
             .count(),
         3
     );
-    // Its actions and texts are found like those of own skills.
+    // Actions and texts of linked skills are found like those of own skills.
     let listing = shelf::list(&pair.device.vault).unwrap();
     assert!(
         listing
@@ -133,7 +133,7 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
         1
     );
     assert!(run::which(&pair.device.vault, &name("alpha")).is_ok());
-    // A linked skill is never published as an own one.
+    // A linked skill is never published as an own skill.
     let mut other = Host::new("mine");
     assert_eq!(
         other
@@ -161,7 +161,8 @@ fn a_damaged_linked_skill_is_noticed_and_the_next_pull_heals_it() {
     let report = pair.pull_all();
     assert_eq!(report.unchanged, 3);
     assert!(pair.is_clean());
-    // Everything is signed, but it is not the bundle that the catalog named: another writing of the same manifest.
+    // The bundle is correctly signed but is not the one in the catalog: another encoding of the
+    // same manifest.
     let manifest = std::fs::canonicalize(pair.folder().join("skills/alpha"))
         .unwrap()
         .with_file_name("manifest.json");
@@ -217,7 +218,7 @@ fn any_wrong_bundle_stops_the_whole_pull() {
         assert_eq!(durable(&pair.device.vault), before);
     }
     pair.host.objects = good;
-    // Staged but for one: refused as a whole.
+    // If one bundle is not staged, the whole install is rejected.
     let offer = pair.accept();
     let chosen = offer.choose(&Selection::default(), &|_| None).unwrap();
     let mut staged = StagedBundles::new(&pair.device.vault).unwrap();
@@ -277,7 +278,7 @@ fn a_catalog_that_is_not_to_be_believed_changes_nothing() {
         assert!(word.is_empty() || reason.word() == word, "{reason}");
         assert_eq!(durable(&pair.device.vault), before);
     }
-    // Expired: nothing new comes in, what is there goes on working.
+    // With an expired catalog nothing new is installed, and installed skills keep working.
     pair.device.clock.advance(91 * DAY);
     let refused = pair.pull(&Selection::default());
     assert!(
@@ -301,7 +302,7 @@ fn the_key_may_be_expected_and_pinned_anew() {
         .accept(device, &bytes, Some(&fingerprint), false)
         .unwrap();
     assert!(offer.is_first());
-    // Not admitted yet: pinned, nothing installed.
+    // A device that is not approved yet pins the catalog and installs nothing.
     let report = subscribe::pin_only(device, &offer).unwrap();
     assert_eq!((report.release, report.installed.len()), (1, 0));
     assert!(pair.installed().is_empty());
@@ -329,12 +330,12 @@ fn a_noted_expectation_holds_until_a_key_is_pinned() {
     subscribe::expect(device, id, "aaaa-bbbb").unwrap();
     let refused = link().accept(device, &bytes, None, false);
     assert!(matches!(refused, Err(LinkError::Fingerprint { .. })));
-    // Said now, it counts more; to pin whatever is shown, it is forgotten.
+    // A fingerprint in the call takes precedence; `repin` ignores the recorded one.
     link().accept(device, &bytes, Some(&good), false).unwrap();
     link().accept(device, &bytes, None, true).unwrap();
     subscribe::expect(device, id, &good).unwrap();
     let offer = link().accept(device, &bytes, None, false).unwrap();
-    // An offer made before somebody noted something is held to it too.
+    // A recorded fingerprint also applies to a catalog that was accepted before.
     subscribe::expect(device, id, "aaaa-bbbb").unwrap();
     assert!(matches!(
         subscribe::pin_only(device, &offer),
@@ -424,7 +425,7 @@ fn an_own_skill_wins_and_another_name_helps() {
         ..only(&["alpha", "beta"])
     };
     assert!(matches!(pair.pull(&twice), Err(LinkError::OneNameOnly)));
-    // The own one gone, the linked one stands there.
+    // After the own skill is removed, the linked one takes its place.
     pair.pull_all();
     pair.device.remove("alpha", None);
     assert!(matches!(
@@ -444,7 +445,7 @@ fn withdrawn_bytes_go_wherever_they_are() {
         &pair.host.slug,
     )
     .unwrap();
-    // The same vault through a second address: its catalog names both.
+    // The same vault through a second address: its catalog lists both.
     let also = ["https://mirror.example".to_owned()];
     let request = vault_library::publish::PlanRequest {
         also_served_from: &also,
@@ -471,7 +472,7 @@ fn withdrawn_bytes_go_wherever_they_are() {
 
     pair.owner.remove("beta", Some("harmful"));
     pair.publish();
-    // Even a device that only looks at the catalog removes them.
+    // Even a device that only pins the catalog removes them.
     let offer = pair.accept();
     let report = subscribe::pin_only(&pair.device.vault, &offer).unwrap();
     assert_eq!(report.withdrawn, [(name("beta"), "harmful".to_owned())]);

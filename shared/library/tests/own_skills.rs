@@ -1,4 +1,4 @@
-//! Adding and removing own skills.
+//! Tests of adding and removing own skills.
 
 #![expect(
     clippy::unwrap_used,
@@ -98,11 +98,11 @@ fn the_same_content_again_is_unchanged_and_other_content_is_the_next_version() {
     let back = home.add("steps", "one");
     assert_eq!(back.version, 3, "going back is going on");
     assert_ne!(back.bundle, first.bundle);
-    // A mode is content.
+    // A changed file mode is a changed skill.
     let folder = home.source("steps", "one", &[("notes.txt", b"notes\n")]);
     support::set_mode(&folder.join("notes.txt"), 0o755);
     assert_eq!(home.add_folder(&folder).version, 4);
-    // So is an agent.
+    // So is a changed agent.
     let request = Options {
         agents: vec!["codex".parse().unwrap()],
         ..Options::default()
@@ -148,7 +148,7 @@ fn versions_go_on_after_a_removal_and_after_damage() {
     );
     let third = home.add("again", "three");
     assert_eq!((third.version, third.admission), (3, Admission::Added));
-    // Its manifest destroyed, its content added again: still above.
+    // Even if its manifest is destroyed, adding its content again yields a higher version.
     let manifest = home
         .path("vault/store")
         .join(third.bundle.to_string())
@@ -234,7 +234,7 @@ fn a_name_does_not_change_hands_silently() {
         matches!(refused, Err(AdmitError::NameTaken { .. })),
         "{refused:?}"
     );
-    // Keeping the recorded source, or saying so, is fine.
+    // Keeping the recorded source, or naming it explicitly, is allowed.
     assert_eq!(
         add_folder(&home.vault, &folder, &request).unwrap().version,
         2
@@ -248,7 +248,8 @@ fn a_name_does_not_change_hands_silently() {
         (report.version, report.provenance.as_str()),
         (3, "local:tool")
     );
-    // Another folder of this machine is another source too: two skills of one name do not replace each other.
+    // Another local folder is another source: two skills with the same name do not replace each
+    // other.
     let moved = home.path("sources/moved");
     std::fs::rename(&folder, &moved).unwrap();
     std::fs::write(moved.join("SKILL.md"), skill_md("tool", "", "three")).unwrap();
@@ -258,7 +259,7 @@ fn a_name_does_not_change_hands_silently() {
         matches!(refused, Err(AdmitError::NameTaken { .. })),
         "{refused:?}"
     );
-    // A staged copy keeps the recorded source.
+    // A staged copy can keep the recorded source.
     request.provenance = Some("local:tool".parse().unwrap());
     assert_eq!(
         add_folder(&home.vault, &moved, &request).unwrap().version,
@@ -346,7 +347,7 @@ fn ignored_metadata_is_never_stored() {
     assert_eq!(stored, ["SKILL.md", "a", "a/kept"]);
 }
 
-/// A file is swapped for a link to a secret, and back, while it is read: never are the secret's bytes admitted.
+/// Swaps a file for a symlink to a secret and back while it is read: the secret is never admitted.
 #[test]
 fn what_is_planted_during_the_reading_never_gets_in() {
     let home = Home::new(1);
@@ -545,9 +546,10 @@ fn what_a_killed_writer_stored_and_did_not_link_goes_with_the_next_change() {
     let second = home.add("tool", "two");
     let stored =
         |hash: &vault_skill::hash::Digest| home.path("vault/store").join(hash.to_string()).exists();
-    // An earlier version stays: a rollback may want it.
+    // An earlier version stays, because a rollback may need it.
     assert!(stored(&first.bundle) && stored(&second.bundle));
-    // What a dead writer's folder says of both: one of them was never linked.
+    // A killed writer's note lists both bundles as stored. Only the one that no symlink uses is
+    // removed.
     let dead = home.path("vault/tmp/dead");
     std::fs::create_dir(&dead).unwrap();
     let note = format!("{}\n{}\nno hash\n", first.bundle, second.bundle);

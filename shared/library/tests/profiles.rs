@@ -1,4 +1,5 @@
-//! Linking skills for the agents of a machine: who sees what, what is never touched, and that nothing dangles.
+//! Tests of linking skills for a machine's agents: which agent sees what, what is never changed,
+//! and that no symlink dangles.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +23,7 @@ use vault_library::agents::{
 use vault_library::integrity;
 use vault_skill::name::AgentId;
 
-/// A home with these agents in it.
+/// A home with these agents' folders.
 fn with_agents(marks: &[&str]) -> Home {
     let home = Home::new(1);
     for mark in marks {
@@ -65,7 +66,7 @@ fn root<'r>(report: &'r ProfileSyncReport, home: &Home, path: &str) -> &'r RootS
         .unwrap()
 }
 
-/// Names in a folder of the home.
+/// The names in a folder of the home.
 fn names(home: &Home, path: &str) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(home.path(path))
         .map(|entries| {
@@ -128,7 +129,7 @@ fn a_second_sync_changes_nothing_and_needs_no_lock() {
     let home = with_agents(&[".claude"]);
     home.add("greet", "one");
     sync(&home);
-    // The index may be touched by a reader: it is no part of the vault.
+    // Readers may write the index: it is not part of the vault's state.
     let all = || {
         let mut all = snapshot(&home.path(""));
         all.retain(|path, _| !path.contains("index.db"));
@@ -194,7 +195,7 @@ fn a_removed_skill_leaves_every_folder_that_shows_it() {
     home.add("greet", "one");
     home.add("pdf", "one");
     sync(&home);
-    // A link of ours in a folder that nothing is noted about, and one under another name.
+    // A symlink of the vault in an unrecorded folder, and one under another name.
     let further = home.path("project/.claude/skills");
     fs::create_dir_all(&further).unwrap();
     let ours = home.path("vault/profiles/claude-code/greet");
@@ -418,7 +419,8 @@ fn a_variant_is_shown_to_its_agent_alone_and_follows_the_skill() {
     let checked = integrity::check(&home.vault).unwrap();
     assert!(checked.is_clean() && checked.unreferenced.is_empty());
     assert_eq!(checked.variants.len(), 1);
-    // Until the next sync the agent sees the old variant whole, then that of the new version.
+    // Until the next sync the agent sees the complete old variant, afterwards the one of the new
+    // version.
     home.add("greet", "two");
     nothing_dangles(&home);
     assert_eq!(shown(&home, ".cursor/skills/greet"), variant);
@@ -472,7 +474,7 @@ fn a_transform_that_makes_no_good_skill_is_refused_before_anything_changes() {
         "something was stored"
     );
     assert!(!home.path("vault/transforms").exists());
-    // A file that somebody broke by hand: the plain skill, and a word about it.
+    // An invalid transform file: the agent sees the plain skill, and the sync warns.
     write(
         &home.path("vault/transforms/greet/bad.md"),
         b"nothing",

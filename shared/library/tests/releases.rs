@@ -1,4 +1,5 @@
-//! Releases: what makes one, what does not, what stops one, and what an interrupted push leaves.
+//! Tests of releases: what causes one, what does not, what prevents one, and what an interrupted
+//! push leaves.
 
 #![expect(
     clippy::unwrap_used,
@@ -70,11 +71,11 @@ fn a_release_is_this_library_exactly_and_comes_only_with_a_change() {
     .unwrap();
     assert_eq!(entries[0].description, "Does the work of one in a test.");
 
-    // Nothing changed: nothing is signed, however often it is asked.
+    // If nothing changed, nothing is signed, however often a sync runs.
     for _ in 0..3 {
         assert!(host.sync(&home.vault, home.now()).is_none());
     }
-    // One skill changed: only its bundle and the index are new.
+    // If one skill changed, only its bundle and the index are new.
     let uploads = host.uploads;
     home.add("one", "other");
     let plan = host.sync(&home.vault, home.now()).unwrap();
@@ -87,7 +88,7 @@ fn a_release_is_this_library_exactly_and_comes_only_with_a_change() {
         plan.objects.iter().filter(|object| !object.known).count(),
         2
     );
-    // Taken out and put back at the same content: a removal, then a higher version.
+    // A skill removed and added again with the same content: a removal, then a higher version.
     home.remove("two", None);
     let plan = host.sync(&home.vault, home.now()).unwrap();
     assert_eq!(plan.removed, [support::name("two")]);
@@ -114,7 +115,7 @@ fn a_release_is_renewed_when_it_runs_out_or_on_request() {
     home.clock.advance(2 * DAY);
     assert_eq!(host.sync(&home.vault, home.now()).unwrap().release, 2);
     assert!(host.sync(&home.vault, home.now()).is_none());
-    // An expired current catalog stops nobody from publishing the next.
+    // An expired current catalog does not prevent the next release.
     home.clock.advance(500 * DAY);
     assert_eq!(host.sync(&home.vault, home.now()).unwrap().release, 3);
     let request = PlanRequest {
@@ -143,13 +144,13 @@ fn an_interrupted_push_goes_on_with_the_same_bytes_and_no_number_is_used_twice()
     home.clock.advance(3_600);
     let again = planned(&home.vault, &host.request());
     assert_eq!((again.resumed, &again.catalog), (true, &first.catalog));
-    // Something changed before the push came through: another number, other bytes.
+    // A skill changed before the push succeeded: another number, other bytes.
     home.add("one", "three");
     let next = planned(&home.vault, &host.request());
     assert_eq!((next.resumed, next.release), (false, 3));
     host.upload(&home.vault, &next);
     host.put(&next.catalog, home.now()).unwrap();
-    // The answer was lost: the service shows it, so it counts.
+    // The response was lost, but the service serves the release, so it counts as published.
     assert!(
         matches!(host.plan(&home.vault).unwrap(), Plan::Unchanged(known) if known.release == 3)
     );
@@ -164,7 +165,8 @@ fn an_interrupted_push_goes_on_with_the_same_bytes_and_no_number_is_used_twice()
         ),
         (3, None, 3)
     );
-    // The first push ever lost, then changed: no two catalogs with number 1.
+    // The very first push was lost and a skill changed: there must not be two catalogs with number
+    // 1.
     let fresh = Host::new("other");
     let one = planned(&home.vault, &fresh.request());
     home.add("one", "four");
@@ -240,7 +242,7 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
     let (one, two) = twins();
     let mut host = Host::new("acme");
     host.sync(&one.vault, one.now()).unwrap();
-    // A copy with the same content takes the release as its own.
+    // A copy with the same content recognises the release as its own.
     assert!(host.sync(&two.vault, two.now()).is_none());
     two.add("theirs", "body");
     two.add("common", "from two");
@@ -264,7 +266,7 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
         panic!()
     };
     assert_eq!(entries.len(), 2);
-    // A bundle that is missing or wrong: nothing is taken.
+    // If a bundle is missing or wrong, nothing is adopted.
     let wrong = |_: &Digest| Some(b"{}".to_vec());
     assert!(adopt::adopt(&one.vault, &entries, &wrong).is_err());
     assert!(adopt::adopt(&one.vault, &entries, &|_| None).is_err());
@@ -345,7 +347,8 @@ fn policy_and_profiles_are_part_of_the_release() {
     };
     add_folder(&home.vault, &folder, &request).unwrap();
     host.sync(&home.vault, home.now()).unwrap();
-    // A manifest names an agent: a profile of it, with what names it or nobody.
+    // A manifest names an agent, so there is a profile for it, with the skills for this agent and
+    // those for all agents.
     let catalog = host.catalog();
     assert_eq!(catalog.profiles.len(), 1);
     assert_eq!(catalog.policy, None);
@@ -416,7 +419,8 @@ fn a_release_names_the_variants_of_each_agent_and_machines_install_them() {
         .collect();
     assert!(bundles[0] != plain && bundles[1] == plain);
     assert!(host.objects.contains_key(&bundles[0]));
-    // A transform that cannot be applied any more stops the release: nothing is left out silently.
+    // A transform that can no longer be applied stops the release, so that no variant is silently
+    // left out.
     let file = home.path("vault/transforms/greet/rules.md");
     std::fs::write(&file, "broken").unwrap();
     let refused = host.plan(&home.vault).unwrap_err().to_string();
@@ -475,7 +479,7 @@ fn a_rollback_is_new_versions_over_old_bytes() {
     remove::collect(&home.vault).unwrap();
 
     let plan = |release| adopt::plan_rollback(&home.vault, BASE, &host.slug, release, &old);
-    // Whatever the service calls it: only the release that was asked for is gone back to.
+    // A rollback accepts only the requested release, whatever the service returns for it.
     assert!(matches!(
         plan(2),
         Err(AdoptError::OtherRelease { asked: 2, shown: 1 })

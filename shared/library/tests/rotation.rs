@@ -1,4 +1,5 @@
-//! Replacing keys: what devices follow, what they refuse, and what is left when it is cut short.
+//! Tests of key rotation: which rotations devices accept and reject, and what an interrupted
+//! rotation leaves.
 
 #![expect(
     clippy::unwrap_used,
@@ -85,14 +86,14 @@ fn a_device_follows_a_rotation_and_manifests_of_the_former_key_stay_good() {
         (Some(after), 1)
     );
     assert!(pair.is_clean());
-    // A device that comes only now trusts the same keys.
+    // A device that links later trusts the same keys.
     let late = Home::new(3);
     let link = subscribe::create(&late.vault, BASE, &pair.host.slug).unwrap();
     pair.host
         .pull(&late.vault, &link, &Selection::default())
         .unwrap();
     assert!(integrity::check(&late.vault).unwrap().is_clean());
-    // A rotation alone is a reason for a release.
+    // A rotation causes a release even if nothing else changed.
     rotate::rotate(&pair.owner.vault).unwrap();
     assert_eq!(
         pair.host
@@ -132,7 +133,8 @@ fn the_chain_is_cut_at_thirty_two_and_what_falls_off_is_signed_again() {
         [("first".into(), 2), ("late".into(), 1)]
     );
     assert_eq!(signers(&home)[0], home.vault.keys().public().unwrap());
-    // A fresh namespace takes it; a device that pinned the first key is past help and must say so.
+    // A new device can pull from a new namespace. A device that pinned the first key could not
+    // follow the shortened chain.
     let mut fresh = Host::new("fresh");
     fresh.sync(&home.vault, home.now()).unwrap();
     let device = Home::new(2);
@@ -147,7 +149,8 @@ fn the_chain_is_cut_at_thirty_two_and_what_falls_off_is_signed_again() {
 fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
     let mut pair = Pair::new(&["tool", "other"], "good");
     pair.pull_all();
-    // The thief has vault and key, publishes, and the device takes it: the limit that no scheme passes.
+    // The thief has the vault and its key and publishes, and the device accepts it: no scheme can
+    // prevent this before the rotation.
     let thief = pair.owner.copy();
     let stolen = thief.vault.keys().public().unwrap();
     for number in 0..3 {
@@ -176,7 +179,8 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
         refused.is_err(),
         "the thief's release is not this library's"
     );
-    // Nothing of what the stolen key signed is taken in or gone back to, not even under a number of the owner's.
+    // Nothing that the stolen key signed is adopted or rolled back to, not even under a release
+    // number of the owner.
     let taking = PlanRequest {
         on_divergence: OnDivergence::Adopt,
         ..pair.host.request()
@@ -201,7 +205,7 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
     let text = std::fs::read_to_string(pair.folder().join("skills/tool/SKILL.md")).unwrap();
     assert!(text.contains("good"));
     assert!(pair.is_clean());
-    // The thief goes on signing: refused, and nothing changes.
+    // The thief keeps signing: the device rejects it and changes nothing.
     thief.add("tool", "evil again");
     let mut theirs = Host::new("acme");
     theirs
@@ -214,7 +218,8 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
     assert_ne!(stolen, current);
 }
 
-/// A device that is not admitted only pins; what the stolen key signed and the new catalog does not name is flagged.
+/// A device that is not approved only pins. Skills that the stolen key signed and the new catalog
+/// does not list are flagged.
 #[test]
 fn skills_of_a_stolen_key_that_the_new_catalog_does_not_name_are_flagged() {
     let mut pair = Pair::new(&["tool"], "good");
@@ -235,7 +240,8 @@ fn a_lost_key_is_replaced_with_the_recovery_key_alone() {
     let mut pair = Pair::new(&["tool"], "x");
     pair.pull_all();
     let seed = recovery(&pair.owner);
-    // The whole configuration folder is gone; the vault and the stick with the recovery key are left.
+    // The configuration folder is lost; only the vault and the recovery key on a USB stick are
+    // left.
     std::fs::remove_dir_all(pair.owner.path("config")).unwrap();
     assert!(matches!(
         rotate::rotate(&pair.owner.vault),
@@ -278,7 +284,7 @@ fn a_new_recovery_key_is_vouched_for_by_the_old_one() {
     assert!(pair.is_clean());
 }
 
-/// Every point at which a rotation can be cut short, made by hand from its steps.
+/// Interrupts a rotation at every point, by recreating the intermediate files.
 #[test]
 fn a_rotation_cut_short_is_completed_or_undone() {
     let home = Home::new(1);
@@ -288,13 +294,13 @@ fn a_rotation_cut_short_is_completed_or_undone() {
     let saved = |file: &str| std::fs::read(keys.join(file)).unwrap();
     let (old_secret, old_public) = (saved(&id), saved(&format!("{id}.pub")));
     let before = home.vault.keys().public().unwrap();
-    // Laid aside, the statement never written: undone.
+    // The new secret is staged but the statement is not written: the rotation is undone.
     std::fs::write(keys.join(format!("{id}.next")), &old_secret).unwrap();
     support::set_mode(&keys.join(format!("{id}.next")), 0o600);
     home.add("tool", "y");
     assert!(!keys.join(format!("{id}.next")).exists());
     assert_eq!(home.vault.keys().public().unwrap(), before);
-    // The statement written, the secret not yet in its place: completed.
+    // The statement is written but the secret is not in place: the rotation is completed.
     rotate::rotate(&home.vault).unwrap();
     let after = home.vault.keys().public().unwrap();
     let (new_secret, _) = (saved(&id), saved(&format!("{id}.pub")));
@@ -304,7 +310,7 @@ fn a_rotation_cut_short_is_completed_or_undone() {
             support::set_mode(&keys.join(format!("{id}.next")), 0o600);
             std::fs::write(keys.join(&id), &old_secret).unwrap();
         }
-        // Or the secret in its place, the public half not.
+        // Or the secret is in place but the public key is not.
         std::fs::write(keys.join(format!("{id}.pub")), &old_public).unwrap();
         assert_eq!(home.listed().len(), 1, "readers go on meanwhile");
         home.add("tool", &format!("z{step}"));

@@ -1,5 +1,5 @@
-//! A search by the ranking in the index and one that lists every skill give the same answer, whatever happens to the vault
-//! in between.
+//! Searching with the ranking in the index and searching by listing every skill give the same
+//! results after any sequence of changes.
 
 #![expect(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ const QUERIES: [&str; 6] = [
     "nothing-of-it",
 ];
 
-/// Everything that a hit says; scores bit by bit.
+/// All fields of a hit; scores are compared bit by bit.
 type Answer = Vec<(String, Origin, u64, String, u64, String, u64)>;
 
 fn answer(home: &Home, query: &str, top_k: usize) -> Answer {
@@ -63,7 +63,7 @@ fn index(home: &Home) -> PathBuf {
     home.path("vault/index.db")
 }
 
-/// The ranking in the index: fingerprint, bundles, packed ranking.
+/// The ranking stored in the index: fingerprint, bundles, packed ranking.
 fn ranking(home: &Home) -> Option<[Vec<u8>; 3]> {
     let connection = rusqlite::Connection::open(index(home)).unwrap();
     let columns = "SELECT fingerprint, bundles, packed FROM ranking";
@@ -73,7 +73,8 @@ fn ranking(home: &Home) -> Option<[Vec<u8>; 3]> {
     found.ok()
 }
 
-/// Searches until the index is written: not before the file system's clock has moved on since the last change.
+/// Searches until the ranking is written. That happens only after the file system's clock has
+/// advanced since the last change.
 fn settle(home: &Home) {
     for _ in 0..200 {
         answer(home, "deploy", 1);
@@ -85,7 +86,7 @@ fn settle(home: &Home) {
     panic!("no ranking was kept");
 }
 
-/// The answer of a search without an index; leaves the index as it was.
+/// The result of a search without an index; leaves the index unchanged.
 fn by_scan(home: &Home, query: &str, top_k: usize) -> Answer {
     let aside = home.path("index-aside");
     let kept = std::fs::rename(index(home), &aside).is_ok();
@@ -101,7 +102,7 @@ fn file_of(home: &Home, skill: &str) -> Option<PathBuf> {
     Some(folder.join("notes.txt"))
 }
 
-/// Writes other bytes of the same length into a stored file; how it was is given back.
+/// Overwrites a stored file with different bytes of the same length; returns the original content.
 fn tamper(path: &Path) -> Vec<u8> {
     let before = std::fs::read(path).unwrap();
     set_mode(path, 0o644);
@@ -176,7 +177,7 @@ impl World {
                     replace: true,
                     ..Default::default()
                 };
-                // A skill that was tampered with may be refused; the vault is then as it was.
+                // A tampered skill may be rejected; the vault is then unchanged.
                 let _done = vault_library::add_folder(&self.home.vault, &folder, &request);
             }
             Step::Remove(at) => {
@@ -218,7 +219,7 @@ impl World {
             assert_eq!(fast, full, "{query}");
             return;
         }
-        // A skill that was tampered with still counts among the words until it is a hit; no hit is one of them.
+        // A tampered skill still counts in the word statistics, but it is never returned as a hit.
         let good = vault_library::integrity::check(&self.home.vault).unwrap();
         for hit in &fast {
             let checked = good
@@ -266,7 +267,7 @@ fn a_hit_that_was_tampered_with_is_left_out_and_back_when_it_is_mended() {
     let path = file_of(&home, "deploy").unwrap();
     let before = tamper(&path);
     assert_eq!(names(&answer(&home, "deploy", 5)), ["deploying"]);
-    // The same answer as without an index, statistics included.
+    // The same result as without an index, including the statistics.
     assert_eq!(answer(&home, "deploy", 5), by_scan(&home, "deploy", 5));
     assert_eq!(names(&answer(&home, "review", 5)), ["review"]);
     set_mode(&path, 0o644);
@@ -288,8 +289,8 @@ fn an_index_that_lies_brings_nothing_in_that_is_not_installed() {
         }
         answer(&home, "deploy", 1);
     };
-    // The older ranking, with the fingerprint of now and a good checksum, as somebody with access to the file could
-    // write it.
+    // An older ranking with the current fingerprint and a valid checksum, as an attacker with
+    // access to the file could write it.
     let checksum = vault_skill::hash::Digest::of(&[&now[..], &bundles, &packed].concat());
     let connection = rusqlite::Connection::open(index(&home)).unwrap();
     connection

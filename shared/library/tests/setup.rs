@@ -1,4 +1,5 @@
-//! Taking skills of the agents' own folders into the vault: what is found, what moves where, what is never lost.
+//! Tests of adopting skills from the agents' own folders: what is found, what moves where, and what
+//! is never lost.
 
 #![expect(
     clippy::unwrap_used,
@@ -116,7 +117,7 @@ fn a_backup_keeps_the_folder_beside_and_links_the_skill() {
         fs::read(backup.join("SKILL.md")).unwrap()
     );
     assert_eq!(support::mode(&link.join("bin/run")), 0o555);
-    // The same once more: nothing in the backup is replaced.
+    // Adopting the same skill again does not replace the backup.
     fs::remove_file(&link).unwrap();
     native(&home, ".claude/skills", "mine", "x");
     let found = look(&home);

@@ -1,4 +1,4 @@
-//! The library as a shelf: what is particular to it, beside the contract that every shelf keeps.
+//! Tests of the library's shelf that the contract suite does not cover.
 
 #![expect(
     clippy::unwrap_used,
@@ -110,7 +110,7 @@ async fn a_folder_is_taken_in_under_the_identifier_that_the_command_records() {
         matches!(again, Ok(Submitted::Unchanged { version: 1, .. })),
         "{again:?}"
     );
-    // What the command takes in from there now is the same skill.
+    // The command line now adds the same skill from this folder.
     assert_eq!(home.add_folder(&folder).version, 2, "without the agent");
     let entry = shelf.snapshot().await.unwrap().entries()[0].clone();
     assert_eq!(entry.version, 2);

@@ -1,4 +1,4 @@
-//! The library keeps the contract of every shelf.
+//! Runs the shelf contract suite on the library.
 
 #![expect(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use vault_skill::name::SkillName;
 use vault_store::contract::shelf::{Hand, ShelfFixture};
 use vault_store::shelf::Entry;
 
-/// The command line beside the shelf: another handle on the same library.
+/// Stands in for the command line: another handle on the same library.
 struct Beside {
     home: Home,
     linked: Mutex<Option<Home>>,

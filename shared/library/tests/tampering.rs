@@ -1,4 +1,5 @@
-//! Whatever is changed in the store is noticed: by the integrity check, by listing, before anything is published.
+//! Tests that any change in the store is detected: by the integrity check, by listing, and before
+//! publishing.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +15,7 @@ use support::{Home, set_mode, write};
 use vault_library::publish::{self, PlanError, PlanRequest};
 use vault_library::{Damage, integrity, shelf};
 
-/// Opens a read-only folder of the store for the test's own doings.
+/// Makes a read-only folder of the store writable for the test.
 fn thaw(folder: &Path) {
     for path in support::snapshot(folder).keys() {
         let path = folder.join(path);
@@ -37,7 +38,8 @@ fn freeze(folder: &Path) {
 type Change = fn(&Path, &Path);
 type Verdict = fn(&Damage) -> bool;
 
-/// What is done to `store/<bundle of victim>`, given also that of another skill, and what is said of it.
+/// The changes to `store/<bundle of victim>` (each also gets the folder of another skill), with the
+/// expected verdict.
 const CHANGES: [(&str, Change, Verdict); 17] = [
     (
         "a changed byte",
@@ -165,7 +167,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
         let home = Home::new(1);
         let victim = home.add("victim", "the one");
         home.add("witness", "the other");
-        // Noted in the index, and settled: the look alone must notice.
+        // Wait until the index has recorded the skill, so that listing relies on file metadata.
         std::thread::sleep(Duration::from_millis(70));
         home.listed();
         std::thread::sleep(Duration::from_millis(70));
@@ -198,7 +200,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
             .unwrap();
         assert!(good.damage.is_none(), "{what}");
 
-        // A file beside the manifest is no part of the skill: only the full check looks there.
+        // A file next to the manifest is not part of the skill: only the full check reports it.
         if what != "an extra file beside the manifest" {
             let listing = shelf::list(&home.vault).unwrap();
             assert_eq!(listing.skills.len(), 1, "{what}");
@@ -211,7 +213,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
                 "{what}: {refused:?}"
             );
         }
-        // Adding it again heals it.
+        // Adding the skill again repairs it.
         let healed = home.add("victim", "the one");
         if what != "an extra file beside the manifest" {
             assert!(healed.version >= 1, "{what}");
@@ -251,7 +253,7 @@ fn foreign_entries_among_the_links_are_no_skills() {
         .map(|skill| skill.name.as_str())
         .collect();
     assert_eq!(names, ["good"]);
-    // Another name for a good bundle: its manifest says otherwise.
+    // A valid bundle linked under another name: its manifest has a different name.
     assert_eq!(listing.damaged.len(), 1);
     let report = integrity::check(&home.vault).unwrap();
     assert_eq!(
@@ -264,7 +266,7 @@ fn foreign_entries_among_the_links_are_no_skills() {
             "skills/outside"
         ]
     );
-    // A folder where a link should be is somebody's, and stays.
+    // A folder in place of a symlink belongs to the user and is left alone.
     let folder = home.source("folder", "x", &[]);
     assert!(
         vault_library::add_folder(

@@ -1,4 +1,4 @@
-//! The library reports typed findings: which command to run is for its callers to say.
+//! Tests that the library's messages name no commands: callers decide which command to suggest.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Words that follow `vault ` in a command line.
+/// Command names that follow `vault ` in a command line.
 const COMMANDS: [&str; 28] = [
     "add",
     "agents",
@@ -67,8 +67,8 @@ fn search(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Whether a string literal of this line holds `vault ` and the name of a command, at its start or after a word that
-/// is no article.
+/// Whether a line has a string literal that contains `vault ` and a command name, at the start or
+/// after a word that is not an article.
 fn names_a_command(line: &str) -> bool {
     if line.trim_start().starts_with("//") || !line.contains('"') {
         return false;

@@ -1,4 +1,4 @@
-//! What the killed process was doing: each deed, what it needs beforehand, and what must hold after it.
+//! The deeds of the killed process: what each needs beforehand and what must hold afterwards.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,7 +48,8 @@ fn source(home: &Path, name: &str, body: &str, files: usize) -> PathBuf {
     folder
 }
 
-/// The host's catalogs and objects, laid in files by the parent for the victim that pulls.
+/// Pulls the host's catalog and objects from the files that the parent process wrote for the
+/// victim.
 fn pull(home: &Path, release: u64) {
     let vault = open(home);
     let link = subscribe::all(&vault).unwrap().remove(0);
@@ -136,7 +137,8 @@ fn sync(home: &Path, deed: Deed) {
     sync_profiles(&open(home), &input).unwrap();
 }
 
-/// What must hold of the agents' folders at every moment: nothing leads nowhere, nothing of the user's is lost.
+/// What must hold for the agents' folders at every moment: no symlink dangles, and no file of the
+/// user is lost.
 pub fn agents_are_well(home: &Path, what: &str) {
     let mut own = 0;
     let mut folders = vec![home.to_owned()];
@@ -144,7 +146,7 @@ pub fn agents_are_well(home: &Path, what: &str) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let kind = std::fs::symlink_metadata(&path).unwrap().file_type();
-            // Where links are made before they are shown they may lead elsewhere.
+            // Staged symlinks may dangle before they are moved into place.
             let staged = path.starts_with(home.join("vault/tmp"));
             if kind.is_symlink() {
                 assert!(
@@ -164,7 +166,7 @@ pub fn agents_are_well(home: &Path, what: &str) {
     assert_eq!(theirs, b"theirs", "{what}");
 }
 
-/// What must hold once the deed is done, and what a killed one left is cleared away.
+/// What must hold after the deed is complete and leftovers of a killed run are removed.
 pub fn agents_are_done(home: &Path, what: &str) {
     let input = DoctorInput {
         machine: Some(Machine::at(home)),
@@ -191,7 +193,7 @@ pub fn agents_are_done(home: &Path, what: &str) {
     }
 }
 
-/// The state before the deed.
+/// Creates the state before the deed.
 pub fn prepare(deed: Deed, home: &Path) {
     if deed == Deed::Create {
         return;
@@ -222,7 +224,7 @@ pub fn prepare(deed: Deed, home: &Path) {
     shelf::list(&vault).unwrap();
 }
 
-/// Two agents, a skill and a file of the user's own, and what else the deed starts from.
+/// Creates two agents, a skill and a file of the user, and what else the deed needs.
 fn agents(deed: Deed, home: &Path, vault: &Vault) {
     std::fs::create_dir_all(home.join(".cursor/skills")).unwrap();
     let skills = home.join(".claude/skills");

@@ -1,8 +1,8 @@
-//! A kill at every state-changing system call of a command leaves the old state or the new one, and the command
-//! succeeds when it is given again.
+//! Kills a command at every system call that changes state. Each kill leaves the old state or the
+//! new one, and the command succeeds when it is run again.
 //!
-//! The test runs itself as the victim, under strace, which kills it before the n-th such call takes effect. Without
-//! strace the sweep can't be made, and the test says so (with CI set that is a failure).
+//! The test runs itself as the victim under strace, which kills it before the n-th such call takes
+//! effect. Without strace the test reports that it was skipped; with `CI` set it fails.
 
 #![expect(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use vault_store::random::SeededRandom;
 
 use deeds::{act, agents_are_done, agents_are_well, open, prepare};
 
-/// System calls that change what is on disk.
+/// System calls that change files on disk.
 const CALLS: [&str; 16] = [
     "openat",
     "write",
@@ -44,13 +44,13 @@ const CALLS: [&str; 16] = [
     "mkdir",
 ];
 
-/// The first deed that agents' folders are part of.
+/// The first deed that involves agents' folders.
 const FIRST_WITH_AGENTS: Deed = Deed::Link;
 
-/// One test for each deed that a victim can be killed in.
+/// Defines one test for each deed that a victim can be killed in.
 macro_rules! deeds {
     ($($deed:ident $test:ident)*) => {
-        /// What the victim does; it gets the home's path.
+        /// What the victim does, given the path of the home.
         #[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd)]
         enum Deed { $($deed),* }
 
@@ -86,7 +86,7 @@ impl Deed {
     }
 }
 
-/// What readers see: every name with its bundle. Fails when anything listed is not whole.
+/// What readers see: every name with its bundle. Fails if a listed skill is incomplete.
 fn seen(home: &Path) -> BTreeSet<String> {
     let paths = VaultPaths::new(home.join("vault"), home.join("config"));
     let Ok(vault) = Vault::open(
@@ -177,7 +177,7 @@ fn traced(inject: &str, log: &Path, deed: &str, home: &Path) -> Command {
     command
 }
 
-/// Not a test by itself: what the sweeps below run and kill.
+/// Not a test itself: the sweeps below run and kill it.
 #[test]
 #[ignore = "run by the sweep"]
 #[expect(
@@ -190,7 +190,8 @@ fn victim_acts() {
     };
     let home = PathBuf::from(std::env::var_os("VAULT_TEST_HOME").unwrap());
     let deed = DEEDS.iter().find(|deed| format!("{deed:?}") == wanted);
-    // The tracer counts calls by thread: past the numbers that the test harness's main thread reaches, a number is ours.
+    // The tracer counts calls per thread. These calls raise the count above what the test harness's
+    // main thread reaches, so that a higher number identifies this thread.
     for _ in 0..64 {
         let mut nowhere = std::fs::OpenOptions::new()
             .write(true)
@@ -215,7 +216,7 @@ fn sweep(deed: Deed) {
     }
     let folder = tempfile::tempdir().unwrap();
     let start = folder.path().join("start");
-    // Links of agents name the home: it is made and tried under one path.
+    // The agents' symlinks contain the home's path, so prepare and run it under the same path.
     let home = folder.path().join("home");
     std::fs::create_dir(&home).unwrap();
     prepare(deed, &home);
@@ -227,7 +228,8 @@ fn sweep(deed: Deed) {
         "{word}"
     );
     let after = seen(&home);
-    // Earlier versions stay; a killed writer adds none that it did not live to link. A rotation given again signs anew.
+    // Earlier versions stay. A killed writer leaves no bundle that it did not link. A repeated
+    // rotation signs again, which makes new bundles.
     let orphans = integrity::check(&open(&home)).unwrap().unreferenced.len();
     let calls = points(&log, &home);
     assert!(calls.len() > 5, "{word}: {calls:?}");
@@ -238,7 +240,8 @@ fn sweep(deed: Deed) {
         let inject = format!("inject={call}:signal=SIGKILL:when={number}");
         let killed = traced(&inject, &log, word, &home).status().unwrap();
         let what = format!("{word} {call} {number}");
-        // How often the index is written depends on the clock: a call may not come again, then nothing was cut short.
+        // The number of index writes depends on the clock: if a call does not occur again, the
+        // victim was not killed.
         if killed.success() {
             unharmed += 1;
             assert_eq!(seen(&home), after, "{what}");
@@ -248,7 +251,7 @@ fn sweep(deed: Deed) {
             agents_are_well(&home, &what);
         }
         if deed == Deed::AddMany {
-            // Each skill is a switch of its own.
+            // Each skill is switched separately.
             assert!(
                 now.is_superset(&before) && now.is_subset(&after),
                 "{what}: {now:?}"
@@ -261,7 +264,8 @@ fn sweep(deed: Deed) {
         } else {
             outcomes.1 += 1;
         }
-        // Given again, it succeeds and clears up. A plan that was acknowledged stops the next, which knows no release.
+        // The repeated command succeeds and cleans up. Exception: a plan whose release was
+        // acknowledged is rejected, because the repeated plan is given no current catalog.
         let again = victim(word, &home).status().unwrap().success();
         assert!(
             again || (deed == Deed::Plan && published(&home)),
@@ -279,7 +283,7 @@ fn sweep(deed: Deed) {
     ));
 }
 
-/// What must hold once a killed deed was given again: nothing of the killed one is left.
+/// What must hold after a killed deed was repeated: nothing of the killed run is left.
 fn is_tidy(deed: Deed, home: &Path, orphans: usize, what: &str) {
     if deed.has_agents() {
         agents_are_well(home, what);
@@ -319,7 +323,7 @@ fn ci() -> bool {
     std::env::var_os("CI").is_some()
 }
 
-/// The calls that touched the home, by name and how many of that name came before.
+/// The calls that touched the home: name, and number of earlier calls of that name.
 fn points(log: &Path, home: &Path) -> Vec<(String, usize)> {
     let text = std::fs::read_to_string(log).unwrap();
     let mut counts = std::collections::HashMap::new();

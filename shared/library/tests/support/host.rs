@@ -1,4 +1,4 @@
-//! A namespace in memory that takes what a service takes and refuses what it refuses.
+//! A namespace in memory that accepts and rejects the same requests as the service.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl Host {
         publish::plan(vault, &self.request())
     }
 
-    /// Plans, uploads, puts the catalog; `None` when nothing changed.
+    /// Plans and publishes a release; `None` if nothing changed.
     pub fn sync(&mut self, vault: &Vault, now: Timestamp) -> Option<Box<ReleasePlan>> {
         self.sync_as(vault, now, OnDivergence::Stop)
     }
@@ -69,14 +69,14 @@ impl Host {
         }
     }
 
-    /// Uploads and puts a planned release, and tells the library.
+    /// Uploads a planned release and its catalog, and records it in the library.
     pub fn take(&mut self, vault: &Vault, plan: &ReleasePlan, now: Timestamp) {
         self.upload(vault, plan);
         self.put(&plan.catalog, now).unwrap();
         publish::published(vault, plan).unwrap();
     }
 
-    /// Uploads what is missing.
+    /// Uploads the missing objects.
     pub fn upload(&mut self, vault: &Vault, plan: &ReleasePlan) {
         for object in &plan.objects {
             if self.objects.contains_key(&object.sha256) {
@@ -92,7 +92,7 @@ impl Host {
         }
     }
 
-    /// What the service checks, then the switch.
+    /// Checks the catalog as the service does, then makes it the current one.
     pub fn put(&mut self, bytes: &[u8], now: Timestamp) -> Result<u64, CatalogError> {
         let history = |release: u64| {
             self.releases
@@ -124,7 +124,7 @@ impl Host {
         read(self.current.as_ref().unwrap())
     }
 
-    /// Pulls as an active device does.
+    /// Pulls as an approved device does.
     pub fn pull(
         &self,
         vault: &Vault,
@@ -167,7 +167,7 @@ impl Host {
     }
 }
 
-/// The release that is planned; panics when nothing is to be published.
+/// Plans a release; panics if there is nothing to publish.
 pub fn planned(vault: &Vault, request: &PlanRequest<'_>) -> Box<ReleasePlan> {
     match publish::plan(vault, request).unwrap() {
         Plan::Publish(plan) => plan,

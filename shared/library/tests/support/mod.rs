@@ -1,4 +1,4 @@
-//! A vault in a folder of its own, with a clock that stands still and seeded keys.
+//! A vault in its own folder, with a manual clock and seeded keys.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod host;
@@ -34,7 +34,7 @@ impl Home {
         }
     }
 
-    /// The same home opened again, as another process would.
+    /// The same vault opened again, as another process would.
     pub fn again(&self) -> Vault {
         open(self.folder.path(), &self.clock, 99)
     }
@@ -63,7 +63,8 @@ impl Home {
         self.folder.path().join(path)
     }
 
-    /// Writes a skill folder with SKILL.md and these files; names that begin with `bin/` are executable.
+    /// Writes a skill folder with a SKILL.md and these files; names that begin with `bin/` are
+    /// executable.
     pub fn source(&self, name: &str, body: &str, files: &[(&str, &[u8])]) -> PathBuf {
         let folder = self.path("sources").join(name);
         let _absent = std::fs::remove_dir_all(&folder);
@@ -88,7 +89,7 @@ impl Home {
         remove(&self.vault, name, withdraw)
     }
 
-    /// Names, versions and bundles of the own skills, as listed.
+    /// The listed own skills with their versions.
     pub fn listed(&self) -> BTreeMap<String, u64> {
         let listing = vault_library::shelf::list(&self.vault).unwrap();
         assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
@@ -110,7 +111,7 @@ fn open(folder: &Path, clock: &Arc<TestClock>, seed: u64) -> Vault {
     .unwrap()
 }
 
-/// Removes an own skill; `withdraw`: its bytes too, for this reason.
+/// Removes an own skill; `withdraw` also withdraws its bundles, for this reason.
 pub fn remove(vault: &Vault, name: &str, withdraw: Option<&str>) -> RemoveReport {
     let request = RemoveSkills {
         names: vec![name.to_owned()],
@@ -148,7 +149,7 @@ pub fn name(text: &str) -> SkillName {
     text.parse().unwrap()
 }
 
-/// Every path below a folder with what it is: mode and bytes, or the target of a link.
+/// Every path below a folder with its mode and content, or the target of a symlink.
 pub fn snapshot(folder: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -175,7 +176,8 @@ pub fn snapshot(folder: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// A snapshot of what a failed command must leave alone: all but the rebuildable index and the lock's note.
+/// A snapshot of what a failed command must not change: everything except the rebuildable index,
+/// the lock file and the temporary folder.
 pub fn durable(vault: &Vault) -> BTreeMap<String, String> {
     let mut all = snapshot(&vault.paths().root);
     all.retain(|path, _| !path.starts_with("index.db") && path != "lock" && path != "tmp");
@@ -188,7 +190,7 @@ impl Home {
     }
 }
 
-/// Adds folders in one go, as the command line does; each has an answer of its own.
+/// Adds several folders in one call, as the command line does; each has its own result.
 pub fn add_folders(vault: &Vault, folders: &[PathBuf]) -> Vec<Result<AdmitReport, AdmitError>> {
     let mut neighbours = Neighbours::of(vault);
     let examined = folders

@@ -16,7 +16,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// The owner has published these skills; the device has pulled nothing yet.
+    /// The owner has published these skills; the device has not pulled yet.
     pub fn new(skills: &[&str], body: &str) -> Self {
         let owner = Home::new(1);
         let mut host = Host::new("acme");
@@ -46,7 +46,7 @@ impl Pair {
         self.pull(&Selection::default()).unwrap()
     }
 
-    /// The link as it is now.
+    /// The current state of the link.
     pub fn current_link(&self) -> Link {
         let link = subscribe::find(&self.device.vault, self.link.id());
         link.unwrap().unwrap()
@@ -61,7 +61,7 @@ impl Pair {
         accepted.unwrap()
     }
 
-    /// Whether every skill of the device is as it was signed.
+    /// Whether every skill of the device passes verification.
     pub fn is_clean(&self) -> bool {
         integrity::check(&self.device.vault).unwrap().is_clean()
     }
