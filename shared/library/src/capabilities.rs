@@ -13,7 +13,7 @@ pub use crate::vault::policy::{POLICY_FILE, ResolveError, read_policy, read_poli
 /// The input of [`resolve_capabilities`].
 #[derive(Clone, Copy, Debug)]
 pub struct ResolveInput<'a> {
-    /// The library.
+    /// The vault whose skills are resolved.
     pub vault: &'a Vault,
     /// The policy to apply; `None` reads the vault's `policy.toml`, if it exists.
     pub policy: Option<&'a CompiledPolicy>,

@@ -57,7 +57,7 @@ pub const BASE_ENVIRONMENT: [&str; 20] = [
 /// Why a skill or an action was not found, or an action was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No skill of this name is installed.
+    /// No skill with this name is installed.
     #[error("no skill named {0} is installed")]
     UnknownSkill(SkillName),
     /// The skill declares no such action.
@@ -97,7 +97,7 @@ impl From<FileError> for RunError {
     }
 }
 
-/// A declared action with its paths resolved to absolute ones.
+/// A declared action with the paths of its files made absolute.
 #[derive(Clone, Debug)]
 pub struct ResolvedAction {
     /// Its name.

@@ -193,7 +193,7 @@ impl LibraryShelf {
         self.beside(|held| Ok(read_policy(&held.vault)?)).await
     }
 
-    /// The library.
+    /// The vault behind this shelf.
     pub fn vault(&self) -> &Vault {
         &self.held.vault
     }
@@ -374,6 +374,7 @@ impl Held {
                 return Ok(view);
             }
         }
+        // Writers kept changing the vault. An odd generation marks this view as possibly stale.
         self.scan(&policy, 1)
     }
 
@@ -441,6 +442,7 @@ impl Held {
         {
             return Ok(loaded);
         }
+        // Encoding the files again checks that they still have the requested bundle hash.
         let store = self.vault.store();
         let examined = Reader::new(&store)
             .examine(hash, Some(&signed_name), &trusted, Want::Bytes)

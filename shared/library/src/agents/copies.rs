@@ -54,6 +54,8 @@ pub(super) fn put(root: &Path, name: &str, ready: &VerifiedCopy) -> Result<(), F
     store::copy_plain(&mut batch, &staged, &ready.files)?;
     batch.flush(root)?;
     let place = root.join(name);
+    // A kill between the two renames leaves the copies under temporary names. The next sync removes
+    // these and copies the skill again.
     let old = aside(root, name, "old");
     disk::remove_tree(&old)?;
     if disk::kind(&place)?.is_some() {

@@ -117,7 +117,7 @@ impl ProfileWarning {
 /// Why profiles were not synced. Folders that were linked before stay linked.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileSyncError {
-    /// profiles.toml has an error.
+    /// `profiles.toml` is invalid.
     #[error("profiles.toml: {0}")]
     Rules(#[from] RulesError),
     /// A target is relative, so it would depend on the working directory.

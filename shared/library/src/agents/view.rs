@@ -133,6 +133,7 @@ pub(crate) fn view(
     for agent in ids {
         view.agents.push(agent_view(&plan, &switches, agent));
     }
+    // Leave out the warnings about missing folders: these are already in `missing`.
     let report = plan.report(vault, &BTreeMap::new());
     view.warnings = report.warnings;
     view.warnings

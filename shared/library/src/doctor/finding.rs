@@ -48,7 +48,8 @@ pub enum DoctorFinding {
     },
     /// The current user may not write to the vault's folder.
     ReadOnly(PathBuf),
-    /// The release key can't be used.
+    /// The release key can't be used: it is missing, unreadable, damaged, or accessible to other
+    /// users.
     Key(KeyError),
     /// The recovery key is still stored on this machine.
     RecoveryHere(PathBuf),

@@ -220,6 +220,7 @@ impl Doctor<'_> {
         // Run the gate before moving the folder, so that a rejected one stays where it is.
         let mut neighbours = Neighbours::of(self.vault);
         examine(Source::folder(folder), &options, &mut neighbours)?;
+        // Hold the writer lock only for the move: `add_folder` takes it again.
         let parked = self.vault.paths().root.join("set-aside");
         let mut place = parked.join(name.as_str());
         {

@@ -165,6 +165,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
             shortened,
         });
     }
+    // Write the index last, so that every file it lists exists by then.
     let text = serde_json::to_string_pretty(&Index {
         schema: SCHEMA.to_owned(),
         skills: entries,

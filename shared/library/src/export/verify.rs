@@ -363,6 +363,7 @@ impl Eye<'_> {
             .signer(&all)
             .ok_or_else(|| failed(ManifestError::Signature))?;
         let manifest = signed.verify_signature(&[signer]).map_err(failed)?;
+        // A key of a known vault must not sign for another vault.
         let known = self.keys.iter().find(|known| known.key == signer);
         if !self.extra.contains(&signer)
             && known.is_some_and(|known| known.vault_id != manifest.vault_id)

@@ -51,10 +51,10 @@ pub enum PlanError {
     /// Installed skills fail verification, so they are not published.
     #[error("{} of the installed skills are not as they were signed, first {}", .0.len(), .0.first().map_or("", |(name, _)| name.as_str()))]
     Damaged(Vec<(SkillName, Damage)>),
-    /// policy.toml has an error.
+    /// `policy.toml` is invalid.
     #[error("policy.toml: {0}")]
     Policy(#[from] PolicyError),
-    /// profiles.toml has an error.
+    /// `profiles.toml` is invalid.
     #[error("profiles.toml: {0}")]
     Profiles(#[from] RulesError),
     /// A policy or profiles file is not UTF-8 text.

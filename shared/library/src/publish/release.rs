@@ -119,6 +119,8 @@ pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<AcknowledgedReleas
         state.pending = None;
     }
     state.write(vault, &mut change)?;
+    // Remove the file only after the state no longer names it. A leftover file is removed by the
+    // next plan.
     if state.pending.is_none() {
         state.drop_pending(vault)?;
     }

@@ -199,6 +199,8 @@ fn replace_release(
         chain.retiring.push(statement.from);
     }
     chain.push(envelope, statement.clone());
+    // Stage the secret before the statement names it: an interrupted rotation with a written
+    // statement can then be completed, and one without it is undone.
     vault.keys().write_next(KeyKind::Release, new)?;
     change.switching()?;
     chain.write(vault, change)?;

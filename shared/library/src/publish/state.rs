@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cloud/<origin>/<slug>.json            numbers and hashes
-//! cloud/<origin>/<slug>.catalog.json    the last catalog that was published or taken, exact bytes
+//! cloud/<origin>/<slug>.catalog.json    the last published or adopted catalog, exact bytes
 //! cloud/<origin>/<slug>.pending.json    a signed catalog that the service has not acknowledged
 //! ```
 

@@ -50,6 +50,7 @@ impl Link {
             history: &|_| None,
         };
         let accepted = catalog::accept(bytes, &before, &expectation)?;
+        // The recorded fingerprint matters only while no key is pinned.
         let noted = self
             .pin
             .expected_key
@@ -265,6 +266,8 @@ impl AcceptedCatalog {
         let mut missing = Vec::new();
         for skill in chosen {
             let hash = skill.bundle_hash;
+            // Skip the full verification if the index shows that no file changed since the last
+            // one.
             let noted = rows.get(&hash).zip(reader.handle());
             if noted.is_some_and(|(row, store)| {
                 row.current(store, &hash, &skill.name, &trusted.keys)

@@ -96,6 +96,7 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     };
     let folder = links_folder(vault).join(id.as_str());
     disk::make_dirs(&folder, 0o700)?;
+    // These paths stay the same and follow the `current` symlink to the newest state.
     for (name, target) in [
         ("pin.json", "current/pin.json"),
         ("catalog.json", "current/catalog.json"),
@@ -127,6 +128,7 @@ pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &str) -> Result<(), LinkE
         return Ok(());
     }
     let mut change = vault.change()?;
+    // Check again under the lock.
     let link = found()?;
     if !is_news(&link) {
         return Ok(());
@@ -146,6 +148,7 @@ pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
     let existed = disk::kind(&folder)?.is_some();
     if existed {
         if let Some(link) = find(vault, id)? {
+            // Remove the agents' symlinks first, so that none of them dangles.
             let names: Vec<_> = installed_by(&link)?.into_keys().collect();
             withdraw_from_agents(vault, &mut change, &names, &[])?;
         }

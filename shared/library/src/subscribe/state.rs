@@ -65,6 +65,7 @@ pub(super) fn switch(
     let number = next_number(&states)?;
     disk::rename(&staged_state, &states.join(number.to_string()))?;
     disk::sync_dir(&states)?;
+    // Readers see nothing of the new state until `current` is switched.
     change.switching()?;
     disk::switch_link(
         &folder.join("current"),

@@ -55,7 +55,7 @@ pub enum NativeState {
         /// All findings, blocking ones first.
         findings: Vec<Finding>,
     },
-    /// It can't be read.
+    /// The skill can't be read.
     Unreadable {
         /// Why.
         reason: String,
@@ -116,7 +116,7 @@ pub enum AdoptNativeError {
     /// The vault rejected it.
     #[error(transparent)]
     Admit(#[from] AdmitError),
-    /// It changed between scan and adoption.
+    /// The skill changed between scan and adoption.
     #[error("{} changed since it was looked at; nothing was moved", .0.display())]
     Changed(PathBuf),
     /// Another vault error.
@@ -275,9 +275,10 @@ fn state(vault: &Vault, name: &SkillName, files: &[vault_skill::bundle::File]) -
     }
 }
 
-/// Adopts one skill: signs and stores it, then moves or removes its folder as `mode` requires.
-/// `replace` allows it to replace a skill of the vault with the same name. Fails without changing
-/// the folder if the gate rejects it or its bytes changed since the scan.
+/// Adopts one skill: signs and stores it, then moves or removes its folder as `mode` requires. Not
+/// for [`AdoptionMode::Augment`], which adopts no skills. `replace` allows it to replace a skill of
+/// the vault with the same name. Fails without changing the folder if the gate rejects it or its
+/// bytes changed since the scan.
 pub fn adopt(
     vault: &Vault,
     skill: &NativeSkill,
