@@ -195,8 +195,8 @@ fn market(versions: &[&str]) -> Repository {
     repository
 }
 
-#[tokio::test]
-async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
+/// An npm registry with one good version of a package, `latest`, and five that are not as announced.
+fn npm_registry() -> SiteServer {
     let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
     let package = gzip(&tar_of(&[
         ("package/package.json", 0o644, b"{}"),
@@ -236,6 +236,12 @@ async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
     describe("1.0.2", "gone.tgz", &named(sha512(&package)));
     describe("1.0.3", "empty.tgz", &named(sha512(&empty)));
     site.json("/npm/@acme%2Ftools/1.0.4", "<html>");
+    site
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
+    let site = npm_registry();
     let versions = ["1.0.0", "1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.0.5"];
     let repository = market(&versions);
     let fetcher = fetcher(&site.base);

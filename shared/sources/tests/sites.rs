@@ -135,8 +135,9 @@ async fn hostile_archives_are_refused_while_reading() {
     }
 }
 
-#[tokio::test]
-async fn a_pinned_index_is_held_to_its_digests() {
+/// A site whose index pins three skills, one of them with a wrong digest, and the entries of that index. The digests are
+/// those of the archive of `pdf` and of the text of `csv`.
+fn pinned_site() -> (SiteServer, String, [Digest; 2]) {
     let site = SiteServer::new();
     let archive = gzip(&tar_of(&[
         ("SKILL.md", 0o644, skill_md("pdf").as_bytes()),
@@ -159,6 +160,34 @@ async fn a_pinned_index_is_held_to_its_digests() {
             Answer::Body("application/gzip", archive),
         )
         .text("/files/csv/SKILL.md", csv);
+    (site, entries, [one, two])
+}
+
+#[tokio::test]
+async fn skills_of_one_site_are_compared_with_one_request() {
+    let (site, ..) = pinned_site();
+    let (fetcher, source) = (fetcher(&site.base), parse(&site.base));
+    let policy = SourcePolicy::default();
+    let pdf = fetch(&fetcher, &source, Some("pdf")).await.unwrap();
+    let csv = fetch(&fetcher, &source, Some("csv")).await.unwrap();
+    let before = site.asked().len();
+    let both = [&pdf.upstream, &csv.upstream];
+    let up_to_date = [DriftState::UpToDate, DriftState::UpToDate];
+    assert_eq!(compare(&fetcher, both, &policy).await, up_to_date);
+    assert_eq!(site.asked().len(), before + 1);
+    // The same applies through the `Fetch` trait.
+    let (port, before): (Arc<dyn Fetch>, _) = (fetcher.clone(), site.asked().len());
+    let mut states = Vec::new();
+    let mut answer = |_: usize, state| states.push(state);
+    let both = both.map(Clone::clone).to_vec();
+    port.compare(both, None, &mut answer).await;
+    assert_eq!(states, up_to_date);
+    assert_eq!(site.asked().len(), before + 1);
+}
+
+#[tokio::test]
+async fn a_pinned_index_is_held_to_its_digests() {
+    let (site, entries, [one, two]) = pinned_site();
     let fetcher = fetcher(&site.base);
     let source = parse(&site.base);
     let opened = open(&fetcher, &source).await.unwrap();
@@ -193,21 +222,6 @@ async fn a_pinned_index_is_held_to_its_digests() {
         drift(&fetcher, &pdf.upstream, &policy).await,
         DriftState::UpToDate
     );
-    // Comparing several skills of one site fetches its index once.
-    let csv = fetch(&fetcher, &source, Some("csv")).await.unwrap();
-    let before = site.asked().len();
-    let both = [&pdf.upstream, &csv.upstream];
-    let up_to_date = [DriftState::UpToDate, DriftState::UpToDate];
-    assert_eq!(compare(&fetcher, both, &policy).await, up_to_date);
-    assert_eq!(site.asked().len(), before + 1);
-    // The same applies through the `Fetch` trait.
-    let (port, before): (Arc<dyn Fetch>, _) = (fetcher.clone(), site.asked().len());
-    let mut states = Vec::new();
-    let mut answer = |_: usize, state| states.push(state);
-    let both = both.map(Clone::clone).to_vec();
-    port.compare(both, None, &mut answer).await;
-    assert_eq!(states, up_to_date);
-    assert_eq!(site.asked().len(), before + 1);
     site.json(
         "/.well-known/agent-skills/index.json",
         index(&entries.replace(&one.to_string(), &two.to_string())),
