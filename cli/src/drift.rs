@@ -9,22 +9,22 @@ use vault_store::{fetch::Upstream, shelf::DriftState};
 use crate::{context::Context, errors::Failure, fetch::Fetching, lookup, output::clean};
 
 /// An installed skill and its upstream source.
-pub struct Asked {
+pub struct DriftCheck {
     pub name: SkillName,
     pub upstream: Upstream,
 }
 
 /// The skills that can be compared with their source, and the rest with the reason why they cannot.
-pub struct Sorted {
-    pub asked: Vec<Asked>,
+pub struct DriftTargets {
+    pub asked: Vec<DriftCheck>,
     pub unchecked: Vec<(SkillName, String)>,
 }
 
 /// Splits skills into comparable and not comparable ones. If `names` is empty, it takes all skills
 /// that this vault signed itself. Fails if a name is not installed.
-pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<Sorted, Failure> {
+pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<DriftTargets, Failure> {
     let listing = shelf::list(vault)?;
-    let mut sorted = Sorted {
+    let mut sorted = DriftTargets {
         asked: Vec::new(),
         unchecked: Vec::new(),
     };
@@ -58,7 +58,7 @@ pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<Sorted, Failure> {
             None => upstream::of_skill(vault, &skill.name)?,
         };
         match found {
-            Some(upstream) => sorted.asked.push(Asked {
+            Some(upstream) => sorted.asked.push(DriftCheck {
                 name: skill.name,
                 upstream,
             }),
@@ -87,7 +87,7 @@ pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<Sorted, Failure> {
 pub fn compare(
     context: &Context,
     fetching: &Fetching,
-    asked: &[Asked],
+    asked: &[DriftCheck],
 ) -> Result<Vec<DriftState>, Failure> {
     let bar = context.ui.progress(asked.len() as u64, "Asking");
     let upstreams: Vec<Upstream> = asked.iter().map(|asked| asked.upstream.clone()).collect();

@@ -190,7 +190,7 @@ pub fn for_tools(context: &Context) -> Result<Arc<Fetcher>, Failure> {
 
 /// Creates the fetcher for remote callers. Like [`for_tools`], and git runs without this user's
 /// credentials and configuration.
-pub fn for_strangers(context: &Context) -> Result<Arc<Fetcher>, Failure> {
+pub fn for_remote_callers(context: &Context) -> Result<Arc<Fetcher>, Failure> {
     let mut settings = settings(context, true)?;
     settings.git.own_credentials = false;
     Ok(Arc::new(Fetcher::new(settings, Arc::new(SystemClock))))
@@ -216,7 +216,7 @@ pub fn failure(error: &FetchError) -> Failure {
 
 /// The selection of skills from a source.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct SkillSelection<'a> {
     /// Selected names.
     pub names: &'a [String],
     /// Whether all skills are selected.
@@ -230,7 +230,7 @@ pub fn choose<'f>(
     place: &str,
     found: &'f [Found],
     only: Option<&'f Found>,
-    wanted: Wanted<'_>,
+    wanted: SkillSelection<'_>,
 ) -> Result<Vec<&'f Found>, Failure> {
     if wanted.all {
         return Ok(found.iter().collect());

@@ -39,14 +39,14 @@ pub struct Lock {
     /// The path of the file.
     pub path: PathBuf,
     /// The locked skills, sorted by name.
-    pub skills: Vec<Locked>,
+    pub skills: Vec<LockEntry>,
 }
 
 /// An entry of the lock file. An entry without a digest is not resolved yet; the next install
 /// resolves it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Locked {
+pub struct LockEntry {
     /// The name in the vault.
     pub name: SkillName,
     /// The source: an identifier, any source that `vault add` accepts, or `./path` within the
@@ -81,7 +81,7 @@ pub struct Locked {
     pub agents: Vec<AgentId>,
 }
 
-impl Locked {
+impl LockEntry {
     /// Returns the upstream that provides exactly this content. Returns `None` for a folder of the
     /// project and for an entry that is not resolved yet.
     pub fn upstream(&self) -> Option<Upstream> {
@@ -104,7 +104,7 @@ impl Locked {
 struct File {
     schema: u32,
     #[serde(default, rename = "skill", skip_serializing_if = "Vec::is_empty")]
-    skills: Vec<Locked>,
+    skills: Vec<LockEntry>,
 }
 
 impl Lock {
@@ -185,7 +185,7 @@ impl Lock {
     }
 
     /// Adds an entry or replaces the one with the same name.
-    pub fn put(&mut self, locked: Locked) {
+    pub fn put(&mut self, locked: LockEntry) {
         match self
             .skills
             .iter_mut()
@@ -278,7 +278,7 @@ pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest
 }
 
 /// Creates the lock entry of a fetched skill. Returns `None` if the skill has no upstream.
-pub fn locked(candidate: &Candidate) -> Option<Locked> {
+pub fn locked(candidate: &Candidate) -> Option<LockEntry> {
     let upstream = candidate.upstream.as_ref()?;
     let (name, agents) = (candidate.package.name.clone(), candidate.agents.clone());
     Some(of_upstream(name, upstream, Some(digest(candidate)), agents))
@@ -290,8 +290,8 @@ pub fn of_upstream(
     upstream: &Upstream,
     digest: Option<Digest>,
     agents: Vec<AgentId>,
-) -> Locked {
-    Locked {
+) -> LockEntry {
+    LockEntry {
         name,
         source: upstream.identifier.to_string(),
         address: upstream.address.clone(),
@@ -350,7 +350,7 @@ pub fn note_folder(
         )
         .hint("a lock names folders of its own project; keep the skill there, or in a repository")
     })?;
-    lock.put(Locked {
+    lock.put(LockEntry {
         name: name.clone(),
         source: format!("./{}", inside.display()),
         address: None,

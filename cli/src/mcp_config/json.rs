@@ -47,7 +47,9 @@ fn parse(text: &str) -> Result<CstRootNode, EditError> {
 /// Adds the entry, or replaces the entry of this name.
 pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<String, EditError> {
     let root = parse(text)?;
-    let mut table = root.object_value_or_create().ok_or(EditError::Entangled)?;
+    let mut table = root
+        .object_value_or_create()
+        .ok_or(EditError::WouldChangeOtherEntries)?;
     for part in path {
         table = table
             .object_value_or_create(part)

@@ -33,7 +33,7 @@ pub enum EditError {
     NotATable(String),
     /// The edit would change more than the entry.
     #[error("the entry cannot be changed without touching the rest of the file")]
-    Entangled,
+    WouldChangeOtherEntries,
 }
 
 impl Format {
@@ -101,7 +101,7 @@ impl Format {
         if found == wanted {
             Ok(changed)
         } else {
-            Err(EditError::Entangled)
+            Err(EditError::WouldChangeOtherEntries)
         }
     }
 
@@ -109,7 +109,7 @@ impl Format {
         if self.read(&changed)? == *wanted {
             Ok(changed)
         } else {
-            Err(EditError::Entangled)
+            Err(EditError::WouldChangeOtherEntries)
         }
     }
 }
@@ -308,7 +308,7 @@ mod tests {
         let inline = "mcp_servers = { vault = { command = \"x\" } }\n";
         assert_eq!(
             Format::Toml.take(inline, path, "vault"),
-            Err(EditError::Entangled)
+            Err(EditError::WouldChangeOtherEntries)
         );
     }
 }

@@ -18,7 +18,7 @@ pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
             })?;
     match serde_json::to_value(table) {
         Ok(Value::Object(members)) => Ok(members),
-        _ => Err(EditError::Entangled),
+        _ => Err(EditError::WouldChangeOtherEntries),
     }
 }
 
@@ -60,7 +60,7 @@ fn table(value: &Value) -> Result<Table, EditError> {
             let mut value: toml_edit::Value = value
                 .to_string()
                 .parse()
-                .map_err(|_| EditError::Entangled)?;
+                .map_err(|_| EditError::WouldChangeOtherEntries)?;
             if let Some(list) = value.as_array_mut() {
                 list.fmt();
             }
@@ -74,7 +74,7 @@ fn table(value: &Value) -> Result<Table, EditError> {
 /// Removes the lines of the entry's table and of its nested tables. Comments after its last value
 /// stay, because they belong to what follows.
 pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
-    let document = Document::parse(text).map_err(|_| EditError::Entangled)?;
+    let document = Document::parse(text).map_err(|_| EditError::WouldChangeOtherEntries)?;
     let mut item = document.as_item();
     for part in path.iter().chain([&name]) {
         let Some(inner) = item.get(part) else {
@@ -83,7 +83,10 @@ pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> 
         item = inner;
     }
     let mut ranges = Vec::new();
-    spans(item.as_table().ok_or(EditError::Entangled)?, &mut ranges);
+    spans(
+        item.as_table().ok_or(EditError::WouldChangeOtherEntries)?,
+        &mut ranges,
+    );
     ranges.sort_by_key(|range| range.start);
     let mut out = text.to_owned();
     for range in ranges.into_iter().rev() {

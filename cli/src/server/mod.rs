@@ -110,7 +110,7 @@ impl Options {
             paths: context.paths_by(settings)?,
             admin_email: settings.text("VAULT_ADMIN_EMAIL").map(str::to_owned),
             admin_password: password.map(|text| text.to_owned().into()),
-            fetch: Some(fetch::for_strangers(context)?),
+            fetch: Some(fetch::for_remote_callers(context)?),
         })
     }
 }

@@ -40,9 +40,9 @@ use super::shelf::{Holding, OwnShelves};
 use crate::errors::{ErrorCode, Failure, chain};
 
 /// Interval between polls of the library.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Minimum interval between releases.
-const APART: Duration = Duration::from_secs(5);
+const MIN_RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 /// Lifetime of a lease, in seconds.
 const LEASE_SECONDS: i64 = 30;
 /// A lease is renewed when fewer than this many seconds remain. Renewing at every poll would flush
@@ -58,7 +58,7 @@ const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Why publishing the library failed.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum PublishError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -71,7 +71,7 @@ enum Trouble {
     Broken(#[from] tokio::task::JoinError),
 }
 
-impl From<Refusal> for Trouble {
+impl From<Refusal> for PublishError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal.code())
     }
@@ -173,7 +173,7 @@ impl Publisher {
             if !at_once {
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => break,
-                    () = tokio::time::sleep(LOOK) => since_renewal += LOOK,
+                    () = tokio::time::sleep(POLL_INTERVAL) => since_renewal += POLL_INTERVAL,
                     () = self.woken() => {}
                 }
             }
@@ -188,7 +188,7 @@ impl Publisher {
                 // A release was published, or publishing failed. Wait before the next attempt.
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => break,
-                    () = tokio::time::sleep(APART) => since_renewal += APART,
+                    () = tokio::time::sleep(MIN_RELEASE_INTERVAL) => since_renewal += MIN_RELEASE_INTERVAL,
                 }
             }
         }
@@ -198,7 +198,7 @@ impl Publisher {
         }
     }
 
-    async fn publish_if_changed(&mut self) -> Result<Option<Box<ReleasePlan>>, Trouble> {
+    async fn publish_if_changed(&mut self) -> Result<Option<Box<ReleasePlan>>, PublishError> {
         if !self.hold_lease().await? {
             self.seen = None;
             return Ok(None);
@@ -244,7 +244,7 @@ impl Publisher {
         Ok(published)
     }
 
-    async fn current(&self, namespace: &Namespace) -> Result<Option<Bytes>, Trouble> {
+    async fn current(&self, namespace: &Namespace) -> Result<Option<Bytes>, PublishError> {
         let Some(current) = &namespace.current else {
             return Ok(None);
         };
@@ -253,7 +253,7 @@ impl Publisher {
     }
 
     /// Plans on a blocking thread, because planning reads and hashes files.
-    async fn plan(&self, current: Option<Bytes>) -> Result<Option<Box<ReleasePlan>>, Trouble> {
+    async fn plan(&self, current: Option<Bytes>) -> Result<Option<Box<ReleasePlan>>, PublishError> {
         let vault = self.vault.clone();
         let slug = self.slug.clone();
         let base = self.app.config.public_url.base().to_owned();
@@ -277,7 +277,7 @@ impl Publisher {
     }
 
     /// Stores the objects that the namespace lacks.
-    async fn store(&self, namespace: &Namespace, plan: &ReleasePlan) -> Result<(), Trouble> {
+    async fn store(&self, namespace: &Namespace, plan: &ReleasePlan) -> Result<(), PublishError> {
         let keys: Vec<(ObjectKey, u64)> = plan
             .objects
             .iter()

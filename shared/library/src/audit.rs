@@ -102,7 +102,7 @@ pub fn audit_skill(path: &Path, auditor: &Auditor<'_>) -> Result<Audited, AuditE
     };
     let own = auditor
         .vault
-        .and_then(|vault| Own::of(vault, &found.folder));
+        .and_then(|vault| TrustedStore::of(vault, &found.folder));
     let manifest = own.and_then(|own| own.manifest(&found.folder));
     Ok(judge(&found, manifest, auditor))
 }
@@ -127,7 +127,9 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
         return Err(AuditError::NotASkill(root.to_owned()));
     }
     let walked = walk(&folder, auditor.bounds);
-    let own = auditor.vault.and_then(|vault| Own::of(vault, &folder));
+    let own = auditor
+        .vault
+        .and_then(|vault| TrustedStore::of(vault, &folder));
     let mut audit = Audit {
         root: root.to_string_lossy().into_owned(),
         base: String::new(),
@@ -152,13 +154,13 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
 }
 
 /// The store of this machine's vault, if it overlaps with the audited folder.
-struct Own {
+struct TrustedStore {
     store: PathBuf,
     /// The trusted keys: those of this vault, then those of each linked one.
     trusted: Vec<Trusted>,
 }
 
-impl Own {
+impl TrustedStore {
     fn of(vault: &Vault, audited: &Path) -> Option<Self> {
         let store = disk::resolve(&vault.store()).ok()?;
         if !store.starts_with(audited) && !audited.starts_with(&store) {

@@ -8,7 +8,7 @@ use vault_store::clock::Clock;
 
 use crate::error::{FetchError, Result};
 use crate::git::{self, GitSettings};
-use crate::http::{self, Got, Http};
+use crate::http::{self, FetchedBody, Http};
 use crate::policy::SourcePolicy;
 use crate::source::{GitSource, ParseOptions};
 use crate::tokens::Tokens;
@@ -65,12 +65,12 @@ pub(crate) struct Access<'a> {
 
 impl Access<'_> {
     /// Fetches a URL. Returns `None` on HTTP 404 or 410. The body may have at most `max` bytes.
-    pub(crate) async fn get(self, url: &Url, max: u64) -> Result<Option<Got>> {
+    pub(crate) async fn get(self, url: &Url, max: u64) -> Result<Option<FetchedBody>> {
         self.fetcher.http.get(url, max, self.policy).await
     }
 
     /// Like [`Access::get`], but treats HTTP 404 and 410 as an error.
-    pub(crate) async fn fetch(self, url: &Url, max: u64) -> Result<Got> {
+    pub(crate) async fn fetch(self, url: &Url, max: u64) -> Result<FetchedBody> {
         let got = self.get(url, max).await?;
         got.ok_or_else(|| FetchError::NotFound(format!("{url} is not there")))
     }

@@ -65,7 +65,7 @@ impl Unpacked<'_> {
         let broken = |place: &str, error: &std::io::Error| {
             if error
                 .get_ref()
-                .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Bomb>)
+                .is_some_and(<dyn std::error::Error + Send + Sync>::is::<UnpackLimitExceeded>)
             {
                 too_large(place)
             } else {
@@ -202,7 +202,7 @@ fn too_large(place: &str) -> FetchError {
 
 #[derive(Debug, thiserror::Error)]
 #[error("it unpacks to more than is read")]
-struct Bomb;
+struct UnpackLimitExceeded;
 
 /// A reader that fails once the inner stream yields more than `left` bytes.
 struct Bounded<R> {
@@ -216,7 +216,7 @@ impl<R: Read> Read for Bounded<R> {
         self.left = self
             .left
             .checked_sub(read as u64)
-            .ok_or_else(|| std::io::Error::other(Bomb))?;
+            .ok_or_else(|| std::io::Error::other(UnpackLimitExceeded))?;
         Ok(read)
     }
 }

@@ -8,7 +8,7 @@ use vault_store::shelf::DriftState;
 
 use crate::access::Fetcher;
 use crate::error::{FetchError, Result};
-use crate::kinds::round::{Comparison, Round};
+use crate::kinds::round::{Comparison, ComparisonBatch};
 use crate::kinds::{kind_of, source_of};
 use crate::policy::SourcePolicy;
 
@@ -24,7 +24,7 @@ impl Fetcher {
         policy: &SourcePolicy,
         mut answer: impl FnMut(usize, DriftState),
     ) {
-        let round = Arc::new(Round::default());
+        let round = Arc::new(ComparisonBatch::default());
         let slots = Arc::new(tokio::sync::Semaphore::new(CONCURRENT));
         let mut asking = tokio::task::JoinSet::new();
         for (at, upstream) in upstreams.into_iter().enumerate() {
@@ -47,7 +47,7 @@ impl Fetcher {
 
     async fn compare_one(
         &self,
-        round: &Round,
+        round: &ComparisonBatch,
         upstream: &Upstream,
         policy: &SourcePolicy,
     ) -> Result<DriftState> {

@@ -25,7 +25,7 @@ pub(crate) struct Http {
 
 /// A response with status 200.
 #[derive(Debug)]
-pub(crate) struct Got {
+pub(crate) struct FetchedBody {
     /// The URL after all redirects.
     pub(crate) url: Url,
     pub(crate) content_type: String,
@@ -65,7 +65,7 @@ impl Http {
         url: &Url,
         max: u64,
         policy: &SourcePolicy,
-    ) -> Result<Option<Got>> {
+    ) -> Result<Option<FetchedBody>> {
         // The client limits each request. This timeout limits the whole chain of redirects.
         let whole = self.limits.whole;
         match tokio::time::timeout(whole, self.follow(url, max, policy)).await {
@@ -77,7 +77,12 @@ impl Http {
         }
     }
 
-    async fn follow(&self, asked: &Url, max: u64, policy: &SourcePolicy) -> Result<Option<Got>> {
+    async fn follow(
+        &self,
+        asked: &Url,
+        max: u64,
+        policy: &SourcePolicy,
+    ) -> Result<Option<FetchedBody>> {
         let mut url = asked.clone();
         for _ in 0..=MAX_REDIRECTS {
             self.check(&url)?;
@@ -89,7 +94,7 @@ impl Http {
                         .unwrap_or_default()
                         .to_ascii_lowercase();
                     let body = answer.body(max).await;
-                    return Ok(Some(Got {
+                    return Ok(Some(FetchedBody {
                         body: body.map_err(|error| failed(&url, error))?,
                         url,
                         content_type,

@@ -23,7 +23,7 @@ use crate::{
     },
     context::Context,
     diff::{self, Version},
-    drift::{Asked, compare, sort},
+    drift::{DriftCheck, compare, sort},
     errors::{ErrorCode, Exit, Failure, chain},
     fetch::{self, Fetching},
     output::{BOLD, DIM, GOOD, Report, clean, count, paint},
@@ -121,7 +121,7 @@ struct Update<'a> {
 impl Update<'_> {
     fn one(
         &mut self,
-        asked: &Asked,
+        asked: &DriftCheck,
         state: DriftState,
         only_diff: bool,
     ) -> Result<Outcome, Failure> {
@@ -148,7 +148,7 @@ impl Update<'_> {
 
     /// Fetches the current version from the source and runs the gate on it. Returns it with the
     /// installed version.
-    fn candidate(&self, asked: &Asked) -> Result<(Candidate, Examined), Failure> {
+    fn candidate(&self, asked: &DriftCheck) -> Result<(Candidate, Examined), Failure> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
             .map_err(|error| Failure::new(ErrorCode::SkillDamaged, chain(&error)))?
@@ -172,7 +172,7 @@ impl Update<'_> {
             name: Some(name.clone()),
             agents: before.manifest.agents.clone(),
             strict: self.strict,
-            only_update: true,
+            require_installed: true,
             ..Options::default()
         };
         let shown = clean(asked.upstream.identifier.as_str(), 200);
@@ -201,7 +201,7 @@ impl Update<'_> {
 
     /// Updates the skill's entry in the project's lock if it does not match the installed version.
     /// This happens if an earlier update was killed before it wrote the lock.
-    fn settle(&self, asked: &Asked) -> Result<(), Failure> {
+    fn settle(&self, asked: &DriftCheck) -> Result<(), Failure> {
         let Some(mut lock) = project_lock::Lock::find(self.context)? else {
             return Ok(());
         };

@@ -200,7 +200,7 @@ struct Adding<'a> {
 }
 
 /// A skill after its examination.
-struct Examined {
+struct ExaminedItem {
     shown: String,
     texts: Texts,
     /// The skill's folder on this machine, if it was not fetched.
@@ -210,7 +210,7 @@ struct Examined {
 }
 
 /// The outcome for one skill.
-struct Done {
+struct AddOutcome {
     shown: String,
     texts: Texts,
     result: Result<AdmitReport, Failure>,
@@ -220,9 +220,9 @@ struct Done {
 
 impl Adding<'_> {
     /// Examines a batch and admits the skills that pass, with one flush to disk.
-    fn admit(&mut self, batch: Vec<Gathered<Item>>) -> Vec<Done> {
+    fn admit(&mut self, batch: Vec<Gathered<Item>>) -> Vec<AddOutcome> {
         let mut candidates = Vec::new();
-        let examined: Vec<Examined> = batch
+        let examined: Vec<ExaminedItem> = batch
             .into_iter()
             .map(|item| self.examine(item, &mut candidates))
             .collect();
@@ -248,7 +248,7 @@ impl Adding<'_> {
                 from = self.note(candidate, skill.folder.as_deref(), &report)?;
                 Ok(report)
             });
-            done.push(Done {
+            done.push(AddOutcome {
                 shown: skill.shown,
                 texts: skill.texts,
                 result,
@@ -258,11 +258,11 @@ impl Adding<'_> {
         done
     }
 
-    fn examine(&mut self, item: Gathered<Item>, candidates: &mut Vec<Candidate>) -> Examined {
+    fn examine(&mut self, item: Gathered<Item>, candidates: &mut Vec<Candidate>) -> ExaminedItem {
         let item = match item {
             Ok(item) => item,
             Err((shown, failure)) => {
-                return Examined {
+                return ExaminedItem {
                     texts: Texts::of_folder(&shown),
                     shown,
                     folder: None,
@@ -282,7 +282,7 @@ impl Adding<'_> {
             }
             Err(error) => Err(refused(&item.shown, &texts, error)),
         };
-        Examined {
+        ExaminedItem {
             shown: item.shown,
             texts,
             folder,
@@ -354,8 +354,8 @@ fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(context: &Context, mut done: Vec<Done>, single: bool) -> Result<Report, Failure> {
-    if let (true, Some(Done { result, .. })) = (single, done.first_mut())
+fn report(context: &Context, mut done: Vec<AddOutcome>, single: bool) -> Result<Report, Failure> {
+    if let (true, Some(AddOutcome { result, .. })) = (single, done.first_mut())
         && let Err(failure) = result
     {
         return Err(failure.clone());

@@ -25,7 +25,7 @@ use crate::{
     fetch::{self, Fetching},
     output::{DIM, Report, clean, count, paint},
     profiles,
-    project_lock::{self, Lock, Locked},
+    project_lock::{self, Lock, LockEntry},
 };
 
 /// Since 0.5.0 (beta).
@@ -125,7 +125,11 @@ struct Install<'a> {
 impl Install<'_> {
     /// Installs one skill, unless the locked content is already installed. If the lock entry had no
     /// digest, also returns the completed entry.
-    fn one(&mut self, lock: &Lock, locked: &Locked) -> Result<(Outcome, Option<Locked>), Failure> {
+    fn one(
+        &mut self,
+        lock: &Lock,
+        locked: &LockEntry,
+    ) -> Result<(Outcome, Option<LockEntry>), Failure> {
         if let (Some(vault), Some(digest)) = (&self.vault, &locked.digest) {
             let installed = project_lock::installed_digest(vault, &locked.name);
             if installed.ok().flatten().as_ref() == Some(digest) {
@@ -146,11 +150,11 @@ impl Install<'_> {
         let report =
             admit_one(vault, &candidate).map_err(|error| refused(&shown, &texts, error))?;
         let now = locked.digest.is_none().then(|| {
-            let settled = project_lock::locked(&candidate).unwrap_or_else(|| Locked {
+            let settled = project_lock::locked(&candidate).unwrap_or_else(|| LockEntry {
                 digest: Some(found),
                 ..locked.clone()
             });
-            Locked {
+            LockEntry {
                 agents: locked.agents.clone(),
                 ..settled
             }
@@ -163,7 +167,7 @@ impl Install<'_> {
     }
 
     /// Reads or fetches a skill and runs the gate on it.
-    fn candidate(&mut self, lock: &Lock, locked: &Locked) -> Result<Candidate, Failure> {
+    fn candidate(&mut self, lock: &Lock, locked: &LockEntry) -> Result<Candidate, Failure> {
         let (shown, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
                 if locked.source.split('/').any(|part| part == "..") {
@@ -200,7 +204,7 @@ impl Install<'_> {
 
     /// Fetches exactly the locked content. If the entry has no digest, fetches what its source has
     /// now.
-    fn fetch(&mut self, locked: &Locked) -> Result<FetchedSkill, Failure> {
+    fn fetch(&mut self, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
         let context = self.context;
         context.require_network()?;
         let fetching = match &mut self.fetching {
@@ -226,7 +230,7 @@ impl Install<'_> {
 }
 
 /// Fetches what the source has now, for a lock entry without a digest.
-async fn wished(fetching: &Fetching, locked: &Locked) -> Result<FetchedSkill, Failure> {
+async fn wished(fetching: &Fetching, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
     // In a lock file, folders of the project start with `./`. So `owner/repository` can only be a
     // repository.
     let mut source = Source::parse(&locked.source, &fetching.options, &|_| false)
@@ -274,7 +278,7 @@ fn at_revision(upstream: &Upstream) -> Upstream {
     }
 }
 
-fn check(locked: &Locked, wanted: &Digest, found: &Digest) -> Result<(), Failure> {
+fn check(locked: &LockEntry, wanted: &Digest, found: &Digest) -> Result<(), Failure> {
     if wanted == found {
         return Ok(());
     }

@@ -249,8 +249,8 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
     let name = &candidate.package.name;
     let before = installed(vault, name, trusted, &mut Vec::new())?;
     match &before {
-        None if candidate.only_update => return Err(AdmitError::NotInstalled(name.clone())),
-        None if candidate.spare_linked && check::is_linked(vault, name)? => {
+        None if candidate.require_installed => return Err(AdmitError::NotInstalled(name.clone())),
+        None if candidate.reject_linked_name && check::is_linked(vault, name)? => {
             return Err(linked_elsewhere(name));
         }
         None => {}
@@ -285,7 +285,7 @@ fn is_unchanged(vault: &Vault, candidate: &Candidate, before: &Manifest) -> bool
     if let Some((_, Purpose::Adopt(_) | Purpose::SignAgain)) = &candidate.earlier {
         return false;
     }
-    if candidate.keep_equal && has_files(before, &candidate.package, !candidate.is_text) {
+    if candidate.skip_if_same_files && has_files(before, &candidate.package, !candidate.is_text) {
         return true;
     }
     let now = sign::manifest(vault, candidate, before.signed_at);

@@ -100,7 +100,7 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
     };
     let options = Options {
         replace: input.replace,
-        spare_linked: true,
+        reject_linked_name: true,
         ..Options::default()
     };
     let candidate = match examine(source, &options, &mut Neighbours::of(vault)) {

@@ -88,11 +88,11 @@ pub struct Options {
     /// The owner's reason, recorded with each exception.
     pub reason: Option<String>,
     /// Keep an installed skill that has the same files, whatever its recorded source.
-    pub keep_equal: bool,
+    pub skip_if_same_files: bool,
     /// Reject the name of a linked skill.
-    pub spare_linked: bool,
+    pub reject_linked_name: bool,
     /// Reject a skill that is not installed.
-    pub only_update: bool,
+    pub require_installed: bool,
 }
 
 impl Default for Options {
@@ -105,9 +105,9 @@ impl Default for Options {
             strict: true,
             allow: Vec::new(),
             reason: None,
-            keep_equal: false,
-            spare_linked: false,
-            only_update: false,
+            skip_if_same_files: false,
+            reject_linked_name: false,
+            require_installed: false,
         }
     }
 }
@@ -141,9 +141,9 @@ pub struct Candidate {
     pub upstream: Option<Upstream>,
     pub(super) strict: bool,
     pub(super) replace: bool,
-    pub(super) keep_equal: bool,
-    pub(super) spare_linked: bool,
-    pub(super) only_update: bool,
+    pub(super) skip_if_same_files: bool,
+    pub(super) reject_linked_name: bool,
+    pub(super) require_installed: bool,
     /// Whether it was submitted as text. Text has no file modes, and it may replace only text and
     /// skills from local folders.
     pub(super) is_text: bool,
@@ -194,9 +194,9 @@ pub fn examine(
         upstream: read.upstream,
         strict: read.strict,
         replace: options.replace || read.earlier.is_some(),
-        keep_equal: options.keep_equal || is_text,
-        spare_linked: options.spare_linked,
-        only_update: options.only_update,
+        skip_if_same_files: options.skip_if_same_files || is_text,
+        reject_linked_name: options.reject_linked_name,
+        require_installed: options.require_installed,
         is_text,
         earlier: read.earlier,
     })

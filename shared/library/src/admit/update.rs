@@ -119,7 +119,7 @@ pub(crate) fn admit_update(
     let options = Options {
         name: Some(name.clone()),
         agents: manifest.agents,
-        only_update: true,
+        require_installed: true,
         ..Options::default()
     };
     add(vault, Source::Fetched(Box::new(fetched)), &options)

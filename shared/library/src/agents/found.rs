@@ -50,7 +50,7 @@ pub struct Agent {
     /// Ids that other tools use for it.
     #[serde(default)]
     pub aliases: Vec<String>,
-    detect: Vec<Mark>,
+    detect: Vec<DetectionPath>,
     project_dir: String,
     global_dir: Option<String>,
     gh_project_dir: Option<String>,
@@ -69,7 +69,7 @@ pub struct Agent {
 
 /// A path whose existence shows that an agent is installed.
 #[derive(Debug, Deserialize)]
-struct Mark {
+struct DetectionPath {
     kind: MarkKind,
     path: String,
     env: Option<String>,
@@ -264,7 +264,7 @@ impl Machine {
         }
     }
 
-    fn mark(&self, mark: &Mark) -> Option<PathBuf> {
+    fn mark(&self, mark: &DetectionPath) -> Option<PathBuf> {
         match mark.kind {
             MarkKind::Home => Some(
                 self.moved(&mark.path, mark)
@@ -281,7 +281,7 @@ impl Machine {
     }
 
     /// Relocates a path below the folder that this mark's variable stands for.
-    fn moved(&self, path: &str, mark: &Mark) -> Option<PathBuf> {
+    fn moved(&self, path: &str, mark: &DetectionPath) -> Option<PathBuf> {
         let name = mark.env.as_deref()?;
         let folder = if name == "XDG_CONFIG_HOME" {
             "~/.config"

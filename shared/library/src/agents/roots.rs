@@ -37,8 +37,8 @@ pub(super) struct RootChange {
     pub(super) drop: Vec<OsString>,
     /// Copies to create or replace; always empty in a folder of symlinks.
     copy: Vec<(SkillName, ShownSkill)>,
-    uncopy: Vec<SkillName>,
-    litter: Vec<OsString>,
+    remove_copies: Vec<SkillName>,
+    leftovers: Vec<OsString>,
     /// Skills that are not shown because an entry of the user has their name.
     pub(super) foreign: Vec<SkillName>,
     /// The number of skills that are already up to date.
@@ -66,8 +66,8 @@ impl RootChange {
             && self.switch.is_empty()
             && self.drop.is_empty()
             && self.copy.is_empty()
-            && self.uncopy.is_empty()
-            && self.litter.is_empty()
+            && self.remove_copies.is_empty()
+            && self.leftovers.is_empty()
     }
 
     /// The names that agents see as added, changed and removed.
@@ -86,7 +86,7 @@ impl RootChange {
             self.drop
                 .iter()
                 .map(|name| name.to_string_lossy().into_owned())
-                .chain(self.uncopy.iter().map(text))
+                .chain(self.remove_copies.iter().map(text))
                 .collect(),
         )
     }
@@ -121,8 +121,8 @@ pub(super) fn compare(
         switch: Vec::new(),
         drop: Vec::new(),
         copy: Vec::new(),
-        uncopy: Vec::new(),
-        litter: Vec::new(),
+        remove_copies: Vec::new(),
+        leftovers: Vec::new(),
         foreign: Vec::new(),
         kept: 0,
         copies: root.copies.clone(),
@@ -187,7 +187,7 @@ impl RootChange {
                     self.look_at_copy(&name, skill.map(|(_, (_, shown))| shown));
                 }
                 (_, None) if name.as_encoded_bytes().starts_with(ASIDE.as_bytes()) => {
-                    self.litter.push(name);
+                    self.leftovers.push(name);
                 }
                 (_, Some((name, _))) => self.foreign.push(name),
                 (_, None) => {}
@@ -230,7 +230,7 @@ impl RootChange {
             }
             Some(shown) if newest && record.bundle == shown.bundle => self.kept += 1,
             Some(shown) => self.copy.push((name, shown.clone())),
-            None => self.uncopy.push(name),
+            None => self.remove_copies.push(name),
         }
     }
 
@@ -248,7 +248,7 @@ impl RootChange {
     /// First step: removes entries that must no longer be visible. Must run before the trees lose
     /// their targets.
     pub(super) fn withdraw(&self, homes: &[PathBuf]) -> Result<(), FileError> {
-        for name in &self.litter {
+        for name in &self.leftovers {
             disk::remove_tree(&self.real.join(name))?;
         }
         for name in &self.drop {
@@ -259,7 +259,7 @@ impl RootChange {
                 disk::remove_file(&path)?;
             }
         }
-        for name in &self.uncopy {
+        for name in &self.remove_copies {
             remove(&self.real, name.as_str())?;
         }
         if !self.drop.is_empty() {
@@ -276,7 +276,7 @@ impl RootChange {
         done: &mut CopyOutcome,
     ) -> Vec<(SkillName, VerifiedCopy)> {
         let mut ready = Vec::new();
-        for name in &self.uncopy {
+        for name in &self.remove_copies {
             self.copies.remove(name);
         }
         for (name, shown) in &self.copy {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{FileError, fails, make_dir, sync_dir, write_new};
+use super::{FileError, file_error, make_dir, sync_dir, write_new};
 #[cfg(not(target_os = "linux"))]
 use super::{Kind, list};
 
@@ -32,7 +32,7 @@ impl Batch {
 
     /// Writes a new file.
     pub(crate) fn file(&mut self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
-        let file = write_new(path, bytes, mode).map_err(fails("write", path))?;
+        let file = write_new(path, bytes, mode).map_err(file_error("write", path))?;
         self.files += 1;
         if self.files <= Self::FEW {
             self.open.push((path.to_owned(), file));
@@ -48,12 +48,12 @@ impl Batch {
     pub(crate) fn flush(self, within: &Path) -> Result<(), FileError> {
         let one_by_one = self.files <= Self::FEW;
         for (path, file) in &self.open {
-            file.sync_all().map_err(fails("flush", path))?;
+            file.sync_all().map_err(file_error("flush", path))?;
         }
         // Children first: a parent without search permission would make them unreachable.
         for (path, mode) in self.folders.iter().rev() {
             fs::set_permissions(path, fs::Permissions::from_mode(*mode))
-                .map_err(fails("close", path))?;
+                .map_err(file_error("close", path))?;
             if one_by_one || !CAN_FLUSH_ALL {
                 sync_dir(path)?;
             }
@@ -72,8 +72,8 @@ const CAN_FLUSH_ALL: bool = false;
 
 #[cfg(target_os = "linux")]
 fn flush_all(within: &Path, _folders: &[(PathBuf, u32)]) -> Result<(), FileError> {
-    let dir = File::open(within).map_err(fails("flush", within))?;
-    rustix::fs::syncfs(&dir).map_err(fails("flush", within))
+    let dir = File::open(within).map_err(file_error("flush", within))?;
+    rustix::fs::syncfs(&dir).map_err(file_error("flush", within))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -84,7 +84,7 @@ fn flush_all(_within: &Path, folders: &[(PathBuf, u32)]) -> Result<(), FileError
                 let path = folder.join(name);
                 File::open(&path)
                     .and_then(|file| file.sync_all())
-                    .map_err(fails("flush", &path))?;
+                    .map_err(file_error("flush", &path))?;
             }
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{FileError, fails};
+use super::{FileError, file_error};
 
 /// Why the writer lock could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
             .truncate(false)
             .mode(0o600)
             .open(path)
-            .map_err(fails("open", path))?;
+            .map_err(file_error("open", path))?;
         match file.try_lock() {
             Ok(()) if is_still(&file, path) => {
                 write_process_id(&mut file);

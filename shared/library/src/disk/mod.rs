@@ -57,7 +57,7 @@ pub(crate) enum Kind {
 }
 
 /// Makes a closure for `map_err` that turns a system error into a [`FileError`].
-pub(crate) fn fails<E: Into<io::Error>>(
+pub(crate) fn file_error<E: Into<io::Error>>(
     doing: &'static str,
     path: &Path,
 ) -> impl FnOnce(E) -> FileError {
@@ -81,7 +81,7 @@ pub(crate) fn make_dirs(path: &Path, mode: u32) -> Result<(), FileError> {
         .recursive(true)
         .mode(mode)
         .create(path)
-        .map_err(fails("create folder", path))
+        .map_err(file_error("create folder", path))
 }
 
 /// Creates one directory; fails if it exists.
@@ -89,7 +89,7 @@ pub(crate) fn make_dir(path: &Path, mode: u32) -> Result<(), FileError> {
     DirBuilder::new()
         .mode(mode)
         .create(path)
-        .map_err(fails("create folder", path))
+        .map_err(file_error("create folder", path))
 }
 
 /// Reads a regular file; `None` if it is absent. Fails if it has more than `max` bytes or is
@@ -104,7 +104,7 @@ pub(crate) fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, FileError> 
     (&mut file)
         .take(max + 1)
         .read_to_end(&mut bytes)
-        .map_err(fails("read", path))?;
+        .map_err(file_error("read", path))?;
     if bytes.len() as u64 > max {
         let cause = io::Error::new(io::ErrorKind::FileTooLarge, "the file is too large");
         return Err(FileError::new("read", path, cause));
@@ -184,7 +184,7 @@ fn kind_of(found: fs::FileType) -> Kind {
 
 /// The absolute path of a directory, with every symbolic link resolved.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, FileError> {
-    fs::canonicalize(path).map_err(fails("find", path))
+    fs::canonicalize(path).map_err(file_error("find", path))
 }
 
 /// The entries of a directory with their kinds, in byte order of their names. Empty if the
@@ -253,8 +253,8 @@ pub(crate) fn list_kept(
 ) -> Result<Listed, FileError> {
     let mut kept = Vec::new();
     let mut cut = false;
-    for entry in fs::read_dir(path).map_err(fails("list", path))? {
-        let entry = entry.map_err(fails("list", path))?;
+    for entry in fs::read_dir(path).map_err(file_error("list", path))? {
+        let entry = entry.map_err(file_error("list", path))?;
         // The entry may have been removed since it was listed.
         let Ok(kind) = entry.file_type().map(kind_of) else {
             continue;
@@ -294,7 +294,7 @@ pub(crate) fn link_target(path: &Path) -> Result<Option<PathBuf>, FileError> {
 pub(crate) fn sync_dir(path: &Path) -> Result<(), FileError> {
     File::open(path)
         .and_then(|dir| dir.sync_all())
-        .map_err(fails("flush", path))
+        .map_err(file_error("flush", path))
 }
 
 /// A time by the file system's own clock, slightly in the past, as seconds and nanoseconds. If a
@@ -304,7 +304,7 @@ pub(crate) fn settled_before(folder: &Path) -> Result<(i64, u64), FileError> {
     let path = folder.join(unique_name());
     let found = write_new(&path, b"", 0o600)
         .and_then(|file| file.metadata())
-        .map_err(fails("write", &path))?;
+        .map_err(file_error("write", &path))?;
     remove_file(&path)?;
     let nanoseconds = u64::try_from(found.ctime_nsec()).unwrap_or(0);
     // On most file systems timestamps advance every few milliseconds. Some store whole seconds only
@@ -326,7 +326,7 @@ pub(crate) fn settled_before(folder: &Path) -> Result<(i64, u64), FileError> {
 /// flushes it, renames it and flushes the folder.
 pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32, aside: &Path) -> Result<(), FileError> {
     let temporary = write_aside(bytes, mode, aside)?;
-    fs::rename(&temporary, path).map_err(fails("replace", path))?;
+    fs::rename(&temporary, path).map_err(file_error("replace", path))?;
     sync_parent(path)
 }
 
@@ -341,7 +341,7 @@ pub(crate) fn create(
     let temporary = write_aside(bytes, mode, aside)?;
     // A hard link fails if the name exists; a rename would overwrite it.
     let linked = fs::hard_link(&temporary, path);
-    fs::remove_file(&temporary).map_err(fails("remove", &temporary))?;
+    fs::remove_file(&temporary).map_err(file_error("remove", &temporary))?;
     match linked {
         Ok(()) => sync_parent(path).map(|()| true),
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -398,7 +398,7 @@ pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> 
             .open(path)?;
         std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), 0)
     };
-    write().map_err(fails("write", path))
+    write().map_err(file_error("write", path))
 }
 
 /// Writes a small text file, replacing an earlier one. It is not flushed: it survives a killed
@@ -407,7 +407,7 @@ pub(crate) fn note(path: &Path, text: &str) -> Result<(), FileError> {
     let _absent = fs::remove_file(path);
     write_new(path, text.as_bytes(), 0o600)
         .map(|_| ())
-        .map_err(fails("write", path))
+        .map_err(file_error("write", path))
 }
 
 /// Points a symbolic link at a target atomically, whether or not the link exists. Does not flush
@@ -415,7 +415,7 @@ pub(crate) fn note(path: &Path, text: &str) -> Result<(), FileError> {
 pub(crate) fn switch_link(link: &Path, target: &Path, aside: &Path) -> Result<(), FileError> {
     let temporary = aside.join(format!(".vault-aside-link-{}", unique_name()));
     let _absent = fs::remove_file(&temporary);
-    std::os::unix::fs::symlink(target, &temporary).map_err(fails("link", &temporary))?;
+    std::os::unix::fs::symlink(target, &temporary).map_err(file_error("link", &temporary))?;
     fs::rename(&temporary, link).map_err(|cause| {
         let _best_effort = fs::remove_file(&temporary);
         FileError::new("switch", link, cause)
@@ -424,12 +424,12 @@ pub(crate) fn switch_link(link: &Path, target: &Path, aside: &Path) -> Result<()
 
 /// Creates a symbolic link; fails if the name exists.
 pub(crate) fn new_link(link: &Path, target: &Path) -> Result<(), FileError> {
-    std::os::unix::fs::symlink(target, link).map_err(fails("link", link))
+    std::os::unix::fs::symlink(target, link).map_err(file_error("link", link))
 }
 
 /// Moves a file or folder within one file system.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
-    fs::rename(from, to).map_err(fails("move", from))
+    fs::rename(from, to).map_err(file_error("move", from))
 }
 
 /// Removes a file or link; returns whether it existed.
@@ -448,7 +448,7 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
         None => Ok(()),
         Some(Kind::Dir) => {
             fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-                .map_err(fails("open up", path))?;
+                .map_err(file_error("open up", path))?;
             for (name, kind) in list(path)? {
                 let child = path.join(name);
                 if kind == Kind::Dir {
@@ -496,7 +496,7 @@ fn is_alive(process: i32) -> bool {
 /// Sets the permission bits of a file or folder. The path must not be a link.
 pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
-        .map_err(fails("set the mode of", path))
+        .map_err(file_error("set the mode of", path))
 }
 
 /// Whether this process may write to a folder.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::{FileError, Kind, fails, list, remove_file, remove_tree, unique_name};
+use super::{FileError, Kind, file_error, list, remove_file, remove_tree, unique_name};
 
 /// A folder of mode 0700 under `tmp/`, removed on drop.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ fn lock_folder(path: &Path) -> Result<Option<File>, FileError> {
         }
     }
     // A sweep may have removed the folder between open and lock.
-    let held = folder.metadata().map_err(fails("look at", path))?;
+    let held = folder.metadata().map_err(file_error("look at", path))?;
     match std::fs::symlink_metadata(path) {
         Ok(named) if (named.dev(), named.ino()) == (held.dev(), held.ino()) => Ok(Some(folder)),
         _ => Ok(None),

@@ -16,7 +16,7 @@ use vault_skill::gate::RawFile;
 use vault_skill::manifest::Mode;
 
 use super::tree::{ENTRY, read_exactly};
-use super::{FileError, Kind, effective_user, fails, kind, resolve};
+use super::{FileError, Kind, effective_user, file_error, kind, resolve};
 
 /// Limits on the content of a skill folder.
 #[derive(Clone, Copy, Debug)]
@@ -350,7 +350,7 @@ impl Reader<'_> {
     }
 
     fn failed(&self, doing: &'static str, path: &str, cause: Errno) -> SourceError {
-        fails(doing, &self.root.join(path))(cause).into()
+        file_error(doing, &self.root.join(path))(cause).into()
     }
 
     fn too_many(&self, path: &str) -> SourceError {

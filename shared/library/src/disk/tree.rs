@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat};
 
-use super::{FileError, Kind, fails};
+use super::{FileError, Kind, file_error};
 
 /// Limit on the entries of one folder tree; a skill has at most 1,024 files.
 const MAX_ENTRIES: usize = 20_000;
@@ -113,7 +113,7 @@ pub(crate) fn walk(
         entries: 0,
         path: String::new(),
     };
-    walker.folder(&fd.map_err(fails("open", root))?, 0)
+    walker.folder(&fd.map_err(file_error("open", root))?, 0)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY
@@ -276,7 +276,7 @@ impl DirHandle {
     pub(crate) fn new(folder: &Path) -> Result<Self, FileError> {
         open(folder, FOLDER, Mode::empty())
             .map(|folder| Self { folder })
-            .map_err(fails("open", folder))
+            .map_err(file_error("open", folder))
     }
 
     /// The metadata of one entry, links not followed; `None` if it can't be read.

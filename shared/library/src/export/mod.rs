@@ -57,7 +57,7 @@ pub enum ExportError {
 }
 
 /// A verified skill that is ready for export.
-struct Outgoing {
+struct VerifiedSkill {
     name: SkillName,
     bundle: Digest,
     manifest: Manifest,
@@ -67,10 +67,10 @@ struct Outgoing {
     files: Vec<File>,
 }
 
-fn take(vault: &Vault, name: &SkillName) -> Result<Outgoing, ExportError> {
+fn take(vault: &Vault, name: &SkillName) -> Result<VerifiedSkill, ExportError> {
     let inspected = run::inspect(vault, name)?;
     let examined = inspected.examined;
-    Ok(Outgoing {
+    Ok(VerifiedSkill {
         name: inspected.name,
         bundle: inspected.bundle,
         signed: examined.signed.to_bytes(),

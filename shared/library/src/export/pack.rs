@@ -55,7 +55,7 @@ pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
 /// Reads the files of a zip or gzipped tar archive, with their paths unchanged. Fails on links, on
 /// encrypted files, and if the limits of a skill are exceeded.
 pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
-    let mut taken = Taken::default();
+    let mut taken = ArchiveReader::default();
     if bytes.starts_with(&[0x1f, 0x8b]) {
         read_tar(bytes, &mut taken)?;
     } else {
@@ -65,12 +65,12 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
 }
 
 #[derive(Default)]
-struct Taken {
+struct ArchiveReader {
     files: Vec<RawFile>,
     bytes: u64,
 }
 
-impl Taken {
+impl ArchiveReader {
     fn file(&mut self, path: String, mode: u32, content: impl Read) -> io::Result<()> {
         if self.files.len() >= MAX_FILES {
             return Err(refused("the archive has more files than a skill may have"));
@@ -96,7 +96,7 @@ fn refused(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-fn read_tar(bytes: &[u8], taken: &mut Taken) -> io::Result<()> {
+fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
     // Limit the unpacked stream including headers and padding, so that a bomb of empty entries
     // fails too.
     let unpacked = GzDecoder::new(bytes).take(2 * MAX_ARCHIVE_BYTES);
@@ -116,7 +116,7 @@ fn read_tar(bytes: &[u8], taken: &mut Taken) -> io::Result<()> {
     Ok(())
 }
 
-fn read_zip(bytes: &[u8], taken: &mut Taken) -> io::Result<()> {
+fn read_zip(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
     let mut archive = ZipArchive::new(Cursor::new(bytes))?;
     if archive.len() > 2 * MAX_FILES {
         return Err(refused(

@@ -11,7 +11,7 @@ use vault_skill::manifest::SKILL_MD;
 use vault_skill::name::SkillName;
 use vault_store::fetch::{SIGNED_META, SignedSkill};
 
-use super::{ExportError, MANIFEST_SUFFIX, Outgoing, pack, put, take};
+use super::{ExportError, MANIFEST_SUFFIX, VerifiedSkill, pack, put, take};
 use crate::disk;
 use crate::installed::list;
 use crate::installed::place::Origin;
@@ -205,7 +205,7 @@ fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
 }
 
 /// The artifact of a skill: its path below the index's folder, its type and its bytes.
-fn artifact(skill: &Outgoing) -> Result<(String, &'static str, Vec<u8>), ExportError> {
+fn artifact(skill: &VerifiedSkill) -> Result<(String, &'static str, Vec<u8>), ExportError> {
     if let [only] = &skill.files[..]
         && only.path.as_str() == SKILL_MD
     {
@@ -220,7 +220,7 @@ fn artifact(skill: &Outgoing) -> Result<(String, &'static str, Vec<u8>), ExportE
 }
 
 /// The description, cut to the limit, and whether it was cut. Clients count UTF-16 code units.
-fn described(skill: &Outgoing) -> (String, bool) {
+fn described(skill: &VerifiedSkill) -> (String, bool) {
     let text = if skill.description.is_empty() {
         skill.name.to_string()
     } else {

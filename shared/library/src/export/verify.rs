@@ -159,7 +159,7 @@ pub fn verify(
     keys: &[Signer],
     extra: &[PublicKey],
 ) -> Result<Vec<Verified>, VerifyError> {
-    let eye = Eye { keys, extra };
+    let eye = Verifier { keys, extra };
     match disk::kind(path)? {
         None => Err(VerifyError::Missing(path.to_owned())),
         Some(Kind::Dir) => eye.folder(path, manifest),
@@ -168,12 +168,12 @@ pub fn verify(
     }
 }
 
-struct Eye<'a> {
+struct Verifier<'a> {
     keys: &'a [Signer],
     extra: &'a [PublicKey],
 }
 
-impl Eye<'_> {
+impl Verifier<'_> {
     fn folder(&self, path: &Path, manifest: Option<&Path>) -> Result<Vec<Verified>, VerifyError> {
         for index in [path.join(INDEX), path.join("index.json")] {
             if manifest.is_none() && disk::kind(&index)? == Some(Kind::File) {

@@ -75,7 +75,7 @@ impl Held {
     ) -> Result<Result<AdmitReport, AdmitError>, ShelfError> {
         let options = Options {
             agents,
-            spare_linked: true,
+            reject_linked_name: true,
             ..Options::default()
         };
         let source = Source::folder(Path::new(path));
@@ -107,7 +107,7 @@ impl Held {
             None => {
                 let options = Options {
                     agents,
-                    spare_linked: true,
+                    reject_linked_name: true,
                     ..Options::default()
                 };
                 add(vault, Source::Fetched(Box::new(skill)), &options)

@@ -17,7 +17,7 @@ const MAX_REPOSITORY_BYTES: u64 = 512 << 20;
 /// Maximum size of git's error output that is kept, in bytes.
 const MAX_SAID_BYTES: usize = 16 << 10;
 /// Interval between two measurements of a fetch's size.
-const LOOK: Duration = Duration::from_millis(200);
+const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs git commands for one remote, or in one local repository.
 pub(super) struct Git<'a> {
@@ -166,7 +166,7 @@ impl Git<'_> {
     ) -> Result<Vec<u8>> {
         let watch = async {
             loop {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(SIZE_CHECK_INTERVAL).await;
                 if size_of(folder, 6) > MAX_REPOSITORY_BYTES {
                     return;
                 }

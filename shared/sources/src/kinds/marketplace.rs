@@ -65,11 +65,11 @@ enum Folders {
 #[serde(untagged)]
 enum Place {
     Path(String),
-    Elsewhere(Elsewhere),
+    RemotePlugin(RemotePlugin),
 }
 
 #[derive(Deserialize)]
-struct Elsewhere {
+struct RemotePlugin {
     source: String,
     repo: Option<String>,
     url: Option<String>,
@@ -105,13 +105,13 @@ impl Kind for Plugin<'_> {
                     .push(format!("skills of the plugin {plugin}"));
                 Ok(opened)
             }
-            Place::Elsewhere(elsewhere) if elsewhere.source == "npm" => {
+            Place::RemotePlugin(elsewhere) if elsewhere.source == "npm" => {
                 let package = elsewhere.package.as_deref().unwrap_or_default();
                 let package = Package::new(package, elsewhere.version.as_deref());
                 let package = package.map_err(|reason| FetchError::content(&place, reason))?;
                 open_package(access, &package, selection, &plugin).await
             }
-            Place::Elsewhere(elsewhere) => {
+            Place::RemotePlugin(elsewhere) => {
                 let source = elsewhere.source(&access.fetcher.settings.parse, &place)?;
                 access.policy.check(&Source::Git(source.clone()))?;
                 let repository = Repository::fetch(access, &source).await?;
@@ -207,7 +207,7 @@ impl Selection {
     }
 }
 
-impl Elsewhere {
+impl RemotePlugin {
     fn source(self, options: &ParseOptions, place: &str) -> Result<GitSource> {
         let text = match (self.source.as_str(), &self.repo, &self.url) {
             ("github" | "git-subdir", Some(repo), None) => format!("github:{repo}"),

@@ -15,7 +15,7 @@ use crate::git::{Checkout, Resolved};
 
 /// Results of one batch of comparisons, shared by skills of the same repository or site.
 #[derive(Debug, Default)]
-pub(crate) struct Round {
+pub(crate) struct ComparisonBatch {
     pub(crate) commits: Answers<Resolved>,
     pub(crate) trees: Answers<Arc<Checkout>>,
     pub(crate) sites: Answers<Arc<Site>>,
@@ -42,7 +42,7 @@ pub(crate) async fn once<T: Clone>(
 /// One comparison of a batch: a skill, and what is recorded of it.
 pub(crate) struct Comparison<'a> {
     pub(crate) access: Access<'a>,
-    pub(crate) round: &'a Round,
+    pub(crate) round: &'a ComparisonBatch,
     pub(crate) upstream: &'a Upstream,
     /// The recorded commit, version or digest.
     pub(crate) recorded: &'a str,

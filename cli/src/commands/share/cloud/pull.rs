@@ -76,8 +76,8 @@ impl Arguments {
 }
 
 /// The outcome for one linked vault.
-enum Pulled {
-    NothingYet,
+enum PullOutcome {
+    NoRelease,
     Done {
         report: PullReport,
         fetched: usize,
@@ -159,7 +159,7 @@ async fn pull(
     vault: &Vault,
     link: &Link,
     arguments: &Arguments,
-) -> Result<Pulled, Failure> {
+) -> Result<PullOutcome, Failure> {
     let client = Arc::new(device_client(context, vault, link)?);
     let state = client.current().await?;
     if state.status == "revoked" {
@@ -177,7 +177,7 @@ async fn pull(
         catalog_bytes(&client, link, state.catalog.as_ref().map(|now| now.sha256)).await?
     else {
         check_not_rolled_back(link)?;
-        return Ok(Pulled::NothingYet);
+        return Ok(PullOutcome::NoRelease);
     };
     let offer = link.accept(vault, &bytes, arguments.expect_key.as_deref(), false)?;
     warn_about_catalog(context, &offer);
@@ -196,7 +196,7 @@ async fn pull(
     let missing = offer.missing(vault, &chosen)?;
     let (staged, bytes) = fetch(context, vault, &client, &offer, &missing).await?;
     let report = subscribe::install(vault, &offer, &selection, &chosen, staged)?;
-    Ok(Pulled::Done {
+    Ok(PullOutcome::Done {
         report,
         fetched: missing.len(),
         bytes,
@@ -295,12 +295,12 @@ async fn fetch(
     Ok((staged, total))
 }
 
-fn as_json(link: &Link, address: &str, pulled: &Pulled) -> Value {
+fn as_json(link: &Link, address: &str, pulled: &PullOutcome) -> Value {
     match pulled {
-        Pulled::NothingYet => json!({
+        PullOutcome::NoRelease => json!({
             "address": address, "link": link.id().as_str(), "release": null,
         }),
-        Pulled::Done {
+        PullOutcome::Done {
             report,
             fetched,
             bytes,
@@ -323,8 +323,8 @@ fn as_json(link: &Link, address: &str, pulled: &Pulled) -> Value {
     }
 }
 
-fn as_text(context: &Context, address: &str, pulled: &Pulled) -> String {
-    let Pulled::Done {
+fn as_text(context: &Context, address: &str, pulled: &PullOutcome) -> String {
+    let PullOutcome::Done {
         report,
         fetched,
         bytes,

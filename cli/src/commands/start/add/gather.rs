@@ -12,12 +12,12 @@ use super::Arguments;
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    fetch::{self, Fetching, Wanted},
+    fetch::{self, Fetching, SkillSelection},
     output::{Warning, clean},
 };
 
 /// The number of bytes of a SKILL.md that are read for its description.
-const MAX_QUOTED: u64 = 64 << 10;
+const MAX_DESCRIPTION_BYTES: u64 = 64 << 10;
 
 /// An item, or the label of a source and why it failed.
 pub type Gathered<T> = Result<T, (String, Failure)>;
@@ -33,7 +33,7 @@ pub struct Item {
 }
 
 /// A parsed source and its label.
-struct Given {
+struct ParsedSource {
     text: String,
     source: Source,
     tree: Option<String>,
@@ -75,7 +75,7 @@ struct Gatherer<'a> {
 
 impl Gatherer<'_> {
     /// The sources of the command line, or with `--from-lock` those of another tool's lock file.
-    fn given(&self) -> Result<Vec<Gathered<Given>>, Failure> {
+    fn given(&self) -> Result<Vec<Gathered<ParsedSource>>, Failure> {
         let options = fetch::parse_options(self.context)?;
         if let Some(path) = &self.arguments.from_lock {
             let bytes =
@@ -96,7 +96,7 @@ impl Gatherer<'_> {
             return Ok(entries
                 .into_iter()
                 .map(|entry| match entry.source {
-                    Ok(source) => Ok(Given {
+                    Ok(source) => Ok(ParsedSource {
                         text: entry.name,
                         source,
                         tree: entry.tree,
@@ -111,7 +111,7 @@ impl Gatherer<'_> {
             let parsed =
                 fetch::parse(self.context, text, &options).and_then(|source| self.refined(source));
             match parsed {
-                Ok(source) => given.push(Ok(Given {
+                Ok(source) => given.push(Ok(ParsedSource {
                     text: text.clone(),
                     source,
                     tree: None,
@@ -138,7 +138,7 @@ impl Gatherer<'_> {
         Ok(source)
     }
 
-    fn items(&mut self, given: &Given) -> Result<Vec<Item>, Failure> {
+    fn items(&mut self, given: &ParsedSource) -> Result<Vec<Item>, Failure> {
         match &given.source {
             Source::Local(path) if path.is_dir() || !is_archive(&path.to_string_lossy()) => {
                 self.folders(path)
@@ -147,8 +147,8 @@ impl Gatherer<'_> {
         }
     }
 
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted {
+    fn wanted(&self) -> SkillSelection<'_> {
+        SkillSelection {
             names: &self.arguments.skills,
             all: self.arguments.all,
         }
@@ -209,7 +209,7 @@ impl Gatherer<'_> {
         }
     }
 
-    fn fetched(&mut self, given: &Given) -> Result<Vec<Item>, Failure> {
+    fn fetched(&mut self, given: &ParsedSource) -> Result<Vec<Item>, Failure> {
         let local = matches!(given.source, Source::Local(_));
         if !local {
             self.context.require_network()?;
@@ -286,11 +286,11 @@ impl Gatherer<'_> {
         let wanted = match (&asked, self.wanted()) {
             (
                 Some((_, names)),
-                Wanted {
+                SkillSelection {
                     names: [],
                     all: false,
                 },
-            ) => Wanted { names, all: false },
+            ) => SkillSelection { names, all: false },
             (_, wanted) => wanted,
         };
         bar.set_message(String::new());
@@ -321,7 +321,9 @@ impl Gatherer<'_> {
 fn description(folder: &Path) -> Option<String> {
     let file = std::fs::File::open(folder.join(SKILL_MD)).ok()?;
     let mut bytes = Vec::new();
-    file.take(MAX_QUOTED).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_DESCRIPTION_BYTES)
+        .read_to_end(&mut bytes)
+        .ok()?;
     let document = Document::parse(&bytes).ok()?;
     Some(document.frontmatter().description.clone())
 }

@@ -292,7 +292,7 @@ pub fn adopt(
         replace,
         strict,
         // If the vault already has these bytes, keep the existing version and its source.
-        keep_equal: matches!(skill.state, NativeState::Same),
+        skip_if_same_files: matches!(skill.state, NativeState::Same),
         ..Options::default()
     };
     let report = add_folder(vault, &skill.path, &options)?;
