@@ -2,7 +2,6 @@
 
 use super::scan::look_alike;
 use crate::finding::{Finding, Level, Rule, Severity, quoted};
-use std::collections::{BTreeSet, HashMap};
 
 /// The longest name that is compared, in bytes.
 const LONGEST: usize = 128;
@@ -24,12 +23,8 @@ pub fn is_one_edit(a: &str, b: &str) -> bool {
     tail(same + 1, same + 1) || (swapped && tail(same + 2, same + 2))
 }
 
-/// A name as the eye takes it: look-alike letters mapped, lower case, separators and digits that read as letters unified.
-pub fn skeleton(name: &str) -> String {
-    bones(name).collect()
-}
-
-fn bones(name: &str) -> impl Iterator<Item = char> {
+/// The letters that two confusable names share: look-alike letters mapped, lower case, no separators, digits as the letters they resemble.
+fn skeleton(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter_map(|character| {
         let plain = look_alike(character).to_ascii_lowercase();
         Some(match plain {
@@ -59,7 +54,7 @@ impl<'a> Known<'a> {
     pub fn new(name: &'a str) -> Self {
         Self {
             name,
-            skeleton: bones(name).collect(),
+            skeleton: skeleton(name).collect(),
         }
     }
 
@@ -67,62 +62,9 @@ impl<'a> Known<'a> {
     pub fn is_confusable_with(&self, other: &str) -> bool {
         let shortest = self.name.len().min(other.len());
         self.name != other
-            && (bones(other).eq(self.skeleton.iter().copied())
+            && (skeleton(other).eq(self.skeleton.iter().copied())
                 || (shortest >= 7 && is_one_edit(self.name, other)))
     }
-}
-
-/// Names by what they are taken for: asking costs the same however many there are.
-#[derive(Debug, Default)]
-pub struct Names {
-    names: Vec<String>,
-    /// Numbers of names by their skeletons, and by what remains when one byte is left out.
-    taken: HashMap<Vec<u8>, Vec<usize>>,
-}
-
-/// Names that are remembered for one thing that they are taken for.
-const KEPT: usize = 64;
-
-impl Names {
-    /// Adds a name.
-    pub fn add(&mut self, name: &str) {
-        let number = self.names.len();
-        for key in keys(name) {
-            let numbers = self.taken.entry(key).or_default();
-            if numbers.len() < KEPT {
-                numbers.push(number);
-            }
-        }
-        self.names.push(name.to_owned());
-    }
-
-    /// The first, by the alphabet, of the names that this one is taken for.
-    pub fn confusable(&self, name: &str) -> Option<&str> {
-        let known = Known::new(name);
-        let numbers = keys(name)
-            .into_iter()
-            .filter_map(|key| self.taken.get(&key));
-        numbers
-            .flatten()
-            .map(|number| self.names[*number].as_str())
-            .filter(|other| known.is_confusable_with(other))
-            .min()
-    }
-}
-
-/// Two names that are taken for one another have one of these in common: one edit is undone by leaving out a byte of each.
-fn keys(name: &str) -> BTreeSet<Vec<u8>> {
-    let tagged = |tag: u8, bytes: &[u8]| [&[tag], bytes].concat();
-    let mut keys = BTreeSet::from([tagged(0, skeleton(name).as_bytes())]);
-    let bytes = name.as_bytes();
-    if bytes.len() <= LONGEST {
-        keys.insert(tagged(1, bytes));
-        keys.extend((0..bytes.len()).map(|at| {
-            let left_out = [&bytes[..at], &bytes[at + 1..]].concat();
-            tagged(1, &left_out)
-        }));
-    }
-    keys
 }
 
 /// The rule about names that are taken for others.
@@ -180,41 +122,5 @@ mod tests {
         assert!(is_confusable("git1ab", "gitlab"));
         assert!(!is_confusable("pdf", "pdg"));
         assert!(!is_confusable("same", "same"));
-    }
-
-    #[test]
-    fn a_look_up_says_what_a_comparison_with_all_says() {
-        let all = [
-            "code-review",
-            "code_review",
-            "code-reviev",
-            "cod-review",
-            "code-revview",
-            "coed-review",
-            "pdf",
-            "pdg",
-            "gitlab",
-            "git1ab",
-            "gitlabs",
-            "reports",
-            "report",
-            "same-name",
-            "p\u{0430}ypal-tools",
-            "paypal-tools",
-        ];
-        let mut names = Names::default();
-        for name in all {
-            names.add(name);
-        }
-        for name in all
-            .into_iter()
-            .chain(["code-revie", "ode-review", "nothing-near", ""])
-        {
-            let expected = all
-                .into_iter()
-                .filter(|other| is_confusable(name, other))
-                .min();
-            assert_eq!(names.confusable(name), expected, "{name}");
-        }
     }
 }
