@@ -2,7 +2,10 @@
 //!
 //! Signed is `DSSEv1 SP len(type) SP type SP len(payload) SP payload`. The payload is decoded once, behind that head, into
 //! one buffer: the bytes that are verified are the bytes that are parsed. An envelope says nothing until
-//! [`Envelope::verified_by`] says yes, and `keyid` is never more than a hint.
+//! [`Envelope::verified_by`] or [`Envelope::valid_signers`] says yes.
+//!
+//! Roots and catalogs carry several signatures: there an entry is tried with the key that its `keyid` names and with no
+//! other. A manifest carries one, and its `keyid` is a hint.
 
 use std::borrow::Cow;
 
@@ -11,10 +14,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::json::{self, JsonError};
-use crate::keys::{PublicKey, SecretKey, Signature};
+use crate::keys::{PublicKey, SecretKey, Signature, Signer, SignerError};
 
 /// The most signatures that one envelope may carry.
-pub const MAX_SIGNATURES: usize = 4;
+pub const MAX_SIGNATURES: usize = 16;
 
 /// A signed payload; parsed, but not yet believed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -47,27 +50,71 @@ pub enum EnvelopeError {
     /// A signature is not canonical base64 of 64 bytes.
     #[error("a signature is not canonical base64 of 64 bytes")]
     Signature,
-    /// None or more than four signatures.
+    /// None or more than sixteen signatures.
     #[error("an envelope has 1 to {MAX_SIGNATURES} signatures")]
     SignatureCount,
+    /// Two entries have the same `keyid`.
+    #[error("two signatures have the same keyid")]
+    DuplicateKeyId,
 }
 
 impl Envelope {
-    /// Signs the payload with each key, in the order given; the first four keys count.
+    /// Signs the payload with each key, in the order given; a key that comes again and what exceeds sixteen are left out.
     pub fn sign(payload_type: &str, payload: &[u8], keys: &[&SecretKey]) -> Self {
         let (mut signed, payload_at) = head(payload_type, payload.len());
         signed.extend_from_slice(payload);
-        let sign = |key: &&SecretKey| SignatureEntry {
-            keyid: key.public().key_id().to_string().into(),
-            signature: key.sign(&signed),
-        };
-        let signatures = keys.iter().take(MAX_SIGNATURES).map(sign).collect();
+        let mut signatures: Vec<SignatureEntry> = Vec::new();
+        for key in keys {
+            let keyid = key.public().key_id().to_string().into();
+            let repeated = signatures.iter().any(|entry| entry.keyid == keyid);
+            if !repeated && signatures.len() < MAX_SIGNATURES {
+                let signature = key.sign(&signed);
+                signatures.push(SignatureEntry { keyid, signature });
+            }
+        }
         Self {
             payload_type: payload_type.into(),
             signed,
             payload_at,
             signatures,
         }
+    }
+
+    /// Signs the payload with each signer, in the order given, one entry for each key. Fails when a signer gives no good
+    /// signature, or when there are none or too many signers.
+    pub fn sign_with(
+        payload_type: &str,
+        payload: &[u8],
+        signers: &[&dyn Signer],
+    ) -> Result<Self, SignerError> {
+        let mut envelope = Self::sign(payload_type, payload, &[]);
+        for signer in signers {
+            envelope.add_signature(*signer)?;
+        }
+        if envelope.signatures.is_empty() {
+            return Err(SignerError::new("no signer is given"));
+        }
+        Ok(envelope)
+    }
+
+    /// Adds the signature of one more signer; an entry under the same key is replaced. Fails when the signer gives no
+    /// signature that is good under its own key, or when the envelope has sixteen already.
+    pub fn add_signature(&mut self, signer: &dyn Signer) -> Result<(), SignerError> {
+        let key = signer.public_key();
+        let signature = signer.sign_message(&self.signed)?;
+        // A remote signer may answer with anything.
+        if !key.verify(&self.signed, &signature) {
+            return Err(SignerError::new(
+                "the signature is not good under the signer's key",
+            ));
+        }
+        let keyid: Box<str> = key.key_id().to_string().into();
+        self.signatures.retain(|entry| entry.keyid != keyid);
+        if self.signatures.len() >= MAX_SIGNATURES {
+            return Err(SignerError::new("the envelope has 16 signatures already"));
+        }
+        self.signatures.push(SignatureEntry { keyid, signature });
+        Ok(())
     }
 
     /// Reads an envelope; fails when it is not exactly one, in strict JSON and canonical base64.
@@ -88,6 +135,19 @@ impl Envelope {
     /// The signatures, as they came.
     pub fn signatures(&self) -> &[SignatureEntry] {
         &self.signatures
+    }
+
+    /// Those of the keys under which the entry of their own `keyid` is good, in the order given. An entry is tried with
+    /// no other key, so that no key counts twice.
+    pub fn valid_signers(&self, keys: &[PublicKey]) -> Vec<PublicKey> {
+        let signed = |key: &&PublicKey| {
+            let keyid = key.key_id().to_string();
+            self.signatures
+                .iter()
+                .find(|entry| *entry.keyid == *keyid)
+                .is_some_and(|entry| key.verify(&self.signed, &entry.signature))
+        };
+        keys.iter().filter(signed).copied().collect()
     }
 
     /// Whether one of the signatures is good under the key, whatever their `keyid` say.
@@ -175,8 +235,11 @@ impl Wire<'_> {
         let length = decoded_length(&self.payload).ok_or(EnvelopeError::Payload)?;
         let (mut signed, payload_at) = head(&self.payload_type, length);
         decode_base64(&self.payload, &mut signed).ok_or(EnvelopeError::Payload)?;
-        let mut signatures = Vec::with_capacity(self.signatures.len());
+        let mut signatures: Vec<SignatureEntry> = Vec::with_capacity(self.signatures.len());
         for entry in self.signatures {
+            if signatures.iter().any(|other| *other.keyid == *entry.keyid) {
+                return Err(EnvelopeError::DuplicateKeyId);
+            }
             let mut bytes = Vec::with_capacity(64);
             decode_base64(&entry.sig, &mut bytes).ok_or(EnvelopeError::Signature)?;
             let bytes = bytes.try_into().map_err(|_| EnvelopeError::Signature)?;
@@ -286,7 +349,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn envelopes_survive_a_round_trip(payload_type in ".{0,20}", payload: Vec<u8>, seeds in prop::collection::vec(any::<u8>(), 1..=4)) {
+        fn envelopes_survive_a_round_trip(payload_type in ".{0,20}", payload: Vec<u8>, seeds in prop::collection::btree_set(any::<u8>(), 1..=16)) {
             let keys: Vec<_> = seeds.into_iter().map(key).collect();
             let envelope = Envelope::sign(&payload_type, &payload, &keys.iter().collect::<Vec<_>>());
             let bytes = envelope.to_bytes();

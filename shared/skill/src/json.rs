@@ -2,7 +2,7 @@
 //!
 //! Refused beyond what serde refuses by itself: an array where an object is expected, at every level;
 //! numbers other than integers from 0 to 2^53-1; depth over 32; half surrogate pairs, invalid UTF-8 and
-//! a byte order mark, also inside members that nobody reads. A map needs [`unique_map`], since serde lets the last of
+//! a byte order mark, also inside members that nobody reads. In signed payloads that includes the numbers. A map needs [`unique_map`], since serde lets the last of
 //! two equal keys win; nothing signed is ever read into a free-form value.
 
 use std::collections::BTreeMap;
@@ -38,6 +38,9 @@ pub enum JsonError {
     /// A half of a surrogate pair in a string.
     #[error("a string holds half of a surrogate pair")]
     LoneSurrogate,
+    /// A number that some readers cannot keep exactly.
+    #[error("a number is not an integer from 0 to 2^53-1")]
+    Number,
     /// Not JSON, or not of the expected shape.
     #[error("{0}")]
     Shape(#[from] serde_json::Error),
@@ -57,6 +60,39 @@ pub fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError>
     let value = T::deserialize(Strict(&mut deserializer))?;
     deserializer.end()?;
     Ok(value)
+}
+
+/// Like [`parse`], for a signed payload: the rule of numbers holds in members that nobody reads, too.
+pub fn parse_payload<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError> {
+    let value = parse(bytes)?;
+    check_numbers(bytes)?;
+    Ok(value)
+}
+
+/// Looks at every number outside strings. The text is known to be JSON.
+fn check_numbers(text: &[u8]) -> Result<(), JsonError> {
+    let mut rest = text;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = match byte {
+            b'"' => check_string(after)?,
+            b'-' => return Err(JsonError::Number),
+            b'0'..=b'9' => {
+                let in_number =
+                    |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-');
+                let length = rest.iter().take_while(|byte| in_number(byte)).count();
+                let (number, after) = rest.split_at(length);
+                let value = std::str::from_utf8(number)
+                    .ok()
+                    .and_then(|text| text.parse::<u64>().ok());
+                if value.is_none_or(|value| value > MAX_INTEGER) {
+                    return Err(JsonError::Number);
+                }
+                after
+            }
+            _ => after,
+        };
+    }
+    Ok(())
 }
 
 /// Writes compact JSON, members in the order of the struct. Never fails for the types of this crate:
@@ -436,6 +472,38 @@ mod tests {
             outer(&GOOD.replacen('{', r#"{"new":[1.5,{"a":1,"a":2}],"#, 1)).unwrap(),
             value
         );
+    }
+
+    #[test]
+    fn numbers_that_nobody_reads_are_integers_in_payloads() {
+        let with = |text: &str| GOOD.replacen('{', &format!(r#"{{"new":{text},"#), 1);
+        for good in [
+            "0",
+            "9007199254740991",
+            "[1,{\"a\":2}]",
+            "\"-1.5 \\\"-2\"",
+            "true",
+        ] {
+            assert!(
+                parse_payload::<Outer>(with(good).as_bytes()).is_ok(),
+                "{good}"
+            );
+        }
+        for bad in [
+            "9007199254740992",
+            "-0",
+            "-1",
+            "1.0",
+            "1e3",
+            "[0,[1.5]]",
+            "1E+2",
+            "0.1",
+        ] {
+            let text = with(bad);
+            assert!(parse::<Outer>(text.as_bytes()).is_ok(), "{bad}");
+            let error = parse_payload::<Outer>(text.as_bytes()).unwrap_err();
+            assert!(matches!(error, JsonError::Number), "{bad}");
+        }
     }
 
     #[test]

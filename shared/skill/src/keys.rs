@@ -32,6 +32,29 @@ pub struct Signature([u8; 64]);
 #[derive(Clone)]
 pub struct SecretKey(SigningKey);
 
+/// What signs a release or a root version: a key in memory, or one that an agent holds.
+///
+/// The message is DSSE's pre-authentication encoding; the signature is plain Ed25519 over it.
+pub trait Signer {
+    /// The key under which its signatures are good.
+    fn public_key(&self) -> PublicKey;
+
+    /// Signs the message; fails when the holder of the key refuses or cannot be reached.
+    fn sign_message(&self, message: &[u8]) -> Result<Signature, SignerError>;
+}
+
+/// A signer gave no usable signature.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot sign: {0}")]
+pub struct SignerError(Box<dyn std::error::Error + Send + Sync>);
+
+impl SignerError {
+    /// Wraps the cause, which may be a plain text.
+    pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(cause.into())
+    }
+}
+
 /// Why a public key is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadKey {
@@ -226,6 +249,16 @@ impl SecretKey {
     }
 }
 
+impl Signer for SecretKey {
+    fn public_key(&self) -> PublicKey {
+        self.public()
+    }
+
+    fn sign_message(&self, message: &[u8]) -> Result<Signature, SignerError> {
+        Ok(self.sign(message))
+    }
+}
+
 impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SecretKey({})", self.public().fingerprint())
@@ -233,7 +266,7 @@ impl fmt::Debug for SecretKey {
 }
 
 /// Decodes canonical base64url: the engine refuses padding, other alphabets and stray bits; encoding again is the guard.
-fn decode<const N: usize>(text: &str, length: usize) -> Option<[u8; N]> {
+pub(crate) fn decode<const N: usize>(text: &str, length: usize) -> Option<[u8; N]> {
     if text.len() != length {
         return None;
     }
@@ -244,7 +277,7 @@ fn decode<const N: usize>(text: &str, length: usize) -> Option<[u8; N]> {
     (written == N && again.get(..end) == Some(text.as_bytes())).then_some(bytes)
 }
 
-fn encode<const N: usize>(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn encode<const N: usize>(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut text = [0; N];
     let end = URL_SAFE_NO_PAD
         .encode_slice(bytes, &mut text)

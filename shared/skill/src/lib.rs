@@ -15,6 +15,7 @@ pub mod name;
 pub mod path;
 pub mod provenance;
 pub mod request;
+pub mod root;
 pub mod rotation;
 pub mod time;
 

@@ -153,7 +153,7 @@ enum Kind {
 }
 
 /// NFC and full case folding; NFC once more, since folding can leave it.
-fn fold(text: &str) -> Cow<'_, str> {
+pub(crate) fn fold(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             text.to_ascii_lowercase().into()

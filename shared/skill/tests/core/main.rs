@@ -11,6 +11,7 @@ mod formats;
 mod large;
 mod make;
 mod properties;
+mod roots;
 mod shapes;
 mod support;
 mod trust;

@@ -1,0 +1,362 @@
+//! A chain of root versions in which each is signed by the root role before it, and lists of versions as others show them.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::document::{MAX_VERSION, RootDocument};
+use super::error::{InvalidRoot, RootError};
+use super::{Role, VaultFingerprint, VaultId};
+use crate::dsse::Envelope;
+use crate::hash::Digest;
+use crate::json;
+use crate::keys::PublicKey;
+
+/// The payload type that is signed with every root document.
+pub const PAYLOAD_TYPE: &str = "application/vnd.vault.root.v1+json";
+/// The most bytes of all envelopes of a chain together, as the compact text of their known members.
+pub const MAX_CHAIN_BYTES: usize = 512 << 10;
+
+/// Root versions as somebody shows them, oldest first. Nothing is known of them but where each begins and ends.
+/// It is a member `roots` of a JSON object that [`json::parse`] reads.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct RootList(Vec<Box<RawValue>>);
+
+impl RootList {
+    /// The number of versions shown.
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no version is shown.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A version of a verified chain.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RootVersion {
+    document: RootDocument,
+    payload_sha256: Digest,
+    envelope: Envelope,
+}
+
+impl RootVersion {
+    /// The signed document.
+    pub const fn document(&self) -> &RootDocument {
+        &self.document
+    }
+
+    /// SHA-256 of the signed payload.
+    pub const fn payload_sha256(&self) -> &Digest {
+        &self.payload_sha256
+    }
+
+    /// The envelope, with every signature that it came with.
+    pub const fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+}
+
+/// All versions from version 1, each good in itself and signed by the root role before it. Never empty.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RootChain {
+    versions: Vec<RootVersion>,
+    /// Every key that some version names in a role.
+    named: HashSet<PublicKey>,
+    /// Every key that some version names in the release role.
+    released: HashSet<PublicKey>,
+    /// The lengths of its envelopes together.
+    bytes: usize,
+}
+
+impl RootChain {
+    /// Verifies every version of a list. Says nothing about which vault it is.
+    pub fn verify(list: &RootList) -> Result<Self, RootError> {
+        Ok(read_after(None, list)?.chain)
+    }
+
+    /// All versions, oldest first.
+    pub fn versions(&self) -> &[RootVersion] {
+        &self.versions
+    }
+
+    /// Version 1.
+    pub fn first(&self) -> &RootVersion {
+        self.versions.first().expect("a chain has a version 1")
+    }
+
+    /// The newest version.
+    pub fn newest(&self) -> &RootVersion {
+        self.versions.last().expect("a chain has a version 1")
+    }
+
+    /// The document of the newest version: what counts now.
+    pub fn document(&self) -> &RootDocument {
+        &self.newest().document
+    }
+
+    /// The number of the newest version.
+    pub fn version(&self) -> u64 {
+        self.document().version()
+    }
+
+    /// The vault's id.
+    pub fn vault_id(&self) -> VaultId {
+        VaultId::derive(self.root1_sha256())
+    }
+
+    /// SHA-256 of the payload of version 1: what tells vaults apart.
+    pub fn root1_sha256(&self) -> &Digest {
+        &self.first().payload_sha256
+    }
+
+    /// The version with this payload.
+    pub fn find(&self, payload_sha256: &Digest) -> Option<&RootVersion> {
+        let known = |version: &&RootVersion| version.payload_sha256 == *payload_sha256;
+        self.versions.iter().find(known)
+    }
+
+    /// The vault's fingerprint: that of the newest version whose root role differs from the one before.
+    pub fn fingerprint(&self) -> VaultFingerprint {
+        let changed = self
+            .versions
+            .windows(2)
+            .rev()
+            .find(|pair| pair[0].document.root() != pair[1].document.root());
+        let version = changed.map_or_else(|| self.first(), |pair| &pair[1]);
+        VaultFingerprint::new(version.document.version(), &version.payload_sha256)
+    }
+
+    /// The version that a fingerprint names, if the chain has it.
+    pub fn version_of(&self, fingerprint: &VaultFingerprint) -> Option<&RootVersion> {
+        let place = usize::try_from(fingerprint.version() - 1).ok()?;
+        let version = self.versions.get(place)?;
+        let own = VaultFingerprint::new(fingerprint.version(), &version.payload_sha256);
+        (own == *fingerprint).then_some(version)
+    }
+
+    /// Whether the newest version revokes the key.
+    pub fn revokes(&self, key: &PublicKey) -> bool {
+        self.document().revoked().iter().any(|other| other.is(key))
+    }
+
+    /// Whether the key was in the release role in some version, the newest included.
+    pub fn ever_released(&self, key: &PublicKey) -> bool {
+        self.released.contains(key)
+    }
+
+    /// Whether the key was in a role in some version, the newest included.
+    pub fn ever_named(&self, key: &PublicKey) -> bool {
+        self.named.contains(key)
+    }
+
+    /// The lengths of its envelopes together, in bytes.
+    pub const fn byte_length(&self) -> usize {
+        self.bytes
+    }
+
+    /// The list of its envelopes, to be shown to others or stored.
+    pub fn to_list(&self) -> RootList {
+        let raw = |version: &RootVersion| {
+            serde_json::value::to_raw_value(&version.envelope).expect("envelopes are JSON")
+        };
+        RootList(self.versions.iter().map(raw).collect())
+    }
+
+    /// Adds a version that this program signed; fails where a reader would refuse it.
+    pub(super) fn with(&self, envelope: Envelope) -> Result<Self, RootError> {
+        let mut chain = self.clone();
+        chain.append(envelope)?;
+        Ok(chain)
+    }
+
+    /// A chain of one version that this program signed; fails where a reader would refuse it.
+    pub(super) fn begin(envelope: Envelope) -> Result<Self, RootError> {
+        let mut chain = Self::nothing();
+        chain.append(envelope)?;
+        Ok(chain)
+    }
+
+    /// Only while versions are appended: no such value leaves this module.
+    fn nothing() -> Self {
+        Self {
+            versions: Vec::new(),
+            named: HashSet::new(),
+            released: HashSet::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Appends the next version if it counts after the last one.
+    fn append(&mut self, envelope: Envelope) -> Result<(), RootError> {
+        let number = self.versions.len() as u64 + 1;
+        let invalid = |reason: InvalidRoot| RootError::Invalid {
+            version: number,
+            reason,
+        };
+        let rule = |text| invalid(InvalidRoot::Rule(text));
+        let before = self.versions.last();
+        // Whoever was in charge before speaks first: nothing else of a later version is read until they have signed it.
+        if let Some(before) = before
+            && !reaches(&envelope, before.document.root())
+        {
+            return Err(rule(
+                "too few keys of the root role of the version before have signed it",
+            ));
+        }
+        if let Some(newer) = format_number(envelope.payload_type(), TYPE_FRAME)
+            && newer != 1
+        {
+            return Err(RootError::NewerVault { version: number });
+        }
+        if envelope.payload_type() != PAYLOAD_TYPE {
+            return Err(rule("the envelope does not carry a root document"));
+        }
+        if is_newer_schema(envelope.payload()) {
+            return Err(RootError::NewerVault { version: number });
+        }
+        let document = RootDocument::parse(envelope.payload()).map_err(invalid)?;
+        if !reaches(&envelope, document.root()) {
+            return Err(rule("too few keys of its own root role have signed it"));
+        }
+        if document.version() != number {
+            return Err(rule("its number is not one more than the one before"));
+        }
+        if let Some(before) = before {
+            self.check_after(before, &document).map_err(rule)?;
+        }
+        let payload_sha256 = Digest::of(envelope.payload());
+        self.push(RootVersion {
+            document,
+            payload_sha256,
+            envelope,
+        });
+        if self.bytes > MAX_CHAIN_BYTES {
+            return Err(rule("the versions together are larger than 512 KiB"));
+        }
+        Ok(())
+    }
+
+    /// The rules that a version obeys because of those before it.
+    fn check_after(&self, before: &RootVersion, next: &RootDocument) -> Result<(), &'static str> {
+        if next.vault_id() != Some(self.vault_id()) {
+            return Err("it is of another vault");
+        }
+        if next.previous_sha256() != Some(before.payload_sha256) {
+            return Err("it does not follow the version before");
+        }
+        let revoked = next.revoked();
+        if !before
+            .document
+            .revoked()
+            .iter()
+            .all(|key| revoked.contains(key))
+        {
+            return Err("a key that was revoked before is not revoked any more");
+        }
+        let came_back =
+            |key: &PublicKey| self.named.contains(key) && before.document.name_of(key).is_none();
+        if next.keys().iter().any(|entry| came_back(&entry.public_key)) {
+            return Err("a key that was in no role any more is in a role again");
+        }
+        Ok(())
+    }
+
+    /// Takes a version that counts.
+    fn push(&mut self, version: RootVersion) {
+        let keys = version.document.keys().iter().map(|entry| entry.public_key);
+        self.named.extend(keys);
+        self.released.extend(version.document.release().keys());
+        self.bytes += version.envelope.to_bytes().len();
+        self.versions.push(version);
+    }
+}
+
+impl Serialize for RootChain {
+    /// Writes the list of envelopes. It is read back as a [`RootList`] and verified.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.versions.iter().map(RootVersion::envelope))
+    }
+}
+
+/// A list that is good in itself.
+pub(super) struct ShownChain {
+    /// The chain that it shows; what it shares with the reader's own has the reader's envelopes.
+    pub chain: RootChain,
+    /// How many versions it shares with the reader's own chain, from version 1.
+    pub shared: usize,
+}
+
+/// Verifies a list. Versions that the reader holds already are recognised by the hash of their payload, and their
+/// signatures are not looked at again, so that a host cannot harm by changing them.
+pub(super) fn read_after(
+    own: Option<&RootChain>,
+    list: &RootList,
+) -> Result<ShownChain, RootError> {
+    if list.is_empty() {
+        return Err(RootError::Empty);
+    }
+    let mut chain = RootChain::nothing();
+    let mut shared = 0;
+    let mut shown_bytes = 0;
+    for (place, raw) in list.0.iter().enumerate() {
+        let version = place as u64 + 1;
+        let invalid = |reason| RootError::Invalid { version, reason };
+        if version > MAX_VERSION {
+            return Err(invalid(InvalidRoot::Rule(
+                "a chain has at most 1,024 versions",
+            )));
+        }
+        let envelope =
+            Envelope::parse(raw.get().as_bytes()).map_err(|error| invalid(error.into()))?;
+        shown_bytes += envelope.to_bytes().len();
+        if shown_bytes > MAX_CHAIN_BYTES {
+            return Err(invalid(InvalidRoot::Rule(
+                "the versions together are larger than 512 KiB",
+            )));
+        }
+        let known = own
+            .filter(|_| shared == place)
+            .and_then(|own| own.versions.get(place));
+        match known {
+            Some(known) if known.payload_sha256 == Digest::of(envelope.payload()) => {
+                chain.push(known.clone());
+                shared += 1;
+            }
+            _ => chain.append(envelope)?,
+        }
+    }
+    Ok(ShownChain { chain, shared })
+}
+
+/// Whether enough distinct keys of the role have signed the envelope.
+pub(super) fn reaches(envelope: &Envelope, role: &Role) -> bool {
+    envelope.valid_signers(role.keys()).len() >= role.threshold()
+}
+
+/// What stands around the number of a format in a payload type and in a schema.
+const TYPE_FRAME: (&str, &str) = ("application/vnd.vault.root.v", "+json");
+const SCHEMA_FRAME: (&str, &str) = ("vault.root/", "");
+
+/// The number of a root format, if the text names one.
+fn format_number(text: &str, (before, after): (&str, &str)) -> Option<u64> {
+    let number = text.strip_prefix(before)?.strip_suffix(after)?;
+    let digits = !number.starts_with('0') && number.bytes().all(|byte| byte.is_ascii_digit());
+    // A number too large for us is still one that we do not know.
+    (digits && !number.is_empty()).then(|| number.parse().unwrap_or(u64::MAX))
+}
+
+fn is_newer_schema(payload: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct SchemaOnly {
+        schema: String,
+    }
+    json::parse::<SchemaOnly>(payload)
+        .ok()
+        .and_then(|only| format_number(&only.schema, SCHEMA_FRAME))
+        .is_some_and(|number| number != 1)
+}

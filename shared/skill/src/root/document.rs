@@ -1,0 +1,392 @@
+//! One root document: the keys of a vault, and what each may do from this version on.
+//!
+//! A [`RootDocument`] obeys every rule that needs no other version. Whether it counts is decided by its place in a chain.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::InvalidRoot;
+use super::{KeyName, VaultId};
+use crate::hash::Digest;
+use crate::json;
+use crate::keys::{self, PublicKey};
+use crate::text::text_form;
+use crate::time::Timestamp;
+
+/// The value of the member `schema`.
+pub const SCHEMA: &str = "vault.root/1";
+/// The most bytes of a payload.
+pub const MAX_PAYLOAD_BYTES: usize = 16 << 10;
+/// The highest version number.
+pub const MAX_VERSION: u64 = 1_024;
+/// The most keys in all roles together.
+pub const MAX_KEYS: usize = 40;
+/// The most keys of the root role.
+pub const MAX_ROOT_KEYS: usize = 8;
+/// The most keys of the release role.
+pub const MAX_RELEASE_KEYS: usize = 32;
+/// The highest threshold.
+pub const MAX_THRESHOLD: usize = 4;
+/// The most revoked keys.
+pub const MAX_REVOKED: usize = 256;
+/// The most days from `issued_at` to `expires_at`.
+pub const MAX_LIFETIME_DAYS: i64 = 1_200;
+
+/// The rules of a version that names the keys of a vault.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "Wire", into = "Wire")]
+pub struct RootDocument {
+    vault_id: Option<VaultId>,
+    version: u64,
+    previous_sha256: Option<Digest>,
+    issued_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    keys: Vec<KeyEntry>,
+    root: Role,
+    release: Role,
+    revoked: Vec<RevokedKey>,
+}
+
+/// A key of a role, with its name.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct KeyEntry {
+    /// The key.
+    pub public_key: PublicKey,
+    /// Its name, for people; it decides nothing.
+    pub name: KeyName,
+}
+
+/// Keys that may do one thing, and how many of them must do it together.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "RoleWire", into = "RoleWire")]
+pub struct Role {
+    threshold: usize,
+    keys: Vec<PublicKey>,
+}
+
+/// A revoked key: 32 bytes in the text form of a key. They need not be a point of the curve, since nothing is ever verified
+/// under them. Ordered by the text.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct RevokedKey([u8; 32]);
+
+impl RevokedKey {
+    /// Whether it is this key.
+    pub fn is(&self, key: &PublicKey) -> bool {
+        self.0 == *key.as_bytes()
+    }
+}
+
+impl From<&PublicKey> for RevokedKey {
+    fn from(key: &PublicKey) -> Self {
+        Self(*key.as_bytes())
+    }
+}
+
+impl FromStr for RevokedKey {
+    type Err = keys::BadKey;
+
+    fn from_str(text: &str) -> Result<Self, keys::BadKey> {
+        keys::decode(text, 43).map(Self).ok_or(keys::BadKey::Text)
+    }
+}
+
+impl fmt::Display for RevokedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        keys::encode::<43>(&self.0, f)
+    }
+}
+
+impl fmt::Debug for RevokedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Ord for RevokedKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.to_string().cmp(&other.to_string())
+    }
+}
+
+impl PartialOrd for RevokedKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+text_form!(RevokedKey, keys::BadKey, "a public key");
+
+impl Role {
+    /// A role of these keys, in any order; fails when there are none, one comes twice, or the threshold is not
+    /// 1 to the smaller of 4 and their number.
+    pub fn new(threshold: usize, mut keys: Vec<PublicKey>) -> Result<Self, InvalidRoot> {
+        keys.sort_by_cached_key(ToString::to_string);
+        Self::checked(threshold, keys)
+    }
+
+    fn checked(threshold: usize, keys: Vec<PublicKey>) -> Result<Self, InvalidRoot> {
+        if keys.is_empty() {
+            return Err(InvalidRoot::Rule("a role has at least one key"));
+        }
+        if !rises(keys.iter().map(ToString::to_string)) {
+            return Err(InvalidRoot::Rule(
+                "the keys of a role are sorted, and none comes twice",
+            ));
+        }
+        if !(1..=keys.len().min(MAX_THRESHOLD)).contains(&threshold) {
+            return Err(InvalidRoot::Rule(
+                "a threshold is 1 to 4 and at most the number of keys of its role",
+            ));
+        }
+        Ok(Self { threshold, keys })
+    }
+
+    /// How many distinct keys of the role must sign.
+    pub const fn threshold(&self) -> usize {
+        self.threshold
+    }
+
+    /// Its keys, sorted by their text.
+    pub fn keys(&self) -> &[PublicKey] {
+        &self.keys
+    }
+
+    /// Whether the key is in the role.
+    pub fn contains(&self, key: &PublicKey) -> bool {
+        self.keys.contains(key)
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+struct RoleWire {
+    threshold: usize,
+    keys: Vec<PublicKey>,
+}
+
+impl TryFrom<RoleWire> for Role {
+    type Error = InvalidRoot;
+
+    fn try_from(wire: RoleWire) -> Result<Self, InvalidRoot> {
+        Self::checked(wire.threshold, wire.keys)
+    }
+}
+
+impl From<Role> for RoleWire {
+    fn from(role: Role) -> Self {
+        Self {
+            threshold: role.threshold,
+            keys: role.keys,
+        }
+    }
+}
+
+/// The members of a root document, before its rules are checked.
+#[derive(Clone, Deserialize, Serialize)]
+pub(super) struct Wire {
+    pub schema: String,
+    #[serde(deserialize_with = "json::nullable")]
+    pub vault_id: Option<VaultId>,
+    pub version: u64,
+    #[serde(deserialize_with = "json::nullable")]
+    pub previous_sha256: Option<Digest>,
+    pub issued_at: Timestamp,
+    #[serde(deserialize_with = "json::nullable")]
+    pub expires_at: Option<Timestamp>,
+    pub keys: Vec<KeyEntry>,
+    pub root: Role,
+    pub release: Role,
+    pub revoked: Vec<RevokedKey>,
+}
+
+impl From<RootDocument> for Wire {
+    fn from(document: RootDocument) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            vault_id: document.vault_id,
+            version: document.version,
+            previous_sha256: document.previous_sha256,
+            issued_at: document.issued_at,
+            expires_at: document.expires_at,
+            keys: document.keys,
+            root: document.root,
+            release: document.release,
+            revoked: document.revoked,
+        }
+    }
+}
+
+impl TryFrom<Wire> for RootDocument {
+    type Error = InvalidRoot;
+
+    fn try_from(wire: Wire) -> Result<Self, InvalidRoot> {
+        check_numbers(&wire)?;
+        check_keys(&wire)?;
+        check_roles(&wire.root, &wire.release)?;
+        check_revoked(&wire)?;
+        Ok(Self {
+            vault_id: wire.vault_id,
+            version: wire.version,
+            previous_sha256: wire.previous_sha256,
+            issued_at: wire.issued_at,
+            expires_at: wire.expires_at,
+            keys: wire.keys,
+            root: wire.root,
+            release: wire.release,
+            revoked: wire.revoked,
+        })
+    }
+}
+
+fn check_numbers(wire: &Wire) -> Result<(), InvalidRoot> {
+    if wire.schema != SCHEMA {
+        return Err(InvalidRoot::Rule("the schema is not vault.root/1"));
+    }
+    if !(1..=MAX_VERSION).contains(&wire.version) {
+        return Err(InvalidRoot::Rule("a version is a number from 1 to 1,024"));
+    }
+    let first = wire.version == 1;
+    if wire.vault_id.is_none() != first || wire.previous_sha256.is_none() != first {
+        return Err(InvalidRoot::Rule(
+            "vault_id and previous_sha256 are null in version 1 and there alone",
+        ));
+    }
+    let last = wire.issued_at.plus_days(MAX_LIFETIME_DAYS);
+    if let Some(end) = wire.expires_at
+        && (end <= wire.issued_at || end > last)
+    {
+        return Err(InvalidRoot::Rule(
+            "expires_at lies after issued_at by at most 1,200 days",
+        ));
+    }
+    Ok(())
+}
+
+fn check_keys(wire: &Wire) -> Result<(), InvalidRoot> {
+    if !(1..=MAX_KEYS).contains(&wire.keys.len()) {
+        return Err(InvalidRoot::Rule("a root document has 1 to 40 keys"));
+    }
+    if !rises(wire.keys.iter().map(|entry| entry.public_key.to_string())) {
+        return Err(InvalidRoot::Rule(
+            "the keys are sorted, and none comes twice",
+        ));
+    }
+    let named: BTreeSet<&PublicKey> = wire.root.keys.iter().chain(&wire.release.keys).collect();
+    let listed: BTreeSet<&PublicKey> = wire.keys.iter().map(|entry| &entry.public_key).collect();
+    if named != listed {
+        return Err(InvalidRoot::Rule(
+            "the keys are exactly those that a role names",
+        ));
+    }
+    let names: BTreeSet<&KeyName> = wire.keys.iter().map(|entry| &entry.name).collect();
+    if names.len() != wire.keys.len() {
+        return Err(InvalidRoot::Rule("two keys have the same name"));
+    }
+    Ok(())
+}
+
+fn check_roles(root: &Role, release: &Role) -> Result<(), InvalidRoot> {
+    if root.keys.len() > MAX_ROOT_KEYS {
+        return Err(InvalidRoot::Rule("the root role has at most 8 keys"));
+    }
+    if release.keys.len() > MAX_RELEASE_KEYS {
+        return Err(InvalidRoot::Rule("the release role has at most 32 keys"));
+    }
+    let shared = root.keys.iter().filter(|key| release.contains(key)).count();
+    if shared > 0 && shared < root.keys.len() {
+        return Err(InvalidRoot::Rule(
+            "either all keys of the root role are in the release role, or none is",
+        ));
+    }
+    // Otherwise one publisher's machine could lower the number of publishers that a release needs.
+    if shared > 0 && root.threshold < release.threshold {
+        return Err(InvalidRoot::Rule(
+            "where the roles share keys, the root threshold is not lower than the release threshold",
+        ));
+    }
+    Ok(())
+}
+
+fn check_revoked(wire: &Wire) -> Result<(), InvalidRoot> {
+    if wire.revoked.len() > MAX_REVOKED {
+        return Err(InvalidRoot::Rule("at most 256 keys are revoked"));
+    }
+    if !rises(wire.revoked.iter().map(ToString::to_string)) {
+        return Err(InvalidRoot::Rule(
+            "the revoked keys are sorted, and none comes twice",
+        ));
+    }
+    let revoked = |entry: &KeyEntry| wire.revoked.contains(&(&entry.public_key).into());
+    if wire.keys.iter().any(revoked) {
+        return Err(InvalidRoot::Rule("a revoked key is in no role"));
+    }
+    Ok(())
+}
+
+fn rises(texts: impl Iterator<Item = String>) -> bool {
+    texts.is_sorted_by(|a, b| a < b)
+}
+
+impl RootDocument {
+    /// Reads a payload; fails on whatever is not strict JSON or breaks a rule of the document itself.
+    pub(super) fn parse(payload: &[u8]) -> Result<Self, InvalidRoot> {
+        if payload.len() > MAX_PAYLOAD_BYTES {
+            return Err(InvalidRoot::Rule("a root document has at most 16 KiB"));
+        }
+        Ok(json::parse_payload(payload)?)
+    }
+
+    /// The id of the vault; `None` in version 1, from which it is derived.
+    pub const fn vault_id(&self) -> Option<VaultId> {
+        self.vault_id
+    }
+
+    /// Its number, from 1.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// SHA-256 of the payload of the version before.
+    pub const fn previous_sha256(&self) -> Option<Digest> {
+        self.previous_sha256
+    }
+
+    /// When it was signed; decides nothing.
+    pub const fn issued_at(&self) -> Timestamp {
+        self.issued_at
+    }
+
+    /// The last second at which a catalog under it counts, if there is one.
+    pub const fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_at
+    }
+
+    /// All keys of both roles with their names, sorted by the keys' text.
+    pub fn keys(&self) -> &[KeyEntry] {
+        &self.keys
+    }
+
+    /// The keys that may sign the next version.
+    pub const fn root(&self) -> &Role {
+        &self.root
+    }
+
+    /// The keys that may sign catalogs and manifests.
+    pub const fn release(&self) -> &Role {
+        &self.release
+    }
+
+    /// The keys that count nowhere any more, sorted by their text.
+    pub fn revoked(&self) -> &[RevokedKey] {
+        &self.revoked
+    }
+
+    /// The name of a key of a role.
+    pub fn name_of(&self, key: &PublicKey) -> Option<&KeyName> {
+        let entry = self.keys.iter().find(|entry| entry.public_key == *key)?;
+        Some(&entry.name)
+    }
+}

@@ -1,0 +1,34 @@
+//! The root of trust of a vault: a chain of signed, numbered documents that say which keys may do what.
+//!
+//! Version 1 gives the vault its id. Each later version is signed by the root role of the version before and by its own.
+//! A [`RootChain`] is verified; a [`RootList`] is what somebody shows. [`judge`] decides whether a shown list replaces what
+//! a reader knows, for all readers alike:
+//!
+//! - The owner makes versions with [`RootEdit`]: `RootEdit::first(now)` or `RootEdit::after(&chain, now)`, then changes, then
+//!   `sign(&[&signer])`. It returns the longer chain, or fails where a reader would refuse it. [`heal`] ends a fork.
+//! - A device keeps a [`RootState`] for each vault. It judges the list of a catalog file, stores the state when it was taken,
+//!   and only then judges the catalog.
+//! - The service judges the same way, and stores the state together with the catalog that it accepts.
+//! - A library loads its own state with [`RootState::load`], which verifies it anew. [`RootState::standing`] says what a key is.
+//! - An archive carries a list; its reader judges it against a pin or an expected [`VaultFingerprint`].
+//!
+//! No function here reads a clock. Whether a root has expired is judged together with a catalog.
+
+mod chain;
+mod document;
+mod error;
+mod ids;
+mod judge;
+mod names;
+mod write;
+
+pub use chain::{MAX_CHAIN_BYTES, PAYLOAD_TYPE, RootChain, RootList, RootVersion};
+pub use document::{
+    KeyEntry, MAX_KEYS, MAX_LIFETIME_DAYS, MAX_PAYLOAD_BYTES, MAX_RELEASE_KEYS, MAX_REVOKED,
+    MAX_ROOT_KEYS, MAX_THRESHOLD, MAX_VERSION, RevokedKey, Role, RootDocument, SCHEMA,
+};
+pub use error::{InvalidRoot, RootError, RootWarning};
+pub use ids::{BadFingerprint, BadVaultId, KeyFingerprint, KeyUse, VaultFingerprint, VaultId};
+pub use judge::{JudgedRoots, KeyStanding, RootState, judge};
+pub use names::{BadKeyName, KeyName, MAX_NAME_CHARS};
+pub use write::{RESERVED_BYTES, RESERVED_VERSIONS, RootBudget, RootEdit, RootWriteError, heal};

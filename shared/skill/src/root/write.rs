@@ -1,0 +1,436 @@
+//! Making the next root version: what the owner's commands change, and the room that they leave for emergencies.
+
+use std::collections::BTreeSet;
+
+use super::chain::{MAX_CHAIN_BYTES, PAYLOAD_TYPE, RootChain};
+use super::document::{KeyEntry, MAX_VERSION, RevokedKey, Role, RootDocument, SCHEMA, Wire};
+use super::error::{InvalidRoot, RootError};
+use crate::dsse::Envelope;
+use crate::json;
+use crate::keys::{PublicKey, Signer, SignerError};
+use crate::path::fold;
+use crate::time::Timestamp;
+
+/// The versions that writers keep for recovery and revocation.
+pub const RESERVED_VERSIONS: u64 = 16;
+/// The bytes that writers keep for recovery and revocation.
+pub const RESERVED_BYTES: usize = 32 << 10;
+
+/// Why a root version is not written.
+#[derive(Debug, thiserror::Error)]
+pub enum RootWriteError {
+    /// The change would break a rule of root documents.
+    #[error("cannot make this root version: {0}")]
+    Invalid(#[from] InvalidRoot),
+    /// A reader would refuse the signed version, as a rule because signatures of the root role are missing.
+    #[error("cannot sign this root version: {0}")]
+    Refused(#[from] RootError),
+    /// A signer gave no signature.
+    #[error(transparent)]
+    Signer(#[from] SignerError),
+    /// The key is in no role.
+    #[error("the key is in no role of the vault")]
+    NotInRole,
+    /// The key is in the role already, or was in a role before and cannot come back.
+    #[error("the key is or was in a role of the vault; make a new key")]
+    UsedKey,
+    /// Two names cannot be told apart.
+    #[error("two keys have names that look the same: {0}")]
+    SameName(String),
+    /// What is left is kept for recovery and revocation.
+    #[error(
+        "the last {RESERVED_VERSIONS} root versions and 32 KiB are kept for recovery and revocation"
+    )]
+    Reserved,
+}
+
+/// How much of a chain's room is used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RootBudget {
+    /// The number of versions.
+    pub versions: u64,
+    /// The lengths of all envelopes together, in bytes.
+    pub bytes: usize,
+}
+
+impl RootBudget {
+    /// The room that a chain uses.
+    pub fn of(chain: &RootChain) -> Self {
+        Self {
+            versions: chain.version(),
+            bytes: chain.byte_length(),
+        }
+    }
+
+    /// Whether three quarters of the versions or of the bytes are used, so that a sync says so.
+    pub const fn is_nearly_used(&self) -> bool {
+        self.versions >= MAX_VERSION / 4 * 3 || self.bytes >= MAX_CHAIN_BYTES / 4 * 3
+    }
+
+    const fn leaves_reserve(&self) -> bool {
+        self.versions <= MAX_VERSION - RESERVED_VERSIONS
+            && self.bytes <= MAX_CHAIN_BYTES - RESERVED_BYTES
+    }
+}
+
+/// The keys of both roles and their names, as a person changes them before a version is signed.
+#[derive(Clone, Debug)]
+pub struct RootEdit<'a> {
+    base: Option<&'a RootChain>,
+    issued_at: Timestamp,
+    expires_at: Option<Timestamp>,
+    keys: Vec<KeyEntry>,
+    root: Vec<PublicKey>,
+    root_threshold: usize,
+    release: Vec<PublicKey>,
+    release_threshold: usize,
+    revoked: BTreeSet<RevokedKey>,
+    uses_reserve: bool,
+}
+
+impl<'a> RootEdit<'a> {
+    /// Begins version 1 of a new vault: no keys yet, thresholds of 1.
+    pub const fn first(issued_at: Timestamp) -> Self {
+        Self {
+            base: None,
+            issued_at,
+            expires_at: None,
+            keys: Vec::new(),
+            root: Vec::new(),
+            root_threshold: 1,
+            release: Vec::new(),
+            release_threshold: 1,
+            revoked: BTreeSet::new(),
+            uses_reserve: false,
+        }
+    }
+
+    /// Begins the version after the newest one, with the same keys, thresholds, revocations and end. Where that end has
+    /// passed, no version can be made until [`RootEdit::set_expiry`] sets another one.
+    pub fn after(base: &'a RootChain, issued_at: Timestamp) -> Self {
+        let document = base.document();
+        Self {
+            base: Some(base),
+            issued_at,
+            expires_at: document.expires_at(),
+            keys: document.keys().to_vec(),
+            root: document.root().keys().to_vec(),
+            root_threshold: document.root().threshold(),
+            release: document.release().keys().to_vec(),
+            release_threshold: document.release().threshold(),
+            revoked: document.revoked().iter().copied().collect(),
+            uses_reserve: false,
+        }
+    }
+
+    /// Puts a key into the root role; it may be in the release role already.
+    pub fn add_root_key(&mut self, entry: KeyEntry) -> Result<&mut Self, RootWriteError> {
+        if self.root.contains(&entry.public_key) {
+            return Err(RootWriteError::UsedKey);
+        }
+        self.root.push(entry.public_key);
+        self.name(entry)
+    }
+
+    /// Puts a key into the release role; it may be in the root role already.
+    pub fn add_publisher(&mut self, entry: KeyEntry) -> Result<&mut Self, RootWriteError> {
+        if self.release.contains(&entry.public_key) {
+            return Err(RootWriteError::UsedKey);
+        }
+        self.release.push(entry.public_key);
+        self.name(entry)
+    }
+
+    fn name(&mut self, entry: KeyEntry) -> Result<&mut Self, RootWriteError> {
+        let key = entry.public_key;
+        let is_known = self.keys.iter().any(|other| other.public_key == key);
+        // Every reader refuses a key that left all roles, and one that is revoked.
+        let was_used = self.base.is_some_and(|base| base.ever_named(&key));
+        if !is_known && (was_used || self.revoked.contains(&(&key).into())) {
+            return Err(RootWriteError::UsedKey);
+        }
+        if !is_known {
+            self.keys.push(entry);
+        }
+        Ok(self)
+    }
+
+    /// Takes a key out of the root role; it stays a publisher where it is one.
+    pub fn remove_root_key(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
+        remove(&mut self.root, key)?;
+        self.drop_unused();
+        Ok(self)
+    }
+
+    /// Takes a key out of every role. What it signed counts as long as a counted catalog lists it.
+    pub fn retire(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
+        let from_root = remove(&mut self.root, key);
+        let from_release = remove(&mut self.release, key);
+        from_root.or(from_release)?;
+        self.drop_unused();
+        Ok(self)
+    }
+
+    /// Revokes a key, whatever it was: nothing that it signed or will sign counts. May use the reserved room.
+    pub fn revoke(&mut self, key: &PublicKey) -> &mut Self {
+        self.root.retain(|other| other != key);
+        self.release.retain(|other| other != key);
+        self.revoked.insert(key.into());
+        self.uses_reserve = true;
+        self.drop_unused();
+        self
+    }
+
+    /// Puts a new key into each role that the old one is in. The old one is retired.
+    pub fn replace(&mut self, old: &PublicKey, new: KeyEntry) -> Result<&mut Self, RootWriteError> {
+        let (in_root, in_release) = (self.root.contains(old), self.release.contains(old));
+        self.retire(old)?;
+        if in_root {
+            self.add_root_key(new.clone())?;
+        }
+        if in_release {
+            self.add_publisher(new)?;
+        }
+        Ok(self)
+    }
+
+    /// Sets how many keys of the root role must sign the next version.
+    pub const fn set_root_threshold(&mut self, threshold: usize) -> &mut Self {
+        self.root_threshold = threshold;
+        self
+    }
+
+    /// Sets how many publishers must sign a release.
+    pub const fn set_release_threshold(&mut self, threshold: usize) -> &mut Self {
+        self.release_threshold = threshold;
+        self
+    }
+
+    /// Sets until when catalogs under this version count; `None` for no end.
+    pub const fn set_expiry(&mut self, expires_at: Option<Timestamp>) -> &mut Self {
+        self.expires_at = expires_at;
+        self
+    }
+
+    /// Lets the version use the room that is kept for recovery and revocation.
+    pub const fn use_reserve(&mut self) -> &mut Self {
+        self.uses_reserve = true;
+        self
+    }
+
+    fn drop_unused(&mut self) {
+        let (root, release) = (&self.root, &self.release);
+        self.keys.retain(|entry| {
+            root.contains(&entry.public_key) || release.contains(&entry.public_key)
+        });
+    }
+
+    /// The document that would be signed; fails when it breaks a rule that a reader or a writer keeps.
+    pub fn document(&self) -> Result<RootDocument, RootWriteError> {
+        let mut keys = self.keys.clone();
+        keys.sort_by_cached_key(|entry| entry.public_key.to_string());
+        let mut names = BTreeSet::new();
+        for entry in &keys {
+            if !names.insert(fold(entry.name.as_str()).into_owned()) {
+                return Err(RootWriteError::SameName(entry.name.to_string()));
+            }
+        }
+        let document = RootDocument::try_from(Wire {
+            schema: SCHEMA.to_owned(),
+            vault_id: self.base.map(RootChain::vault_id),
+            version: self.base.map_or(1, |base| base.version() + 1),
+            previous_sha256: self.base.map(|base| *base.newest().payload_sha256()),
+            issued_at: self.issued_at,
+            expires_at: self.expires_at,
+            keys,
+            root: Role::new(self.root_threshold, self.root.clone())?,
+            release: Role::new(self.release_threshold, self.release.clone())?,
+            revoked: self.revoked.iter().copied().collect(),
+        })?;
+        Ok(document)
+    }
+
+    /// Signs the version with every signer given and returns the longer chain. Fails where a reader would refuse it: the
+    /// signers must reach the root threshold of the version before and of this one.
+    pub fn sign(&self, signers: &[&dyn Signer]) -> Result<RootChain, RootWriteError> {
+        let payload = json::to_bytes(&self.document()?);
+        let envelope = Envelope::sign_with(PAYLOAD_TYPE, &payload, signers)?;
+        let chain = match self.base {
+            Some(base) => base.with(envelope)?,
+            None => RootChain::begin(envelope)?,
+        };
+        if self.uses_reserve || RootBudget::of(&chain).leaves_reserve() {
+            Ok(chain)
+        } else {
+            Err(RootWriteError::Reserved)
+        }
+    }
+}
+
+/// Signs versions without any change until the number is above `above`, so that readers on a fork take this chain.
+/// The signers must reach the root threshold of the chain, and of each fork that a reader may follow.
+pub fn heal(
+    chain: &RootChain,
+    above: u64,
+    issued_at: Timestamp,
+    signers: &[&dyn Signer],
+) -> Result<RootChain, RootWriteError> {
+    let mut healed = chain.clone();
+    while healed.version() <= above {
+        let mut edit = RootEdit::after(&healed, issued_at);
+        healed = edit.use_reserve().sign(signers)?;
+    }
+    Ok(healed)
+}
+
+fn remove(keys: &mut Vec<PublicKey>, key: &PublicKey) -> Result<(), RootWriteError> {
+    let before = keys.len();
+    keys.retain(|other| other != key);
+    if keys.len() == before {
+        Err(RootWriteError::NotInRole)
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::SecretKey;
+    use crate::root::{KeyName, RootState, judge};
+
+    const NOW: Timestamp = Timestamp::from_unix(1_800_000_000);
+
+    fn key(number: u8) -> SecretKey {
+        SecretKey::from_seed([number; 32])
+    }
+
+    fn entry(number: u8) -> KeyEntry {
+        let public_key = key(number).public();
+        KeyEntry {
+            public_key,
+            name: KeyName::default_for(&public_key),
+        }
+    }
+
+    fn first(number: u8) -> RootChain {
+        let mut edit = RootEdit::first(NOW);
+        edit.add_root_key(entry(number)).unwrap();
+        edit.add_publisher(entry(number)).unwrap();
+        edit.sign(&[&key(number)]).unwrap()
+    }
+
+    #[test]
+    fn a_vault_lives_through_rotation_recovery_and_revocation() {
+        let chain = first(1);
+        // A recovery key takes the root role.
+        let mut edit = RootEdit::after(&chain, NOW);
+        edit.add_root_key(entry(9)).unwrap();
+        edit.remove_root_key(&key(1).public()).unwrap();
+        let chain = edit.sign(&[&key(1), &key(9)]).unwrap();
+        assert_eq!(chain.fingerprint().version(), 2);
+        // A second publisher, and a rotation of the first one's key.
+        let mut edit = RootEdit::after(&chain, NOW);
+        edit.add_publisher(entry(2)).unwrap();
+        edit.replace(&key(1).public(), entry(3)).unwrap();
+        let chain = edit.sign(&[&key(9)]).unwrap();
+        // Revoked, though retired before.
+        let mut edit = RootEdit::after(&chain, NOW);
+        let chain = edit.revoke(&key(1).public()).sign(&[&key(9)]).unwrap();
+        assert_eq!(chain.fingerprint().version(), 2);
+        let judged = judge(None, &chain.to_list(), None).unwrap();
+        assert_eq!(judged.state.chain(), &chain);
+        assert!(judged.state.is_revoked(&key(1).public()));
+        assert_eq!(judged.state.release_keys().len(), 2);
+    }
+
+    #[test]
+    fn a_version_without_enough_signatures_is_not_written() {
+        let chain = first(1);
+        let mut edit = RootEdit::after(&chain, NOW);
+        edit.add_root_key(entry(9)).unwrap();
+        edit.remove_root_key(&key(1).public()).unwrap();
+        for signers in [[&key(1) as &dyn Signer], [&key(9)]] {
+            assert!(matches!(
+                edit.sign(&signers),
+                Err(RootWriteError::Refused(RootError::Invalid {
+                    version: 2,
+                    ..
+                }))
+            ));
+        }
+        assert!(matches!(edit.sign(&[]), Err(RootWriteError::Signer(_))));
+    }
+
+    #[test]
+    fn used_keys_and_like_names_are_refused() {
+        let chain = first(1);
+        let mut edit = RootEdit::after(&chain, NOW);
+        assert!(matches!(
+            edit.add_publisher(entry(1)),
+            Err(RootWriteError::UsedKey)
+        ));
+        assert!(matches!(
+            edit.retire(&key(2).public()),
+            Err(RootWriteError::NotInRole)
+        ));
+        edit.replace(&key(1).public(), entry(2)).unwrap();
+        let chain = edit.sign(&[&key(1), &key(2)]).unwrap();
+        let mut edit = RootEdit::after(&chain, NOW);
+        assert!(matches!(
+            edit.add_publisher(entry(1)),
+            Err(RootWriteError::UsedKey)
+        ));
+        for (number, name) in [(3, "Bob"), (4, "bob")] {
+            let mut entry = entry(number);
+            entry.name = name.parse().unwrap();
+            edit.add_publisher(entry).unwrap();
+        }
+        assert!(matches!(edit.document(), Err(RootWriteError::SameName(_))));
+    }
+
+    #[test]
+    fn the_last_versions_are_kept_for_emergencies() {
+        let mut chain = first(1);
+        loop {
+            match RootEdit::after(&chain, NOW).sign(&[&key(1)]) {
+                Ok(longer) => chain = longer,
+                Err(RootWriteError::Reserved) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let budget = RootBudget::of(&chain);
+        assert!(budget.is_nearly_used() && budget.leaves_reserve());
+        let mut edit = RootEdit::after(&chain, NOW);
+        edit.replace(&key(1).public(), entry(2)).unwrap();
+        let revoked = edit.revoke(&key(1).public()).sign(&[&key(1), &key(2)]);
+        assert!(!RootBudget::of(&revoked.unwrap()).leaves_reserve());
+    }
+
+    #[test]
+    fn a_healed_chain_replaces_a_fork() {
+        let base = first(1);
+        let mut fork = base.clone();
+        for number in [2, 3] {
+            let mut edit = RootEdit::after(&fork, NOW);
+            edit.add_publisher(entry(number)).unwrap();
+            fork = edit.sign(&[&key(1)]).unwrap();
+        }
+        let mut edit = RootEdit::after(&fork, NOW);
+        let fork = edit.revoke(&key(3).public()).sign(&[&key(1)]).unwrap();
+        let reader = RootState::new(fork, BTreeSet::new());
+        let own = RootEdit::after(&base, NOW.plus_seconds(1))
+            .sign(&[&key(1)])
+            .unwrap();
+        for (above, word) in [(2, Err("root_forked")), (3, Err("root_forked")), (4, Ok(5))] {
+            let healed = heal(&own, above, NOW, &[&key(1)]).unwrap();
+            let judged = judge(Some(&reader), &healed.to_list(), None);
+            let result = judged.as_ref().map(|judged| judged.state.chain().version());
+            assert_eq!(result.map_err(|error| error.word()), word);
+            if let Ok(judged) = judged {
+                assert!(judged.state.is_revoked(&key(3).public()));
+                assert!(!judged.state.chain().revokes(&key(3).public()));
+            }
+        }
+    }
+}
