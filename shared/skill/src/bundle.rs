@@ -14,10 +14,9 @@ use serde_json::value::RawValue;
 use crate::dsse::{decode_base64, decoded_length};
 use crate::hash::Digest;
 use crate::json::{self, JsonError};
-use crate::keys::PublicKey;
 use crate::manifest::{
-    MAX_FILE_BYTES, MAX_SKILL_BYTES, Manifest, ManifestError, ManifestExpectation, Mode,
-    SignedManifest,
+    MAX_FILE_BYTES, MAX_SKILL_BYTES, Manifest, ManifestError, ManifestExpectation, ManifestTrust,
+    Mode, SignedManifest,
 };
 use crate::path::FilePath;
 
@@ -395,10 +394,10 @@ impl Bundle {
     pub fn open(
         self,
         parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
-        keys: &[PublicKey],
+        trust: &ManifestTrust<'_>,
         expected: &ManifestExpectation<'_>,
     ) -> Result<OpenedBundle, BundleError> {
-        let manifest = self.signed.verify(keys, expected)?;
+        let manifest = self.signed.verify(trust, expected)?;
         let same_paths = manifest
             .files
             .iter()

@@ -1,4 +1,4 @@
-//! `vault.draft/1`: content that somebody without a key asks an owner to take in.
+//! `vault.draft/2`: content that somebody without a key asks an owner to take in.
 //!
 //! A draft is unsigned and untrusted. It says who asked for what, on top of which bundle; the owner's machine gates it
 //! again, shows it, and signs, or not. Its own gate result is a hint and decides nothing.
@@ -8,16 +8,17 @@ use crate::finding::quoted;
 use crate::hash::Digest;
 use crate::json::{self, JsonError};
 use crate::manifest::{Flag, MAX_FILES, Mode, SKILL_MD};
-use crate::name::{BadName, DraftId, SkillName, Slug, VaultId, is_deceptive};
+use crate::name::{BadName, DraftId, SkillName, Slug, is_deceptive};
 use crate::path::{FilePath, check_paths};
 use crate::provenance::ProvenanceId;
+use crate::root::VaultId;
 use crate::time::Timestamp;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 /// Value of `schema`.
-pub const SCHEMA: &str = "vault.draft/1";
+pub const SCHEMA: &str = "vault.draft/2";
 /// Largest draft, in bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
 /// Longest id of a user or client, and longest `ref`, in characters.
@@ -530,7 +531,7 @@ mod tests {
             (r#""slug":"acme""#, r#""slug":"other""#, "draft_slug"),
             (
                 r#""vault_id":null"#,
-                r#""vault_id":"01JD5VXQ3N8W2K7R4T6Y9ZB1CM""#,
+                r#""vault_id":"vlt_42lxzqowomyghk6kpyjb2x6ywz""#,
                 "draft_vault_id",
             ),
             (r#""vault_id":null,"#, "", "draft_schema"),

@@ -2,10 +2,7 @@
 //!
 //! Signed is `DSSEv1 SP len(type) SP type SP len(payload) SP payload`. The payload is decoded once, behind that head, into
 //! one buffer: the bytes that are verified are the bytes that are parsed. An envelope says nothing until
-//! [`Envelope::verified_by`] or [`Envelope::valid_signers`] says yes.
-//!
-//! Roots and catalogs carry several signatures: there an entry is tried with the key that its `keyid` names and with no
-//! other. A manifest carries one, and its `keyid` is a hint.
+//! [`Envelope::valid_signers`] names keys. An entry is tried with the key that its `keyid` names and with no other.
 
 use std::borrow::Cow;
 
@@ -150,37 +147,6 @@ impl Envelope {
         keys.iter().filter(signed).copied().collect()
     }
 
-    /// Whether one of the signatures is good under the key, whatever their `keyid` say.
-    pub fn verified_by(&self, key: &PublicKey) -> bool {
-        if let [only] = self.signatures.as_slice() {
-            return key.verify(&self.signed, &only.signature);
-        }
-        let id = key.key_id().to_string();
-        let (named, others): (Vec<_>, Vec<_>) = self
-            .signatures
-            .iter()
-            .partition(|entry| *entry.keyid == *id);
-        named
-            .into_iter()
-            .chain(others)
-            .any(|entry| key.verify(&self.signed, &entry.signature))
-    }
-
-    /// The first of the keys under which one of the signatures is good; a key that a `keyid` names is tried first.
-    pub fn signer<'k>(&self, keys: &'k [PublicKey]) -> Option<&'k PublicKey> {
-        if let [key] = keys {
-            return self.verified_by(key).then_some(key);
-        }
-        let (named, others): (Vec<&PublicKey>, Vec<&PublicKey>) = keys.iter().partition(|key| {
-            let id = key.key_id().to_string();
-            self.signatures.iter().any(|entry| *entry.keyid == *id)
-        });
-        named
-            .into_iter()
-            .chain(others)
-            .find(|key| self.verified_by(key))
-    }
-
     /// The envelope as the writer emits it: compact JSON, members in their order.
     pub fn to_bytes(&self) -> Vec<u8> {
         json::to_bytes(self)
@@ -303,27 +269,53 @@ mod tests {
         let envelope = Envelope::sign("text/x", b"hello", &[&key(1)]);
         assert_eq!(envelope.signed, b"DSSEv1 6 text/x 5 hello");
         assert_eq!(envelope.payload(), b"hello");
-        assert!(envelope.verified_by(&key(1).public()));
-        assert!(!envelope.verified_by(&key(2).public()));
+        let keys = [1, 2].map(|byte| key(byte).public());
+        assert_eq!(envelope.valid_signers(&keys), keys[..1]);
     }
 
     #[test]
-    fn keyid_is_only_a_hint() {
-        let mut envelope = Envelope::sign("t", b"p", &[&key(1), &key(2)]);
+    fn an_entry_is_tried_with_the_key_of_its_keyid_alone() {
+        let mut envelope = Envelope::sign("t", b"p", &[&key(1), &key(2), &key(4)]);
         envelope.signatures[0].keyid = key(3).public().key_id().to_string().into();
         envelope.signatures[1].keyid = "no key".into();
-        let keys = [3, 2, 1].map(|byte| key(byte).public());
-        assert_eq!(envelope.signer(&keys), Some(&keys[1]));
-        assert_eq!(envelope.signer(&keys[..1]), None);
-        assert_eq!(envelope.signer(&[]), None);
+        let keys = [4, 3, 2, 1].map(|byte| key(byte).public());
+        assert_eq!(envelope.valid_signers(&keys), keys[..1]);
+        assert_eq!(envelope.valid_signers(&[]), []);
     }
 
     #[test]
     fn a_bad_signature_beside_a_good_one_does_no_harm() {
         let mut envelope = Envelope::sign("t", b"p", &[&key(1), &key(2)]);
         envelope.signatures[0].signature = Signature::from_bytes([7; 64]);
-        assert!(!envelope.verified_by(&key(1).public()));
-        assert!(envelope.verified_by(&key(2).public()));
+        let keys = [1, 2].map(|byte| key(byte).public());
+        assert_eq!(envelope.valid_signers(&keys), keys[1..]);
+    }
+
+    #[test]
+    fn two_entries_of_one_keyid_are_refused() {
+        let mut envelope = Envelope::sign("t", b"p", &[&key(1), &key(2)]);
+        envelope.signatures[1].keyid = envelope.signatures[0].keyid.clone();
+        let error = Envelope::parse(&envelope.to_bytes()).unwrap_err();
+        assert!(matches!(error, EnvelopeError::DuplicateKeyId));
+    }
+
+    #[test]
+    fn a_signer_that_gives_a_bad_signature_is_found_out() {
+        struct Liar;
+        impl Signer for Liar {
+            fn public_key(&self) -> PublicKey {
+                key(1).public()
+            }
+            fn sign_message(&self, _: &[u8]) -> Result<Signature, SignerError> {
+                Ok(Signature::from_bytes([7; 64]))
+            }
+        }
+        assert!(Envelope::sign_with("t", b"p", &[&key(2), &Liar]).is_err());
+        assert!(Envelope::sign_with("t", b"p", &[]).is_err());
+        let mut envelope = Envelope::sign_with("t", b"p", &[&key(2)]).unwrap();
+        envelope.add_signature(&key(1)).unwrap();
+        envelope.add_signature(&key(1)).unwrap();
+        assert_eq!(envelope, Envelope::sign("t", b"p", &[&key(2), &key(1)]));
     }
 
     #[test]
@@ -356,7 +348,8 @@ mod tests {
             let read = Envelope::parse(&bytes).unwrap();
             prop_assert_eq!(&read, &envelope);
             prop_assert_eq!(read.to_bytes(), bytes);
-            prop_assert!(keys.iter().all(|key| read.verified_by(&key.public())));
+            let public: Vec<_> = keys.iter().map(SecretKey::public).collect();
+            prop_assert_eq!(read.valid_signers(&public), public);
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! `vault.index/1`: the texts by which a release's skills are searched, in objects of at most 2 MiB.
+//! `vault.index/2`: the texts by which a release's skills are searched, in objects of at most 2 MiB.
 //!
 //! An object names no release, so a part in which nothing changed keeps its hash and is not sent again.
 
@@ -6,12 +6,13 @@ use crate::document::Frontmatter;
 use crate::finding::quoted;
 use crate::hash::Digest;
 use crate::json::{self, JsonError};
-use crate::name::{ActionName, AgentId, SkillName, VaultId};
+use crate::name::{ActionName, AgentId, SkillName};
+use crate::root::VaultId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Value of `schema`.
-pub const SCHEMA: &str = "vault.index/1";
+pub const SCHEMA: &str = "vault.index/2";
 /// Size at which a writer begins another object, in bytes.
 pub const CUT_BYTES: usize = 2 * 1024 * 1024;
 /// Largest object that a reader takes, in bytes: the ceiling of any object.
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const VAULT: &str = "01JD5VXQ3N8W2K7R4T6Y9ZB1CM";
+    const VAULT: &str = "vlt_42lxzqowomyghk6kpyjb2x6ywz";
 
     fn vault() -> VaultId {
         VAULT.parse().unwrap()
@@ -245,8 +246,8 @@ mod tests {
         let good = String::from_utf8(build(&vault(), [entry("a", "1"), entry("b", "2")]).remove(0))
             .unwrap();
         let cases = [
-            good.replace("vault.index/1", "vault.index/2"),
-            good.replace(VAULT, "01JD5VXQ3N8W2K7R4T6Y9ZB1CN"),
+            good.replace("vault.index/2", "vault.index/3"),
+            good.replace(VAULT, "vlt_42lxzqowomyghk6kpyjb2x6ywy"),
             good.replace("\"name\":\"b\"", "\"name\":\"a\""),
             good.replace("\"name\":\"a\"", "\"name\":\"c\""),
             good.replace("\"name\":\"a\"", "\"name\":\"A\""),

@@ -16,7 +16,6 @@ pub mod path;
 pub mod provenance;
 pub mod request;
 pub mod root;
-pub mod rotation;
 pub mod time;
 
 mod text;

@@ -11,17 +11,18 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::dsse::{Envelope, EnvelopeError};
 use crate::hash::Digest;
 use crate::json::{self, JsonError};
-use crate::keys::{PublicKey, SecretKey};
-use crate::name::{ActionName, AgentId, SkillName, VaultId};
+use crate::keys::{PublicKey, Signer, SignerError};
+use crate::name::{ActionName, AgentId, SkillName};
 use crate::path::{BadPath, FilePath, PathClash, check_paths};
 use crate::provenance::{BadProvenance, Provenance};
+use crate::root::{RootState, SignerRefusal, SkillPlace, VaultId};
 use crate::text::is_deceptive;
 use crate::time::Timestamp;
 
 /// The payload type that is signed with every manifest.
-pub const PAYLOAD_TYPE: &str = "application/vnd.vault.skill-manifest.v1+json";
+pub const PAYLOAD_TYPE: &str = "application/vnd.vault.skill-manifest.v2+json";
 /// The value of the member `schema`.
-pub const SCHEMA: &str = "vault.skill-manifest/1";
+pub const SCHEMA: &str = "vault.skill-manifest/2";
 /// The most files that a skill may have.
 pub const MAX_FILES: usize = 1_024;
 /// The most bytes that a file may have.
@@ -198,11 +199,18 @@ pub struct Waiver {
     pub reason: String,
 }
 
+/// Whose signatures count for a reader of manifests.
+#[derive(Clone, Copy, Debug)]
+pub struct ManifestTrust<'a> {
+    /// What the reader knows of the vault's keys. The manifest must be of that vault.
+    pub state: &'a RootState,
+    /// Where the reader found the skill.
+    pub place: SkillPlace,
+}
+
 /// What a reader knows of a manifest before it reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestExpectation<'a> {
-    /// The vault the skill must come from: the local one, or the one that the link pinned.
-    pub vault_id: VaultId,
     /// The name it must have: that of its directory, or of the catalog's entry.
     pub name: &'a SkillName,
     /// The version it must have, where a catalog names one.
@@ -226,9 +234,15 @@ pub enum ManifestError {
     /// The payload has another schema number.
     #[error("the schema is not {SCHEMA}")]
     Schema,
-    /// No signature is good under a key that may sign.
-    #[error("the manifest is not signed by a key of this vault")]
-    Signature,
+    /// More than one signature.
+    #[error("a manifest has one signature")]
+    SignatureCount,
+    /// The signer does not count for this reader.
+    #[error(transparent)]
+    Signer(#[from] SignerRefusal),
+    /// The signer of a new manifest gave no signature.
+    #[error(transparent)]
+    Unsigned(#[from] SignerError),
     /// It is of another vault.
     #[error("the manifest belongs to another vault")]
     VaultId,
@@ -265,10 +279,13 @@ impl ManifestError {
     /// The word for the class of rule that is broken, as in the test vectors.
     pub const fn word(&self) -> &'static str {
         match self {
-            Self::Envelope(_) | Self::PayloadType | Self::Payload(_) | Self::Schema => {
-                "manifest_schema"
-            }
-            Self::Signature => "manifest_signature",
+            Self::Envelope(_)
+            | Self::SignatureCount
+            | Self::PayloadType
+            | Self::Payload(_)
+            | Self::Schema => "manifest_schema",
+            Self::Signer(refusal) => refusal.word(),
+            Self::Unsigned(_) => "manifest_signature",
             Self::VaultId => "manifest_vault_id",
             Self::Name(_) => "manifest_name",
             Self::Version(_) => "manifest_version",
@@ -290,49 +307,69 @@ pub struct SignedManifest {
 }
 
 impl SignedManifest {
-    /// Signs a manifest; fails when it breaks a rule that a reader would refuse it for.
-    pub fn sign(manifest: &Manifest, key: &SecretKey) -> Result<Self, ManifestError> {
+    /// Signs a manifest; fails when it breaks a rule that a reader would refuse it for, or when the signer gives no
+    /// signature.
+    pub fn sign(manifest: &Manifest, signer: &dyn Signer) -> Result<Self, ManifestError> {
         manifest.check()?;
-        let envelope = Envelope::sign(PAYLOAD_TYPE, &json::to_bytes(manifest), &[key]);
+        let payload = json::to_bytes(manifest);
+        let envelope = Envelope::sign_with(PAYLOAD_TYPE, &payload, &[signer])?;
         Ok(Self {
             bytes: envelope.to_bytes(),
             envelope,
         })
     }
 
-    /// Reads an envelope; fails when it is none. What it carries stays unread until it is verified.
+    /// Reads an envelope with one signature. What it carries stays unread until it is verified.
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let envelope = Envelope::parse(bytes)?;
+        if envelope.signatures().len() != 1 {
+            return Err(ManifestError::SignatureCount);
+        }
         Ok(Self {
-            envelope: Envelope::parse(bytes)?,
+            envelope,
             bytes: bytes.to_vec(),
         })
     }
 
-    /// Verifies the signature under one of the keys, then reads the payload and checks every rule and expectation.
+    /// Verifies that the signer counts for the reader, then reads the payload and checks every rule and expectation.
     pub fn verify(
         &self,
-        keys: &[PublicKey],
+        trust: &ManifestTrust<'_>,
         expected: &ManifestExpectation<'_>,
     ) -> Result<Manifest, ManifestError> {
-        let manifest = self.verify_signature(keys)?;
+        let manifest = self.verify_signature(trust)?;
         manifest.meets(expected)?;
         Ok(manifest)
     }
 
-    /// Like [`SignedManifest::verify`], for a reader that expects nothing but a manifest of one of these keys' vault.
-    pub fn verify_signature(&self, keys: &[PublicKey]) -> Result<Manifest, ManifestError> {
+    /// Like [`SignedManifest::verify`], for a reader that expects nothing but a manifest of the vault.
+    pub fn verify_signature(&self, trust: &ManifestTrust<'_>) -> Result<Manifest, ManifestError> {
         if self.envelope.payload_type() != PAYLOAD_TYPE {
             return Err(ManifestError::PayloadType);
         }
-        self.envelope.signer(keys).ok_or(ManifestError::Signature)?;
-        let manifest = json::parse::<Wire<'_>>(self.envelope.payload())?.open()?;
+        // Nothing is read that no key of the vault has signed. Whether that key counts here is judged last, so that a
+        // manifest of another vault is told apart from one by a revoked key.
+        let Some(signer) = self.signer(trust.state) else {
+            trust.state.judge_signer(None, trust.place)?;
+            return Err(SignerRefusal::Signature.into());
+        };
+        let manifest = json::parse_payload::<Wire<'_>>(self.envelope.payload())?.open()?;
         manifest.check()?;
+        if manifest.vault_id != trust.state.vault_id() {
+            return Err(ManifestError::VaultId);
+        }
+        trust.state.judge_signer(Some(&signer), trust.place)?;
         Ok(manifest)
     }
 
-    /// Which of the keys signed, if one of them did.
-    pub fn signer<'k>(&self, keys: &'k [PublicKey]) -> Option<&'k PublicKey> {
-        self.envelope.signer(keys)
+    /// The key that signed, if some version of the vault's chain names it. Whether it counts is another question.
+    pub fn signer(&self, state: &RootState) -> Option<PublicKey> {
+        let [entry] = self.envelope.signatures() else {
+            return None;
+        };
+        let key = *state.chain().key_by_id(&entry.keyid)?;
+        let signed = self.envelope.valid_signers(&[key]);
+        signed.first().copied()
     }
 
     /// The exact bytes.
@@ -433,9 +470,6 @@ impl Manifest {
     }
 
     fn meets(&self, expected: &ManifestExpectation<'_>) -> Result<(), ManifestError> {
-        if self.vault_id != expected.vault_id {
-            return Err(ManifestError::VaultId);
-        }
         if self.name != *expected.name {
             return Err(ManifestError::Name("the manifest is of another skill"));
         }

@@ -1,4 +1,4 @@
-//! Names that travel: slugs, skills, actions, agents, and the ids of vaults and namespaces.
+//! Names that travel: slugs, skills, actions, agents, and the ids of namespaces and drafts.
 //!
 //! Each has one grammar and one text; nothing is trimmed, folded or corrected on the way in.
 //! Only [`SkillName::derive`] changes text, and it says so by its name.
@@ -242,10 +242,6 @@ macro_rules! id {
 }
 
 id!(
-    /// The id of a vault, made once by its owner; every signed payload carries it.
-    VaultId
-);
-id!(
     /// The id of one allocation of a namespace; a slug that is allocated again gets another one.
     NamespaceId
 );
@@ -371,7 +367,7 @@ mod tests {
     #[test]
     fn ids_have_one_text() {
         let text = "01JD5VXQ3N8W2K7R4T6Y9ZB1CM";
-        assert_eq!(text.parse::<VaultId>().unwrap().to_string(), text);
+        assert_eq!(text.parse::<NamespaceId>().unwrap().to_string(), text);
         let (lower, padded) = (text.to_lowercase(), format!("{text}0"));
         for bad in [
             &lower,
@@ -382,7 +378,7 @@ mod tests {
             "01JD5VXQ3N8W2K7R4T6Y9ZB1C",
             "",
         ] {
-            assert_eq!(bad.parse::<VaultId>(), Err(BadName::Id), "{bad}");
+            assert_eq!(bad.parse::<NamespaceId>(), Err(BadName::Id), "{bad}");
         }
     }
 
@@ -393,7 +389,7 @@ mod tests {
             if let Ok(name) = text.parse::<SkillName>() { prop_assert_eq!(name.to_string(), text.clone()); }
             if let Ok(name) = text.parse::<ActionName>() { prop_assert_eq!(name.to_string(), text.clone()); }
             if let Ok(name) = text.parse::<AgentId>() { prop_assert_eq!(name.to_string(), text.clone()); }
-            if let Ok(name) = text.parse::<VaultId>() { prop_assert_eq!(name.to_string(), text.clone()); }
+            if let Ok(name) = text.parse::<NamespaceId>() { prop_assert_eq!(name.to_string(), text.clone()); }
             if let Some(name) = SkillName::derive(&text) {
                 prop_assert_eq!(SkillName::derive(name.as_str()), Some(name));
             }

@@ -12,10 +12,12 @@ use vault_skill::bundle::{self, Bundle};
 use vault_skill::gate::{self, GateOptions, Level, Outcome, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
-use vault_skill::manifest::{FileEntry, Gate, Manifest, ManifestExpectation, Mode, SignedManifest};
-use vault_skill::name::VaultId;
+use vault_skill::manifest::{
+    FileEntry, Gate, Manifest, ManifestExpectation, ManifestTrust, Mode, SignedManifest,
+};
 use vault_skill::package::Package;
 use vault_skill::provenance::Provenance;
+use vault_skill::root::{KeyEntry, KeyName, RootEdit, RootState, SkillPlace};
 use vault_skill::time::Timestamp;
 
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
@@ -110,7 +112,21 @@ fn read(root: &Path, folder: &Path, files: &mut Vec<RawFile>) {
     }
 }
 
-fn manifest(package: &Package) -> Manifest {
+/// A vault whose one key is this one.
+fn vault(key: &SecretKey) -> RootState {
+    let public_key = key.public();
+    let entry = KeyEntry {
+        public_key,
+        name: KeyName::default_for(&public_key),
+    };
+    let mut edit = RootEdit::first(Timestamp::from_unix(1_700_000_000));
+    edit.add_root_key(entry.clone()).expect("a new key");
+    edit.add_publisher(entry).expect("a new key");
+    let chain = edit.sign(&[key]).expect("a root version");
+    RootState::new(chain, std::collections::BTreeSet::new())
+}
+
+fn manifest(package: &Package, vault: &RootState) -> Manifest {
     let entry = |file: &bundle::File| FileEntry {
         path: file.path.clone(),
         size: file.bytes.len() as u64,
@@ -118,7 +134,7 @@ fn manifest(package: &Package) -> Manifest {
         mode: file.mode,
     };
     Manifest {
-        vault_id: VaultId::from_parts(1, 2),
+        vault_id: vault.vault_id(),
         name: package.name.clone(),
         frontmatter_name: package.frontmatter_name.clone(),
         version: 1,
@@ -144,7 +160,8 @@ fn manifest(package: &Package) -> Manifest {
 /// What the gate lets through can be signed, bundled, read again and verified, and is then still the same.
 fn survives_a_bundle(package: &Package) {
     let key = SecretKey::from_seed([7; 32]);
-    let manifest = manifest(package);
+    let vault = vault(&key);
+    let manifest = manifest(package, &vault);
     let signed = SignedManifest::sign(&manifest, &key)
         .expect("the gate leaves nothing for the manifest to refuse");
     let encoded = bundle::encode(&signed, &manifest, &package.files).expect("it can be bundled");
@@ -158,14 +175,15 @@ fn survives_a_bundle(package: &Package) {
             .map(|part| part.bytes.clone())
     };
     let expected = ManifestExpectation {
-        vault_id: manifest.vault_id,
         name: &manifest.name,
         version: Some(1),
         stored_version: None,
     };
-    let opened = bundle
-        .open(&part, &[key.public()], &expected)
-        .expect("it verifies");
+    let trust = ManifestTrust {
+        state: &vault,
+        place: SkillPlace::Own { taken_over: false },
+    };
+    let opened = bundle.open(&part, &trust, &expected).expect("it verifies");
     assert_eq!(
         (opened.manifest, opened.files),
         (manifest, package.files.clone())

@@ -15,9 +15,10 @@ use vault_skill::gate::{self, GateOptions, Outcome, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::index::{self, IndexEntry};
 use vault_skill::manifest::Mode;
-use vault_skill::name::{SkillName, Slug, VaultId};
+use vault_skill::name::{SkillName, Slug};
 use vault_skill::policy::Policy;
 use vault_skill::profile::Profile;
+use vault_skill::root::VaultId;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/formats");
 const VAULT: &str = "01JD5VXQ3N8W2K7R4T6Y9ZB1CM";

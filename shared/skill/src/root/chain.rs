@@ -1,6 +1,6 @@
 //! A chain of root versions in which each is signed by the root role before it, and lists of versions as others show them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -65,8 +65,8 @@ impl RootVersion {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RootChain {
     versions: Vec<RootVersion>,
-    /// Every key that some version names in a role.
-    named: HashSet<PublicKey>,
+    /// Every key that some version names in a role, by the text of its `keyid`.
+    named: HashMap<Box<str>, PublicKey>,
     /// Every key that some version names in the release role.
     released: HashSet<PublicKey>,
     /// The lengths of its envelopes together.
@@ -151,7 +151,12 @@ impl RootChain {
 
     /// Whether the key was in a role in some version, the newest included.
     pub fn ever_named(&self, key: &PublicKey) -> bool {
-        self.named.contains(key)
+        self.key_by_id(&key.key_id().to_string()).is_some()
+    }
+
+    /// The key with this `keyid`, if it was in a role in some version.
+    pub fn key_by_id(&self, keyid: &str) -> Option<&PublicKey> {
+        self.named.get(keyid)
     }
 
     /// The lengths of its envelopes together, in bytes.
@@ -185,7 +190,7 @@ impl RootChain {
     fn nothing() -> Self {
         Self {
             versions: Vec::new(),
-            named: HashSet::new(),
+            named: HashMap::new(),
             released: HashSet::new(),
             bytes: 0,
         }
@@ -259,7 +264,7 @@ impl RootChain {
             return Err("a key that was revoked before is not revoked any more");
         }
         let came_back =
-            |key: &PublicKey| self.named.contains(key) && before.document.name_of(key).is_none();
+            |key: &PublicKey| self.ever_named(key) && before.document.name_of(key).is_none();
         if next.keys().iter().any(|entry| came_back(&entry.public_key)) {
             return Err("a key that was in no role any more is in a role again");
         }
@@ -268,8 +273,10 @@ impl RootChain {
 
     /// Takes a version that counts.
     fn push(&mut self, version: RootVersion) {
-        let keys = version.document.keys().iter().map(|entry| entry.public_key);
-        self.named.extend(keys);
+        for entry in version.document.keys() {
+            let keyid = entry.public_key.key_id().to_string().into();
+            self.named.insert(keyid, entry.public_key);
+        }
         self.released.extend(version.document.release().keys());
         self.bytes += version.envelope.to_bytes().len();
         self.versions.push(version);

@@ -35,6 +35,15 @@ pub enum RootError {
         /// The first version that differs.
         version: u64,
     },
+    /// A catalog names a version that the chain does not have.
+    #[error("the catalog names a root version {version} that is not in the vault's chain")]
+    NotInChain {
+        /// The number that it names.
+        version: u64,
+    },
+    /// An archive is read without a pin and without an expected fingerprint.
+    #[error("nothing is known of this vault here; give the fingerprint that you expect")]
+    ExpectKeyNeeded,
     /// The chain ends before a version that is known to exist.
     #[error("the root versions end at {shown}, before the known version {known}")]
     RolledBack {
@@ -49,7 +58,8 @@ impl RootError {
     /// The machine-readable code.
     pub const fn word(&self) -> &'static str {
         match self {
-            Self::Empty | Self::Invalid { .. } => "root_invalid",
+            Self::Empty | Self::Invalid { .. } | Self::NotInChain { .. } => "root_invalid",
+            Self::ExpectKeyNeeded => "expect_key_needed",
             Self::NewerVault { .. } => "newer_vault",
             Self::VaultChanged | Self::NotExpected(_) => "vault_changed",
             Self::Forked { .. } => "root_forked",

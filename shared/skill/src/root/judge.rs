@@ -16,21 +16,6 @@ pub struct RootState {
     revoked: BTreeSet<RevokedKey>,
 }
 
-/// What a key is to a reader.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum KeyStanding {
-    /// It is in the release role.
-    Release,
-    /// It is in the root role alone.
-    RootOnly,
-    /// It was in the release role, is in no role now and is not revoked.
-    Retired,
-    /// It was revoked, in the chain that counts or in one that was given up.
-    Revoked,
-    /// It was never in the release role, and is in no role now.
-    Unknown,
-}
-
 /// The result of [`judge`]: the state that counts from now on.
 #[derive(Clone, Debug)]
 pub struct JudgedRoots {
@@ -88,22 +73,6 @@ impl RootState {
         self.chain.revokes(key) || self.revoked.contains(&key.into())
     }
 
-    /// What the key is to this reader.
-    pub fn standing(&self, key: &PublicKey) -> KeyStanding {
-        let document = self.document();
-        if self.is_revoked(key) {
-            KeyStanding::Revoked
-        } else if document.release().contains(key) {
-            KeyStanding::Release
-        } else if document.root().contains(key) {
-            KeyStanding::RootOnly
-        } else if self.chain.ever_released(key) {
-            KeyStanding::Retired
-        } else {
-            KeyStanding::Unknown
-        }
-    }
-
     /// The keys of the release role that count at this reader.
     pub fn release_keys(&self) -> Vec<PublicKey> {
         let keys = self.document().release().keys().iter();
@@ -136,6 +105,18 @@ pub fn judge(
         shown_newest_sha256,
         warnings,
     })
+}
+
+/// Like [`judge`], for an archive: its own list is no reason to trust it, so a reader has a state or an expectation.
+pub fn judge_archive(
+    own: Option<&RootState>,
+    shown: &RootList,
+    expected: Option<&VaultFingerprint>,
+) -> Result<JudgedRoots, RootError> {
+    if own.is_none() && expected.is_none() {
+        return Err(RootError::ExpectKeyNeeded);
+    }
+    judge(own, shown, expected)
 }
 
 /// Compares a chain that is good in itself with the reader's own.

@@ -19,7 +19,10 @@ mod document;
 mod error;
 mod ids;
 mod judge;
+mod key_request;
 mod names;
+mod recovery;
+mod standing;
 mod write;
 
 pub use chain::{MAX_CHAIN_BYTES, PAYLOAD_TYPE, RootChain, RootList, RootVersion};
@@ -29,6 +32,9 @@ pub use document::{
 };
 pub use error::{InvalidRoot, RootError, RootWarning};
 pub use ids::{BadFingerprint, BadVaultId, KeyFingerprint, KeyUse, VaultFingerprint, VaultId};
-pub use judge::{JudgedRoots, KeyStanding, RootState, judge};
+pub use judge::{JudgedRoots, RootState, judge, judge_archive};
+pub use key_request::{KeyRequest, KeyRequestError, MAX_KEY_REQUEST_BYTES};
 pub use names::{BadKeyName, KeyName, MAX_NAME_CHARS};
+pub use recovery::{RecoveryFile, RecoveryFileError};
+pub use standing::{KeyStanding, SignerRefusal, SkillPlace};
 pub use write::{RESERVED_BYTES, RESERVED_VERSIONS, RootBudget, RootEdit, RootWriteError, heal};

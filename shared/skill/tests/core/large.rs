@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use vault_skill::bundle::{Bundle, BundleError, MAX_INLINE_BYTES, MAX_OBJECT_BYTES, PART_BYTES};
-use vault_skill::catalog::{SignedCatalog, Trust};
+use vault_skill::catalog::SignedCatalog;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{ManifestError, SignedManifest};
 
-use crate::make::{catalog, entry, expectation, file, key, manifest, pull, sign, skill};
+use crate::make::{
+    catalog, entry, expectation, file, key, manifest, pull, sign, skill, state, trust,
+};
 
 fn round_trip(files: Vec<vault_skill::bundle::File>) -> Vec<String> {
     let (encoded, manifest, files) = skill("large", files);
@@ -26,7 +28,7 @@ fn round_trip(files: Vec<vault_skill::bundle::File>) -> Vec<String> {
     let opened = bundle
         .open(
             &|hash| parts.get(hash).cloned(),
-            &[key(0).public()],
+            &trust(),
             &expectation(&manifest),
         )
         .unwrap();
@@ -133,7 +135,7 @@ fn another_choice_of_parts_is_refused() {
     .unwrap();
     let opened = bundle.open(
         &|_| Some(part.bytes.clone()),
-        &[key(0).public()],
+        &trust(),
         &expectation(&manifest),
     );
     assert!(matches!(opened, Err(BundleError::Encoding(path)) if path == "a"));
@@ -171,10 +173,7 @@ fn files_of_a_skill_have_a_number() {
     );
     let signed = SignedManifest::parse(&envelope.to_bytes()).unwrap();
     assert_eq!(
-        signed
-            .verify_signature(&[key(0).public()])
-            .unwrap_err()
-            .word(),
+        signed.verify_signature(&trust()).unwrap_err().word(),
         "manifest_files"
     );
 }
@@ -224,13 +223,13 @@ fn ten_thousand_skills_fit_and_five_mib_do_not() {
     new.skills = (0..10_000)
         .map(|n| entry(&format!("a-usual-skill-name-{n:05}")))
         .collect();
-    let bytes = sign(&new, &[], 0);
+    let bytes = sign(&new, 0);
     assert!(
         (2 << 20..MAX_OBJECT_BYTES).contains(&bytes.len()),
         "{}",
         bytes.len()
     );
-    let accepted = pull(&bytes, &Trust::default()).unwrap();
+    let accepted = pull(&bytes, None).unwrap().release();
     assert_eq!(accepted.catalog, new);
     assert_eq!(
         accepted.catalog.skill(&new.skills[7_777].name),
@@ -240,14 +239,14 @@ fn ten_thousand_skills_fit_and_five_mib_do_not() {
         .map(|n| entry(&format!("a-usual-skill-name-{n:05}")))
         .collect();
     assert_eq!(
-        SignedCatalog::sign(&new, &[], &key(0))
+        SignedCatalog::sign(&new, state().chain(), &[&key(0)])
             .unwrap_err()
             .to_string(),
         "the catalog is larger than 4 MiB"
     );
     let padded = [bytes, vec![b' '; 3 << 20]].concat();
     assert_eq!(
-        pull(&padded, &Trust::default()).unwrap_err().to_string(),
+        pull(&padded, None).unwrap_err().to_string(),
         "the catalog is larger than 4 MiB"
     );
 }

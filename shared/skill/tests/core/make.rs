@@ -1,30 +1,71 @@
 //! Makes vaults, skills and catalogs for the tests, as an owner's machine would.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use vault_skill::bundle::{EncodedBundle, File, encode};
 use vault_skill::catalog::{
-    self, Accepted, Catalog, CatalogError, Expectation, Side, SignedCatalog, SkillEntry, Stored,
-    Trust, accept,
+    self, Catalog, CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, LastCatalog, Side,
+    SignedCatalog, SkillEntry, Stored, judge_catalog,
 };
-use vault_skill::dsse::Envelope;
 use vault_skill::hash::Digest;
-use vault_skill::keys::{PublicKey, SecretKey};
-use vault_skill::manifest::{FileEntry, Gate, Manifest, ManifestExpectation, Mode, SignedManifest};
-use vault_skill::name::{Slug, VaultId};
+use vault_skill::keys::{SecretKey, Signer};
+use vault_skill::manifest::{
+    FileEntry, Gate, Manifest, ManifestExpectation, ManifestTrust, Mode, SignedManifest,
+};
+use vault_skill::name::Slug;
 use vault_skill::provenance::Provenance;
-use vault_skill::rotation::{self, Reason, Rotation};
+use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, SkillPlace, VaultId};
 use vault_skill::time::Timestamp;
 
 pub const NOW: Timestamp = Timestamp::from_unix(1_800_000_000);
-pub const RECOVERY: u8 = 200;
+/// The root key of the vault.
+pub const ROOT: u8 = 200;
 
 pub fn key(number: u8) -> SecretKey {
     SecretKey::from_seed([number; 32])
 }
 
+pub fn key_entry(number: u8) -> KeyEntry {
+    let public_key = key(number).public();
+    KeyEntry {
+        public_key,
+        name: KeyName::default_for(&public_key),
+    }
+}
+
+/// A vault whose publishers hold the keys 0 and 1.
+pub fn state() -> &'static RootState {
+    static STATE: LazyLock<RootState> = LazyLock::new(|| {
+        let mut edit = RootEdit::first(NOW);
+        edit.add_root_key(key_entry(ROOT)).unwrap();
+        edit.add_publisher(key_entry(0)).unwrap();
+        edit.add_publisher(key_entry(1)).unwrap();
+        known(edit.sign(&[&key(ROOT)]).unwrap())
+    });
+    &STATE
+}
+
+pub fn known(chain: RootChain) -> RootState {
+    RootState::new(chain, BTreeSet::new())
+}
+
+/// The chain after one more version, signed by the root key.
+pub fn next(chain: &RootChain, change: impl FnOnce(&mut RootEdit<'_>)) -> RootChain {
+    let mut edit = RootEdit::after(chain, NOW);
+    change(&mut edit);
+    edit.sign(&[&key(ROOT)]).unwrap()
+}
+
+pub fn trust() -> ManifestTrust<'static> {
+    ManifestTrust {
+        state: state(),
+        place: SkillPlace::Listed,
+    }
+}
+
 pub fn vault_id() -> VaultId {
-    VaultId::from_parts(1_800_000_000_000, 7)
+    state().vault_id()
 }
 
 pub fn slug() -> Slug {
@@ -73,7 +114,6 @@ pub fn manifest(name: &str, files: &[File]) -> Manifest {
 
 pub fn expectation(manifest: &Manifest) -> ManifestExpectation<'_> {
     ManifestExpectation {
-        vault_id: vault_id(),
         name: &manifest.name,
         version: Some(manifest.version),
         stored_version: None,
@@ -88,17 +128,19 @@ pub fn skill(name: &str, mut files: Vec<File>) -> (EncodedBundle, Manifest, Vec<
     (encode(&signed, &manifest, &files).unwrap(), manifest, files)
 }
 
-pub fn catalog(release: u64, signer: u8) -> Catalog {
+/// An empty catalog under the newest version of a chain.
+pub fn catalog_of(chain: &RootChain, release: u64, signer: u8) -> Catalog {
     Catalog {
         schema: catalog::Schema,
-        vault_id: vault_id(),
+        vault_id: chain.vault_id(),
         slug: slug(),
         audience: vec!["https://vault.example/v/acme/".to_owned()],
         release,
         issued_at: NOW,
         expires_at: NOW.plus_days(90),
         public_key: key(signer).public(),
-        recovery_key_sha256: Some(key(RECOVERY).public().key_id()),
+        root_version: chain.version(),
+        root_sha256: *chain.newest().payload_sha256(),
         previous: (release > 1).then(|| stored(release - 1)),
         skills: Vec::new(),
         index: Vec::new(),
@@ -108,7 +150,11 @@ pub fn catalog(release: u64, signer: u8) -> Catalog {
     }
 }
 
-/// A release that nobody has seen, with a hash that follows from its number.
+pub fn catalog(release: u64, signer: u8) -> Catalog {
+    catalog_of(state().chain(), release, signer)
+}
+
+/// The release before a catalog that nobody has made, with a hash that follows from its number.
 pub fn stored(release: u64) -> Stored {
     Stored {
         release,
@@ -125,59 +171,85 @@ pub fn entry(name: &str) -> SkillEntry {
     }
 }
 
-pub fn trust(keys: &[u8], sequence: u64, release: u64) -> Trust {
-    let mut keys: Vec<PublicKey> = keys.iter().map(|number| key(*number).public()).collect();
-    Trust {
-        vault_id: Some(vault_id()),
-        public_key: keys.pop(),
-        former_keys: keys,
-        rotation_sequence: sequence,
-        recovery_key_sha256: Some(key(RECOVERY).public().key_id()),
-        stored: Some(stored(release)),
-    }
+/// The file of a catalog, signed by these keys under a chain.
+pub fn sign_under(chain: &RootChain, catalog: &Catalog, signers: &[u8]) -> Vec<u8> {
+    let keys: Vec<SecretKey> = signers.iter().map(|number| key(*number)).collect();
+    let signers: Vec<&dyn Signer> = keys.iter().map(|key| key as &dyn Signer).collect();
+    let file = SignedCatalog::sign(catalog, chain, &signers).unwrap();
+    file.to_bytes()
 }
 
-pub fn sign(catalog: &Catalog, rotations: &[Envelope], signer: u8) -> Vec<u8> {
-    SignedCatalog::sign(catalog, rotations, &key(signer)).unwrap()
+pub fn sign(catalog: &Catalog, signer: u8) -> Vec<u8> {
+    sign_under(state().chain(), catalog, &[signer])
 }
 
-pub fn expected(side: Side, slug: &Slug) -> Expectation<'_> {
-    Expectation {
+/// What a reader keeps of a file that counted.
+pub fn last(bytes: &[u8], signers: &[u8]) -> LastCatalog {
+    let payload_sha256 = SignedCatalog::parse(bytes).unwrap().payload_sha256();
+    let signers = signers.iter().map(|number| key(*number).public()).collect();
+    LastCatalog::read(bytes, &payload_sha256, signers).unwrap()
+}
+
+pub fn reader<'a>(
+    side: Side,
+    slug: &'a Slug,
+    own: Option<&'a RootState>,
+    last: Option<&'a LastCatalog>,
+) -> CatalogReader<'a> {
+    CatalogReader {
         side,
         base: "https://vault.example",
         slug,
         now: NOW,
         latest_seen_at: None,
-        history: &|release| Some(stored(release).payload_sha256),
+        own,
+        expected: None,
+        last,
+        accept_fork: false,
     }
 }
 
-pub fn pull(bytes: &[u8], trust: &Trust) -> Result<Accepted, CatalogError> {
-    accept(bytes, trust, &expected(Side::Client, &slug()))
+/// A release that counts, or nothing new.
+#[derive(Debug)]
+pub enum Pulled {
+    Release(Box<CountedCatalog>),
+    Equal,
 }
 
-pub fn push(bytes: &[u8], trust: &Trust) -> Result<Accepted, CatalogError> {
-    accept(bytes, trust, &expected(Side::Service, &slug()))
+impl Pulled {
+    pub fn release(self) -> CountedCatalog {
+        match self {
+            Self::Release(release) => *release,
+            Self::Equal => panic!("no new release"),
+        }
+    }
 }
 
-pub fn rotate(sequence: u64, from: u8, to: u8, reason: Reason, effective_release: u64) -> Envelope {
-    let statement = Rotation {
-        schema: rotation::Schema,
-        vault_id: vault_id(),
-        sequence,
-        from: key(from).public(),
-        to: key(to).public(),
-        reason,
-        effective_release,
-        issued_at: NOW,
-        recovery_key: (reason != Reason::Rotation).then(|| key(RECOVERY).public()),
-        new_recovery_key_sha256: (reason == Reason::Recovery)
-            .then(|| key(RECOVERY + 1).public().key_id()),
-    };
-    let first = if reason == Reason::Rotation {
-        from
-    } else {
-        RECOVERY
-    };
-    statement.sign(&[&key(first), &key(to)]).unwrap()
+fn judge(
+    bytes: &[u8],
+    side: Side,
+    own: Option<&RootState>,
+    last: Option<&LastCatalog>,
+) -> Result<Pulled, CatalogError> {
+    let slug = slug();
+    match judge_catalog(bytes, &reader(side, &slug, own, last)).outcome? {
+        CatalogOutcome::Release(release) => {
+            let counted = release.settle(|_| true)?;
+            Ok(Pulled::Release(Box::new(counted)))
+        }
+        CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly => Ok(Pulled::Equal),
+    }
+}
+
+pub fn pull(bytes: &[u8], last: Option<&LastCatalog>) -> Result<Pulled, CatalogError> {
+    judge(bytes, Side::Device, Some(state()), last)
+}
+
+pub fn push(bytes: &[u8], last: Option<&LastCatalog>) -> Result<Pulled, CatalogError> {
+    judge(bytes, Side::Service, Some(state()), last)
+}
+
+/// A device that has no pin.
+pub fn link(bytes: &[u8]) -> Result<Pulled, CatalogError> {
+    judge(bytes, Side::Device, None, None)
 }

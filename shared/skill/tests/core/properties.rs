@@ -5,21 +5,18 @@ use std::collections::{BTreeMap, HashMap};
 use proptest::prelude::*;
 use vault_skill::bundle::{Bundle, File};
 use vault_skill::catalog::{
-    Catalog, ObjectEntry, PolicyEntry, ProfileEntry, SignedCatalog, SkillEntry, Stored, Trust,
-    Withdrawn,
+    Catalog, ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Stored, Withdrawn,
 };
 use vault_skill::dsse::Envelope;
 use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{
     ActionSpec, AppliedTransform, Flag, Gate, Manifest, Mode, RenderedFrom, SignedManifest, Waiver,
 };
 use vault_skill::path::{FilePath, check_paths};
 use vault_skill::provenance::Provenance;
-use vault_skill::rotation::{Reason, Rotation};
 use vault_skill::time::Timestamp;
 
-use crate::make::{self, key, manifest, pull, push, trust};
+use crate::make::{self, Pulled, key, manifest, pull, push, sign, trust};
 
 fn digest() -> impl Strategy<Value = Digest> {
     any::<[u8; 32]>().prop_map(Digest::from_bytes)
@@ -179,7 +176,6 @@ prop_compose! {
     fn catalogs()(
         release in integer(),
         audience in prop::collection::vec(text(), 0..3),
-        recovery_key_sha256 in prop::option::of(digest()),
         previous in prop::option::of((integer(), digest())),
         skills in prop::collection::btree_map("[a-z]{1,9}-x", (integer(), digest(), 0..4_u64 << 20), 0..6),
         index in prop::collection::vec((digest(), 0..4_u64 << 20), 0..3),
@@ -190,7 +186,6 @@ prop_compose! {
     ) -> Catalog {
         Catalog {
             audience: [vec!["https://vault.example/v/acme/".to_owned()], audience].concat(),
-            recovery_key_sha256,
             previous: previous.map(|(release, payload_sha256)| Stored { release, payload_sha256 }),
             expires_at: make::NOW.plus_days(days),
             skills: skills
@@ -221,8 +216,9 @@ proptest! {
         let signed = SignedManifest::sign(&manifest, &key(0)).unwrap();
         let read = SignedManifest::parse(signed.as_bytes()).unwrap();
         prop_assert_eq!(&read, &signed);
-        prop_assert_eq!(read.verify(&[key(0).public()], &make::expectation(&manifest)).unwrap(), manifest);
-        prop_assert!(read.verify_signature(&[key(1).public()]).is_err());
+        prop_assert_eq!(read.verify(&trust(), &make::expectation(&manifest)).unwrap(), manifest.clone());
+        let stranger = SignedManifest::sign(&manifest, &key(2)).unwrap();
+        prop_assert_eq!(stranger.verify_signature(&trust()).unwrap_err().word(), "catalog_signer");
     }
 
     #[test]
@@ -230,7 +226,7 @@ proptest! {
         let signed = SignedManifest::sign(&manifest, &key(0)).unwrap();
         let encoded = vault_skill::bundle::encode(&signed, &manifest, &files).unwrap();
         let bundle = Bundle::parse(&encoded.bytes, &encoded.hash, encoded.bytes.len() as u64).unwrap();
-        let opened = bundle.open(&|_| None, &[key(0).public()], &make::expectation(&manifest)).unwrap();
+        let opened = bundle.open(&|_| None, &trust(), &make::expectation(&manifest)).unwrap();
         prop_assert_eq!(&opened.manifest, &manifest);
         prop_assert_eq!(&opened.files, &files);
         let again = vault_skill::bundle::encode(&opened.signed, &opened.manifest, &opened.files).unwrap();
@@ -239,33 +235,24 @@ proptest! {
 
     #[test]
     fn catalogs_survive_a_round_trip(catalog in catalogs()) {
-        let bytes = SignedCatalog::sign(&catalog, &[], &key(0)).unwrap();
-        let accepted = pull(&bytes, &Trust::default()).unwrap();
-        prop_assert_eq!(&accepted.catalog, &catalog);
-        prop_assert_eq!(SignedCatalog::sign(&accepted.catalog, &[], &key(0)).unwrap(), bytes.clone());
-        prop_assert!(pull(&bytes, &accepted.trust).unwrap().same_release);
-        prop_assert!(push(&bytes, &accepted.trust).is_err());
-    }
-
-    #[test]
-    fn rotations_survive_a_round_trip(sequence in integer(), effective in integer(), from in 0_u8..9, step in 1_u8..9, reason in 0_usize..4) {
-        let reason = [Reason::Rotation, Reason::Compromise, Reason::Loss, Reason::Recovery][reason];
-        let to = if reason == Reason::Recovery { from } else { from + step };
-        let envelope = make::rotate(sequence, from, to, reason, effective);
-        let statement = Rotation::verify(&Envelope::parse(&envelope.to_bytes()).unwrap()).unwrap();
-        prop_assert_eq!((statement.sequence, statement.effective_release, statement.reason), (sequence, effective, reason));
-        prop_assert_eq!(vault_skill::json::to_bytes(&statement), envelope.payload());
+        let bytes = sign(&catalog, 0);
+        let counted = pull(&bytes, None).unwrap().release();
+        prop_assert_eq!(&counted.catalog, &catalog);
+        prop_assert_eq!(sign(&counted.catalog, 0), bytes.clone());
+        let last = make::last(&bytes, &[0]);
+        prop_assert!(matches!(pull(&bytes, Some(&last)), Ok(Pulled::Equal)));
+        prop_assert!(matches!(push(&bytes, Some(&last)), Ok(Pulled::Equal)));
     }
 
     /// Bytes with a hole, a flipped bit or something put in are refused or read as the same value; nothing panics.
     #[test]
     fn damaged_bytes_never_panic(catalog in catalogs(), at: prop::sample::Index, length in 0_usize..9, insert in ".{0,9}") {
-        let bytes = SignedCatalog::sign(&catalog, &[], &key(0)).unwrap();
+        let bytes = sign(&catalog, 0);
         let at = at.index(bytes.len());
         let end = (at + length).min(bytes.len());
         let damaged = [&bytes[..at], insert.as_bytes(), &bytes[end..]].concat();
-        if let Ok(accepted) = pull(&damaged, &Trust::default()) {
-            prop_assert_eq!(accepted.catalog, catalog);
+        if let Ok(pulled) = pull(&damaged, None) {
+            prop_assert_eq!(pulled.release().catalog, catalog);
         }
     }
 
@@ -273,13 +260,19 @@ proptest! {
     fn any_signed_payload_never_panics(payload in ".{0,60}", bytes: Vec<u8>) {
         for payload in [payload.as_bytes(), &bytes] {
             let key = key(0);
-            for kind in [vault_skill::catalog::PAYLOAD_TYPE, vault_skill::manifest::PAYLOAD_TYPE, vault_skill::rotation::PAYLOAD_TYPE] {
+            let roots = String::from_utf8(vault_skill::json::to_bytes(make::state().chain())).unwrap();
+            for kind in [vault_skill::catalog::PAYLOAD_TYPE, vault_skill::manifest::PAYLOAD_TYPE] {
                 let envelope = Envelope::sign(kind, payload, &[&key]);
-                let _ = Rotation::verify(&envelope);
                 let text = String::from_utf8(envelope.to_bytes()).unwrap();
-                let _ = SignedManifest::parse(text.as_bytes()).unwrap().verify_signature(&[key.public()]);
-                let file = format!(r#"{{"public_key":"{}",{}"#, key.public(), &text[1..]);
-                let _ = pull(file.as_bytes(), &trust(&[0], 0, 1));
+                let _ = SignedManifest::parse(text.as_bytes()).unwrap().verify_signature(&trust());
+                let file = format!(r#"{{"public_key":"{}","roots":{roots},{}"#, key.public(), &text[1..]);
+                let _ = pull(file.as_bytes(), None);
+            }
+            let root = Envelope::sign(vault_skill::root::PAYLOAD_TYPE, payload, &[&make::key(make::ROOT)]);
+            let root = String::from_utf8(root.to_bytes()).unwrap();
+            for roots in [format!("[{root}]"), format!("{},{root}]", &roots[..roots.len() - 1])] {
+                let file = format!(r#"{{"public_key":"{}","roots":{roots},"payloadType":"{}","payload":"","signatures":[]}}"#, key.public(), vault_skill::catalog::PAYLOAD_TYPE);
+                prop_assert!(pull(file.as_bytes(), None).is_err());
             }
             let _ = Bundle::parse(payload, &Digest::of(payload), payload.len() as u64);
         }
@@ -291,7 +284,7 @@ proptest! {
         let (encoded, manifest, _) = make::skill("parts", vec![make::file("SKILL.md", "x"), make::file("a", vec![b'a'; length])]);
         let open = |parts: &dyn Fn(&Digest) -> Option<Vec<u8>>| {
             let bundle = Bundle::parse(&encoded.bytes, &encoded.hash, encoded.bytes.len() as u64).unwrap();
-            bundle.open(parts, &[key(0).public()] as &[PublicKey], &make::expectation(&manifest)).map(|opened| opened.files.len())
+            bundle.open(parts, &trust(), &make::expectation(&manifest)).map(|opened| opened.files.len())
         };
         let good: HashMap<_, _> = encoded.parts.iter().map(|part| (part.hash, part.bytes.clone())).collect();
         prop_assert_eq!(open(&|hash| good.get(hash).cloned()).unwrap(), 2);

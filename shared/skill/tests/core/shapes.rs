@@ -4,18 +4,15 @@
 use std::collections::HashMap;
 
 use vault_skill::bundle::Bundle;
-use vault_skill::catalog::{
-    self, ObjectEntry, PolicyEntry, ProfileEntry, SignedCatalog, Withdrawn,
-};
+use vault_skill::catalog::{self, ObjectEntry, PolicyEntry, ProfileEntry, Withdrawn};
 use vault_skill::dsse::Envelope;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{
     self, ActionSpec, AppliedTransform, Flag, RenderedFrom, SignedManifest, Waiver,
 };
-use vault_skill::rotation::{self, Reason, Rotation};
 
 use crate::make::{
-    catalog, entry, expectation, file, key, manifest, pull, rotate, sign, skill, trust,
+    self, catalog, entry, expectation, file, key, link, manifest, pull, sign, skill, trust,
 };
 
 /// Every text that differs from a compact JSON text in one object written as an array of its values.
@@ -154,8 +151,7 @@ fn full_catalog() -> catalog::Catalog {
 #[test]
 fn catalog_payload() {
     let text = String::from_utf8(vault_skill::json::to_bytes(&full_catalog())).unwrap();
-    let rotations = [rotate(1, 0, 1, Reason::Rotation, 9)];
-    let template = String::from_utf8(sign(&full_catalog(), &rotations, 1)).unwrap();
+    let template = String::from_utf8(sign(&full_catalog(), 1)).unwrap();
     let own = String::from_utf8(
         Envelope::sign(catalog::PAYLOAD_TYPE, text.as_bytes(), &[&key(1)]).to_bytes(),
     )
@@ -166,7 +162,7 @@ fn catalog_payload() {
         )
         .unwrap();
         let bytes = template.replace(&own[1..], &envelope[1..]);
-        pull(bytes.as_bytes(), &trust(&[0], 0, 8))
+        pull(bytes.as_bytes(), None)
             .map_err(|error| assert_eq!(error.word(), "catalog_schema"))
             .is_ok()
     });
@@ -175,29 +171,38 @@ fn catalog_payload() {
 
 #[test]
 fn catalog_file() {
-    let rotations = [rotate(1, 0, 1, Reason::Rotation, 9)];
-    let text = String::from_utf8(sign(&full_catalog(), &rotations, 1)).unwrap();
+    let text = String::from_utf8(sign(&full_catalog(), 1)).unwrap();
     assert_eq!(
-        refuses(&text, |text| pull(text.as_bytes(), &trust(&[0], 0, 8))
-            .is_ok()),
-        5
+        refuses(&text, |text| pull(text.as_bytes(), None).is_ok()),
+        4
     );
 }
 
 #[test]
-fn rotation_payload() {
-    let envelope = rotate(1, 0, 0, Reason::Recovery, 9);
-    let text = std::str::from_utf8(envelope.payload()).unwrap();
-    let keys = [key(crate::make::RECOVERY), key(0)];
+fn root_payload() {
+    let chain = make::state().chain();
+    let text = std::str::from_utf8(chain.newest().envelope().payload()).unwrap();
     let count = refuses(text, |text| {
-        let envelope = Envelope::sign(
-            rotation::PAYLOAD_TYPE,
-            text.as_bytes(),
-            &[&keys[0], &keys[1]],
+        let root = vault_skill::root::PAYLOAD_TYPE;
+        let envelope = Envelope::sign(root, text.as_bytes(), &[&key(make::ROOT)]);
+        let envelope = String::from_utf8(envelope.to_bytes()).unwrap();
+        let digest = Digest::of(text.as_bytes());
+        let mut catalog = full_catalog();
+        catalog.vault_id = vault_skill::root::VaultId::derive(&digest);
+        catalog.root_sha256 = digest;
+        let payload = vault_skill::json::to_bytes(&catalog);
+        let signed = Envelope::sign(catalog::PAYLOAD_TYPE, &payload, &[&key(1)]);
+        let signed = String::from_utf8(signed.to_bytes()).unwrap();
+        let public_key = key(1).public();
+        let file = format!(
+            r#"{{"public_key":"{public_key}","roots":[{envelope}],{}"#,
+            &signed[1..]
         );
-        Rotation::verify(&envelope).is_ok()
+        link(file.as_bytes())
+            .map_err(|error| assert_eq!(error.word(), "root_invalid", "{text}"))
+            .is_ok()
     });
-    assert_eq!(count, 1);
+    assert_eq!(count, 6);
 }
 
 fn full_manifest() -> manifest::Manifest {
@@ -243,7 +248,7 @@ fn manifest_payload() {
     let count = refuses(&text, |text| {
         let envelope = Envelope::sign(manifest::PAYLOAD_TYPE, text.as_bytes(), &[&key(0)]);
         let signed = SignedManifest::parse(&envelope.to_bytes()).unwrap();
-        let verified = signed.verify_signature(&[key(0).public()]);
+        let verified = signed.verify_signature(&trust());
         verified
             .map(|manifest| assert_eq!(manifest, full_manifest()))
             .map_err(|error| assert_eq!(error.word(), "manifest_schema"))
@@ -283,7 +288,7 @@ fn bundle_and_part() {
         let opened = bundle.and_then(|bundle| {
             bundle.open(
                 &|hash| parts.get(hash).cloned(),
-                &[key(0).public()],
+                &trust(),
                 &expectation(&manifest),
             )
         });
@@ -303,16 +308,4 @@ fn bundle_and_part() {
             &[(Digest::of(bad.as_bytes()), bad.into_bytes())].into()
         ));
     }
-}
-
-#[test]
-fn a_catalog_keeps_the_bytes_of_its_rotations() {
-    let rotations = [
-        rotate(1, 0, 1, Reason::Rotation, 9),
-        rotate(2, 1, 2, Reason::Loss, 9),
-    ];
-    let mut new = full_catalog();
-    new.public_key = key(2).public();
-    let file = SignedCatalog::parse(&sign(&new, &rotations, 2)).unwrap();
-    assert_eq!(file.rotations(), rotations);
 }

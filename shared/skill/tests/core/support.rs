@@ -6,11 +6,8 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 use vault_skill::bundle::{self, EncodedPart};
-use vault_skill::catalog::{Accepted, CatalogError, Expectation, Side, Stored, Trust, accept};
 use vault_skill::hash::Digest;
-use vault_skill::keys::{PublicKey, SecretKey};
-use vault_skill::name::VaultId;
-use vault_skill::time::Timestamp;
+use vault_skill::keys::SecretKey;
 
 pub fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors"))
@@ -37,10 +34,6 @@ pub fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-pub fn vault_id() -> VaultId {
-    "01JD5VXQ3N8W2K7R4T6Y9ZB1CM".parse().unwrap()
-}
-
 /// A member of a case's own context, else of the default one.
 pub fn member<'a>(case: &'a Value, default: &'a Value, name: &str) -> &'a Value {
     case["context"].get(name).unwrap_or(&default[name])
@@ -58,68 +51,6 @@ pub fn case_bytes(case: &Value) -> Vec<u8> {
     } else {
         bytes(case["file"].as_str().unwrap())
     }
-}
-
-pub fn trust(case: &Value, default: &Value) -> Trust {
-    let stored = member(case, default, "stored");
-    Trust {
-        vault_id: member(case, default, "vault_id")
-            .as_str()
-            .map(|text| text.parse().unwrap()),
-        public_key: member(case, default, "public_key")
-            .as_str()
-            .map(|text| text.parse().unwrap()),
-        former_keys: keys(member(case, default, "former_keys")),
-        rotation_sequence: member(case, default, "rotation_sequence").as_u64().unwrap(),
-        recovery_key_sha256: member(case, default, "recovery_key_sha256")
-            .as_str()
-            .map(|text| text.parse().unwrap()),
-        stored: (!stored.is_null()).then(|| serde_json::from_value(stored.clone()).unwrap()),
-    }
-}
-
-pub fn keys(list: &Value) -> Vec<PublicKey> {
-    list.as_array()
-        .unwrap()
-        .iter()
-        .map(|text| text.as_str().unwrap().parse().unwrap())
-        .collect()
-}
-
-/// Runs a catalog case in its context.
-pub fn accept_case(bytes: &[u8], case: &Value, default: &Value) -> Result<Accepted, CatalogError> {
-    let text = |name: &str| member(case, default, name).as_str();
-    let history: HashMap<u64, Digest> = member(case, default, "history")
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(release, hash)| {
-            (
-                release.parse().unwrap(),
-                hash.as_str().unwrap().parse().unwrap(),
-            )
-        })
-        .collect();
-    accept(
-        bytes,
-        &trust(case, default),
-        &Expectation {
-            side: if text("side") == Some("service") {
-                Side::Service
-            } else {
-                Side::Client
-            },
-            base: text("base").unwrap(),
-            slug: &text("slug").unwrap().parse().unwrap(),
-            now: text("now").unwrap().parse().unwrap(),
-            latest_seen_at: text("latest_seen_at").map(|text| text.parse::<Timestamp>().unwrap()),
-            history: &|release| history.get(&release).copied(),
-        },
-    )
-}
-
-pub fn stored(value: &Value) -> Stored {
-    serde_json::from_value(value.clone()).unwrap()
 }
 
 /// Makes the bytes of a file by the rule in `parts.json`.

@@ -1,295 +1,290 @@
-//! What a reader believes: releases, clocks, keys and rotations that no stored vector covers.
+//! What a reader believes over time: releases, clocks and withdrawals that no stored vector covers.
 
 use vault_skill::catalog::{
-    Expectation, MAX_RELEASE_JUMP, Side, Stored, Trust, Warning, Withdrawn, accept,
+    self, CatalogOutcome, CatalogWarning, MAX_RELEASE_JUMP, NewRoots, Side, SignedCatalog,
+    SkillEntry, Stored, Withdrawn, judge_catalog, judge_proposal,
 };
-use vault_skill::rotation::Reason;
+use vault_skill::dsse::Envelope;
+use vault_skill::hash::Digest;
+use vault_skill::json;
+use vault_skill::root::RootState;
 
 use crate::make::{
-    NOW, catalog, entry, expected, key, pull, push, rotate, sign, slug, stored, trust,
+    self, NOW, Pulled, catalog, catalog_of, entry, key, key_entry, known, last, link, next, pull,
+    push, reader, sign, sign_under, slug, state, stored,
 };
 
-fn word<T>(result: Result<T, vault_skill::catalog::CatalogError>) -> &'static str {
-    result.map_or_else(|error| error.word(), |_| "accepted")
+fn word<T>(result: Result<T, catalog::CatalogError>) -> &'static str {
+    result.map_or_else(|error| error.word(), |_| "counts")
 }
 
 #[test]
 fn the_same_release_must_be_the_same_payload() {
-    let first = sign(&catalog(5, 0), &[], 0);
-    let pinned = pull(&first, &Trust::default()).unwrap().trust;
-    let again = pull(&first, &pinned).unwrap();
-    assert!(again.same_release);
-    assert_eq!(again.trust, pinned);
-    // A host that changes the unsigned keyid and adds white space cannot raise a false alarm.
-    let text = String::from_utf8(first.clone()).unwrap();
-    let changed = text.replace(&key(0).public().key_id().to_string(), "somebody else") + "\n";
-    let changed = pull(changed.as_bytes(), &pinned).unwrap();
-    assert!(changed.same_release && changed.file_sha256 != again.file_sha256);
+    let first = sign(&catalog(5, 0), 0);
+    let held = last(&first, &[0]);
+    assert!(matches!(pull(&first, Some(&held)), Ok(Pulled::Equal)));
+    assert!(matches!(push(&first, Some(&held)), Ok(Pulled::Equal)));
+    // White space that a host adds is no other catalog.
+    let spaced = [first.as_slice(), b"\n"].concat();
+    assert!(matches!(pull(&spaced, Some(&held)), Ok(Pulled::Equal)));
     let mut other = catalog(5, 0);
     other.skills.push(entry("other"));
-    let error = pull(&sign(&other, &[], 0), &pinned).unwrap_err();
+    let error = pull(&sign(&other, 0), Some(&held)).unwrap_err();
     assert_eq!(
         (error.word(), error.to_string().as_str()),
         ("catalog_release", "two different catalogs carry release 5")
     );
-    assert_eq!(word(push(&first, &pinned)), "catalog_release");
-    assert_eq!(
-        word(pull(&sign(&catalog(4, 0), &[], 0), &pinned)),
-        "catalog_release"
-    );
+    let older = sign(&catalog(4, 0), 0);
+    assert_eq!(word(pull(&older, Some(&held))), "catalog_release");
 }
 
 #[test]
-fn a_release_may_jump_a_million_and_no_more() {
-    let pinned = trust(&[0], 0, 10);
-    assert_eq!(
-        word(pull(
-            &sign(&catalog(10 + MAX_RELEASE_JUMP, 0), &[], 0),
-            &pinned
-        )),
-        "accepted"
-    );
-    assert_eq!(
-        word(pull(
-            &sign(&catalog(11 + MAX_RELEASE_JUMP, 0), &[], 0),
-            &pinned
-        )),
-        "catalog_release"
-    );
+fn a_release_may_jump_a_million_under_one_root_and_no_more() {
+    let held = last(&sign(&catalog(10, 0), 0), &[0]);
+    let jump = |by| sign(&catalog(10 + by, 0), 0);
+    assert_eq!(word(pull(&jump(MAX_RELEASE_JUMP), Some(&held))), "counts");
+    let error = word(pull(&jump(MAX_RELEASE_JUMP + 1), Some(&held)));
+    assert_eq!(error, "catalog_release");
     // The first catalog may have any number.
-    assert_eq!(
-        word(pull(
-            &sign(&catalog((1 << 53) - 1, 0), &[], 0),
-            &Trust::default()
-        )),
-        "accepted"
-    );
-    assert_eq!(
-        word(push(
-            &sign(&catalog((1 << 53) - 1, 0), &[], 0),
-            &Trust::default()
-        )),
-        "accepted"
-    );
+    let highest = sign(&catalog((1 << 53) - 1, 0), 0);
+    assert_eq!(word(pull(&highest, None)), "counts");
+    assert_eq!(word(push(&highest, None)), "counts");
+    assert_eq!(word(link(&highest)), "counts");
 }
 
 #[test]
-fn a_client_may_miss_releases_and_a_service_may_not() {
-    let pinned = trust(&[0], 0, 10);
-    assert_eq!(
-        word(pull(&sign(&catalog(13, 0), &[], 0), &pinned)),
-        "accepted"
-    );
-    assert_eq!(
-        word(push(&sign(&catalog(13, 0), &[], 0), &pinned)),
-        "catalog_previous"
-    );
+fn a_device_may_miss_releases_and_a_service_may_not() {
+    let held = last(&sign(&catalog(10, 0), 0), &[0]);
+    let missed = sign(&catalog(13, 0), 0);
+    assert_eq!(word(pull(&missed, Some(&held))), "counts");
+    assert_eq!(word(push(&missed, Some(&held))), "catalog_previous");
     let mut follows = catalog(13, 0);
-    follows.previous = Some(stored(10));
-    assert_eq!(word(push(&sign(&follows, &[], 0), &pinned)), "accepted");
+    follows.previous = Some(held.stored);
+    assert_eq!(word(push(&sign(&follows, 0), Some(&held))), "counts");
     follows.previous = Some(Stored {
         release: 10,
         payload_sha256: stored(9).payload_sha256,
     });
-    assert_eq!(
-        word(push(&sign(&follows, &[], 0), &pinned)),
-        "catalog_previous"
-    );
-    assert_eq!(
-        pull(&sign(&follows, &[], 0), &pinned).unwrap().warnings,
-        [Warning::PreviousDiffers]
-    );
+    let rival = sign(&follows, 0);
+    assert_eq!(word(push(&rival, Some(&held))), "catalog_previous");
+    assert_eq!(word(pull(&rival, Some(&held))), "catalog_previous");
+    // A person may accept that the owner has two histories.
+    let slug = slug();
+    let mut accepting = reader(Side::Device, &slug, Some(state()), Some(&held));
+    accepting.accept_fork = true;
+    assert!(judge_catalog(&rival, &accepting).outcome.is_ok());
+    follows.previous = None;
+    let rootless = sign(&follows, 0);
+    assert_eq!(word(pull(&rootless, Some(&held))), "catalog_previous");
 }
 
 #[test]
 fn clocks() {
-    let (slug, bytes) = (slug(), sign(&catalog(1, 0), &[], 0));
+    let (slug, bytes) = (slug(), sign(&catalog(1, 0), 0));
     let at = |side, now: i64, seen: Option<i64>| {
-        let now = NOW.plus_seconds(now);
-        let expected = Expectation {
-            now,
-            latest_seen_at: seen.map(|seen| NOW.plus_seconds(seen)),
-            ..expected(side, &slug)
-        };
-        accept(&bytes, &Trust::default(), &expected)
-            .map(|accepted| accepted.warnings)
-            .map_err(|error| error.word())
+        let mut reader = reader(side, &slug, Some(state()), None);
+        reader.now = NOW.plus_seconds(now);
+        reader.latest_seen_at = seen.map(|seen| NOW.plus_seconds(seen));
+        match judge_catalog(&bytes, &reader).outcome {
+            Ok(CatalogOutcome::Release(release)) => Ok(release.settle(|_| true).unwrap().warnings),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.word()),
+        }
     };
     let end = 90 * 86_400;
-    assert_eq!(at(Side::Client, end, None), Ok(vec![]));
-    assert_eq!(at(Side::Client, end + 1, None), Err("catalog_clock"));
-    assert_eq!(at(Side::Client, 0, Some(end + 1)), Err("catalog_clock"));
-    assert_eq!(
-        at(Side::Client, 0, Some(5)),
-        Ok(vec![Warning::ClockWentBack])
-    );
-    assert_eq!(at(Side::Client, -300, None), Ok(vec![]));
-    assert_eq!(
-        at(Side::Client, -301, None),
-        Ok(vec![Warning::IssuedInFuture])
-    );
+    assert_eq!(at(Side::Device, end, None), Ok(vec![]));
+    assert_eq!(at(Side::Device, end + 1, None), Err("catalog_clock"));
+    assert_eq!(at(Side::Device, 0, Some(end + 1)), Err("catalog_clock"));
+    let back = CatalogWarning::ClockWentBack;
+    assert_eq!(at(Side::Device, 0, Some(5)), Ok(vec![back]));
+    assert_eq!(at(Side::Device, -300, None), Ok(vec![]));
+    let future = CatalogWarning::IssuedInFuture;
+    assert_eq!(at(Side::Device, -301, None), Ok(vec![future]));
     assert_eq!(at(Side::Service, -300, None), Ok(vec![]));
     assert_eq!(at(Side::Service, -301, None), Err("catalog_clock"));
     assert_eq!(at(Side::Service, end, Some(end + 1)), Ok(vec![]));
     assert_eq!(at(Side::Service, end + 1, None), Err("catalog_clock"));
 }
 
-#[test]
-fn chains_of_1_5_and_32_rotations_and_not_of_33() {
-    for steps in [1_u8, 5, 32, 33] {
-        let rotations: Vec<_> = (1..=steps)
-            .map(|n| rotate(n.into(), n - 1, n, Reason::Rotation, 10 + u64::from(n)))
-            .collect();
-        let new = catalog(50, steps);
-        if steps == 33 {
-            assert!(
-                vault_skill::catalog::SignedCatalog::sign(&new, &rotations, &key(steps)).is_err()
-            );
-            // Signed with as many as allowed, then one more put in by hand.
-            let bytes = String::from_utf8(sign(&new, &rotations[..32], 33)).unwrap();
-            let last = String::from_utf8(rotations[32].to_bytes()).unwrap();
-            let bytes = bytes.replacen(r#""rotations":["#, &format!(r#""rotations":[{last},"#), 1);
-            assert_eq!(
-                word(pull(bytes.as_bytes(), &trust(&[0], 0, 10))),
-                "catalog_rotation"
-            );
-            continue;
-        }
-        let bytes = sign(&new, &rotations, steps);
-        for pinned in [trust(&[0], 0, 10), Trust::default()] {
-            let accepted = pull(&bytes, &pinned).unwrap();
-            assert_eq!(accepted.trust.rotation_sequence, u64::from(steps));
-            assert_eq!(
-                accepted.trust.former_keys,
-                (0..steps).map(|n| key(n).public()).collect::<Vec<_>>()
-            );
-            assert_eq!(accepted.keys.len(), usize::from(steps) + 1);
-            assert!(accepted.voided.is_empty());
-        }
-        // A pin in the middle of the chain gets through as well, and one of a stranger does not.
-        let half = steps / 2;
-        let keys: Vec<u8> = (0..=half).collect();
-        assert_eq!(
-            pull(&bytes, &trust(&keys, half.into(), 10))
-                .unwrap()
-                .trust
-                .rotation_sequence,
-            u64::from(steps)
-        );
-        assert_eq!(word(pull(&bytes, &trust(&[99], 0, 10))), "catalog_rotation");
+/// What a reader with these states makes of a file.
+fn outcome(
+    bytes: &[u8],
+    side: Side,
+    own: &RootState,
+    held: &catalog::LastCatalog,
+) -> Result<bool, &'static str> {
+    let slug = slug();
+    let judged = judge_catalog(bytes, &reader(side, &slug, Some(own), Some(held)));
+    match judged.outcome {
+        Ok(CatalogOutcome::Release(release)) => release
+            .settle(|_| true)
+            .map(|counted| counted.voids_last)
+            .map_err(|error| error.word()),
+        Ok(_) => Err("equal"),
+        Err(error) => Err(error.word()),
     }
 }
 
 #[test]
 fn a_thief_cannot_use_the_release_numbers_up() {
     // The thief of key 0 published release 900,000; the owner's last one was 41.
-    let thief = stored(900_000);
-    let mut pinned = trust(&[0], 0, 41);
-    pinned.stored = Some(thief);
-    let statement = [rotate(1, 0, 1, Reason::Compromise, 42)];
-    let mut new = catalog(42, 1);
-    let accepted = pull(&sign(&new, &statement, 1), &pinned).unwrap();
-    assert_eq!(accepted.reset_release, Some(41));
-    assert_eq!(accepted.voided, [key(0).public()]);
-    assert_eq!(accepted.keys, [key(1).public(), key(0).public()]);
-    assert_eq!(word(push(&sign(&new, &statement, 1), &pinned)), "accepted");
-    new.previous = Some(thief);
+    let thief = last(&sign(&catalog(900_000, 0), 0), &[0]);
+    let revoked = next(state().chain(), |edit| {
+        edit.revoke(&key(0).public());
+    });
+    let new = catalog_of(&revoked, 42, 1);
+    let bytes = sign_under(&revoked, &new, &[1]);
+    assert_eq!(outcome(&bytes, Side::Device, state(), &thief), Ok(true));
+    assert_eq!(outcome(&bytes, Side::Service, state(), &thief), Ok(true));
+    // Where the key is retired, its last release still counts.
+    let retired = next(state().chain(), |edit| {
+        edit.retire(&key(0).public()).unwrap();
+    });
+    let under_retired = sign_under(&retired, &catalog_of(&retired, 42, 1), &[1]);
+    let result = outcome(&under_retired, Side::Device, state(), &thief);
+    assert_eq!(result, Err("catalog_release"));
+    // Once a good release counts, numbers are compared again, and the thief's next one is nothing.
+    let (own, held) = (known(revoked.clone()), last(&bytes, &[1]));
+    let lower = sign_under(&revoked, &catalog_of(&revoked, 41, 1), &[1]);
     assert_eq!(
-        word(push(&sign(&new, &statement, 1), &pinned)),
-        "catalog_previous"
+        outcome(&lower, Side::Device, &own, &held),
+        Err("catalog_release")
     );
-    // Once it is known, the statement resets nothing any more.
-    let pinned = accepted.trust;
-    let mut next = catalog(43, 1);
-    next.previous = pinned.stored;
-    let next = pull(&sign(&next, &statement, 1), &pinned).unwrap();
+    let again = sign(&catalog(900_001, 0), 0);
     assert_eq!(
-        (next.reset_release, next.voided),
-        (None, vec![key(0).public()])
-    );
-    assert_eq!(
-        word(pull(&sign(&catalog(42, 1), &statement, 1), &next.trust)),
-        "catalog_release"
-    );
-    // The thief's next catalog is refused, with or without the statement beside it.
-    assert_eq!(
-        word(pull(&sign(&catalog(900_001, 0), &[], 0), &next.trust)),
-        "catalog_key"
-    );
-    assert_eq!(
-        word(pull(
-            &sign(&catalog(900_001, 0), &statement, 0),
-            &next.trust
-        )),
-        "catalog_key"
+        outcome(&again, Side::Device, &own, &held),
+        Err("signatures_missing")
     );
 }
 
 #[test]
-fn a_recovery_signed_statement_settles_a_fork() {
-    let halves = [
-        rotate(1, 0, 1, Reason::Rotation, 11),
-        rotate(1, 0, 2, Reason::Rotation, 11),
-    ];
-    assert_eq!(
-        word(pull(
-            &sign(&catalog(11, 1), &halves, 1),
-            &trust(&[0], 0, 10)
-        )),
-        "catalog_rotation"
-    );
-    let last_word = rotate(1, 0, 3, Reason::Compromise, 11);
-    let [a, b] = halves;
-    let all = [a.clone(), b, last_word.clone()];
-    // One who saw neither half, one who followed the thief's, one to whom both are shown again.
-    for (pinned, rotations) in [
-        (trust(&[0], 0, 10), &all[..]),
-        (trust(&[0, 2], 1, 11), &all[..]),
-        (trust(&[0, 2], 1, 11), std::slice::from_ref(&last_word)),
-        (trust(&[0, 3], 1, 10), &all[..]),
-    ] {
-        let accepted = pull(&sign(&catalog(11, 3), rotations, 3), &pinned).unwrap();
-        assert_eq!(accepted.trust.public_key, Some(key(3).public()));
-        assert_eq!(accepted.trust.former_keys, [key(0).public()]);
-    }
-    // Without the pinned recovery key it settles nothing.
-    let mut pinned = trust(&[0, 2], 1, 11);
-    pinned.recovery_key_sha256 = Some(key(9).public().key_id());
-    assert_eq!(
-        word(pull(&sign(&catalog(11, 3), &[last_word], 3), &pinned)),
-        "catalog_rotation"
-    );
-}
-
-#[test]
-fn the_recovery_key_changes_only_by_its_own_statement() {
-    let statement = [rotate(1, 0, 0, Reason::Recovery, 11)];
-    let mut new = catalog(11, 0);
-    new.recovery_key_sha256 = Some(key(crate::make::RECOVERY + 1).public().key_id());
-    let pinned = trust(&[0], 0, 10);
-    assert_eq!(word(pull(&sign(&new, &[], 0), &pinned)), "catalog_rotation");
-    let accepted = pull(&sign(&new, &statement, 0), &pinned).unwrap();
-    assert_eq!(accepted.trust.recovery_key_sha256, new.recovery_key_sha256);
-    assert_eq!(
-        (accepted.trust.rotation_sequence, accepted.reset_release),
-        (1, None)
-    );
-    assert!(accepted.trust.former_keys.is_empty());
-    // The old hash with the statement beside it is a contradiction; so is none at all, or one out of nothing.
-    assert_eq!(
-        word(pull(&sign(&catalog(11, 0), &statement, 0), &pinned)),
-        "catalog_rotation"
-    );
-    new.recovery_key_sha256 = None;
-    assert_eq!(word(pull(&sign(&new, &[], 0), &pinned)), "catalog_rotation");
-    let none = Trust {
-        recovery_key_sha256: None,
-        ..pinned
+fn a_skill_version_falls_only_where_its_manifest_counts_no_more() {
+    let with = |version| {
+        let mut catalog = catalog(10 + version, 0);
+        catalog.skills = vec![SkillEntry {
+            version,
+            ..entry("hello")
+        }];
+        catalog
     };
+    let held = last(&sign(&with(7), 0), &[0]);
+    let (slug, mut lower) = (slug(), with(6));
+    lower.release = 20;
+    let judge = |bytes: &[u8]| {
+        let outcome = judge_catalog(
+            bytes,
+            &reader(Side::Device, &slug, Some(state()), Some(&held)),
+        );
+        match outcome.outcome.unwrap() {
+            CatalogOutcome::Release(release) => release,
+            other => panic!("{other:?}"),
+        }
+    };
+    let release = judge(&sign(&lower, 0));
+    assert_eq!(release.doubts(), held.catalog.skills);
+    let error = release.clone().settle(|_| true).unwrap_err();
+    assert_eq!(error.word(), "skill_rolled_back");
+    assert!(release.settle(|_| false).is_ok());
+    let mut far = with(7);
+    far.release = 20;
+    far.skills[0].version = 7 + MAX_RELEASE_JUMP + 1;
+    let error = judge(&sign(&far, 0)).settle(|_| true).unwrap_err();
+    assert_eq!(error.word(), "catalog_release");
+    far.skills[0].version -= 1;
+    assert!(judge(&sign(&far, 0)).doubts().is_empty());
+}
+
+#[test]
+fn roots_are_stored_at_once_by_those_who_know_the_vault_alone() {
+    let longer = next(state().chain(), |edit| {
+        edit.add_publisher(key_entry(3)).unwrap();
+    });
+    let slug = slug();
+    let good = sign_under(&longer, &catalog_of(&longer, 2, 0), &[0]);
+    let mut elsewhere = catalog_of(&longer, 2, 0);
+    elsewhere.slug = "other".parse().unwrap();
+    let bad = sign_under(&longer, &elsewhere, &[0]);
+    let fingerprint = longer.fingerprint();
+    let roots = |bytes: &[u8], side, own, expected: bool| {
+        let mut reader = reader(side, &slug, own, None);
+        reader.expected = expected.then_some(&fingerprint);
+        match judge_catalog(bytes, &reader).roots {
+            NewRoots::None => "none",
+            NewRoots::Now(_) => "now",
+            NewRoots::WithCatalog(_) => "with catalog",
+        }
+    };
+    for (side, own, expected, of_good, of_bad) in [
+        (Side::Device, None, false, "with catalog", "none"),
+        (Side::Device, None, true, "now", "now"),
+        (Side::Device, Some(state()), false, "now", "now"),
+        (Side::Service, None, false, "with catalog", "none"),
+        (Side::Service, Some(state()), false, "with catalog", "none"),
+    ] {
+        assert_eq!(roots(&good, side, own, expected), of_good, "{side:?}");
+        assert_eq!(roots(&bad, side, own, expected), of_bad, "{side:?}");
+    }
+    let known = known(longer.clone());
+    assert_eq!(roots(&good, Side::Device, Some(&known), false), "none");
+}
+
+#[test]
+fn a_root_without_a_release_is_published_beside_the_current_one() {
+    let current = sign(&catalog(5, 0), 0);
+    let held = last(&current, &[0]);
+    let longer = next(state().chain(), |edit| {
+        edit.revoke(&key(0).public());
+    });
+    let file = SignedCatalog::parse(&current).unwrap();
+    let bytes = file.with_roots(&longer).unwrap().to_bytes();
+    let slug = slug();
+    let judge = |side, own| judge_catalog(&bytes, &reader(side, &slug, Some(own), Some(&held)));
+    let service = judge(Side::Service, state());
+    assert!(matches!(service.outcome, Ok(CatalogOutcome::RootsOnly)));
+    let NewRoots::WithCatalog(state) = service.roots else {
+        panic!("{:?}", service.roots)
+    };
+    assert!(state.voids_release(&held.signers));
+    assert!(matches!(
+        judge(Side::Service, &state).outcome,
+        Ok(CatalogOutcome::Equal { .. })
+    ));
+    let device = judge(Side::Device, make::state());
+    assert_eq!(word(device.outcome), "release_awaited");
+    assert!(matches!(device.roots, NewRoots::Now(_)));
+}
+
+#[test]
+fn a_machine_signs_one_payload_under_a_number() {
+    let two = next(state().chain(), |edit| {
+        edit.set_release_threshold(2);
+    });
+    let own = known(two.clone());
+    let held = last(&sign_under(&two, &catalog_of(&two, 5, 0), &[0, 1]), &[0, 1]);
+    let mut proposed = catalog_of(&two, 6, 0);
+    proposed.previous = Some(held.stored);
+    let bytes = sign_under(&two, &proposed, &[0]);
+    let digest = SignedCatalog::parse(&bytes).unwrap().payload_sha256();
+    let slug = slug();
+    let reader = reader(Side::Device, &slug, Some(&own), Some(&held));
+    let judge = |bytes: &[u8], signed: Option<Digest>| {
+        let judged = judge_proposal(bytes, &reader, &|root, release| {
+            signed.filter(|_| (root, release) == (2, 6))
+        });
+        word(judged.outcome)
+    };
+    assert_eq!(judge(&bytes, None), "counts");
+    assert_eq!(judge(&bytes, Some(digest)), "counts");
+    let other = Some(stored(1).payload_sha256);
+    assert_eq!(judge(&bytes, other), "proposal_outdated");
     assert_eq!(
-        word(pull(&sign(&catalog(11, 0), &[], 0), &none)),
-        "catalog_rotation"
+        word(judge_catalog(&bytes, &reader).outcome),
+        "signatures_missing"
     );
+    // It does not follow what is current.
+    proposed.previous = Some(stored(4));
+    let bytes = sign_under(&two, &proposed, &[0]);
+    assert_eq!(judge(&bytes, None), "proposal_outdated");
 }
 
 #[test]
@@ -304,25 +299,38 @@ fn withdrawn_entries_have_a_limit() {
                 since_release: 1,
             })
             .collect();
-        vault_skill::catalog::SignedCatalog::sign(&new, &[], &key(0)).map(|_| ())
+        SignedCatalog::sign(&new, state().chain(), &[&key(0)]).map(|_| ())
     };
-    assert_eq!(word(withdrawn(1_000)), "accepted");
+    assert_eq!(word(withdrawn(1_000)), "counts");
     assert_eq!(word(withdrawn(1_001)), "catalog_withdrawn");
 }
 
 #[test]
-fn pins_survive_their_file() {
-    let pinned = trust(&[0, 1, 2], 2, 41);
-    let text = serde_json::to_string(&pinned).unwrap();
-    assert_eq!(serde_json::from_str::<Trust>(&text).unwrap(), pinned);
+fn a_catalog_that_no_reader_takes_is_not_signed() {
+    let sign = |catalog: &catalog::Catalog, signer: u8| {
+        word(SignedCatalog::sign(
+            catalog,
+            state().chain(),
+            &[&key(signer)],
+        ))
+    };
+    let good = catalog(1, 0);
+    assert_eq!(sign(&good, 0), "counts");
+    assert_eq!(sign(&good, 1), "catalog_key");
+    assert_eq!(sign(&catalog(1, 9), 9), "catalog_key");
+    let mut older = good.clone();
+    older.root_version = 2;
+    assert_eq!(sign(&older, 0), "catalog_schema");
+    let mut long = good;
+    long.expires_at = NOW.plus_days(401);
+    assert_eq!(sign(&long, 0), "catalog_clock");
 }
 
-/// The order of checks is a promise: envelope, key, vault, slug, audience, clock, release.
+/// The order of checks is a promise: signatures, root, key, vault, slug, audience, clock, release.
 #[test]
 fn a_lifetime_that_is_wrong_is_found_after_key_slug_and_audience() {
-    use vault_skill::{catalog, dsse::Envelope, json};
     let signed = |change: fn(&mut catalog::Catalog), signer: u8| {
-        let mut catalog = crate::make::catalog(5, signer);
+        let mut catalog = catalog(5, signer);
         catalog.expires_at = catalog.issued_at.plus_days(401);
         change(&mut catalog);
         let envelope = Envelope::sign(
@@ -331,17 +339,28 @@ fn a_lifetime_that_is_wrong_is_found_after_key_slug_and_audience() {
             &[&key(signer)],
         );
         let text = String::from_utf8(envelope.to_bytes()).unwrap();
-        format!("{{\"public_key\":\"{}\",{}", catalog.public_key, &text[1..])
+        let roots = String::from_utf8(json::to_bytes(state().chain())).unwrap();
+        let public_key = key(signer).public();
+        format!(
+            r#"{{"public_key":"{public_key}","roots":{roots},{}"#,
+            &text[1..]
+        )
     };
-    let pinned = trust(&[0], 0, 4);
+    let held = last(&sign(&catalog(4, 0), 0), &[0]);
     for (change, signer, found) in [
-        ((|_| ()) as fn(&mut catalog::Catalog), 9, "catalog_key"),
+        (
+            (|_| ()) as fn(&mut catalog::Catalog),
+            9,
+            "signatures_missing",
+        ),
+        (|c| c.root_version = 7, 0, "root_invalid"),
+        (|c| c.public_key = key(1).public(), 0, "catalog_key"),
         (|c| c.slug = "other".parse().unwrap(), 0, "catalog_slug"),
         (|c| c.audience.clear(), 0, "catalog_audience"),
         (|c| c.release = 3, 0, "catalog_clock"),
         (|_| (), 0, "catalog_clock"),
     ] {
         let bytes = signed(change, signer);
-        assert_eq!(word(pull(bytes.as_bytes(), &pinned)), found);
+        assert_eq!(word(pull(bytes.as_bytes(), Some(&held))), found);
     }
 }

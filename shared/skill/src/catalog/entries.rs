@@ -1,0 +1,244 @@
+//! The entries of a catalog: skills and other objects, each by hash, exact size and the path that repeats the hash.
+
+use std::fmt;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::MAX_OBJECT_BYTES;
+use crate::hash::Digest;
+use crate::name::{AgentId, SkillName};
+use crate::text::is_deceptive;
+
+/// A release by its number and the SHA-256 of its payload.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Stored {
+    /// The number.
+    pub release: u64,
+    /// SHA-256 of the signed payload (not of the file, whose unsigned parts a host may change).
+    pub payload_sha256: Digest,
+}
+
+/// A skill of a release.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "SkillWire", into = "SkillWire")]
+pub struct SkillEntry {
+    /// Its name.
+    pub name: SkillName,
+    /// The version in its manifest.
+    pub version: u64,
+    /// SHA-256 of its bundle.
+    pub bundle_hash: Digest,
+    /// The exact length of the bundle in bytes.
+    pub size: u64,
+}
+
+/// An object of a release that is named by its hash alone.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "ObjectWire", into = "ObjectWire")]
+pub struct ObjectEntry {
+    /// SHA-256 of the object.
+    pub bundle_hash: Digest,
+    /// Its exact length in bytes.
+    pub size: u64,
+}
+
+/// The policy object of a release.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PolicyEntry {
+    /// SHA-256 of the object.
+    pub sha256: Digest,
+    /// Its exact length in bytes.
+    pub size: u64,
+}
+
+/// A rendered profile of a release.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "ProfileWire", into = "ProfileWire")]
+pub struct ProfileEntry {
+    /// Its name.
+    pub name: String,
+    /// The agent it is for.
+    pub agent: AgentId,
+    /// SHA-256 of the profile object.
+    pub bundle_hash: Digest,
+    /// Its exact length in bytes.
+    pub size: u64,
+}
+
+/// A bundle that a client must uninstall and that the service no longer serves.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Withdrawn {
+    /// The skill's name.
+    pub name: SkillName,
+    /// SHA-256 of the bundle.
+    pub bundle_hash: Digest,
+    /// Why, in the owner's words.
+    pub reason: String,
+    /// The release that withdrew it.
+    pub since_release: u64,
+}
+
+/// The path of an object as a catalog writes it, below `/v/<slug>/`: `bundles/<sha256>.json`.
+pub fn object_path(hash: &Digest) -> String {
+    format!("bundles/{hash}.json")
+}
+
+/// The text of `path`, which repeats the hash so that the release's signature covers the address.
+#[derive(Clone, Copy, Eq, PartialEq)]
+struct ObjectPath(Digest);
+
+impl Serialize for ObjectPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("bundles/{}.json", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjectPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Path;
+        impl Visitor<'_> for Path {
+            type Value = ObjectPath;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bundles/<sha256>.json")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ObjectPath, E> {
+                let hash = text
+                    .strip_prefix("bundles/")
+                    .and_then(|rest| rest.strip_suffix(".json"));
+                let hash = hash.and_then(|hash| hash.parse().ok());
+                hash.map(ObjectPath)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_str(Path)
+    }
+}
+
+/// Checks what every entry with a path and a size has in common.
+fn check_object(hash: Digest, path: ObjectPath, size: u64) -> Result<(), &'static str> {
+    if path.0 != hash {
+        return Err("a path is not bundles/<bundle_hash>.json");
+    }
+    if size > MAX_OBJECT_BYTES as u64 {
+        Err("an object is larger than 4 MiB")
+    } else {
+        Ok(())
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+struct SkillWire {
+    name: SkillName,
+    version: u64,
+    bundle_hash: Digest,
+    path: ObjectPath,
+    size: u64,
+}
+
+impl TryFrom<SkillWire> for SkillEntry {
+    type Error = &'static str;
+    fn try_from(wire: SkillWire) -> Result<Self, &'static str> {
+        check_object(wire.bundle_hash, wire.path, wire.size)?;
+        if wire.version == 0 {
+            return Err("a version begins at 1");
+        }
+        Ok(Self {
+            name: wire.name,
+            version: wire.version,
+            bundle_hash: wire.bundle_hash,
+            size: wire.size,
+        })
+    }
+}
+
+impl From<SkillEntry> for SkillWire {
+    fn from(
+        SkillEntry {
+            name,
+            version,
+            bundle_hash,
+            size,
+        }: SkillEntry,
+    ) -> Self {
+        Self {
+            name,
+            version,
+            bundle_hash,
+            path: ObjectPath(bundle_hash),
+            size,
+        }
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+struct ObjectWire {
+    bundle_hash: Digest,
+    path: ObjectPath,
+    size: u64,
+}
+
+impl TryFrom<ObjectWire> for ObjectEntry {
+    type Error = &'static str;
+    fn try_from(wire: ObjectWire) -> Result<Self, &'static str> {
+        check_object(wire.bundle_hash, wire.path, wire.size)?;
+        Ok(Self {
+            bundle_hash: wire.bundle_hash,
+            size: wire.size,
+        })
+    }
+}
+
+impl From<ObjectEntry> for ObjectWire {
+    fn from(ObjectEntry { bundle_hash, size }: ObjectEntry) -> Self {
+        Self {
+            bundle_hash,
+            path: ObjectPath(bundle_hash),
+            size,
+        }
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+struct ProfileWire {
+    name: String,
+    agent: AgentId,
+    bundle_hash: Digest,
+    path: ObjectPath,
+    size: u64,
+}
+
+impl TryFrom<ProfileWire> for ProfileEntry {
+    type Error = &'static str;
+    fn try_from(wire: ProfileWire) -> Result<Self, &'static str> {
+        check_object(wire.bundle_hash, wire.path, wire.size)?;
+        if wire.name.is_empty() || wire.name.chars().any(is_deceptive) {
+            return Err("the name of a profile is empty or holds control or invisible characters");
+        }
+        Ok(Self {
+            name: wire.name,
+            agent: wire.agent,
+            bundle_hash: wire.bundle_hash,
+            size: wire.size,
+        })
+    }
+}
+
+impl From<ProfileEntry> for ProfileWire {
+    fn from(
+        ProfileEntry {
+            name,
+            agent,
+            bundle_hash,
+            size,
+        }: ProfileEntry,
+    ) -> Self {
+        Self {
+            name,
+            agent,
+            bundle_hash,
+            path: ObjectPath(bundle_hash),
+            size,
+        }
+    }
+}

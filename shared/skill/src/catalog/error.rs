@@ -1,0 +1,139 @@
+//! Why a catalog is refused, and what a reader is warned of.
+
+use super::{MAX_RELEASE_JUMP, MAX_WITHDRAWN};
+use crate::dsse::EnvelopeError;
+use crate::json::JsonError;
+use crate::keys::SignerError;
+use crate::name::SkillName;
+use crate::root::RootError;
+
+/// Why a catalog is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// More bytes than any object may have.
+    #[error("the catalog is larger than 4 MiB")]
+    TooLarge,
+    /// The file has not the shape of a catalog file.
+    #[error("not a catalog: {0}")]
+    Json(#[from] JsonError),
+    /// The envelope in it is none.
+    #[error(transparent)]
+    Envelope(#[from] EnvelopeError),
+    /// The envelope carries something else.
+    #[error("the envelope does not carry a catalog")]
+    PayloadType,
+    /// The catalog is of a vault that was made before root documents.
+    #[error(
+        "the catalog is of an earlier format; take its skills into a new vault with `vault import --from-vault PATH`"
+    )]
+    EarlierFormat,
+    /// The payload breaks a rule of its shape.
+    #[error("{0}")]
+    Shape(&'static str),
+    /// More withdrawn bundles than a catalog may name.
+    #[error("a catalog withdraws at most {MAX_WITHDRAWN} bundles")]
+    Withdrawn,
+    /// The root versions beside the catalog do not count, or it names another one.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// The signatures do not reach the threshold of the release role.
+    #[error("the catalog has signatures of {found} keys of the release role; {needed} are needed")]
+    SignaturesMissing {
+        /// How many distinct keys have signed.
+        found: usize,
+        /// The threshold.
+        needed: usize,
+    },
+    /// It is of an older root, and the newest root is known to who shows it: its owner has not made a release since.
+    #[error("the keys of the vault have changed; its owner has not published a release since")]
+    ReleaseAwaited,
+    /// The key that it names is not one that may stand there.
+    #[error("{0}")]
+    Key(&'static str),
+    /// The signer of a new catalog gave no signature.
+    #[error(transparent)]
+    Signer(#[from] SignerError),
+    /// It is of another vault.
+    #[error("the catalog belongs to another vault")]
+    VaultId,
+    /// It is for another namespace.
+    #[error("the catalog is for another namespace")]
+    Slug,
+    /// It is not for the address it came from.
+    #[error("the catalog does not name this address in its audience")]
+    Audience,
+    /// It is expired, from the future, lives too short or too long, or longer than its root.
+    #[error("{0}")]
+    Clock(&'static str),
+    /// It is older than the stored one.
+    #[error("release {release} is older than the stored release {stored}")]
+    Older {
+        /// The catalog's release.
+        release: u64,
+        /// The stored release.
+        stored: u64,
+    },
+    /// Another catalog with the stored release's number is known.
+    #[error("two different catalogs carry release {0}")]
+    TwoCatalogs(u64),
+    /// It skips more releases than it may.
+    #[error("the release is more than {MAX_RELEASE_JUMP} above the stored one")]
+    Jump,
+    /// A skill skips more versions than it may.
+    #[error("the version of `{0}` is more than {MAX_RELEASE_JUMP} above the stored one")]
+    SkillJump(SkillName),
+    /// It does not follow the release that it should follow.
+    #[error("the catalog does not name the current release as its previous one")]
+    Previous,
+    /// A skill is older than the stored one.
+    #[error("version {version} of `{name}` is older than the stored version {stored}")]
+    SkillRolledBack {
+        /// The skill.
+        name: SkillName,
+        /// The version in the catalog.
+        version: u64,
+        /// The stored version.
+        stored: u64,
+    },
+    /// A proposal that another release or root has overtaken, or a second payload under its number.
+    #[error("the proposal is outdated: {0}")]
+    ProposalOutdated(&'static str),
+}
+
+impl CatalogError {
+    /// The machine-readable code: what a push is refused with, and the word in the test vectors.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::TooLarge
+            | Self::Json(_)
+            | Self::Envelope(_)
+            | Self::PayloadType
+            | Self::EarlierFormat
+            | Self::Shape(_) => "catalog_schema",
+            Self::Withdrawn => "catalog_withdrawn",
+            Self::Root(error) => error.word(),
+            Self::SignaturesMissing { .. } | Self::Signer(_) => "signatures_missing",
+            Self::ReleaseAwaited => "release_awaited",
+            Self::Key(_) => "catalog_key",
+            Self::VaultId => "catalog_vault_id",
+            Self::Slug => "catalog_slug",
+            Self::Audience => "catalog_audience",
+            Self::Clock(_) => "catalog_clock",
+            Self::Older { .. } | Self::TwoCatalogs(_) | Self::Jump | Self::SkillJump(_) => {
+                "catalog_release"
+            }
+            Self::Previous => "catalog_previous",
+            Self::SkillRolledBack { .. } => "skill_rolled_back",
+            Self::ProposalOutdated(_) => "proposal_outdated",
+        }
+    }
+}
+
+/// What a reader should tell its user about a catalog that counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CatalogWarning {
+    /// The catalog was issued more than 300 seconds in this clock's future.
+    IssuedInFuture,
+    /// This clock shows an earlier time than it did before.
+    ClockWentBack,
+}

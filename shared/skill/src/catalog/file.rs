@@ -1,0 +1,235 @@
+//! The catalog file: root versions, and the signed payload with its signatures.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Catalog, CatalogError, MAX_OBJECT_BYTES, PAYLOAD_TYPE, Stored};
+use crate::dsse::{self, Envelope};
+use crate::hash::Digest;
+use crate::json;
+use crate::keys::{PublicKey, Signer};
+use crate::root::{RootChain, RootList};
+
+/// The payload type of vaults that were made before root documents.
+const EARLIER_PAYLOAD_TYPE: &str = "application/vnd.vault.catalog.v1+json";
+
+/// A catalog file as it came: of its right outer shape, and nothing of it verified.
+#[derive(Clone, Debug)]
+pub struct SignedCatalog {
+    public_key: PublicKey,
+    roots: RootList,
+    envelope: Envelope,
+}
+
+#[derive(Deserialize)]
+struct TypeOnly<'a> {
+    #[serde(borrow, rename = "payloadType")]
+    payload_type: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct FileWire<'a> {
+    public_key: PublicKey,
+    roots: RootList,
+    #[serde(borrow, rename = "payloadType")]
+    payload_type: Cow<'a, str>,
+    #[serde(borrow)]
+    payload: Cow<'a, str>,
+    #[serde(borrow)]
+    signatures: Vec<dsse::SignatureWire<'a>>,
+}
+
+#[derive(Serialize)]
+struct FileWritten<'a> {
+    public_key: PublicKey,
+    roots: &'a RootList,
+    #[serde(flatten)]
+    envelope: &'a Envelope,
+}
+
+impl SignedCatalog {
+    /// Signs a catalog under the newest version of a chain, with every signer given. Fails when it breaks a rule of its
+    /// shape, names another root, when the key that it names is not among the signers or in the release role, or when
+    /// the file is larger than 4 MiB. Fewer signers than the threshold make a proposal.
+    pub fn sign(
+        catalog: &Catalog,
+        roots: &RootChain,
+        signers: &[&dyn Signer],
+    ) -> Result<Self, CatalogError> {
+        catalog.check()?;
+        let newest = roots.newest();
+        if catalog.root_version != roots.version()
+            || catalog.root_sha256 != *newest.payload_sha256()
+        {
+            return Err(CatalogError::Shape(
+                "a new catalog names the newest root version",
+            ));
+        }
+        let names_signer = signers
+            .iter()
+            .any(|signer| signer.public_key() == catalog.public_key);
+        if !names_signer || !roots.document().release().contains(&catalog.public_key) {
+            return Err(CatalogError::Key(
+                "the catalog names a key that does not sign it or is not in the release role",
+            ));
+        }
+        let envelope = Envelope::sign_with(PAYLOAD_TYPE, &json::to_bytes(catalog), signers)?;
+        let file = Self {
+            public_key: catalog.public_key,
+            roots: roots.to_list(),
+            envelope,
+        };
+        file.checked_size()
+    }
+
+    /// Reads the file; fails when it is too large or has not the shape of a catalog file.
+    pub fn parse(bytes: &[u8]) -> Result<Self, CatalogError> {
+        if bytes.len() > MAX_OBJECT_BYTES {
+            return Err(CatalogError::TooLarge);
+        }
+        let wire: FileWire<'_> =
+            json::parse(bytes).map_err(|error| match json::parse::<TypeOnly<'_>>(bytes) {
+                Ok(only) if only.payload_type == EARLIER_PAYLOAD_TYPE => {
+                    CatalogError::EarlierFormat
+                }
+                _ => error.into(),
+            })?;
+        let envelope = dsse::Wire {
+            payload_type: wire.payload_type,
+            payload: wire.payload,
+            signatures: wire.signatures,
+        }
+        .open()?;
+        match envelope.payload_type() {
+            PAYLOAD_TYPE => Ok(Self {
+                public_key: wire.public_key,
+                roots: wire.roots,
+                envelope,
+            }),
+            EARLIER_PAYLOAD_TYPE => Err(CatalogError::EarlierFormat),
+            _ => Err(CatalogError::PayloadType),
+        }
+    }
+
+    /// The exact bytes of `catalog.json`, as the writer emits them.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        json::to_bytes(&FileWritten {
+            public_key: self.public_key,
+            roots: &self.roots,
+            envelope: &self.envelope,
+        })
+    }
+
+    /// Adds the signature of another publisher over the same payload.
+    pub fn add_signature(&mut self, signer: &dyn Signer) -> Result<(), CatalogError> {
+        Ok(self.envelope.add_signature(signer)?)
+    }
+
+    /// The same payload and signatures under a longer chain, for a root version that is published before a release.
+    /// Fails when the file becomes larger than 4 MiB.
+    pub fn with_roots(&self, roots: &RootChain) -> Result<Self, CatalogError> {
+        Self {
+            roots: roots.to_list(),
+            ..self.clone()
+        }
+        .checked_size()
+    }
+
+    fn checked_size(self) -> Result<Self, CatalogError> {
+        if self.to_bytes().len() > MAX_OBJECT_BYTES {
+            Err(CatalogError::TooLarge)
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// The key that the file names; unsigned.
+    pub const fn public_key(&self) -> &PublicKey {
+        &self.public_key
+    }
+
+    /// The root versions that the file carries.
+    pub const fn roots(&self) -> &RootList {
+        &self.roots
+    }
+
+    /// SHA-256 of the payload.
+    pub fn payload_sha256(&self) -> Digest {
+        Digest::of(self.envelope.payload())
+    }
+
+    /// Those of the keys under which a signature of the file is good.
+    pub fn valid_signers(&self, keys: &[PublicKey]) -> Vec<PublicKey> {
+        self.envelope.valid_signers(keys)
+    }
+
+    /// The payload's bytes. Nothing is known of them.
+    pub(super) fn payload(&self) -> &[u8] {
+        self.envelope.payload()
+    }
+
+    /// The signatures as a set.
+    fn signatures(&self) -> BTreeSet<(Box<str>, [u8; 64])> {
+        let entries = self.envelope.signatures().iter();
+        entries
+            .map(|entry| (entry.keyid.clone(), *entry.signature.as_bytes()))
+            .collect()
+    }
+
+    /// Reads the payload and checks its shape. Fails unless its SHA-256 is the one that was stored when it counted.
+    pub fn read_counted(&self, payload_sha256: &Digest) -> Result<Catalog, CatalogError> {
+        if self.payload_sha256() != *payload_sha256 {
+            return Err(CatalogError::Shape(
+                "the catalog is not the one that was stored",
+            ));
+        }
+        self.read_payload()
+    }
+
+    /// Reads the payload and checks its shape. Whether it counts is for the caller to know.
+    pub(super) fn read_payload(&self) -> Result<Catalog, CatalogError> {
+        let catalog: Catalog = json::parse_payload(self.payload())?;
+        catalog.check_shape()?;
+        Ok(catalog)
+    }
+}
+
+/// The catalog that counted last at a reader, and who had signed it.
+#[derive(Clone, Debug)]
+pub struct LastCatalog {
+    /// The catalog.
+    pub catalog: Catalog,
+    /// Its number and the SHA-256 of its payload.
+    pub stored: Stored,
+    /// The keys whose signatures counted.
+    pub signers: Vec<PublicKey>,
+    signatures: BTreeSet<(Box<str>, [u8; 64])>,
+}
+
+impl LastCatalog {
+    /// Reads the stored bytes of the catalog that counted last; fails when they are not those that were stored.
+    pub fn read(
+        bytes: &[u8],
+        payload_sha256: &Digest,
+        signers: Vec<PublicKey>,
+    ) -> Result<Self, CatalogError> {
+        let file = SignedCatalog::parse(bytes)?;
+        let catalog = file.read_counted(payload_sha256)?;
+        Ok(Self {
+            stored: Stored {
+                release: catalog.release,
+                payload_sha256: *payload_sha256,
+            },
+            catalog,
+            signers,
+            signatures: file.signatures(),
+        })
+    }
+
+    /// Whether a file has the same payload and the same signatures, in any order.
+    pub fn is_same_file(&self, file: &SignedCatalog) -> bool {
+        self.stored.payload_sha256 == file.payload_sha256() && self.signatures == file.signatures()
+    }
+}

@@ -1,0 +1,489 @@
+//! Whether a catalog counts: for a device that pulls it, and for a service to which it is pushed.
+
+use super::file::{LastCatalog, SignedCatalog};
+use super::{
+    Catalog, CatalogError, CatalogWarning, MAX_AHEAD_SECONDS, MAX_RELEASE_JUMP, SkillEntry, Stored,
+};
+use crate::hash::Digest;
+use crate::json;
+use crate::keys::PublicKey;
+use crate::name::Slug;
+use crate::root::{self, JudgedRoots, RootError, RootState, RootVersion, RootWarning};
+use crate::time::Timestamp;
+
+/// On which side a catalog arrives.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// A device pulls: it may have missed releases, and may see one again.
+    Device,
+    /// A service is pushed to: each catalog follows the one before.
+    Service,
+}
+
+/// What a reader of catalogs knows and expects.
+#[derive(Clone, Copy, Debug)]
+pub struct CatalogReader<'a> {
+    /// Which side reads.
+    pub side: Side,
+    /// The base address, with its path prefix if it has one, such as `https://vault.example/base`.
+    pub base: &'a str,
+    /// The namespace.
+    pub slug: &'a Slug,
+    /// The reader's clock.
+    pub now: Timestamp,
+    /// The latest time that the reader has seen; a device judges expiry by it when its clock went back.
+    pub latest_seen_at: Option<Timestamp>,
+    /// What it knows of the vault's keys; `None` at the first link or push.
+    pub own: Option<&'a RootState>,
+    /// A fingerprint that the chain must contain.
+    pub expected: Option<&'a root::VaultFingerprint>,
+    /// The catalog that counted last.
+    pub last: Option<&'a LastCatalog>,
+    /// Whether a person accepts a catalog that names another payload of the stored release.
+    pub accept_fork: bool,
+}
+
+/// What follows from a catalog file.
+#[derive(Debug)]
+pub struct CatalogJudgement {
+    /// Root versions that are new to the reader.
+    pub roots: NewRoots,
+    /// What a person should hear about them.
+    pub warnings: Vec<RootWarning>,
+    /// Whether the catalog counts.
+    pub outcome: Result<CatalogOutcome, CatalogError>,
+}
+
+/// When the reader stores new root versions.
+#[derive(Clone, Debug)]
+pub enum NewRoots {
+    /// There are none, or they do not count.
+    None,
+    /// At once, whatever becomes of the catalog.
+    Now(RootState),
+    /// Together with the catalog, once the bundles count, too; not otherwise.
+    WithCatalog(RootState),
+}
+
+/// How a catalog counts.
+#[derive(Debug)]
+pub enum CatalogOutcome {
+    /// A new release.
+    Release(Box<JudgedRelease>),
+    /// The stored release: nothing is installed, and these are its signers from now on.
+    Equal {
+        /// The keys whose signatures count.
+        signers: Vec<PublicKey>,
+    },
+    /// A service's current release under a longer chain: the file replaces the stored one, the release stays.
+    RootsOnly,
+}
+
+/// A release of which everything counts but perhaps the versions of some skills.
+#[derive(Clone, Debug)]
+pub struct JudgedRelease {
+    counted: CountedCatalog,
+    /// Stored skills whose versions forbid the new ones, unless their own manifests count no more.
+    doubts: Vec<SkillEntry>,
+    same_root: bool,
+}
+
+/// A catalog that counts. Its bundles are verified one by one.
+#[derive(Clone, Debug)]
+pub struct CountedCatalog {
+    /// The catalog.
+    pub catalog: Catalog,
+    /// What the reader knows of the vault's keys from now on.
+    pub state: RootState,
+    /// Its number and the SHA-256 of its payload.
+    pub stored: Stored,
+    /// SHA-256 of the file's bytes.
+    pub file_sha256: Digest,
+    /// The keys whose signatures count.
+    pub signers: Vec<PublicKey>,
+    /// Whether the catalog before counts no more, with all that it withdrew.
+    pub voids_last: bool,
+    /// What the user should know.
+    pub warnings: Vec<CatalogWarning>,
+}
+
+impl JudgedRelease {
+    /// The stored skills whose manifests the reader has to look at before [`JudgedRelease::settle`].
+    pub fn doubts(&self) -> &[SkillEntry] {
+        &self.doubts
+    }
+
+    /// The catalog, before its versions are settled.
+    pub const fn catalog(&self) -> &Catalog {
+        &self.counted.catalog
+    }
+
+    /// What the reader knows of the vault's keys.
+    pub const fn state(&self) -> &RootState {
+        &self.counted.state
+    }
+
+    /// SHA-256 of the signed payload.
+    pub const fn payload_sha256(&self) -> Digest {
+        self.counted.stored.payload_sha256
+    }
+
+    /// Whether the catalog before counts no more.
+    pub const fn voids_last(&self) -> bool {
+        self.counted.voids_last
+    }
+
+    /// Decides on the doubts. `counts` says whether the stored manifest of a skill is by a key that the reader's chain
+    /// knows and that is not revoked; where it is not, its version is not compared.
+    pub fn settle(
+        self,
+        counts: impl Fn(&SkillEntry) -> bool,
+    ) -> Result<CountedCatalog, CatalogError> {
+        let catalog = &self.counted.catalog;
+        for stored in self.doubts.iter().filter(|stored| counts(stored)) {
+            if let Some(new) = catalog.skill(&stored.name) {
+                check_version(stored, new, self.same_root)?;
+            }
+        }
+        Ok(self.counted)
+    }
+}
+
+/// Decides whether a catalog file counts; changes nothing.
+pub fn judge_catalog(bytes: &[u8], reader: &CatalogReader<'_>) -> CatalogJudgement {
+    judge_with_threshold(bytes, reader, None)
+}
+
+/// `threshold` replaces that of the release role, for proposals.
+pub(super) fn judge_with_threshold(
+    bytes: &[u8],
+    reader: &CatalogReader<'_>,
+    threshold: Option<usize>,
+) -> CatalogJudgement {
+    let refused = |error| CatalogJudgement {
+        roots: NewRoots::None,
+        warnings: Vec::new(),
+        outcome: Err(error),
+    };
+    let file = match SignedCatalog::parse(bytes) {
+        Ok(file) => file,
+        Err(error) => return refused(error),
+    };
+    let judged = match root::judge(reader.own, file.roots(), reader.expected) {
+        Ok(judged) => judged,
+        Err(error) => return refused(error.into()),
+    };
+    let case = Case {
+        reader,
+        file: &file,
+        judged: &judged,
+        threshold,
+    };
+    let outcome = case.judge(bytes);
+    CatalogJudgement {
+        roots: case.new_roots(&outcome),
+        warnings: judged.warnings,
+        outcome,
+    }
+}
+
+/// One file at one reader, its roots being judged.
+struct Case<'a> {
+    reader: &'a CatalogReader<'a>,
+    file: &'a SignedCatalog,
+    judged: &'a JudgedRoots,
+    threshold: Option<usize>,
+}
+
+impl Case<'_> {
+    fn state(&self) -> &RootState {
+        &self.judged.state
+    }
+
+    fn newest(&self) -> &RootVersion {
+        self.state().chain().newest()
+    }
+
+    /// Whether this very file carries the reader's newest root.
+    fn carries_newest(&self) -> bool {
+        self.judged.shown_newest_sha256 == *self.newest().payload_sha256()
+    }
+
+    fn new_roots(&self, outcome: &Result<CatalogOutcome, CatalogError>) -> NewRoots {
+        if !self.judged.taken {
+            return NewRoots::None;
+        }
+        let state = self.state().clone();
+        let trusted = self.reader.own.is_some() || self.reader.expected.is_some();
+        match (self.reader.side, outcome) {
+            (Side::Service, Err(_)) => NewRoots::None,
+            (Side::Service, Ok(_)) => NewRoots::WithCatalog(state),
+            // A device that expects this chain keeps it, so that no host can take a revocation back.
+            (Side::Device, _) if trusted => NewRoots::Now(state),
+            (Side::Device, Err(CatalogError::ReleaseAwaited)) => NewRoots::Now(state),
+            // A first link pins nothing by a file that does not count.
+            (Side::Device, Err(_)) => NewRoots::None,
+            (Side::Device, Ok(_)) => NewRoots::WithCatalog(state),
+        }
+    }
+
+    fn judge(&self, bytes: &[u8]) -> Result<CatalogOutcome, CatalogError> {
+        let reader = self.reader;
+        // The current release is not judged anew, so that its owner can publish roots that end it.
+        if reader.side == Side::Service
+            && let Some(last) = reader.last
+            && last.is_same_file(self.file)
+        {
+            return Ok(if self.judged.taken {
+                CatalogOutcome::RootsOnly
+            } else {
+                let signers = last.signers.clone();
+                CatalogOutcome::Equal { signers }
+            });
+        }
+        let signers = self.signers()?;
+        let catalog = self.file.read_payload()?;
+        self.check_root(&catalog)?;
+        self.check_key(&catalog, &signers)?;
+        self.check_address(&catalog)?;
+        let warnings = self.check_clock(&catalog)?;
+        let stored = Stored {
+            release: catalog.release,
+            payload_sha256: self.file.payload_sha256(),
+        };
+        let voids_last = reader
+            .last
+            .is_some_and(|last| self.state().voids_release(&last.signers));
+        let last = reader.last.filter(|_| !voids_last);
+        if let Some(last) = last {
+            if self.check_release(&catalog, stored, last)? {
+                return Ok(CatalogOutcome::Equal { signers });
+            }
+            self.check_previous(&catalog, last)?;
+        }
+        let same_root = reader
+            .last
+            .is_some_and(|last| last.catalog.root_sha256 == catalog.root_sha256);
+        Ok(CatalogOutcome::Release(Box::new(JudgedRelease {
+            doubts: doubts(reader.last, &catalog, same_root),
+            same_root,
+            counted: CountedCatalog {
+                catalog,
+                state: self.state().clone(),
+                stored,
+                file_sha256: Digest::of(bytes),
+                signers,
+                voids_last,
+                warnings,
+            },
+        })))
+    }
+
+    /// The keys of the newest release role whose signatures count; fails when they are too few.
+    fn signers(&self) -> Result<Vec<PublicKey>, CatalogError> {
+        let role = self.state().document().release();
+        let needed = self.threshold.unwrap_or_else(|| role.threshold());
+        let signers = self.file.valid_signers(&self.state().release_keys());
+        if signers.len() >= needed {
+            Ok(signers)
+        } else if self.carries_newest() && self.counted_before() {
+            Err(CatalogError::ReleaseAwaited)
+        } else {
+            let found = signers.len();
+            Err(CatalogError::SignaturesMissing { found, needed })
+        }
+    }
+
+    /// Whether the payload names an older version of the chain whose release role has signed it. Nothing else of the
+    /// payload is read.
+    fn counted_before(&self) -> bool {
+        #[derive(serde::Deserialize)]
+        struct RootOnly {
+            root_version: u64,
+            root_sha256: Digest,
+        }
+        let Ok(named) = json::parse_payload::<RootOnly>(self.file.payload()) else {
+            return false;
+        };
+        let Some(older) = self.older_version(named.root_version, &named.root_sha256) else {
+            return false;
+        };
+        let role = older.document().release();
+        let keys: Vec<PublicKey> = role.keys().to_vec();
+        let given_up = self.state().revoked_elsewhere();
+        let signers = self.file.valid_signers(&keys);
+        let counted = signers
+            .iter()
+            .filter(|key| !given_up.contains(&(*key).into()));
+        counted.count() >= self.threshold.unwrap_or_else(|| role.threshold())
+    }
+
+    /// The version of the chain with this number and payload, if it is not the newest.
+    fn older_version(&self, number: u64, payload_sha256: &Digest) -> Option<&RootVersion> {
+        let version = self.state().chain().find(payload_sha256)?;
+        let number_fits = version.document().version() == number;
+        (number_fits && number < self.state().chain().version()).then_some(version)
+    }
+
+    fn check_root(&self, catalog: &Catalog) -> Result<(), CatalogError> {
+        let (number, hash) = (catalog.root_version, &catalog.root_sha256);
+        let newest = self.state().chain().version();
+        if number == newest && hash == self.newest().payload_sha256() {
+            Ok(())
+        } else if self.older_version(number, hash).is_none() {
+            Err(RootError::NotInChain { version: number }.into())
+        } else if self.carries_newest() {
+            Err(CatalogError::ReleaseAwaited)
+        } else {
+            let (shown, known) = (number, newest);
+            Err(RootError::RolledBack { shown, known }.into())
+        }
+    }
+
+    fn check_key(&self, catalog: &Catalog, signers: &[PublicKey]) -> Result<(), CatalogError> {
+        if catalog.public_key != *self.file.public_key() {
+            return Err(CatalogError::Key(
+                "the key in the catalog is not the key of its file",
+            ));
+        }
+        // The signers are valid, in the release role and not revoked.
+        if signers.contains(&catalog.public_key) {
+            Ok(())
+        } else {
+            Err(CatalogError::Key(
+                "the key that the catalog names is not one of its signers in the release role",
+            ))
+        }
+    }
+
+    fn check_address(&self, catalog: &Catalog) -> Result<(), CatalogError> {
+        if catalog.vault_id != self.state().vault_id() {
+            return Err(CatalogError::VaultId);
+        }
+        if catalog.slug != *self.reader.slug {
+            return Err(CatalogError::Slug);
+        }
+        let base = self.reader.base.trim_end_matches('/');
+        let address = format!("{base}/v/{}/", self.reader.slug);
+        if catalog.audience.contains(&address) {
+            Ok(())
+        } else {
+            Err(CatalogError::Audience)
+        }
+    }
+
+    fn check_clock(&self, catalog: &Catalog) -> Result<Vec<CatalogWarning>, CatalogError> {
+        let reader = self.reader;
+        catalog.check_lifetime()?;
+        let ahead = catalog.issued_at > reader.now.plus_seconds(MAX_AHEAD_SECONDS);
+        let mut warnings = Vec::new();
+        let judged_at = match reader.side {
+            Side::Service if ahead => {
+                return Err(CatalogError::Clock("the catalog is issued in the future"));
+            }
+            Side::Service => reader.now,
+            Side::Device => {
+                let latest = reader.latest_seen_at.unwrap_or(reader.now);
+                warnings.extend(ahead.then_some(CatalogWarning::IssuedInFuture));
+                warnings.extend((latest > reader.now).then_some(CatalogWarning::ClockWentBack));
+                latest.max(reader.now)
+            }
+        };
+        if judged_at > catalog.expires_at {
+            return Err(CatalogError::Clock("the catalog is expired"));
+        }
+        if let Some(end) = self.newest().document().expires_at() {
+            if judged_at > end {
+                return Err(CatalogError::Clock("the newest root version is expired"));
+            }
+            if catalog.expires_at > end {
+                return Err(CatalogError::Clock(
+                    "the catalog expires later than the newest root version",
+                ));
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Returns whether it is the very release that is stored.
+    fn check_release(
+        &self,
+        catalog: &Catalog,
+        new: Stored,
+        last: &LastCatalog,
+    ) -> Result<bool, CatalogError> {
+        let stored = last.stored;
+        if new.release < stored.release {
+            return Err(CatalogError::Older {
+                release: new.release,
+                stored: stored.release,
+            });
+        }
+        if new.release == stored.release {
+            return if new == stored {
+                Ok(true)
+            } else {
+                Err(CatalogError::TwoCatalogs(stored.release))
+            };
+        }
+        let same_root = last.catalog.root_sha256 == catalog.root_sha256;
+        if same_root && new.release - stored.release > MAX_RELEASE_JUMP {
+            Err(CatalogError::Jump)
+        } else {
+            Ok(false)
+        }
+    }
+
+    fn check_previous(&self, catalog: &Catalog, last: &LastCatalog) -> Result<(), CatalogError> {
+        let Some(previous) = catalog.previous else {
+            return Err(CatalogError::Previous);
+        };
+        let good = match self.reader.side {
+            Side::Service => previous == last.stored,
+            // A device may have missed releases, or hold one that its owner went above.
+            Side::Device => {
+                self.reader.accept_fork
+                    || previous.release != last.stored.release
+                    || previous == last.stored
+            }
+        };
+        if good {
+            Ok(())
+        } else {
+            Err(CatalogError::Previous)
+        }
+    }
+}
+
+/// The stored skills whose versions do not allow the new ones.
+fn doubts(last: Option<&LastCatalog>, new: &Catalog, same_root: bool) -> Vec<SkillEntry> {
+    let Some(last) = last else { return Vec::new() };
+    let is_doubt = |stored: &&SkillEntry| {
+        new.skill(&stored.name)
+            .is_some_and(|entry| check_version(stored, entry, same_root).is_err())
+    };
+    last.catalog
+        .skills
+        .iter()
+        .filter(is_doubt)
+        .cloned()
+        .collect()
+}
+
+fn check_version(
+    stored: &SkillEntry,
+    new: &SkillEntry,
+    same_root: bool,
+) -> Result<(), CatalogError> {
+    if new.version < stored.version {
+        return Err(CatalogError::SkillRolledBack {
+            name: new.name.clone(),
+            version: new.version,
+            stored: stored.version,
+        });
+    }
+    if same_root && new.version - stored.version > MAX_RELEASE_JUMP {
+        return Err(CatalogError::SkillJump(new.name.clone()));
+    }
+    Ok(())
+}

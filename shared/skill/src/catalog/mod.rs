@@ -1,0 +1,180 @@
+//! The signed catalog: what a namespace offers in one release, and the one function that decides whether it counts.
+//!
+//! [`judge_catalog`] serves the device that pulls and the service that is pushed to. It changes nothing, but returns what
+//! is to be stored. The order of checks: size, outer file, roots, signatures, payload, the root that it names, then its
+//! other members and what they are compared with.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::hash::Digest;
+use crate::json;
+use crate::keys::PublicKey;
+use crate::name::{SkillName, Slug};
+use crate::root::VaultId;
+use crate::text::constant;
+use crate::time::Timestamp;
+
+mod entries;
+mod error;
+mod file;
+mod judge;
+mod proposal;
+
+pub use self::entries::{
+    ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Stored, Withdrawn, object_path,
+};
+pub use self::error::{CatalogError, CatalogWarning};
+pub use self::file::{LastCatalog, SignedCatalog};
+pub use self::judge::{
+    CatalogJudgement, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots, Side,
+    judge_catalog,
+};
+pub use self::proposal::judge_proposal;
+pub use crate::bundle::MAX_OBJECT_BYTES;
+
+/// The payload type that is signed with every catalog.
+pub const PAYLOAD_TYPE: &str = "application/vnd.vault.catalog.v2+json";
+/// The most entries in `withdrawn`.
+pub const MAX_WITHDRAWN: usize = 1_000;
+/// The most releases that one catalog may skip.
+pub const MAX_RELEASE_JUMP: u64 = 1_000_000;
+/// How far `issued_at` may lie ahead of a clock, in seconds.
+pub const MAX_AHEAD_SECONDS: i64 = 300;
+/// The fewest and most days from `issued_at` to `expires_at`.
+pub const LIFETIME_DAYS: (i64, i64) = (1, 400);
+
+constant!(
+    /// The member `schema` of a catalog.
+    Schema,
+    "vault.catalog/2"
+);
+
+/// One release of a namespace. Only what a [`CountedCatalog`] holds was found to count.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Catalog {
+    /// The constant `schema`.
+    pub schema: Schema,
+    /// The vault it belongs to.
+    pub vault_id: VaultId,
+    /// The namespace it is for.
+    pub slug: Slug,
+    /// The addresses it may be served from: base address + `/v/<slug>/`.
+    pub audience: Vec<String>,
+    /// Its number, from 1, higher with every catalog.
+    pub release: u64,
+    /// When it was signed.
+    pub issued_at: Timestamp,
+    /// Until when it counts.
+    pub expires_at: Timestamp,
+    /// One of the keys that sign it: where the proposer's key stood in the catalog before, the same again.
+    pub public_key: PublicKey,
+    /// The number of the root version under which it counts.
+    pub root_version: u64,
+    /// SHA-256 of the payload of that version.
+    pub root_sha256: Digest,
+    /// The release before.
+    #[serde(deserialize_with = "json::nullable")]
+    pub previous: Option<Stored>,
+    /// The skills, sorted by name.
+    pub skills: Vec<SkillEntry>,
+    /// The objects with the search texts.
+    pub index: Vec<ObjectEntry>,
+    /// The policy object, if there is one.
+    #[serde(deserialize_with = "json::nullable")]
+    pub policy: Option<PolicyEntry>,
+    /// The rendered profiles.
+    pub profiles: Vec<ProfileEntry>,
+    /// Bundles that must be uninstalled.
+    pub withdrawn: Vec<Withdrawn>,
+}
+
+impl Catalog {
+    /// Checks every rule that needs no other knowledge than the catalog itself.
+    pub fn check(&self) -> Result<(), CatalogError> {
+        self.check_shape()?;
+        self.check_lifetime()
+    }
+
+    /// The rules of the shape; those of the clock have their own place in the order of checks.
+    pub(crate) fn check_shape(&self) -> Result<(), CatalogError> {
+        if self.release == 0 {
+            return Err(CatalogError::Shape("releases begin at 1"));
+        }
+        if !self.skills.is_sorted_by(|a, b| a.name < b.name) {
+            return Err(CatalogError::Shape(
+                "the skills are not sorted by name, or one comes twice",
+            ));
+        }
+        let mut profiles = HashSet::new();
+        if !self
+            .profiles
+            .iter()
+            .all(|profile| profiles.insert(&profile.name))
+        {
+            return Err(CatalogError::Shape("two profiles have one name"));
+        }
+        if self
+            .policy
+            .is_some_and(|policy| policy.size > MAX_OBJECT_BYTES as u64)
+        {
+            return Err(CatalogError::Shape("an object is larger than 4 MiB"));
+        }
+        self.check_withdrawn()
+    }
+
+    pub(crate) fn check_lifetime(&self) -> Result<(), CatalogError> {
+        let (shortest, longest) = LIFETIME_DAYS;
+        if self.expires_at < self.issued_at.plus_days(shortest)
+            || self.expires_at > self.issued_at.plus_days(longest)
+        {
+            return Err(CatalogError::Clock(
+                "a catalog expires 1 to 400 days after it was issued",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_withdrawn(&self) -> Result<(), CatalogError> {
+        if self.withdrawn.len() > MAX_WITHDRAWN {
+            return Err(CatalogError::Withdrawn);
+        }
+        if self
+            .withdrawn
+            .iter()
+            .any(|entry| entry.reason.contains('\0'))
+        {
+            return Err(CatalogError::Shape(
+                "the reason of a withdrawal holds U+0000",
+            ));
+        }
+        if self.withdrawn.is_empty() {
+            return Ok(());
+        }
+        let hashes: HashSet<_> = self
+            .withdrawn
+            .iter()
+            .map(|entry| entry.bundle_hash)
+            .collect();
+        if self
+            .skills
+            .iter()
+            .any(|skill| hashes.contains(&skill.bundle_hash))
+        {
+            return Err(CatalogError::Shape(
+                "a bundle is both offered and withdrawn",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The entry of a skill, if the release has it.
+    pub fn skill(&self, name: &SkillName) -> Option<&SkillEntry> {
+        let index = self
+            .skills
+            .binary_search_by(|entry| entry.name.cmp(name))
+            .ok()?;
+        self.skills.get(index)
+    }
+}

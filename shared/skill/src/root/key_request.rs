@@ -1,0 +1,149 @@
+//! A publisher's request to be admitted: a statement that proves possession of the key that it names.
+
+use serde::{Deserialize, Serialize};
+
+use super::{KeyName, VaultId};
+use crate::dsse::{Envelope, EnvelopeError};
+use crate::json::{self, JsonError};
+use crate::keys::{PublicKey, Signer, SignerError};
+use crate::name::Slug;
+use crate::text::constant;
+use crate::time::Timestamp;
+
+/// The payload type that is signed with every key request.
+pub const PAYLOAD_TYPE: &str = "application/vnd.vault.key-request.v1+json";
+/// The most bytes of a key request.
+pub const MAX_KEY_REQUEST_BYTES: usize = 4 << 10;
+
+constant!(
+    /// The member `schema` of a key request.
+    Schema,
+    "vault.key-request/1"
+);
+
+/// What somebody asks for who wants to publish.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct KeyRequest {
+    schema: Schema,
+    /// The vault.
+    pub vault_id: VaultId,
+    /// The namespace.
+    pub slug: Slug,
+    /// The key that asks, and that signs the request.
+    pub public_key: PublicKey,
+    /// The name that it would like.
+    pub name: KeyName,
+    /// When it asked.
+    pub requested_at: Timestamp,
+}
+
+/// Why a key request is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyRequestError {
+    /// Too large.
+    #[error("the key request is larger than 4 KiB")]
+    TooLarge,
+    /// Not an envelope.
+    #[error(transparent)]
+    Envelope(#[from] EnvelopeError),
+    /// The envelope carries something else.
+    #[error("the envelope does not carry a key request")]
+    PayloadType,
+    /// Not JSON of the right shape.
+    #[error("not a key request: {0}")]
+    Json(#[from] JsonError),
+    /// Not signed by the key that it names.
+    #[error("the key request is not signed by the key that it names")]
+    Signature,
+    /// For another vault or namespace.
+    #[error("the key request is for another vault")]
+    OtherVault,
+    /// The signer gave no signature.
+    #[error(transparent)]
+    Signer(#[from] SignerError),
+}
+
+impl KeyRequest {
+    /// Makes the exact bytes of a signed request.
+    pub fn sign(
+        vault_id: VaultId,
+        slug: Slug,
+        name: KeyName,
+        requested_at: Timestamp,
+        signer: &dyn Signer,
+    ) -> Result<Vec<u8>, KeyRequestError> {
+        let request = Self {
+            schema: Schema,
+            vault_id,
+            slug,
+            public_key: signer.public_key(),
+            name,
+            requested_at,
+        };
+        let payload = json::to_bytes(&request);
+        Ok(Envelope::sign_with(PAYLOAD_TYPE, &payload, &[signer])?.to_bytes())
+    }
+
+    /// Reads a request for this vault and namespace. The payload is read before its signature, since it names the key;
+    /// nothing of it counts unless that key has signed.
+    pub fn verify(bytes: &[u8], vault_id: VaultId, slug: &Slug) -> Result<Self, KeyRequestError> {
+        if bytes.len() > MAX_KEY_REQUEST_BYTES {
+            return Err(KeyRequestError::TooLarge);
+        }
+        let envelope = Envelope::parse(bytes)?;
+        if envelope.payload_type() != PAYLOAD_TYPE {
+            return Err(KeyRequestError::PayloadType);
+        }
+        let request: Self = json::parse_payload(envelope.payload())?;
+        if envelope.valid_signers(&[request.public_key]).is_empty() {
+            return Err(KeyRequestError::Signature);
+        }
+        if request.vault_id != vault_id || request.slug != *slug {
+            return Err(KeyRequestError::OtherVault);
+        }
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::Digest;
+    use crate::keys::SecretKey;
+
+    #[test]
+    fn a_request_counts_for_its_key_vault_and_namespace() {
+        let key = SecretKey::from_seed([5; 32]);
+        let vault_id = VaultId::derive(&Digest::of(b"vault"));
+        let slug: Slug = "acme".parse().unwrap();
+        let name: KeyName = "bob".parse().unwrap();
+        let now = Timestamp::default();
+        let bytes = KeyRequest::sign(vault_id, slug.clone(), name, now, &key).unwrap();
+        let request = KeyRequest::verify(&bytes, vault_id, &slug).unwrap();
+        assert_eq!(
+            (request.public_key, request.name.as_str()),
+            (key.public(), "bob")
+        );
+        let other = VaultId::derive(&Digest::of(b"other"));
+        let refused = |result: Result<KeyRequest, KeyRequestError>| result.unwrap_err();
+        let result = refused(KeyRequest::verify(&bytes, other, &slug));
+        assert!(matches!(result, KeyRequestError::OtherVault));
+        let result = refused(KeyRequest::verify(
+            &bytes,
+            vault_id,
+            &"other".parse().unwrap(),
+        ));
+        assert!(matches!(result, KeyRequestError::OtherVault));
+        // Somebody else's signature over the same payload.
+        let payload = Envelope::parse(&bytes).unwrap().payload().to_vec();
+        let forged = Envelope::sign(PAYLOAD_TYPE, &payload, &[&SecretKey::from_seed([6; 32])]);
+        let result = refused(KeyRequest::verify(&forged.to_bytes(), vault_id, &slug));
+        assert!(matches!(result, KeyRequestError::Signature));
+        let schema = String::from_utf8(payload)
+            .unwrap()
+            .replace("request/1", "request/2");
+        let later = Envelope::sign(PAYLOAD_TYPE, schema.as_bytes(), &[&key]);
+        let result = refused(KeyRequest::verify(&later.to_bytes(), vault_id, &slug));
+        assert!(matches!(result, KeyRequestError::Json(_)));
+    }
+}

@@ -1,0 +1,211 @@
+//! The recovery file: a root key on paper or a stick, and what it knows of the vault that it belongs to.
+//!
+//! Only the owner reads it. A passphrase, where there is one, encrypts the whole file and is not known here.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{RootChain, RootError, VaultId};
+use crate::hash::Digest;
+use crate::json::{self, JsonError};
+use crate::keys::SecretKey;
+use crate::text::constant;
+
+constant!(
+    /// The member `schema` of a recovery file.
+    Schema,
+    "vault.recovery-key/1"
+);
+
+/// The most bytes of a recovery file.
+pub const MAX_RECOVERY_FILE_BYTES: usize = 64 << 10;
+
+/// A root key, and the newest version that it has signed.
+#[derive(Clone, Debug)]
+pub struct RecoveryFile {
+    /// The vault.
+    pub vault_id: VaultId,
+    /// Where the vault is published.
+    pub addresses: Vec<String>,
+    /// The key.
+    pub key: SecretKey,
+    /// The number of the newest version that the key has signed.
+    pub version: u64,
+    /// SHA-256 of that version's payload.
+    pub root_sha256: Digest,
+}
+
+/// Why bytes are no recovery file.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoveryFileError {
+    /// Too large to be one.
+    #[error("the recovery file is larger than 64 KiB")]
+    TooLarge,
+    /// Not JSON of the right shape.
+    #[error("not a recovery file: {0}")]
+    Json(#[from] JsonError),
+    /// The seed is not 43 characters of base64url.
+    #[error("the secret key in the recovery file is damaged")]
+    Seed,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Wire<'a> {
+    schema: Schema,
+    vault_id: VaultId,
+    addresses: Vec<String>,
+    /// Borrowed, so that no copy stays behind.
+    #[serde(borrow)]
+    seed: Cow<'a, str>,
+    version: u64,
+    root_sha256: Digest,
+}
+
+impl RecoveryFile {
+    /// Reads a file that is not, or no longer, encrypted.
+    pub fn parse(bytes: &[u8]) -> Result<Self, RecoveryFileError> {
+        if bytes.len() > MAX_RECOVERY_FILE_BYTES {
+            return Err(RecoveryFileError::TooLarge);
+        }
+        let wire: Wire<'_> = json::parse(bytes)?;
+        let seed = crate::keys::decode::<32>(&wire.seed, 43).ok_or(RecoveryFileError::Seed)?;
+        Ok(Self {
+            vault_id: wire.vault_id,
+            addresses: wire.addresses,
+            key: SecretKey::from_seed(seed),
+            version: wire.version,
+            root_sha256: wire.root_sha256,
+        })
+    }
+
+    /// The bytes of the file; wiped when dropped.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let seed = Zeroizing::new(URL_SAFE_NO_PAD.encode(*self.key.seed()));
+        Zeroizing::new(json::to_bytes(&Wire {
+            schema: Schema,
+            vault_id: self.vault_id,
+            addresses: self.addresses.clone(),
+            seed: Cow::Borrowed(&seed),
+            version: self.version,
+            root_sha256: self.root_sha256,
+        }))
+    }
+
+    /// Fails when a chain is of another vault, ends before the version that the key has signed or before a version that
+    /// somebody has seen, or has another version in that place.
+    pub fn check_chain(&self, chain: &RootChain, at_least: Option<u64>) -> Result<(), RootError> {
+        check_recovered(
+            chain,
+            (self.vault_id, self.version, self.root_sha256),
+            at_least,
+        )
+    }
+
+    /// Whether the key may sign the chain's next version.
+    pub fn fits(&self, chain: &RootChain) -> bool {
+        chain.document().root().contains(&self.key.public())
+    }
+}
+
+fn check_recovered(
+    chain: &RootChain,
+    (vault_id, version, root_sha256): (VaultId, u64, Digest),
+    at_least: Option<u64>,
+) -> Result<(), RootError> {
+    if chain.vault_id() != vault_id {
+        return Err(RootError::VaultChanged);
+    }
+    let known = version.max(at_least.unwrap_or(0));
+    // A chain that ends too early may be an older part of the right one, so its length is judged first.
+    if chain.version() < version {
+        let shown = chain.version();
+        return Err(RootError::RolledBack { shown, known });
+    }
+    let place = usize::try_from(version)
+        .ok()
+        .and_then(|version| version.checked_sub(1));
+    let found = place.and_then(|place| chain.versions().get(place));
+    if found.is_none_or(|found| *found.payload_sha256() != root_sha256) {
+        return Err(RootError::Forked { version });
+    }
+    if chain.version() < known {
+        let shown = chain.version();
+        return Err(RootError::RolledBack { shown, known });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::{KeyEntry, KeyName, RootEdit};
+    use crate::time::Timestamp;
+
+    fn chain(number: u8, versions: u64) -> RootChain {
+        let key = SecretKey::from_seed([number; 32]);
+        let entry = KeyEntry {
+            public_key: key.public(),
+            name: KeyName::default_for(&key.public()),
+        };
+        let mut edit = RootEdit::first(Timestamp::default());
+        edit.add_root_key(entry.clone()).unwrap();
+        edit.add_publisher(entry).unwrap();
+        let mut chain = edit.sign(&[&key]).unwrap();
+        while chain.version() < versions {
+            chain = RootEdit::after(&chain, Timestamp::default())
+                .sign(&[&key])
+                .unwrap();
+        }
+        chain
+    }
+
+    #[test]
+    fn files_survive_a_round_trip_and_show_no_secret() {
+        let chain = chain(1, 2);
+        let file = RecoveryFile {
+            vault_id: chain.vault_id(),
+            addresses: vec!["https://vault.example/v/acme/".to_owned()],
+            key: SecretKey::from_seed([1; 32]),
+            version: 2,
+            root_sha256: *chain.newest().payload_sha256(),
+        };
+        let bytes = file.to_bytes();
+        let read = RecoveryFile::parse(&bytes).unwrap();
+        assert_eq!(read.to_bytes(), bytes);
+        assert!(read.fits(&chain) && read.check_chain(&chain, Some(2)).is_ok());
+        let seed = URL_SAFE_NO_PAD.encode([1; 32]);
+        assert!(!format!("{read:?}").contains(&seed));
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let damaged = text.replace(&seed, "x");
+        let error = RecoveryFile::parse(damaged.as_bytes()).unwrap_err();
+        assert!(matches!(error, RecoveryFileError::Seed));
+    }
+
+    #[test]
+    fn a_chain_must_have_the_version_of_the_file() {
+        let long = chain(1, 3);
+        let at = |number: usize| {
+            let version = &long.versions()[number - 1];
+            (long.vault_id(), number as u64, *version.payload_sha256())
+        };
+        let word = |chain: &RootChain, file, at_least| {
+            check_recovered(chain, file, at_least).map_err(|error| error.word())
+        };
+        assert_eq!(word(&long, at(2), None), Ok(()));
+        assert_eq!(word(&long, at(3), Some(3)), Ok(()));
+        assert_eq!(word(&long, at(2), Some(4)), Err("root_rolled_back"));
+        assert_eq!(word(&chain(1, 2), at(3), None), Err("root_rolled_back"));
+        assert_eq!(word(&chain(2, 3), at(3), None), Err("vault_changed"));
+        let (vault_id, version, _) = at(2);
+        let other = (vault_id, version, Digest::of(b"other"));
+        assert_eq!(word(&long, other, None), Err("root_forked"));
+        assert_eq!(
+            word(&long, (vault_id, 0, Digest::of(b"")), None),
+            Err("root_forked")
+        );
+    }
+}

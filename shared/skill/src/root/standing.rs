@@ -1,0 +1,122 @@
+//! What a key is to a reader, and for whom the skills count that it signed.
+
+use super::RootState;
+use crate::keys::PublicKey;
+
+/// What a key is to a reader.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KeyStanding {
+    /// It is in the release role.
+    Release,
+    /// It is in the root role alone.
+    RootOnly,
+    /// It was in the release role, is in no role now and is not revoked.
+    Retired,
+    /// It was revoked, in the chain that counts or in one that was given up.
+    Revoked,
+    /// It was never in the release role, and is in no role now.
+    Unknown,
+}
+
+/// Where a reader found a skill: the same signer counts in one place and not in another.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SkillPlace {
+    /// A catalog that otherwise counts lists the bundle, or a profile that it names does.
+    Listed,
+    /// A counted catalog listed it when it was installed; it is about to be used.
+    Installed,
+    /// The owner's own library.
+    Own {
+        /// Whether the bundle hash is on the list of those that were taken over when the signer was retired.
+        taken_over: bool,
+    },
+    /// An archive.
+    Archive {
+        /// Whether a catalog that counts at this reader lists the bundle.
+        listed: bool,
+    },
+}
+
+/// Why the signer of a manifest does not count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SignerRefusal {
+    /// A catalog lists a bundle by a key that is revoked, unknown, or was never in the release role.
+    #[error("the catalog lists a skill by a key that is not a publisher's")]
+    Catalog,
+    /// The signature is not by a key that counts here.
+    #[error("the manifest is not signed by a publisher of this vault")]
+    Signature,
+    /// The signer is retired, and nothing confirms this bundle.
+    #[error("the signer of the skill is no publisher of this vault any more")]
+    Retired,
+    /// The signer was revoked after the skill was installed, and the next release is awaited.
+    #[error(
+        "the key that signed the skill is revoked; its owner has not published a release since"
+    )]
+    ReleaseAwaited,
+}
+
+impl SignerRefusal {
+    /// The machine-readable code.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Catalog => "catalog_signer",
+            Self::Signature => "manifest_signature",
+            Self::Retired => "signer_retired",
+            Self::ReleaseAwaited => "release_awaited",
+        }
+    }
+}
+
+impl RootState {
+    /// What the key is to this reader.
+    pub fn standing(&self, key: &PublicKey) -> KeyStanding {
+        let document = self.document();
+        if self.is_revoked(key) {
+            KeyStanding::Revoked
+        } else if document.release().contains(key) {
+            KeyStanding::Release
+        } else if document.root().contains(key) {
+            KeyStanding::RootOnly
+        } else if self.chain().ever_released(key) {
+            KeyStanding::Retired
+        } else {
+            KeyStanding::Unknown
+        }
+    }
+
+    /// Whether the key was a publisher's in some version and is not revoked.
+    pub fn was_publisher(&self, key: &PublicKey) -> bool {
+        self.chain().ever_released(key) && !self.is_revoked(key)
+    }
+
+    /// Whether a release with these signers is void: one of them is revoked or unknown. Its number, its previous release
+    /// and what it withdrew are not compared with any more, and the service answers no content from it.
+    pub fn voids_release(&self, signers: &[PublicKey]) -> bool {
+        !signers.iter().all(|key| self.was_publisher(key))
+    }
+
+    /// Whether a skill by this signer counts in this place; `None` is a signature by no key of the chain.
+    pub fn judge_signer(
+        &self,
+        signer: Option<&PublicKey>,
+        place: SkillPlace,
+    ) -> Result<(), SignerRefusal> {
+        let standing = signer.map_or(KeyStanding::Unknown, |key| self.standing(key));
+        let was_publisher = signer.is_some_and(|key| self.was_publisher(key));
+        match (place, standing) {
+            (SkillPlace::Listed | SkillPlace::Installed, _) if was_publisher => Ok(()),
+            (SkillPlace::Listed, _) => Err(SignerRefusal::Catalog),
+            (SkillPlace::Installed, _) => Err(SignerRefusal::ReleaseAwaited),
+            (SkillPlace::Own { .. } | SkillPlace::Archive { .. }, KeyStanding::Release)
+            | (SkillPlace::Own { taken_over: true }, KeyStanding::Retired)
+            | (SkillPlace::Archive { listed: true }, KeyStanding::Retired) => Ok(()),
+            (SkillPlace::Own { .. } | SkillPlace::Archive { .. }, KeyStanding::Retired) => {
+                Err(SignerRefusal::Retired)
+            }
+            (SkillPlace::Own { .. } | SkillPlace::Archive { .. }, _) => {
+                Err(SignerRefusal::Signature)
+            }
+        }
+    }
+}
