@@ -21,7 +21,7 @@ use vault_skill::profile::Profile;
 use vault_skill::root::VaultId;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/formats");
-const VAULT: &str = "01JD5VXQ3N8W2K7R4T6Y9ZB1CM";
+const VAULT: &str = "vlt_pfyefurw566ktcndi5ya46rqrj";
 
 fn bytes(name: &str) -> Vec<u8> {
     fs::read(format!("{FOLDER}/{name}")).unwrap_or_else(|error| panic!("{name}: {error}"))

@@ -7,7 +7,7 @@
 
 mod device_requests;
 mod ed25519;
-// mod formats;
+mod formats;
 mod large;
 mod make;
 mod properties;

@@ -17,8 +17,8 @@ use vault_skill::manifest::{ManifestExpectation, ManifestTrust, SignedManifest};
 use vault_skill::name::{SkillName, Slug};
 use vault_skill::profile::Profile;
 use vault_skill::root::{
-    JudgedRoots, KeyFingerprint, KeyName, PAYLOAD_TYPE, RecoveryFile, RootChain, RootError,
-    RootList, RootState, SkillPlace, VaultId, judge, judge_archive,
+    JudgedRoots, KeyFingerprint, KeyName, PAYLOAD_TYPE, RecoveryFile, RootChain, RootList,
+    RootState, SkillPlace, VaultId, judge, judge_archive,
 };
 
 use crate::support::{folder, unhex};
