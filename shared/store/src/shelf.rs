@@ -288,6 +288,9 @@ pub enum ShelfError {
     /// Content is not given out: the subscription has lapsed.
     #[error("the subscription of this vault has lapsed")]
     SubscriptionLapsed,
+    /// A key that signed the current release was revoked: nothing of it is given out until the owner signs a new one.
+    #[error("a new release is awaited: a key that signed the current one was revoked")]
+    ReleaseAwaited,
     /// Sources of this kind are not fetched (yet, or not by this shelf).
     #[error("{0}")]
     SourceUnsupported(String),

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use vault_skill::draft::{Draft, Request, Source, Submitter};
+use vault_skill::dsse::Envelope;
 use vault_skill::gate::{Outcome, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
@@ -221,16 +223,20 @@ pub async fn a_loaded_skill_proves_itself(fixture: &ShelfFixture) {
     assert_eq!(text(&loaded, "notes.txt"), "notes on one\n");
     assert!(text(&loaded, "SKILL.md").ends_with("---\none\n"));
     assert!(loaded.file("other.txt").is_none());
-    let manifest = loaded
-        .bundle
-        .signed
-        .verify_signature(&[loaded.public_key])
-        .expect("a good signature");
-    assert_eq!(manifest, loaded.bundle.manifest);
-    assert_eq!(manifest.files.len(), loaded.bundle.files.len());
-    for (signed, file) in manifest.files.iter().zip(&loaded.bundle.files) {
-        assert_eq!(signed.path, file.path);
-        assert_eq!(signed.sha256, Digest::of(&file.bytes));
+    let envelope = Envelope::parse(loaded.bundle.signed.as_bytes()).expect("an envelope");
+    assert_eq!(
+        envelope.valid_signers(&[loaded.public_key]),
+        [loaded.public_key]
+    );
+    let payload: Value = serde_json::from_slice(envelope.payload()).expect("signed JSON");
+    let manifest = &loaded.bundle.manifest;
+    assert_eq!(payload["name"], manifest.name.as_str());
+    assert_eq!(payload["version"], manifest.version);
+    let listed = payload["files"].as_array().expect("a list of files");
+    assert_eq!(listed.len(), loaded.bundle.files.len());
+    for (signed, file) in listed.iter().zip(&loaded.bundle.files) {
+        assert_eq!(signed["path"], file.path.as_str());
+        assert_eq!(signed["sha256"], Digest::of(&file.bytes).to_string());
     }
 }
 

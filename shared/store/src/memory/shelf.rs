@@ -1,6 +1,6 @@
 //! The memory double of [`Shelf`]: skills that are really gated, signed and bundled, by a key that everybody knows. For tests.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -12,10 +12,11 @@ use vault_skill::hash::Digest;
 use vault_skill::index::IndexEntry;
 use vault_skill::keys::SecretKey;
 use vault_skill::manifest::{FileEntry, Gate, Manifest, Mode, SignedManifest};
-use vault_skill::name::{DraftId, SkillName, Slug, VaultId};
+use vault_skill::name::{DraftId, SkillName, Slug};
 use vault_skill::package::Package;
 use vault_skill::policy::Policy;
 use vault_skill::provenance::{Kind, Provenance, ProvenanceId};
+use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, VaultId};
 use vault_skill::time::Timestamp;
 
 use crate::StoreError;
@@ -28,11 +29,11 @@ const MOST_DRAFTS: (usize, usize) = (100, 20);
 /// When everything in here happens: 2026-11-21 00:00 UTC.
 const NOW: i64 = 1_795_219_200;
 
-/// Somebody with a signing key.
+/// A publisher of a vault.
 #[derive(Clone, Debug)]
 pub struct Owner {
     key: SecretKey,
-    vault_id: VaultId,
+    chain: RootChain,
 }
 
 /// A skill as an [`Owner`] signed it.
@@ -56,12 +57,49 @@ pub enum NotSigned {
 }
 
 impl Owner {
-    /// The owner whose key is made of this number.
+    /// The owner whose key is made of this number: the only key of both roles in the first root version of a vault.
     pub fn new(seed: u8) -> Self {
+        let key = SecretKey::from_seed([seed; 32]);
+        let public_key = key.public();
+        let entry = KeyEntry {
+            public_key,
+            name: KeyName::default_for(&public_key),
+        };
+        let mut edit = RootEdit::first(Timestamp::from_unix(NOW));
+        let chain = edit
+            .add_root_key(entry.clone())
+            .and_then(|edit| edit.add_publisher(entry))
+            .and_then(|edit| edit.sign(&[&key]))
+            .expect("a first root version of one key is valid");
+        Self { key, chain }
+    }
+
+    /// The same vault with another key, which its root versions may name or not.
+    #[must_use]
+    pub fn with_key(&self, seed: u8) -> Self {
         Self {
             key: SecretKey::from_seed([seed; 32]),
-            vault_id: VaultId::from_parts(1_795_219_200_000, u128::from(seed)),
+            chain: self.chain.clone(),
         }
+    }
+
+    /// The same key with another chain.
+    #[must_use]
+    pub fn with_chain(&self, chain: RootChain) -> Self {
+        Self {
+            key: self.key.clone(),
+            chain,
+        }
+    }
+
+    /// The vault's root versions.
+    pub fn chain(&self) -> &RootChain {
+        &self.chain
+    }
+
+    /// What a reader knows who was shown these root versions and no others.
+    pub fn state(&self) -> RootState {
+        RootState::new(self.chain.clone(), BTreeSet::new())
     }
 
     /// The key.
@@ -71,7 +109,7 @@ impl Owner {
 
     /// The id of the owner's vault.
     pub fn vault_id(&self) -> VaultId {
-        self.vault_id
+        self.chain.vault_id()
     }
 
     /// Gates and signs a skill as this version, recorded as coming from `source`.
@@ -104,7 +142,7 @@ impl Owner {
             mode: file.mode,
         };
         let manifest = Manifest {
-            vault_id: self.vault_id,
+            vault_id: self.vault_id(),
             name: package.name.clone(),
             frontmatter_name: package.frontmatter_name.clone(),
             version,
@@ -398,7 +436,7 @@ impl MemoryShelf {
             .map_err(|error| ShelfError::Failed(format!("{error}")))?;
         let draft = Draft {
             draft_id: DraftId::from_parts(1_795_219_200_000, state.drafts.len() as u128),
-            vault_id: Some(self.signer.vault_id),
+            vault_id: Some(self.signer.vault_id()),
             slug,
             base_bundle_hash: state
                 .entries
