@@ -108,9 +108,11 @@ async fn golden_mcp_from_initialize_to_a_skill() {
     let fetched = &body(&fetched)["result"]["structuredContent"];
     let key = fetched["public_key"].as_str().unwrap().parse().unwrap();
     let envelope = serde_json::to_vec(&fetched["manifest"]).unwrap();
-    let signed = vault_skill::manifest::SignedManifest::parse(&envelope).unwrap();
-    let manifest = signed.verify_signature(&[key]).unwrap();
-    assert_eq!(json!(format!("acme/{}", manifest.name)), first);
+    let envelope = vault_skill::dsse::Envelope::parse(&envelope).unwrap();
+    assert_eq!(envelope.valid_signers(&[key]), [key]);
+    let manifest: Value = serde_json::from_slice(envelope.payload()).unwrap();
+    let name = manifest["name"].as_str().unwrap();
+    assert_eq!(json!(format!("acme/{name}")), first);
 
     // A gateway may carry the same message in base64.
     let mut encoded = listed.clone();

@@ -12,6 +12,7 @@ use vault_service::model::namespace::{Current, Kind, Namespace};
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
 use vault_skill::request::sign;
+use vault_skill::root::VaultFingerprint;
 use vault_store::clock::{Clock as _, SystemClock};
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::random::SystemRandom;
@@ -90,6 +91,7 @@ impl Stores {
             sha256: key.digest,
             size: bytes.len() as u64,
             payload_sha256: key.digest,
+            fingerprint: VaultFingerprint::new(1, &key.digest),
             closure: Digest::of(b""),
             skills: 0,
             published_at: clock.now(),

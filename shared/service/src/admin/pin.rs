@@ -1,9 +1,8 @@
-//! `POST …/pin/reset`: forgetting which key a namespace's releases must be signed by, when that key is lost.
+//! `POST …/pin/reset`: forgetting which vault a namespace belongs to, when the keys of that vault are lost.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use vault_skill::catalog::Trust;
 use vault_skill::name::Slug;
 use vault_store::StoreError;
 use vault_store::records::Commit;
@@ -13,7 +12,7 @@ use super::{Answer, Call};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
-use crate::model::namespace;
+use crate::model::namespace::{self, PinReset};
 use crate::oauth::sign_in;
 use crate::retry::Retry;
 
@@ -30,6 +29,7 @@ struct Done {
 }
 
 /// Forgets the pin: the next catalog counts as the first, whatever its vault, release and previous; `If-Match` still names the current file.
+/// Machines that are linked keep their own pin: they refuse the catalog of another vault until their people link anew.
 pub(super) async fn reset(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let asked: Reset = call.json().await?;
@@ -63,12 +63,19 @@ pub(super) async fn reset(call: Call) -> Answer {
 async fn try_reset(call: &Call, slug: &Slug) -> Result<bool, Refusal> {
     let found = namespace::find(&*call.app.records, slug).await?;
     let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
-    let held = std::mem::take::<Trust>(&mut namespace.pin);
+    let before = namespace.pin.take();
     let change = Change {
         target: Some(slug.to_string()),
-        before: Some(json!({ "vault_id": held.vault_id, "public_key": held.public_key })),
+        before: before
+            .as_ref()
+            .map(|pin| json!({ "vault_id": pin.vault_id, "root_version": pin.root_version })),
         after: None,
     };
+    namespace.pin_reset = Some(PinReset {
+        at: call.app.clock.now(),
+        by: call.actor.user.clone(),
+        vault_id: before.map(|pin| pin.vault_id),
+    });
     let writes = vec![
         namespace.update(revision)?,
         call.audit("pin.reset", change)?,

@@ -1,6 +1,7 @@
 //! `…/releases`: what was published, and each release's exact bytes as long as they are kept.
 
 use axum::http::StatusCode;
+use vault_skill::root::MAX_VERSION;
 use vault_store::objects::Class;
 
 use super::{Answer, Call, Items, cut, exact};
@@ -9,26 +10,23 @@ use crate::http::json_answer;
 use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
 
-/// Releases, oldest first; `after` is a release number.
+/// Releases, oldest first; `after` is what `next` of the page before says.
 pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let page = call.page()?;
-    let after = match page.after {
-        Some(text) => Some(number(&text).ok_or(Code::ParameterInvalid)?),
-        None => None,
-    };
-    let after = after.map(release::sort_key);
+    if page.after.as_ref().is_some_and(|after| !is_sort_key(after)) {
+        return Err(Code::ParameterInvalid.into());
+    }
     let partition = release::partition(&namespace.id);
     let records = &call.app.records;
     let found = records
-        .list(&partition, "", after.as_deref(), page.limit + 1)
+        .list(&partition, "", page.after.as_deref(), page.limit + 1)
         .await?;
     let (found, next) = cut(found, page.limit);
     let items = found
         .iter()
         .map(vault_store::records::Record::read)
         .collect::<Result<Vec<Release>, _>>()?;
-    let next = next.map(|key| key.trim_start_matches('0').to_owned());
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
@@ -48,14 +46,35 @@ pub(super) async fn catalog(call: Call) -> Answer {
     Ok(exact(object.bytes, &release.sha256, "application/json"))
 }
 
+/// The release that the path names: the one under `?root_version=`, else the newest of its number.
 async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
-    let release = number(call.param("release")).ok_or(Code::NotFound)?;
-    let record = call
-        .app
-        .records
-        .get(&release::key(&namespace.id, release))
-        .await?;
-    Ok(record.ok_or(Code::NotFound)?.read()?)
+    let wanted = number(call.param("release")).ok_or(Code::NotFound)?;
+    let records = &*call.app.records;
+    let found = match call.query("root_version") {
+        Some(text) => {
+            let root_version = number(&text).ok_or(Code::ParameterInvalid)?;
+            let key = release::key(&namespace.id, root_version, wanted);
+            records
+                .get(&key)
+                .await?
+                .map(|record| record.read())
+                .transpose()?
+        }
+        None => {
+            let pin = namespace.pin.as_ref();
+            let newest = pin.map_or(MAX_VERSION, |pin| pin.root_version);
+            release::find(records, &namespace.id, newest, wanted).await?
+        }
+    };
+    Ok(found.ok_or(Code::NotFound)?)
+}
+
+fn is_sort_key(text: &str) -> bool {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = text.split_once('.');
+    parts.is_some_and(|(root, release)| {
+        root.len() == 4 && release.len() == 16 && digits(root) && digits(release)
+    })
 }
 
 /// A release number as it is written: decimal, no sign, no leading zero.

@@ -3,14 +3,14 @@
 use axum::http::StatusCode;
 use serde::Serialize;
 use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::{NamespaceId, Slug, VaultId};
+use vault_skill::name::{NamespaceId, Slug};
+use vault_skill::root::{VaultFingerprint, VaultId};
 use vault_skill::time::Timestamp;
 
 use super::{Answer, Call, Items, cut};
 use crate::error::Refusal;
 use crate::http::json_answer;
-use crate::model::namespace::{self, Kind, Namespace, Queue, Status, Subscription};
+use crate::model::namespace::{self, Kind, Namespace, PinReset, Queue, Status, Subscription};
 use crate::model::user::{self, MEMBERSHIPS, Membership, Role, User};
 use crate::model::{account, release};
 
@@ -84,6 +84,7 @@ pub(super) struct Shown {
     owner: String,
     created_at: Timestamp,
     pin: Option<Pin>,
+    pin_reset: Option<PinReset>,
     release: Option<Current>,
     last_push: Option<Timestamp>,
     quota: Quota,
@@ -94,9 +95,9 @@ pub(super) struct Shown {
 #[derive(Serialize)]
 struct Pin {
     vault_id: VaultId,
-    public_key: PublicKey,
-    fingerprint: String,
-    recovery_key_sha256: Option<Digest>,
+    fingerprint: Option<VaultFingerprint>,
+    root_version: u64,
+    root_sha256: Digest,
 }
 
 #[derive(Serialize)]
@@ -142,29 +143,22 @@ pub(super) async fn shown(call: &Call, namespace: Namespace) -> Result<Shown, Re
             vault_store::records::MAX_PAGE,
         )
         .await?;
-    let pin = match (&namespace.pin.vault_id, &namespace.pin.public_key) {
-        (Some(vault_id), Some(public_key)) => Some(Pin {
-            vault_id: *vault_id,
-            public_key: *public_key,
-            fingerprint: public_key.fingerprint(),
-            recovery_key_sha256: namespace.pin.recovery_key_sha256,
-        }),
-        _ => None,
-    };
+    let current = namespace.current.as_ref();
+    let pin = namespace.pin.as_ref().map(|pin| Pin {
+        vault_id: pin.vault_id,
+        fingerprint: current.map(|current| current.fingerprint),
+        root_version: pin.root_version,
+        root_sha256: pin.root_sha256,
+    });
     Ok(Shown {
         pin,
-        last_push: namespace
-            .current
-            .as_ref()
-            .map(|current| current.published_at),
+        pin_reset: namespace.shown_reset(call.app.clock.now()).cloned(),
+        last_push: current.map(|current| current.published_at),
         quota: Quota {
             bytes: namespace.quota_bytes,
         },
         counts: Counts {
-            skills: namespace
-                .current
-                .as_ref()
-                .map_or(0, |current| current.skills),
+            skills: current.map_or(0, |current| current.skills),
             releases: kept.len() as u64,
             devices_pending: queue.pending,
         },

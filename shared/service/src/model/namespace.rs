@@ -8,10 +8,13 @@
 //!
 //! A namespace is never removed: a deleted one stays as its own tombstone, so that its slug is not given out again.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
-use vault_skill::catalog::Trust;
 use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
 use vault_skill::name::{NamespaceId, Slug};
+use vault_skill::root::{RevokedKey, RootState, VaultFingerprint, VaultId};
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
@@ -21,6 +24,8 @@ use vault_store::records::{Document, RecordKey, Records, When, Write};
 
 /// Most devices that wait for the owner at once.
 pub const MAX_PENDING: i64 = 20;
+/// For how long owners are shown that the pin was reset, in days.
+pub const RESET_SHOWN_DAYS: i64 = 30;
 /// The partition of the operator's list.
 pub const DIRECTORY: &str = "namespaces";
 
@@ -76,12 +81,57 @@ pub struct Current {
     pub size: u64,
     /// Of the signed payload: what the next release's `previous` must name.
     pub payload_sha256: Digest,
+    /// The vault's fingerprint by the root versions in the catalog's file, for people to compare.
+    pub fingerprint: VaultFingerprint,
     /// The object that lists everything the release names.
     pub closure: Digest,
     /// How many skills it has.
     pub skills: u64,
     /// When it became current, by the service's clock.
     pub published_at: Timestamp,
+}
+
+/// What the next catalog's root versions are compared with. The versions themselves are in the object of the current catalog.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Pin {
+    /// The vault.
+    pub vault_id: VaultId,
+    /// SHA-256 of the payload of root version 1.
+    pub root1_sha256: Digest,
+    /// The newest root version.
+    pub root_version: u64,
+    /// SHA-256 of its payload.
+    pub root_sha256: Digest,
+    /// Keys that were revoked in versions that were given up.
+    pub revoked: BTreeSet<RevokedKey>,
+    /// The keys whose signatures of the current catalog counted.
+    pub signers: Vec<PublicKey>,
+}
+
+impl Pin {
+    /// The pin of this state, under which these keys signed the current catalog.
+    pub fn new(state: &RootState, signers: Vec<PublicKey>) -> Self {
+        let chain = state.chain();
+        Self {
+            vault_id: chain.vault_id(),
+            root1_sha256: *chain.root1_sha256(),
+            root_version: chain.version(),
+            root_sha256: *chain.newest().payload_sha256(),
+            revoked: state.revoked_elsewhere().clone(),
+            signers,
+        }
+    }
+}
+
+/// The last time that the pin of a namespace was reset.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct PinReset {
+    /// When.
+    pub at: Timestamp,
+    /// The user's id.
+    pub by: String,
+    /// The vault that was pinned before; `None` where nothing was.
+    pub vault_id: Option<VaultId>,
 }
 
 /// A namespace.
@@ -99,8 +149,10 @@ pub struct Namespace {
     pub subscription: Subscription,
     /// The e-mail of the account that it was made for.
     pub owner: String,
-    /// What the next catalog is checked against.
-    pub pin: Trust,
+    /// What the next catalog's root versions are compared with; `None` before the first release, and after a reset.
+    pub pin: Option<Pin>,
+    /// The last reset of the pin, if there ever was one.
+    pub pin_reset: Option<PinReset>,
     /// The current release, if there ever was one.
     pub current: Option<Current>,
     /// Most bytes that one release may name; absent: no bound.
@@ -109,8 +161,8 @@ pub struct Namespace {
     pub created_at: Timestamp,
 }
 
-/// What the request of a device needs of a [`Namespace`]: its record without the keys of its pin, since parsing one key costs more than
-/// all else of the request, its signature included.
+/// What the request of a device needs of a [`Namespace`]: its record without the pin, since parsing one key costs
+/// more than all else of the request, its signature included.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Served {
     /// The allocation.
@@ -164,7 +216,8 @@ impl Namespace {
             status: Status::Active,
             subscription: Subscription::None,
             owner,
-            pin: Trust::default(),
+            pin: None,
+            pin_reset: None,
             current: None,
             quota_bytes: None,
             created_at: clock.now(),
@@ -185,6 +238,12 @@ impl Namespace {
                 When::Absent,
             ),
         ])
+    }
+
+    /// The last reset of the pin, while it is recent enough that every owner is shown it.
+    pub fn shown_reset(&self, now: Timestamp) -> Option<&PinReset> {
+        let reset = self.pin_reset.as_ref()?;
+        (now < reset.at.plus_days(RESET_SHOWN_DAYS)).then_some(reset)
     }
 
     /// The write that replaces the record as it was read at `revision`.

@@ -2,8 +2,11 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `rel/<namespace_id>` | release number, 16 digits | [`Release`]; a number used again after a pin reset or a compromise replaces the record |
+//! | `rel/<namespace_id>` | root version, 4 digits, `.`, release number, 16 digits | [`Release`] |
 //! | `withdrawn/<slug>` | `<bundle hash>` | [`WithdrawnMark`] |
+//!
+//! After a revocation the owner gives the numbers of the thief's releases anew, under a newer root version: both stay in the list. Only
+//! a number that is used again under the same root version, after a pin reset, replaces the record.
 //!
 //! A mark is a hint that costs a bundle read nothing: it stands in the same `get_many` as device and namespace. Whether the bundle is
 //! withdrawn is then said by the current catalog itself, since a mark may come from a publish that lost its race.
@@ -13,11 +16,12 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
 use vault_skill::name::{NamespaceId, Slug};
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::objects::Class;
-use vault_store::records::{Document, RecordKey, When, Write};
+use vault_store::records::{Document, MAX_KEYS, RecordKey, Records, When, Write};
 
 use super::kept::ObjectName;
 
@@ -26,7 +30,9 @@ use super::kept::ObjectName;
 pub struct Release {
     /// Its number.
     pub release: u64,
-    /// Of the catalog's exact bytes.
+    /// The root version that its catalog names.
+    pub root_version: u64,
+    /// Of the catalog's exact bytes; other bytes of the same payload replace it when root versions are added.
     pub sha256: Digest,
     /// Of the signed payload.
     pub payload_sha256: Digest,
@@ -46,16 +52,36 @@ impl Release {
     /// The write that keeps it.
     pub fn write(&self, namespace: &NamespaceId) -> Result<Write, StoreError> {
         Ok(Write::put(
-            key(namespace, self.release),
+            key(namespace, self.root_version, self.release),
             Document::of(self)?,
             When::Any,
         ))
     }
 }
 
-/// Where a release stands.
-pub fn key(namespace: &NamespaceId, release: u64) -> RecordKey {
-    RecordKey::new(partition(namespace), sort_key(release))
+/// The key of a release under the root version that it names.
+pub fn key(namespace: &NamespaceId, root_version: u64, release: u64) -> RecordKey {
+    RecordKey::new(partition(namespace), sort_key(root_version, release))
+}
+
+/// The newest release of this number: the one under the highest root version up to `newest_root`.
+pub async fn find(
+    records: &dyn Records,
+    namespace: &NamespaceId,
+    newest_root: u64,
+    release: u64,
+) -> Result<Option<Release>, StoreError> {
+    let roots: Vec<u64> = (1..=newest_root).rev().collect();
+    for some in roots.chunks(MAX_KEYS) {
+        let keys: Vec<_> = some
+            .iter()
+            .map(|root| key(namespace, *root, release))
+            .collect();
+        if let Some(record) = records.get_many(&keys).await?.into_iter().flatten().next() {
+            return Ok(Some(record.read()?));
+        }
+    }
+    Ok(None)
 }
 
 /// The partition that lists the releases of a namespace.
@@ -63,9 +89,9 @@ pub fn partition(namespace: &NamespaceId) -> String {
     format!("rel/{namespace}")
 }
 
-/// A release number as text that sorts like the number; 2^53 has 16 digits.
-pub fn sort_key(release: u64) -> String {
-    format!("{release:016}")
+/// A root version and a release number as text that sorts like the numbers; 2^53 has 16 digits.
+pub fn sort_key(root_version: u64, release: u64) -> String {
+    format!("{root_version:04}.{release:016}")
 }
 
 /// The mark that a release withdrew a bundle.
@@ -87,13 +113,16 @@ pub fn withdrawn_key(slug: &Slug, bundle: &Digest) -> RecordKey {
 pub struct Node {
     /// Bytes of the object.
     pub size: u64,
+    /// The key that signed its manifest, where it is the bundle of a skill.
+    pub signer: Option<PublicKey>,
     /// The objects that it names: a profile's variants, a bundle's parts.
     pub children: Vec<Digest>,
 }
 
 /// Every object that a release names, directly or through others; an object of the class `closures`.
 ///
-/// One line each, so that the list of the largest catalog stays well below 4 MiB: the first letter of the class, hash, size, children.
+/// First a line for each key that signed a skill: `k` and the key, which is dear to parse. Then a line for each object, so that the list of
+/// the largest catalog stays well below 4 MiB: the first letter of the class, hash, size, the place of the signer's key from 0 or `-`, children.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Closure {
     nodes: BTreeMap<(Named, Digest), Node>,
@@ -106,7 +135,7 @@ enum Named {
     Policy,
 }
 
-const HEAD: &str = "vault.closure/1\n";
+const HEAD: &str = "vault.closure/2\n";
 
 impl Closure {
     /// Adds an object.
@@ -135,6 +164,14 @@ impl Closure {
             };
             ObjectName::new(class, *digest)
         })
+    }
+
+    /// The keys that signed the skills, each with a skill that it signed.
+    pub fn signers(&self) -> BTreeMap<PublicKey, Digest> {
+        let signed = self.nodes.iter();
+        signed
+            .filter_map(|((_, digest), node)| Some((node.signer?, *digest)))
+            .collect()
     }
 
     /// What `newer` no longer has.
@@ -180,12 +217,19 @@ impl Closure {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = String::with_capacity(HEAD.len() + self.nodes.len() * 80);
         text.push_str(HEAD);
+        let signers: Vec<_> = self.signers().into_keys().collect();
+        for signer in &signers {
+            let _ = writeln!(text, "k {signer}");
+        }
         for ((class, digest), node) in &self.nodes {
             let letter = match class {
                 Named::Bundle => 'b',
                 Named::Policy => 'p',
             };
-            let _ = write!(text, "{letter} {digest} {}", node.size);
+            let signer = node.signer.as_ref();
+            let place = signer.and_then(|signer| signers.iter().position(|key| key == signer));
+            let place = place.map_or_else(|| "-".to_owned(), |place| place.to_string());
+            let _ = write!(text, "{letter} {digest} {} {place}", node.size);
             for child in &node.children {
                 let _ = write!(text, " {child}");
             }
@@ -201,9 +245,15 @@ impl Closure {
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
         let lines = text.strip_prefix(HEAD).ok_or_else(damaged)?;
         let mut nodes = BTreeMap::new();
+        let mut signers: Vec<PublicKey> = Vec::new();
         for line in lines.lines() {
             let mut words = line.split(' ');
             let class = match words.next() {
+                Some("k") => {
+                    let key = words.next().and_then(|key| key.parse().ok());
+                    signers.push(key.ok_or_else(damaged)?);
+                    continue;
+                }
                 Some("b") => Named::Bundle,
                 Some("p") => Named::Policy,
                 _ => return Err(damaged()),
@@ -211,10 +261,22 @@ impl Closure {
             let mut next = || words.next().ok_or_else(damaged);
             let digest: Digest = next()?.parse().map_err(|_| damaged())?;
             let size = next()?.parse().map_err(|_| damaged())?;
+            let signer = match next()? {
+                "-" => None,
+                place => {
+                    let place: usize = place.parse().map_err(|_| damaged())?;
+                    Some(*signers.get(place).ok_or_else(damaged)?)
+                }
+            };
             let children = words
                 .map(|word| word.parse().map_err(|_| damaged()))
                 .collect::<Result<_, _>>()?;
-            nodes.insert((class, digest), Node { size, children });
+            let node = Node {
+                size,
+                signer,
+                children,
+            };
+            nodes.insert((class, digest), node);
         }
         Ok(Self { nodes })
     }
@@ -229,6 +291,8 @@ const fn named(class: Class) -> Named {
 
 #[cfg(test)]
 mod tests {
+    use vault_skill::keys::SecretKey;
+
     use super::*;
 
     fn digest(text: &str) -> Digest {
@@ -238,6 +302,7 @@ mod tests {
     fn leaf(size: u64) -> Node {
         Node {
             size,
+            signer: None,
             children: Vec::new(),
         }
     }
@@ -250,6 +315,7 @@ mod tests {
             digest("skill"),
             Node {
                 size: 7,
+                signer: Some(SecretKey::from_seed([1; 32]).public()),
                 children: vec![digest("part 1"), digest("part 2")],
             },
         );
@@ -264,9 +330,11 @@ mod tests {
         );
         for damaged in [
             &b""[..],
-            b"vault.closure/2\n",
-            b"vault.closure/1\nx\n",
-            b"vault.closure/1\nb 00 1\n",
+            b"vault.closure/1\n",
+            b"vault.closure/2\nx\n",
+            b"vault.closure/2\nb 00 1 -\n",
+            b"vault.closure/2\nk x\n",
+            format!("vault.closure/2\nb {} 1 0\n", digest("no such key")).as_bytes(),
         ] {
             assert!(Closure::parse(damaged).is_err());
         }
@@ -280,6 +348,7 @@ mod tests {
             digest("profile"),
             Node {
                 size: 1,
+                signer: None,
                 children: vec![digest("variant")],
             },
         );
@@ -288,6 +357,7 @@ mod tests {
             digest("variant"),
             Node {
                 size: 2,
+                signer: None,
                 children: vec![digest("part")],
             },
         );

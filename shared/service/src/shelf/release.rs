@@ -1,7 +1,10 @@
 //! A namespace's current release as a shelf: nothing is believed but what the owner signed, though the service itself stores it.
 //!
-//! The catalog is accepted against the namespace's pin by the function that devices use; index, policy, bundles and parts are what it names
-//! by hash. What was verified is kept for a while, keyed by namespace and hash.
+//! The root versions are compared with the namespace's pin, the catalog with the root version that it names; index, policy, bundles and
+//! parts are what it names by hash. What was verified is kept for a while, keyed by namespace and hash.
+//!
+//! A device waits for a new release as soon as the root changes. The service goes on with the current one, until a key that signed it is
+//! revoked: then nothing of it is content any more.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -10,14 +13,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use vault_skill::bundle::{Bundle, BundleError};
-use vault_skill::catalog::{self, Accepted, Expectation, Side};
+use vault_skill::catalog::{Catalog, SignedCatalog};
 use vault_skill::draft::Submitter;
 use vault_skill::hash::Digest;
 use vault_skill::index::{self, IndexEntry};
-use vault_skill::keys::PublicKey;
-use vault_skill::manifest::ManifestExpectation;
-use vault_skill::name::{NamespaceId, SkillName, VaultId};
+use vault_skill::manifest::{ManifestExpectation, ManifestTrust};
+use vault_skill::name::{NamespaceId, SkillName};
 use vault_skill::policy::Policy;
+use vault_skill::root::{RootState, SkillPlace};
 use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::recent::Recent;
@@ -29,6 +32,7 @@ use super::drafts;
 use crate::App;
 use crate::error::Code;
 use crate::model::namespace::{Current, Kind, Namespace};
+use crate::publish::read_state;
 
 /// Bytes of verified lists that one process keeps, roughly. Half of it holds the list of 10,000 skills.
 const LISTS_ROOM: usize = 32 << 20;
@@ -56,14 +60,11 @@ impl Default for Opened {
     }
 }
 
-/// A release that was found good: its list, and whom to believe about its skills.
+/// A release that was found good: its list, and the keys that count for its skills.
 #[derive(Debug)]
 struct List {
     snapshot: Arc<Snapshot>,
-    vault_id: VaultId,
-    keys: Vec<PublicKey>,
-    /// Those of `keys` that were stolen or lost: they count only for bundles that the catalog names.
-    voided: Vec<PublicKey>,
+    state: Arc<RootState>,
     withdrawn: HashSet<Digest>,
 }
 
@@ -114,38 +115,36 @@ impl ReleaseShelf {
             .await?
             .ok_or_else(|| gone("the current catalog"))?;
         let namespace = self.namespace.clone();
-        let base = self.app.config.public_url.base().to_owned();
-        let published_at = current.published_at;
-        let accepted = beside(move || {
-            let expected = Expectation {
-                side: Side::Client,
-                base: &base,
-                slug: &namespace.slug,
-                // As it was found good when it became current: an owner who stays away for long still has tools that answer.
-                now: published_at,
-                latest_seen_at: None,
-                history: &|_| None,
-            };
-            catalog::accept(&bytes, &namespace.pin, &expected).map_err(|error| {
-                ShelfError::Failed(format!("the current catalog is not good: {error}"))
-            })
-        })
-        .await?;
-        let mut parts = Vec::with_capacity(accepted.catalog.index.len());
-        for part in &accepted.catalog.index {
+        let public_url = &self.app.config.public_url;
+        let address = public_url.join(&format!("/v/{}/", namespace.slug));
+        let (catalog, state) = beside(move || read_catalog(&namespace, &address, &bytes)).await?;
+        let mut parts = Vec::with_capacity(catalog.index.len());
+        for part in &catalog.index {
             let bytes = self
                 .exact(Class::Bundles, part.bundle_hash, part.size, "an index")
                 .await?;
             parts.push(bytes);
         }
-        let policy = match &accepted.catalog.policy {
+        let policy = match &catalog.policy {
             Some(policy) => Some(
                 self.exact(Class::Policies, policy.sha256, policy.size, "the policy")
                     .await?,
             ),
             None => None,
         };
-        beside(move || read_list(accepted, &parts, policy.as_deref())).await
+        let payload_sha256 = current.payload_sha256;
+        beside(move || {
+            let (mut snapshot, size) = read_snapshot(&catalog, &state, &parts, policy.as_deref())?;
+            snapshot.catalog = Some(payload_sha256);
+            let withdrawn = catalog.withdrawn.iter();
+            let list = List {
+                snapshot: Arc::new(snapshot),
+                state: Arc::new(state),
+                withdrawn: withdrawn.map(|entry| entry.bundle_hash).collect(),
+            };
+            Ok((list, size))
+        })
+        .await
     }
 
     /// An object whose hash and size the catalog names.
@@ -214,11 +213,18 @@ impl ReleaseShelf {
             };
             parts.push((part, bytes));
         }
-        let (keys, vault_id) = (list.keys_for(entry), list.vault_id);
+        let (state, place) = (Arc::clone(&list.state), list.place(entry));
         let (skill, version) = (name.clone(), entry.version);
         beside(move || {
+            let signer = bundle.signed().signer(&state);
+            if signer.is_some_and(|signer| state.is_revoked(&signer)) {
+                return Err(ShelfError::ReleaseAwaited);
+            }
+            let trust = ManifestTrust {
+                state: &state,
+                place,
+            };
             let expected = ManifestExpectation {
-                vault_id,
                 name: &skill,
                 version: Some(version),
                 stored_version: None,
@@ -228,9 +234,8 @@ impl ReleaseShelf {
                 found.map(|(_, bytes)| bytes.to_vec())
             };
             let bundle = bundle
-                .open(&part, &keys, &expected)
+                .open(&part, &trust, &expected)
                 .map_err(damaged(&skill))?;
-            let signer = bundle.signed.signer(&keys).copied();
             Ok(Loaded {
                 public_key: signer.ok_or_else(|| {
                     ShelfError::Damaged(skill.clone(), "nobody signed it".to_owned())
@@ -251,12 +256,13 @@ impl List {
             .is_some_and(|found| found.texts.bundle_hash == entry.texts.bundle_hash)
     }
 
-    fn keys_for(&self, entry: &Entry) -> Vec<PublicKey> {
-        let mut keys = self.keys.clone();
-        if !self.names(entry) {
-            keys.retain(|key| !self.voided.contains(key));
+    /// Whose signature counts for an entry: of a bundle that the release does not have, only that of somebody who publishes now.
+    fn place(&self, entry: &Entry) -> SkillPlace {
+        if self.names(entry) {
+            SkillPlace::Listed
+        } else {
+            SkillPlace::Own { taken_over: false }
         }
-        keys
     }
 }
 
@@ -269,21 +275,62 @@ fn gone(what: &str) -> ShelfError {
     StoreError::unavailable(format!("{what} is missing from the object store")).into()
 }
 
-/// Verifies that the index is the index of exactly this catalog, and reads the policy.
-fn read_list(
-    accepted: Accepted,
+/// Verifies the current catalog from the bytes of its file: the root versions are the pinned ones, the publishers of the root version that
+/// it names signed it, and it was signed for this place. Its dates are not judged: an owner who stays away for long still has tools that
+/// answer.
+fn read_catalog(
+    namespace: &Namespace,
+    address: &str,
+    bytes: &[u8],
+) -> Result<(Catalog, RootState), ShelfError> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        ShelfError::Failed(format!("the current catalog is not good: {error}"))
+    };
+    let current = namespace
+        .current
+        .as_ref()
+        .ok_or_else(|| gone("a release"))?;
+    let file = SignedCatalog::parse(bytes).map_err(|error| wrong(&error))?;
+    let state = read_state(namespace, &file).map_err(|error| wrong(&error))?;
+    let catalog = file
+        .read_counted(&current.payload_sha256)
+        .map_err(|error| wrong(&error))?;
+    // After a fork was settled the chain may not have the version any more that the release names.
+    let root = state.chain().find(&catalog.root_sha256);
+    let root = root.ok_or(ShelfError::ReleaseAwaited)?;
+    let role = root.document().release();
+    let signers = file.valid_signers(role.keys());
+    if signers.len() < role.threshold() {
+        return Err(wrong(&"too few publishers have signed it"));
+    }
+    let counted = namespace.pin.as_ref().map_or(&signers, |pin| &pin.signers);
+    if state.voids_release(counted) {
+        return Err(ShelfError::ReleaseAwaited);
+    }
+    let fits = catalog.vault_id == state.vault_id()
+        && catalog.slug == namespace.slug
+        && catalog.audience.iter().any(|audience| audience == address);
+    if !fits {
+        return Err(wrong(&"it was signed for another place"));
+    }
+    Ok((catalog, state))
+}
+
+/// Verifies that the index is the index of exactly this catalog, and reads the policy; with its size in memory, roughly.
+fn read_snapshot(
+    catalog: &Catalog,
+    state: &RootState,
     parts: &[Bytes],
     policy: Option<&[u8]>,
-) -> Result<(List, usize), ShelfError> {
+) -> Result<(Snapshot, usize), ShelfError> {
     let wrong = |what: &str, error: &dyn std::fmt::Display| {
         ShelfError::Failed(format!(
             "{what} of the current release is not good: {error}"
         ))
     };
-    let catalog = accepted.catalog;
     let parts: Vec<Vec<IndexEntry>> = parts
         .iter()
-        .map(|part| index::parse(part, &catalog.vault_id))
+        .map(|part| index::parse(part, &state.vault_id()))
         .collect::<Result<_, _>>()
         .map_err(|error| wrong("the index", &error))?;
     let skills = catalog.skills.iter();
@@ -309,20 +356,8 @@ fn read_list(
         }
     });
     let mut snapshot = Snapshot::new(entries).with_policy(policy.map(Arc::new));
-    snapshot.catalog = Some(accepted.payload_sha256);
     snapshot.policy_sha256 = catalog.policy.map(|policy| policy.sha256);
-    let list = List {
-        snapshot: Arc::new(snapshot),
-        vault_id: catalog.vault_id,
-        keys: accepted.keys,
-        voided: accepted.voided,
-        withdrawn: catalog
-            .withdrawn
-            .iter()
-            .map(|entry| entry.bundle_hash)
-            .collect(),
-    };
-    Ok((list, size))
+    Ok((snapshot, size))
 }
 
 /// What an entry takes in memory, with its share of the index for searches, roughly.
@@ -378,11 +413,12 @@ impl Shelf for ReleaseShelf {
         let key = (self.namespace.id, entry.texts.bundle_hash);
         if let Some(loaded) = self.app.opened.skills.find(&key) {
             let manifest = &loaded.bundle.manifest;
-            // Keys may have lost their word since it was verified.
+            let signer = Some(&loaded.public_key);
+            // Its signer may be revoked since it was verified.
             if manifest.name == *entry.name()
                 && manifest.version == entry.version
-                && manifest.vault_id == list.vault_id
-                && list.keys_for(entry).contains(&loaded.public_key)
+                && manifest.vault_id == list.state.vault_id()
+                && list.state.judge_signer(signer, list.place(entry)).is_ok()
             {
                 return Ok(loaded);
             }

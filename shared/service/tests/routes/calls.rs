@@ -410,7 +410,7 @@ impl Scene {
 
 /// A bundle of the vectors with other words in it.
 fn bundle(at: usize) -> Vec<u8> {
-    let name = "bundle-152f1c1ad07abd7f0974099d6b0986d71e17947411c4af1c61cef65798ba173e.json";
+    let name = "bundle-1db6dc66040e83889fb2b9f0f5a5d757d1bf1fc615ff56a4c791474a18533ed6.json";
     let text = String::from_utf8(vector(name)).unwrap();
     text.replace("Sum up the log.", &format!("Sum up log {at}."))
         .into_bytes()

@@ -16,6 +16,7 @@ mod http;
 mod mcp;
 mod oauth;
 mod publish;
+mod roots;
 mod shelf;
 mod support;
 mod v;

@@ -5,17 +5,18 @@ use std::collections::BTreeSet;
 use base64::Engine as _;
 use serde_json::{Value, json};
 use vault_service::config::Config;
-use vault_service::model::namespace::{Current, Kind, Namespace, Subscription};
+use vault_service::model::namespace::{Kind, Namespace, Subscription};
 use vault_service::model::release::{self, Release};
 use vault_service::publish::Precondition;
-use vault_skill::catalog::{Stored, Trust};
+use vault_skill::catalog::SignedCatalog;
 use vault_skill::hash::Digest;
 use vault_store::objects::{Class, Objects as _};
-use vault_store::records::{Document, When, Write};
 
-use crate::support::{World, big_table_parts, resigned, vector, vector_json, world, world_with};
+use crate::support::{
+    World, big_table_parts, read_file, resigned, vector, vector_json, world, world_with,
+};
 
-/// A service in the state that a case of the vectors describes: pin, stored release, history, address, clock.
+/// A service in the state that a case of the vectors describes: the stored file with its root versions, address, clock.
 async fn world_of(context: &Value) -> World {
     let base = context["base"].as_str().unwrap().to_owned();
     let world = world_with(|config: &mut Config| config.public_url = base.parse().unwrap());
@@ -25,75 +26,19 @@ async fn world_of(context: &Value) -> World {
     let slug = context["slug"].as_str().unwrap();
     let namespace = world.namespace(slug, Kind::Hosted).await;
     world.put_vectors(&namespace).await;
-    let stored: Option<Stored> = serde_json::from_value(context["stored"].clone()).unwrap();
-    let trust = Trust {
-        vault_id: serde_json::from_value(context["vault_id"].clone()).unwrap(),
-        public_key: serde_json::from_value(context["public_key"].clone()).unwrap(),
-        former_keys: serde_json::from_value(context["former_keys"].clone()).unwrap(),
-        rotation_sequence: context["rotation_sequence"].as_u64().unwrap_or(0),
-        recovery_key_sha256: serde_json::from_value(context["recovery_key_sha256"].clone())
-            .unwrap(),
-        stored,
-    };
-    if let Some(history) = context["history"].as_object() {
-        for (number, hash) in history {
-            record_release(
-                &world,
-                &namespace,
-                number.parse().unwrap(),
-                hash.as_str().unwrap(),
-            )
-            .await;
-        }
-    }
-    let current = match stored {
-        Some(stored) => Some(pretend_current(&world, &namespace, stored).await),
-        None => None,
-    };
-    world
-        .change(slug, |namespace| {
-            (namespace.pin, namespace.current) = (trust, current);
-        })
-        .await;
-    world
-}
-
-async fn record_release(world: &World, namespace: &Namespace, number: u64, payload: &str) {
-    let release = json!({
-        "release": number, "sha256": payload, "payload_sha256": payload, "published_at": "2026-11-01T00:00:00Z",
-        "by": "usr_test", "added": 0, "changed": 0, "removed": 0,
-    });
-    let write = Write::put(
-        release::key(&namespace.id, number),
-        Document::of(&release).unwrap(),
-        When::Any,
-    );
-    assert!(
-        world
-            .app
-            .records
-            .commit(vec![write])
-            .await
+    if let Some(stored) = context["stored"].as_str() {
+        let bytes = vector(stored);
+        let (catalog, chain) = read_file(&bytes);
+        let root = chain.find(&catalog.root_sha256).unwrap();
+        let signers = SignedCatalog::parse(&bytes)
             .unwrap()
-            .is_done()
-    );
-}
-
-/// A current release that is an empty catalog, since the one that the case continues is not in the vectors.
-async fn pretend_current(world: &World, namespace: &Namespace, stored: Stored) -> Current {
-    let bytes = resigned("catalog-1-first.json", |_| {});
-    let size = bytes.len() as u64;
-    Current {
-        release: stored.release,
-        sha256: world.put_object(namespace, Class::Catalogs, bytes).await,
-        size,
-        payload_sha256: stored.payload_sha256,
-        closure: world
-            .put_object(namespace, Class::Closures, b"vault.closure/1\n".to_vec())
-            .await,
-        skills: 0,
-        published_at: world.now(),
+            .valid_signers(root.document().release().keys());
+        let revoked = BTreeSet::new();
+        world
+            .make_current(&namespace, bytes, signers, revoked)
+            .await;
     }
+    world
 }
 
 fn merged(default: &Value, case: &Value) -> Value {
@@ -162,11 +107,10 @@ async fn every_catalog_that_the_vectors_refuse_is_refused_with_its_word_and_chan
             "catalog_key",
             "catalog_previous",
             "catalog_release",
-            "catalog_rotation",
             "catalog_schema",
-            "catalog_signature",
             "catalog_slug",
             "catalog_vault_id",
+            "signatures_missing",
         ]
     );
 }
@@ -187,18 +131,19 @@ async fn every_catalog_that_the_vectors_publish_is_published() {
             .await
             .unwrap_or_else(|refusal| panic!("{}: {refusal:?}", case["why"]));
         let namespace = world.read_namespace(slug).await;
+        let (pin, current) = (namespace.pin.unwrap(), namespace.current.unwrap());
         let result = &case["result"];
         assert_eq!(
-            json!(namespace.pin.public_key),
-            result["public_key"],
+            json!(pin.signers),
+            json!([result["public_key"]]),
             "{}",
             case["why"]
         );
+        assert_eq!(json!(pin.root_version), result["root_version"]);
         assert_eq!(
-            json!(namespace.pin.rotation_sequence),
-            result["rotation_sequence"]
+            json!({ "release": current.release, "payload_sha256": current.payload_sha256 }),
+            result["stored"]
         );
-        assert_eq!(json!(namespace.pin.stored), result["stored"]);
         published += 1;
     }
     assert_eq!(published, 4);
@@ -217,8 +162,9 @@ async fn releases_follow_one_another_and_say_what_changed() {
     insta::assert_json_snapshot!(published.release, @r#"
     {
       "release": 43,
-      "sha256": "4a58c912e638957de895441119aa85d631e4906a616b79435be4490a7fc56991",
-      "payload_sha256": "8ea40ffc49c7085ddd336bf69c1768194c70a13e8a2c8b56be343b4dcbe7ca57",
+      "root_version": 2,
+      "sha256": "ebea1e35bd94c3563fd4ddcbe84e410e83bc55ce987fe1042170ecd582056212",
+      "payload_sha256": "af9bc2ef0cfce03c1184a85da54a422d14aeceff83d42af3ffbfd3122d94d1ee",
       "published_at": "2026-11-21T03:00:10Z",
       "by": "usr_test",
       "added": 3,
@@ -243,7 +189,7 @@ async fn releases_follow_one_another_and_say_what_changed() {
     let current = namespace.current.unwrap();
     assert_eq!(
         (current.release, current.skills, current.size),
-        (44, 3, 3563)
+        (44, 3, 4668)
     );
     let records = world
         .app
@@ -284,13 +230,13 @@ async fn every_object_that_a_release_names_must_be_there_with_its_size() {
     for (class, hash) in [
         (
             Class::Bundles,
-            "f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555"
+            "14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3"
                 .parse()
                 .unwrap(),
         ),
         (
             Class::Bundles,
-            "542b073e31ff8875c2012136b99bfd2887fe522844dd6f5ff6cde72d62d27f57"
+            "283c46b26ac29b139815410d4ffa23708d442c0ea61ae68334e1c47df2c56d57"
                 .parse()
                 .unwrap(),
         ),
@@ -302,13 +248,13 @@ async fn every_object_that_a_release_names_must_be_there_with_its_size() {
         ),
         (
             Class::Bundles,
-            "a66336022ef770caac6df3e1db68d45e4f1d9ed3b282a01c3ba1eac7a99d1464"
+            "198bf14225f9346509b0c3b505dc688e54eb3a65e4d936177b7263f9ea9b5319"
                 .parse()
                 .unwrap(),
         ),
         (
             Class::Bundles,
-            "bfb7306182fbc326f2b621301c5a2ac269723e8c6826b822f63fd6cf0df48c2e"
+            "0a07307c47aae7f54f64dfdc302879d9a2e1d382c4f587f6855dd868dcb0aad3"
                 .parse()
                 .unwrap(),
         ),

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use vault_service::App;
+use vault_service::error::Refusal;
 use vault_service::model::audit;
 use vault_service::model::draft::{self, DraftRecord, MAX_PENDING, MAX_PENDING_OF_AUTHOR, State};
 use vault_service::model::kept;
@@ -26,6 +27,7 @@ use vault_skill::index;
 use vault_skill::manifest::Mode;
 use vault_skill::name::{NamespaceId, SkillName, Slug};
 use vault_skill::policy::Policy;
+use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit};
 use vault_store::StoreError;
 use vault_store::contract::shelf::{Hand, ShelfFixture, skill};
 use vault_store::memory::Memory;
@@ -147,8 +149,12 @@ impl Publisher {
         (digest, size)
     }
 
-    /// Publishes what is held as the next release, after `change`.
-    async fn publish_with(&self, owner: &Owner, change: impl FnOnce(&mut Catalog)) {
+    /// Publishes what is held as the next release by this owner, after `change`.
+    async fn try_publish(
+        &self,
+        owner: &Owner,
+        change: impl FnOnce(&mut Catalog),
+    ) -> Result<(), Refusal> {
         let (skills, policy, withdrawn, release, previous) = {
             let set = self.signed.lock().unwrap();
             let skills: Vec<_> = set.skills.values().cloned().collect();
@@ -164,7 +170,7 @@ impl Publisher {
         }
         let mut index = Vec::new();
         let texts = skills.iter().map(|skill| skill.entry.texts.clone());
-        for object in index::build(&self.owner.vault_id(), texts) {
+        for object in index::build(&owner.vault_id(), texts) {
             let (bundle_hash, size) = self.put_object(Class::Bundles, object).await;
             index.push(ObjectEntry { bundle_hash, size });
         }
@@ -178,14 +184,15 @@ impl Publisher {
         let now = self.world.now();
         let mut catalog = Catalog {
             schema: Schema,
-            vault_id: self.owner.vault_id(),
+            vault_id: owner.vault_id(),
             slug: "acme".parse().unwrap(),
             audience: vec!["https://vault.example/v/acme/".to_owned()],
             release,
             issued_at: now,
             expires_at: now.plus_days(90),
             public_key: owner.key().public(),
-            recovery_key_sha256: None,
+            root_version: owner.chain().version(),
+            root_sha256: *owner.chain().newest().payload_sha256(),
             previous,
             skills: skills
                 .iter()
@@ -202,19 +209,31 @@ impl Publisher {
             withdrawn,
         };
         change(&mut catalog);
-        let bytes = SignedCatalog::sign(&catalog, &[], owner.key()).unwrap();
-        let payload_sha256 = SignedCatalog::parse(&bytes).unwrap().payload_sha256();
-        self.world.publish("acme", bytes).await.unwrap();
+        let file = SignedCatalog::sign(&catalog, owner.chain(), &[owner.key()]).unwrap();
+        self.world.publish("acme", file.to_bytes()).await?;
         let mut set = self.signed.lock().unwrap();
         set.release = release;
         set.previous = Some(StoredRelease {
             release,
-            payload_sha256,
+            payload_sha256: file.payload_sha256(),
         });
+        Ok(())
+    }
+
+    async fn publish_with(&self, change: impl FnOnce(&mut Catalog)) {
+        self.try_publish(&self.owner, change).await.unwrap();
     }
 
     async fn publish(&self) {
-        self.publish_with(&self.owner, |_| {}).await;
+        self.publish_with(|_| {}).await;
+    }
+
+    /// The file of the current catalog.
+    async fn current_file(&self) -> Bytes {
+        let namespace = self.namespace().await;
+        let current = namespace.current.clone().unwrap();
+        let key = namespace.object(Class::Catalogs, current.sha256);
+        self.host.inner.get(&key).await.unwrap().unwrap()
     }
 
     fn lie(&self, key: ObjectKey, lie: Option<Bytes>) {
@@ -439,7 +458,10 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
         .await
         .unwrap()
         .unwrap();
-    let catalog = SignedCatalog::parse(&catalog).unwrap().verify().unwrap();
+    let catalog = SignedCatalog::parse(&catalog)
+        .unwrap()
+        .read_counted(&current.payload_sha256)
+        .unwrap();
     let (alpha, beta) = (&catalog.skills[0], &catalog.skills[1]);
     let bundle = |digest| namespace.object(Class::Bundles, digest);
     let part = publisher.signed.lock().unwrap().skills[&beta.name]
@@ -520,43 +542,46 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
 async fn a_catalog_that_the_pin_does_not_allow_is_not_believed() {
     let publisher = two_skills().await;
     let namespace = publisher.namespace().await;
+    let refused = async |namespace: &Namespace| {
+        let shelf = Releases.shelf(&publisher.fresh(), namespace, None);
+        let refused = shelf.snapshot().await;
+        assert!(matches!(refused, Err(ShelfError::Failed(_))), "{refused:?}");
+    };
+    // The record names the catalog of another vault, with a good hash.
     let foreign = Publisher::new(Kind::Hosted).await;
-    let thief = Owner::new(2);
-    foreign
-        .publish_with(&thief, |catalog| {
-            catalog.vault_id = publisher.owner.vault_id();
-        })
+    foreign.try_publish(&Owner::new(2), |_| {}).await.unwrap();
+    let bytes = foreign.current_file().await;
+    publisher
+        .world
+        .put_object(&namespace, Class::Catalogs, bytes.to_vec())
         .await;
-    let theirs = foreign.namespace().await;
-    let current = theirs.current.clone().unwrap();
-    let bytes = foreign
-        .host
-        .inner
-        .get(&theirs.object(Class::Catalogs, current.sha256))
-        .await
-        .unwrap()
-        .unwrap();
-    let key = namespace.object(Class::Catalogs, current.sha256);
-    publisher.host.inner.put(&key, bytes).await.unwrap();
-    // The record names a catalog with a good hash, which the pinned key did not sign.
     let mut forged = namespace.clone();
-    forged.current = Some(current);
-    let shelf = Releases.shelf(&publisher.fresh(), &forged, None);
-    let refused = shelf.snapshot().await;
-    assert!(matches!(refused, Err(ShelfError::Failed(_))), "{refused:?}");
-    // Another payload under the number of the release that was accepted.
+    forged.current = foreign.namespace().await.current;
+    refused(&forged).await;
+    // The current payload beside a signature that is not its publisher's.
+    let mut file: serde_json::Value =
+        serde_json::from_slice(&publisher.current_file().await).unwrap();
+    file["signatures"][0]["sig"] = format!("{}==", "A".repeat(86)).into();
+    let bytes = file.to_string().into_bytes();
+    let mut unsigned = namespace.clone();
+    let current = unsigned.current.as_mut().unwrap();
+    current.sha256 = publisher
+        .world
+        .put_object(&namespace, Class::Catalogs, bytes)
+        .await;
+    refused(&unsigned).await;
+    // Another payload than the one that became current.
+    let mut other = namespace.clone();
+    other.current.as_mut().unwrap().payload_sha256 = Digest::of(b"another");
+    refused(&other).await;
+    // Other root versions than those that are pinned.
     let mut pinned = namespace.clone();
-    pinned.pin.stored = Some(StoredRelease {
-        payload_sha256: Digest::of(b"another"),
-        ..namespace.pin.stored.unwrap()
-    });
-    let shelf = Releases.shelf(&publisher.fresh(), &pinned, None);
-    assert!(matches!(shelf.snapshot().await, Err(ShelfError::Failed(_))));
+    pinned.pin.as_mut().unwrap().root_sha256 = Digest::of(b"another");
+    refused(&pinned).await;
     // A catalog that was signed for another place.
     let mut elsewhere = namespace.clone();
     elsewhere.slug = "other".parse().unwrap();
-    let shelf = Releases.shelf(&publisher.fresh(), &elsewhere, None);
-    assert!(matches!(shelf.snapshot().await, Err(ShelfError::Failed(_))));
+    refused(&elsewhere).await;
 }
 
 #[tokio::test]
@@ -571,7 +596,7 @@ async fn an_index_of_other_skills_is_not_believed() {
         |catalog| catalog.skills[0].bundle_hash = catalog.skills[1].bundle_hash,
     ] {
         publisher
-            .publish_with(&publisher.owner, |catalog| {
+            .publish_with(|catalog| {
                 change(catalog);
                 let size = catalog.skills.last().unwrap().size;
                 if let [first, second] = catalog.skills.as_mut_slice()
@@ -599,22 +624,30 @@ async fn an_index_of_other_skills_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_bundle_that_another_key_signed_is_not_content() {
+async fn a_bundle_that_another_key_signed_is_not_published() {
     let publisher = Publisher::new(Kind::Hosted).await;
-    let foreign = Owner::new(9).sign(skill("alpha", "evil"), &"local:x".parse().unwrap(), 1);
-    publisher.hold(foreign.unwrap());
+    for stranger in [Owner::new(9), publisher.owner.with_key(9)] {
+        let theirs = stranger.sign(skill("alpha", "evil"), &"local:x".parse().unwrap(), 1);
+        publisher.hold(theirs.unwrap());
+        let refused = publisher.try_publish(&publisher.owner, |_| {}).await;
+        assert_eq!(refused.unwrap_err().code().row().code, "catalog_signer");
+    }
+}
+
+#[tokio::test]
+async fn a_bundle_of_another_version_is_not_content() {
+    let publisher = Publisher::new(Kind::Hosted).await;
     let mut other_version = publisher.sign(skill("beta", "one"), "local:x");
     other_version.entry.version = 5;
     publisher.hold(other_version);
     publisher.publish().await;
     let shelf = publisher.shelf().await;
-    for entry in shelf.snapshot().await.unwrap().entries() {
-        let refused = shelf.load(entry).await;
-        assert!(
-            matches!(refused, Err(ShelfError::Damaged(..))),
-            "{refused:?}"
-        );
-    }
+    let snapshot = shelf.snapshot().await.unwrap();
+    let refused = shelf.load(&snapshot.entries()[0]).await;
+    assert!(
+        matches!(refused, Err(ShelfError::Damaged(..))),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -867,43 +900,144 @@ async fn a_draft_is_in_the_audit_log_with_its_author() {
     );
 }
 
-/// The releases of the vectors one after the other, through rotations and a theft: whatever each names is read, whoever of the chain signed it.
+/// Adds a root version that changes the publishers, with or without a release under it.
+fn next_root(owner: &Owner, change: impl FnOnce(&mut RootEdit<'_>)) -> RootChain {
+    let mut edit = RootEdit::after(owner.chain(), "2026-11-21T00:00:00Z".parse().unwrap());
+    change(&mut edit);
+    edit.sign(&[owner.key()]).unwrap()
+}
+
+fn entry(owner: &Owner) -> KeyEntry {
+    let public_key = owner.key().public();
+    KeyEntry {
+        public_key,
+        name: KeyName::default_for(&public_key),
+    }
+}
+
+/// Two publishers: what both signed is content; what one signed stops with that key, and the rest goes on.
 #[tokio::test]
-async fn releases_after_rotations_are_read_with_the_keys_of_their_chain() {
-    const HOUR: i64 = 3600;
-    for chain in [&["45-compromise"][..], &["45-chain", "46-chain"]] {
-        let world = world();
-        world.acme().await;
-        let mut listed = Vec::new();
-        let mut signers = std::collections::BTreeSet::new();
-        for name in ["", "43-rotated", "44-withdrawn"].iter().chain(chain) {
-            if !name.is_empty() {
-                world.clock.advance(31 * HOUR);
-                let bytes = vector(&format!("catalog-{name}.json"));
-                world.publish("acme", bytes).await.unwrap();
-            }
-            let namespace = world.read_namespace("acme").await;
-            let shelf = Releases.shelf(&world.app, &namespace, None);
-            let snapshot = shelf.snapshot().await.unwrap();
-            for entry in snapshot.entries() {
-                let loaded = shelf.load(entry).await.unwrap();
-                signers.insert(loaded.public_key.to_string());
-            }
-            listed.push(snapshot);
-        }
-        assert!(signers.len() > 1, "{signers:?}");
-        let counts: Vec<_> = listed.iter().map(|list| list.entries().len()).collect();
-        assert_eq!(counts[..4], [1, 4, 3, 3]);
-        // Withdrawn since.
-        let gone = listed[1].find(&"commit-log".parse().unwrap()).unwrap();
-        let namespace = world.read_namespace("acme").await;
-        let refused = Releases
-            .shelf(&world.app, &namespace, None)
-            .load(gone)
-            .await;
+async fn content_of_a_revoked_publisher_waits_for_the_next_release() {
+    let publisher = Publisher::new(Kind::Hosted).await;
+    let anna = &publisher.owner;
+    let bob = anna.with_key(3);
+    let chain = next_root(anna, |edit| {
+        edit.add_publisher(entry(&bob)).unwrap();
+    });
+    let (anna, bob) = (anna.with_chain(chain.clone()), bob.with_chain(chain));
+    publisher.hold(
+        anna.sign(skill("alpha", "one"), &"local:x".parse().unwrap(), 1)
+            .unwrap(),
+    );
+    publisher.hold(
+        bob.sign(skill("beta", "one"), &"local:x".parse().unwrap(), 1)
+            .unwrap(),
+    );
+    publisher.try_publish(&anna, |_| {}).await.unwrap();
+    let snapshot = publisher.shelf().await.snapshot().await.unwrap();
+    for entry in snapshot.entries() {
+        publisher.shelf().await.load(entry).await.unwrap();
+    }
+    // Bob's key is revoked, and nothing was released since.
+    let chain = next_root(&anna, |edit| {
+        edit.revoke(&bob.key().public());
+    });
+    let anna = anna.with_chain(chain);
+    let file = SignedCatalog::parse(&publisher.current_file().await).unwrap();
+    let longer = file.with_roots(anna.chain()).unwrap().to_bytes();
+    publisher.world.publish("acme", longer).await.unwrap();
+    for app in [publisher.world.app.clone(), publisher.fresh()] {
+        let shelf = Releases.shelf(&app, &publisher.namespace().await, None);
+        let snapshot = shelf.snapshot().await.unwrap();
+        shelf.load(&snapshot.entries()[0]).await.unwrap();
+        let refused = shelf.load(&snapshot.entries()[1]).await;
         assert!(
-            matches!(refused, Err(ShelfError::NotFound(_))),
+            matches!(refused, Err(ShelfError::ReleaseAwaited)),
             "{refused:?}"
         );
     }
+    // A release that still lists it is refused, although the release before named the same bundle.
+    let refused = publisher.try_publish(&anna, |_| {}).await.unwrap_err();
+    assert_eq!(refused.code().row().code, "catalog_signer");
+    publisher.hold(
+        anna.sign(skill("beta", "two"), &"local:x".parse().unwrap(), 2)
+            .unwrap(),
+    );
+    publisher.try_publish(&anna, |_| {}).await.unwrap();
+    let shelf = publisher.shelf().await;
+    for entry in shelf.snapshot().await.unwrap().entries() {
+        shelf.load(entry).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_release_by_a_revoked_key_is_content() {
+    let publisher = two_skills().await;
+    let old = publisher.shelf().await.snapshot().await.unwrap();
+    let anna = publisher.owner.clone();
+    let new = anna.with_key(4);
+    // One key in both roles: it names its successor, which revokes it.
+    let chain = next_root(&anna, |edit| {
+        edit.add_publisher(entry(&new)).unwrap();
+        edit.add_root_key(entry(&new)).unwrap();
+    });
+    let new = new.with_chain(chain);
+    let chain = next_root(&new, |edit| {
+        edit.revoke(&anna.key().public());
+    });
+    let new = new.with_chain(chain);
+    let file = SignedCatalog::parse(&publisher.current_file().await).unwrap();
+    let longer = file.with_roots(new.chain()).unwrap().to_bytes();
+    publisher.world.publish("acme", longer).await.unwrap();
+    let shelf = publisher.shelf().await;
+    for answer in [
+        shelf.snapshot().await.map(|_| ()),
+        shelf.load(&old.entries()[0]).await.map(|_| ()),
+        shelf
+            .submit(&by("usr_1"), take("alpha", "two"))
+            .await
+            .map(|_| ()),
+    ] {
+        assert!(
+            matches!(answer, Err(ShelfError::ReleaseAwaited)),
+            "{answer:?}"
+        );
+    }
+}
+
+/// The releases of the vectors one after the other, through rotations: whatever each names is read, whoever published when it was signed.
+#[tokio::test]
+async fn releases_after_rotations_are_read_with_the_publishers_of_their_chain() {
+    const HOUR: i64 = 3600;
+    let world = world();
+    world.acme().await;
+    let mut listed = Vec::new();
+    let mut signers = std::collections::BTreeSet::new();
+    for name in ["", "43-rotated", "44-withdrawn", "45-chain", "46-chain"] {
+        if !name.is_empty() {
+            world.clock.advance(31 * HOUR);
+            let bytes = vector(&format!("catalog-{name}.json"));
+            world.publish("acme", bytes).await.unwrap();
+        }
+        let namespace = world.read_namespace("acme").await;
+        let shelf = Releases.shelf(&world.app, &namespace, None);
+        let snapshot = shelf.snapshot().await.unwrap();
+        for entry in snapshot.entries() {
+            let loaded = shelf.load(entry).await.unwrap();
+            signers.insert(loaded.public_key.to_string());
+        }
+        listed.push(snapshot);
+    }
+    assert!(signers.len() > 1, "{signers:?}");
+    let counts: Vec<_> = listed.iter().map(|list| list.entries().len()).collect();
+    assert_eq!(counts[..4], [1, 4, 3, 3]);
+    // Withdrawn since.
+    let gone = listed[1].find(&"commit-log".parse().unwrap()).unwrap();
+    let namespace = world.read_namespace("acme").await;
+    let shelf = Releases.shelf(&world.app, &namespace, None);
+    let refused = shelf.load(gone).await;
+    assert!(
+        matches!(refused, Err(ShelfError::NotFound(_))),
+        "{refused:?}"
+    );
 }

@@ -1,5 +1,6 @@
 //! A service over memory with a clock that stands still, and the shortest ways to ask it something.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -14,14 +15,18 @@ use tower::ServiceExt;
 use vault_service::config::{Config, Limits};
 use vault_service::model::audit::Actor;
 use vault_service::model::device::{self, Device, DeviceStatus};
-use vault_service::model::namespace::{self, Kind, Namespace};
+use vault_service::model::namespace::{self, Current, Kind, Namespace, Pin};
+use vault_service::model::release::{Closure, Node, Release};
 use vault_service::publish::{Precondition, Published, publish};
 use vault_service::{App, error::Refusal, router};
-use vault_skill::catalog::{Catalog, SignedCatalog};
+use vault_skill::bundle::Bundle;
+use vault_skill::catalog::{Catalog, PAYLOAD_TYPE, SignedCatalog};
+use vault_skill::dsse::Envelope;
 use vault_skill::hash::Digest;
-use vault_skill::keys::SecretKey;
+use vault_skill::keys::{PublicKey, SecretKey};
 use vault_skill::name::Slug;
 use vault_skill::request::{DeviceHeaders, sign};
+use vault_skill::root::{RevokedKey, RootChain, RootState};
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::{Clock, TestClock};
@@ -314,6 +319,64 @@ impl World {
         publish(&self.app, &slug, bytes.into(), precondition, &actor).await
     }
 
+    /// Makes this file the current one of a namespace, past all rules: what the vectors say of a service before a push.
+    pub async fn make_current(
+        &self,
+        namespace: &Namespace,
+        bytes: Vec<u8>,
+        signers: Vec<PublicKey>,
+        revoked: BTreeSet<RevokedKey>,
+    ) {
+        let (catalog, chain) = read_file(&bytes);
+        let payload_sha256 = SignedCatalog::parse(&bytes).unwrap().payload_sha256();
+        let state = RootState::new(chain, revoked);
+        let mut closure = Closure::default();
+        for skill in &catalog.skills {
+            let key = namespace.object(Class::Bundles, skill.bundle_hash);
+            let object = self.app.objects.get(&key).await.unwrap().unwrap();
+            let bundle = Bundle::parse(&object, &skill.bundle_hash, skill.size).unwrap();
+            let node = Node {
+                size: skill.size,
+                signer: bundle.signed().signer(&state),
+                children: Vec::new(),
+            };
+            closure.insert(Class::Bundles, skill.bundle_hash, node);
+        }
+        let closure = closure.to_bytes();
+        let closure = self.put_object(namespace, Class::Closures, closure).await;
+        let size = bytes.len() as u64;
+        let sha256 = self.put_object(namespace, Class::Catalogs, bytes).await;
+        let published_at = self.now();
+        let release = Release {
+            release: catalog.release,
+            root_version: catalog.root_version,
+            sha256,
+            payload_sha256,
+            published_at,
+            by: "usr_test".to_owned(),
+            added: 0,
+            changed: 0,
+            removed: 0,
+        };
+        let write = release.write(&namespace.id).unwrap();
+        let done = self.app.records.commit(vec![write]).await.unwrap();
+        assert!(done.is_done());
+        self.change(namespace.slug.as_str(), |namespace| {
+            namespace.pin = Some(Pin::new(&state, signers));
+            namespace.current = Some(Current {
+                release: catalog.release,
+                sha256,
+                size,
+                payload_sha256,
+                fingerprint: state.chain().fingerprint(),
+                closure,
+                skills: catalog.skills.len() as u64,
+                published_at,
+            });
+        })
+        .await;
+    }
+
     /// The namespace `acme` with the vectors' objects and release 42.
     pub async fn acme(&self) -> Namespace {
         let namespace = self.namespace("acme", Kind::Hosted).await;
@@ -370,16 +433,30 @@ pub fn vector_key(name: &str) -> SecretKey {
     SecretKey::from_seed(std::array::from_fn(|n| byte(2 * n)))
 }
 
-/// A catalog of the vectors with other content, signed again by `release 0`.
+/// A catalog of the vectors with other content, signed again by `release 0` under the same root versions.
 pub fn resigned(name: &str, change: impl FnOnce(&mut Catalog)) -> Vec<u8> {
-    let mut catalog = SignedCatalog::parse(&vector(name))
-        .unwrap()
-        .verify()
-        .unwrap();
+    let (mut catalog, chain) = read_file(&vector(name));
     change(&mut catalog);
     let key = vector_key("release 0");
     catalog.public_key = key.public();
-    SignedCatalog::sign(&catalog, &[], &key).unwrap()
+    file_of(&catalog, &chain, &key)
+}
+
+/// The catalog in a file, and the root versions beside it.
+pub fn read_file(bytes: &[u8]) -> (Catalog, RootChain) {
+    let file = SignedCatalog::parse(bytes).unwrap();
+    let catalog = file.read_counted(&file.payload_sha256()).unwrap();
+    (catalog, RootChain::verify(file.roots()).unwrap())
+}
+
+/// The file of a catalog that this key has signed, whatever it says: an owner's own tool refuses some.
+pub fn file_of(catalog: &Catalog, chain: &RootChain, key: &SecretKey) -> Vec<u8> {
+    let payload = vault_skill::json::to_bytes(catalog);
+    let envelope = Envelope::sign(PAYLOAD_TYPE, &payload, &[key]);
+    let mut file: Value = serde_json::from_slice(&envelope.to_bytes()).unwrap();
+    file["public_key"] = serde_json::json!(key.public());
+    file["roots"] = serde_json::to_value(chain.to_list()).unwrap();
+    file.to_string().into_bytes()
 }
 
 /// Every object of the vectors.

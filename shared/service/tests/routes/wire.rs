@@ -29,7 +29,7 @@ use crate::common;
 use crate::support::{World, key, world, world_with};
 
 const BUNDLE: &str =
-    "/v/acme/bundles/f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555.json";
+    "/v/acme/bundles/14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json";
 /// Longer than every limit of the service: whoever waits this long waits for nothing.
 const PATIENCE: Duration = Duration::from_mins(1);
 

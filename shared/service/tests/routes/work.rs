@@ -11,7 +11,7 @@ use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::release::Closure;
 use vault_service::work::Report;
 use vault_service::{App, uploads, work};
-use vault_skill::catalog::{Catalog, Stored as StoredRelease, Trust};
+use vault_skill::catalog::{Catalog, Stored as StoredRelease};
 use vault_skill::hash::Digest;
 use vault_skill::name::NamespaceId;
 use vault_store::StoreError;
@@ -512,9 +512,7 @@ async fn a_release_number_that_is_used_again_does_not_shorten_what_is_kept() {
     let world = world();
     let namespace = world.acme().await;
     let former = world.named().await;
-    world
-        .change("acme", |namespace| namespace.pin = Trust::default())
-        .await;
+    world.change("acme", |namespace| namespace.pin = None).await;
     // The same number once more, with other content.
     let other = resigned("catalog-42.json", empty);
     world.publish("acme", other).await.unwrap();

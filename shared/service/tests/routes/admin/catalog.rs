@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use vault_service::model::namespace::{Kind, Subscription};
 use vault_skill::catalog::{Catalog, Stored};
 use vault_skill::hash::Digest;
+use vault_store::memory::shelf::Owner;
 use vault_store::objects::Class;
 
 use super::{Desk, desk, desk_of, empty_desk};
-use crate::support::{Answer, resigned, vector};
+use crate::support::{Answer, file_of, read_file, resigned, vector};
 
 const PATH: &str = "/admin/vaults/acme/catalog";
 const OCTETS: &str = "application/octet-stream";
@@ -58,7 +59,7 @@ async fn the_first_is_201_the_next_200_and_the_bytes_are_read_back() {
     assert_eq!(
         answer.json(),
         json!({
-            "release": 42, "sha256": Digest::of(&first), "payload_sha256": answer.json()["payload_sha256"],
+            "release": 42, "root_version": 1, "sha256": Digest::of(&first), "payload_sha256": answer.json()["payload_sha256"],
             "published_at": "2026-11-21T02:00:10Z", "by": by, "added": 1, "changed": 0, "removed": 0,
         })
     );
@@ -202,21 +203,29 @@ async fn what_a_catalog_may_not_say() {
         bytes
     };
     let foreign = {
+        let (mut catalog, chain) = read_file(&desk.next(|_| {}).await);
         let key = crate::support::vector_key("stranger");
-        let mut catalog = vault_skill::catalog::SignedCatalog::parse(&desk.next(|_| {}).await)
-            .unwrap()
-            .verify()
-            .unwrap();
         catalog.public_key = key.public();
-        vault_skill::catalog::SignedCatalog::sign(&catalog, &[], &key).unwrap()
+        file_of(&catalog, &chain, &key)
     };
+    // Signed by the publisher, and naming another key.
+    let misnamed = {
+        let mut file: Value = serde_json::from_slice(&desk.next(|_| {}).await).unwrap();
+        file["public_key"] = json!(crate::support::vector_key("stranger").public());
+        file.to_string().into_bytes()
+    };
+    let other_vault = Owner::new(9).vault_id();
     let cases = [
-        (flipped, "422 catalog_signature"),
-        (foreign, "422 catalog_key"),
+        (flipped, "422 signatures_missing"),
+        (foreign, "422 signatures_missing"),
+        (misnamed, "422 catalog_key"),
         (
-            desk.next(|c| c.vault_id = "01BX5ZZKBKACTAV9WEVGEMMVRZ".parse().unwrap())
-                .await,
+            desk.next(|c| c.vault_id = other_vault).await,
             "422 catalog_vault_id",
+        ),
+        (
+            desk.next(|c| c.root_sha256 = other).await,
+            "422 root_invalid",
         ),
         (
             desk.next(|c| c.slug = "other".parse().unwrap()).await,

@@ -382,7 +382,7 @@ async fn a_decision_acts_at_once() {
     let desk = desk().await;
     let device = desk.device_in(1, "pending").await;
     let bundle =
-        "/v/acme/bundles/f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555.json";
+        "/v/acme/bundles/14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json";
     for (decision, bundles, catalog) in [
         ("", "403 device_pending", "200"),
         ("admit", "200", "200"),

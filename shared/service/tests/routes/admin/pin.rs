@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use vault_service::config::Limits;
-use vault_service::model::namespace::Kind;
-use vault_skill::catalog::Trust;
+use vault_service::model::namespace::{Kind, Pin};
+use vault_store::memory::shelf::Owner;
 
 use super::{Desk, desk, desk_of};
 use crate::common::PASSWORD;
-use crate::support::{Answer, vector, vector_key};
+use crate::support::{Answer, file_of, read_file, vector};
 
 impl Desk {
     async fn reset(&self, body: &Value) -> Answer {
@@ -19,7 +19,7 @@ impl Desk {
 async fn a_fresh_sign_in_or_the_password_is_asked_for() {
     let desk = desk().await;
     let pin = desk.world.read_namespace("acme").await.pin;
-    assert_ne!(pin, Trust::default());
+    assert!(pin.is_some());
     for (body, wanted) in [
         (json!({"slug": "other"}), "422 confirmation_mismatch"),
         (
@@ -66,10 +66,8 @@ async fn a_fresh_sign_in_or_the_password_is_asked_for() {
             .contains(&vec!["audit".to_owned(), "ns".into()]),
         "in one commit"
     );
-    assert_eq!(
-        desk.world.read_namespace("acme").await.pin,
-        Trust::default()
-    );
+    assert_eq!(desk.world.read_namespace("acme").await.pin, None);
+    let pin = pin.unwrap();
     let entries = desk.entries(&desk.acme).await;
     let done = entries
         .iter()
@@ -77,7 +75,7 @@ async fn a_fresh_sign_in_or_the_password_is_asked_for() {
         .unwrap();
     assert_eq!(
         done.before,
-        Some(json!({"vault_id": pin.vault_id, "public_key": pin.public_key}))
+        Some(json!({"vault_id": pin.vault_id, "root_version": pin.root_version}))
     );
     assert!(
         !format!("{entries:?}").contains(PASSWORD),
@@ -124,16 +122,17 @@ async fn guesses_are_counted_like_those_of_the_sign_in_page() {
 #[tokio::test]
 async fn after_a_reset_any_catalog_is_the_first() {
     let desk = desk().await;
-    let key = vector_key("stranger");
-    let mut catalog = vault_skill::catalog::SignedCatalog::parse(&vector("catalog-42.json"))
-        .unwrap()
-        .verify()
-        .unwrap();
-    catalog.public_key = key.public();
-    catalog.vault_id = "01BX5ZZKBKACTAV9WEVGEMMVRZ".parse().unwrap();
+    let stranger = Owner::new(9);
+    let (mut catalog, _) = read_file(&vector("catalog-1-first.json"));
+    catalog.vault_id = stranger.vault_id();
+    catalog.public_key = stranger.key().public();
+    catalog.root_version = 1;
+    catalog.root_sha256 = *stranger.chain().newest().payload_sha256();
     catalog.release = 7;
     catalog.previous = None;
-    let bytes = vault_skill::catalog::SignedCatalog::sign(&catalog, &[], &key).unwrap();
+    catalog.skills.clear();
+    catalog.index.clear();
+    let bytes = file_of(&catalog, stranger.chain(), stranger.key());
     let push = async |tag: &str| {
         let body = Some(("application/octet-stream", bytes.clone()));
         desk.send(
@@ -154,7 +153,7 @@ async fn after_a_reset_any_catalog_is_the_first() {
             .unwrap()
             .sha256
     );
-    assert_eq!(push(&tag).await.status, 422);
+    assert_eq!(push(&tag).await.short(), "422 vault_changed");
     assert_eq!(desk.reset(&json!({"slug": "acme"})).await.short(), "200");
     assert_eq!(
         desk.get("/admin/vaults/acme/catalog").await.body,
@@ -164,9 +163,26 @@ async fn after_a_reset_any_catalog_is_the_first() {
     let stale = format!("\"{}\"", vault_skill::hash::Digest::of(b"stale"));
     assert_eq!(push(&stale).await.short(), "412 release_conflict");
     assert_eq!(push(&tag).await.short(), "200");
-    let pin = desk.world.read_namespace("acme").await.pin;
+    let pin = desk.world.read_namespace("acme").await.pin.unwrap();
     assert_eq!(
-        (pin.public_key, pin.vault_id),
-        (Some(key.public()), Some(catalog.vault_id))
+        pin,
+        Pin::new(&stranger.state(), vec![stranger.key().public()])
     );
+}
+
+#[tokio::test]
+async fn a_reset_is_shown_to_every_owner_for_thirty_days() {
+    let desk = desk().await;
+    let shown = async || desk.get("/admin/vaults/acme").await.json()["pin_reset"].clone();
+    assert_eq!(shown().await, Value::Null);
+    let pin = desk.world.read_namespace("acme").await.pin.unwrap();
+    assert_eq!(desk.reset(&json!({"slug": "acme"})).await.short(), "200");
+    let reset = shown().await;
+    assert_eq!(reset["vault_id"], json!(pin.vault_id));
+    assert_eq!(reset["at"], json!(desk.world.now()));
+    assert!(reset["by"].as_str().unwrap().starts_with("usr_"), "{reset}");
+    let namespace = desk.world.read_namespace("acme").await;
+    let at = |days| desk.world.now().plus_days(days);
+    assert!(namespace.shown_reset(at(30).plus_seconds(-1)).is_some());
+    assert_eq!(namespace.shown_reset(at(30)), None);
 }

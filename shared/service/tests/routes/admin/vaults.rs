@@ -86,21 +86,22 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
       "namespace_id": "[id]",
       "owner": "owner@example.org",
       "pin": {
-        "fingerprint": "ww3x-6ejf-ea4c-npqw-ykvn-jvuu-nur6-gx5m",
-        "public_key": "M5Q2NvrUj3C9PXiQTLw8WThVCw_XXT8GuQLkpY9RF2k",
-        "recovery_key_sha256": "3a0545085f6b7f55fa2389988ec6c8e1718fe1909942d849e31079bdf5820832",
-        "vault_id": "01JD5VXQ3N8W2K7R4T6Y9ZB1CM"
+        "fingerprint": "vlt:pfye-furw-566k-tcnd-i5ya-46rq-rjpo-4wzo/1",
+        "root_sha256": "797042d236efbca989a347700e7a308a5eee5b2e9efa158a95c03f856cf21fd0",
+        "root_version": 1,
+        "vault_id": "vlt_pfyefurw566ktcndi5ya46rqrj"
       },
+      "pin_reset": null,
       "provisioning": [],
       "quota": {
         "bytes": null
       },
       "release": {
-        "payload_sha256": "68313d2958c5fdf7678953545a25fcb9027b74d27c76d857324a2cf2d195a77d",
+        "payload_sha256": "3d78c847d300eb6a02b9f143eb1ffd70ea69b5577b9bddec4f50603844eca93a",
         "published_at": "2026-11-21T02:00:10Z",
         "release": 42,
-        "sha256": "9571231d9ae98ffb02e958410a76b83300e2ee6a744ac9d5b74bad894647225a",
-        "size": 1964
+        "sha256": "84f511bdb65d4e22eee7b28751871c7f1b0f692a2fd430c92638bbe6dc09eee5",
+        "size": 2877
       },
       "slug": "acme",
       "status": "active",
@@ -108,7 +109,7 @@ async fn a_vault_is_shown_with_pin_counts_and_last_push() {
     }
     "#);
     let empty = empty_desk().await.get("/admin/vaults/acme").await.json();
-    for member in ["pin", "release", "last_push"] {
+    for member in ["pin", "pin_reset", "release", "last_push"] {
         assert_eq!(empty[member], Value::Null, "{member}");
     }
     assert_eq!(

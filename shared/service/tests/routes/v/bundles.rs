@@ -8,8 +8,8 @@ use vault_store::objects::{Class, Objects as _};
 
 use crate::support::{World, big_table_parts, resigned, vector, world, world_with};
 
-const CODE_REVIEW: &str = "f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555";
-const COMMIT_LOG: &str = "152f1c1ad07abd7f0974099d6b0986d71e17947411c4af1c61cef65798ba173e";
+const CODE_REVIEW: &str = "14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3";
+const COMMIT_LOG: &str = "1db6dc66040e83889fb2b9f0f5a5d757d1bf1fc615ff56a4c791474a18533ed6";
 const POLICY: &str = "b9225b67c4d0cccafabb0e376e292f0c845c06082e50e23fa584dfbccdb5a462";
 
 fn path(hash: &str) -> String {
@@ -33,10 +33,10 @@ async fn skills_indexes_profiles_variants_and_parts_are_served_to_the_byte() {
     let world = release_43().await;
     let device = world.device("acme", 1, DeviceStatus::Active).await;
     let mut wanted = vec![
-        vector("bundle-f864481030ab14077a439eca10737e98f80afa823f26479928e8048363c76555.json"),
-        vector("bundle-bfb7306182fbc326f2b621301c5a2ac269723e8c6826b822f63fd6cf0df48c2e.json"),
-        vector("index-542b073e31ff8875c2012136b99bfd2887fe522844dd6f5ff6cde72d62d27f57.json"),
-        vector("profile-a66336022ef770caac6df3e1db68d45e4f1d9ed3b282a01c3ba1eac7a99d1464.json"),
+        vector("bundle-14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3.json"),
+        vector("bundle-0a07307c47aae7f54f64dfdc302879d9a2e1d382c4f587f6855dd868dcb0aad3.json"),
+        vector("index-283c46b26ac29b139815410d4ffa23708d442c0ea61ae68334e1c47df2c56d57.json"),
+        vector("profile-198bf14225f9346509b0c3b505dc688e54eb3a65e4d936177b7263f9ea9b5319.json"),
     ];
     wanted.extend(big_table_parts());
     for bytes in wanted {
@@ -162,7 +162,7 @@ async fn a_named_bundle_that_is_lost_is_503_whoever_names_it() {
         .unwrap();
     let device = world.device("acme", 1, DeviceStatus::Active).await;
     let part = Digest::of(&big_table_parts()[1]).to_string();
-    let variant = "bfb7306182fbc326f2b621301c5a2ac269723e8c6826b822f63fd6cf0df48c2e";
+    let variant = "0a07307c47aae7f54f64dfdc302879d9a2e1d382c4f587f6855dd868dcb0aad3";
     for hash in [CODE_REVIEW, variant, &part] {
         world
             .memory

@@ -76,7 +76,7 @@ async fn conditional_requests_get_the_whole_answer() {
         let answer = world.send(request).await;
         assert_eq!(
             (answer.status.as_u16(), answer.body.len()),
-            (200, 1964),
+            (200, 2877),
             "{name}"
         );
     }

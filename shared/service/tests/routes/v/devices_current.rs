@@ -17,8 +17,8 @@ async fn one_small_poll_tells_all_that_changed() {
     {
       "catalog": {
         "release": 42,
-        "sha256": "9571231d9ae98ffb02e958410a76b83300e2ee6a744ac9d5b74bad894647225a",
-        "size": 1964
+        "sha256": "84f511bdb65d4e22eee7b28751871c7f1b0f692a2fd430c92638bbe6dc09eee5",
+        "size": 2877
       },
       "device_id": "dev_h6gu4wwjvta4a46wtephq336xx",
       "enrolled_at": "2026-11-21T02:00:10Z",

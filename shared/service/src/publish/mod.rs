@@ -1,0 +1,399 @@
+//! Making a signed catalog the current release of a namespace: the one function behind a push and behind the server's own library.
+//!
+//! Everything is checked before anything is changed, in the order of `keys.md` 4. The catalog and the list of what it names become
+//! objects; then one conditional write on the namespace record makes the release current. Two publishers race: one wins, the other is told.
+
+mod current;
+mod judge;
+mod objects;
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use serde_json::json;
+use vault_skill::catalog::{Catalog, MAX_OBJECT_BYTES, Stored};
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::Slug;
+use vault_skill::root::RootState;
+use vault_store::StoreError;
+use vault_store::objects::{Class, ObjectKey};
+use vault_store::records::{Commit, Document, When, Write};
+
+pub(crate) use current::{Sets, current_closure, names_bundle, read_state, withdraws};
+
+use crate::App;
+use crate::error::{Code, Refusal};
+use crate::model::audit::{self, Actor, Change};
+use crate::model::kept::{self, FORMER_SECONDS, ObjectName, Why};
+use crate::model::namespace::{self, Current, Namespace, Pin};
+use crate::model::release::{self, Release, WithdrawnMark, withdrawn_key};
+use crate::retry::Retry;
+use crate::uploads;
+
+use current::current_catalog;
+use judge::Judged;
+use objects::close;
+
+/// What the publisher believes is current.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Precondition {
+    /// Nothing was ever published: `If-None-Match: *`.
+    NothingYet,
+    /// The catalog with this SHA-256: `If-Match: "<sha256>"`.
+    Current(Digest),
+    /// A tag that no catalog can have.
+    Never,
+}
+
+/// A release that became current.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The release.
+    pub release: Release,
+    /// Whether the namespace had none before.
+    pub first: bool,
+}
+
+/// Publishes the exact `bytes` of a signed catalog in the namespace `slug`.
+///
+/// A file with the payload of the current release and other root versions or signatures replaces the file of that release. A refusal
+/// changes nothing, and takes no root versions; what was stored aside is named by nothing and is collected.
+pub async fn publish(
+    app: &App,
+    slug: &Slug,
+    bytes: Bytes,
+    precondition: Precondition,
+    actor: &Actor,
+) -> Result<Published, Refusal> {
+    if bytes.len() > MAX_OBJECT_BYTES {
+        return Err(Code::BodyTooLarge.into());
+    }
+    let mut retry = Retry::default();
+    let mut checked: Option<(Namespace, Checked)> = None;
+    loop {
+        let (namespace, revision) = namespace::find(&*app.records, slug)
+            .await?
+            .ok_or(Code::NotFound)?;
+        if !namespace.subscription.is_live() {
+            return Err(Code::SubscriptionLapsed.into());
+        }
+        holds(precondition, namespace.current.as_ref())?;
+        // A conflict is usually another part of the record: what was checked against the same pin and release is not checked again.
+        let same =
+            |held: &Namespace| held.pin == namespace.pin && held.current == namespace.current;
+        if !checked.as_ref().is_some_and(|(held, _)| same(held)) {
+            let fresh = check(app, &namespace, &bytes).await?;
+            checked = Some((namespace.clone(), fresh));
+        }
+        let Some((_, ready)) = &checked else {
+            return Err(Code::Internal.into());
+        };
+        match commit(app, &namespace, revision, ready, actor).await {
+            Ok(Some(release)) => {
+                return Ok(Published {
+                    release,
+                    first: namespace.current.is_none(),
+                });
+            }
+            Ok(None) | Err(StoreError::Conflict) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !retry.again(&*app.random).await {
+            return Err(Code::Unavailable.into());
+        }
+    }
+}
+
+/// 412 with the current release unless it is the one that the publisher began from.
+fn holds(precondition: Precondition, current: Option<&Current>) -> Result<(), Refusal> {
+    let good = match (precondition, current) {
+        (Precondition::NothingYet, None) => true,
+        (Precondition::Current(wanted), Some(current)) => wanted == current.sha256,
+        _ => false,
+    };
+    if good {
+        return Ok(());
+    }
+    let current = current.map(|current| {
+        json!({ "release": current.release, "sha256": current.sha256, "payload_sha256": current.payload_sha256 })
+    });
+    Err(Refusal::new(Code::ReleaseConflict).member("current", current.into()))
+}
+
+/// A catalog file that may become current, and what follows from it.
+struct Checked {
+    state: RootState,
+    signers: Vec<PublicKey>,
+    sha256: Digest,
+    size: u64,
+    change: ContentChange,
+    /// What the current file and its release name, and the new ones do not.
+    former: Vec<ObjectName>,
+}
+
+/// What a file changes about what the namespace offers.
+enum ContentChange {
+    /// It makes another release current.
+    Release(Box<NewRelease>),
+    /// Nothing: it adds root versions or signatures to the current release, of this root version and number.
+    None { root_version: u64, release: u64 },
+}
+
+struct NewRelease {
+    catalog: Catalog,
+    payload_sha256: Digest,
+    closure: Digest,
+    marks: Vec<Digest>,
+    added: u64,
+    changed: u64,
+    removed: u64,
+}
+
+async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checked, Refusal> {
+    let judged = judge::judge(app, namespace, bytes).await?;
+    let sha256 = Digest::of(bytes);
+    let mut objects = vec![(namespace.object(Class::Catalogs, sha256), bytes.clone())];
+    let mut former: Vec<_> = namespace
+        .current
+        .iter()
+        .filter(|current| current.sha256 != sha256)
+        .map(|current| ObjectName::new(Class::Catalogs, current.sha256))
+        .collect();
+    let (state, signers, change) = match judged {
+        Judged::SameRelease {
+            state,
+            signers,
+            root_version,
+            release,
+        } => (
+            state,
+            signers,
+            ContentChange::None {
+                root_version,
+                release,
+            },
+        ),
+        Judged::Release(counted) => {
+            let (closure, older) = close(app, namespace, &counted).await?;
+            if namespace
+                .quota_bytes
+                .is_some_and(|quota| closure.total_size() > quota)
+            {
+                return Err(Code::QuotaExceeded.into());
+            }
+            former.extend(older.dropped_by(&closure));
+            let closure = Bytes::from(closure.to_bytes());
+            let key = ObjectKey::of(namespace.id, Class::Closures, &closure);
+            if let Some(current) = &namespace.current
+                && current.closure != key.digest
+            {
+                former.push(ObjectName::new(Class::Closures, current.closure));
+            }
+            objects.push((key, closure));
+            let current = match &namespace.current {
+                Some(current) => Some(current_catalog(app, namespace.id, current).await?),
+                None => None,
+            };
+            let release = NewRelease::new(counted.catalog, counted.stored, key.digest, current);
+            (
+                counted.state,
+                counted.signers,
+                ContentChange::Release(Box::new(release)),
+            )
+        }
+    };
+    uploads::put(app, namespace.id, objects).await?;
+    Ok(Checked {
+        state,
+        signers,
+        sha256,
+        size: bytes.len() as u64,
+        change,
+        former,
+    })
+}
+
+impl NewRelease {
+    /// Counts how a catalog differs from the current one, whatever vault that is of.
+    fn new(catalog: Catalog, stored: Stored, closure: Digest, current: Option<Catalog>) -> Self {
+        let before: HashMap<_, _> = skills(current.as_ref()).collect();
+        let after: HashMap<_, _> = skills(Some(&catalog)).collect();
+        let kept = after
+            .keys()
+            .filter(|name| before.contains_key(*name))
+            .count();
+        let changed = after
+            .iter()
+            .filter(|(name, hash)| before.get(*name).is_some_and(|held| held != *hash))
+            .count();
+        let held: HashSet<_> = current.iter().flat_map(withdrawn).collect();
+        let marks = withdrawn(&catalog)
+            .filter(|hash| !held.contains(hash))
+            .collect();
+        Self {
+            payload_sha256: stored.payload_sha256,
+            closure,
+            marks,
+            added: (after.len() - kept) as u64,
+            changed: changed as u64,
+            removed: (before.len() - kept) as u64,
+            catalog,
+        }
+    }
+}
+
+fn skills(catalog: Option<&Catalog>) -> impl Iterator<Item = (String, Digest)> {
+    catalog
+        .into_iter()
+        .flat_map(|catalog| &catalog.skills)
+        .map(|skill| (skill.name.to_string(), skill.bundle_hash))
+}
+
+fn withdrawn(catalog: &Catalog) -> impl Iterator<Item = Digest> {
+    catalog.withdrawn.iter().map(|entry| entry.bundle_hash)
+}
+
+/// Makes the file current; `None` when the namespace record changed meanwhile.
+async fn commit(
+    app: &App,
+    namespace: &Namespace,
+    revision: u64,
+    ready: &Checked,
+    actor: &Actor,
+) -> Result<Option<Release>, StoreError> {
+    let (release, current) = match &ready.change {
+        ContentChange::Release(new) => {
+            mark_withdrawn(app, namespace, new).await?;
+            new_current(app, ready, new, actor)
+        }
+        ContentChange::None {
+            root_version,
+            release,
+        } => {
+            let key = release::key(&namespace.id, *root_version, *release);
+            let record = app.records.get(&key).await?;
+            let (Some(record), Some(current)) = (record, &namespace.current) else {
+                let text = "the record of the current release is missing";
+                return Err(StoreError::Corrupt(text.to_owned()));
+            };
+            let held: Release = record.read()?;
+            if current.sha256 == ready.sha256 {
+                return Ok(Some(held));
+            }
+            other_file(ready, held, current.clone())
+        }
+    };
+    let mut after = namespace.clone();
+    after.pin = Some(Pin::new(&ready.state, ready.signers.clone()));
+    after.current = Some(current);
+    let change = Change {
+        target: Some(format!("release {}", release.release)),
+        before: short(namespace),
+        after: short(&after),
+    };
+    let entry = audit::entry(
+        Some(&namespace.id),
+        actor,
+        "catalog.publish",
+        change,
+        "done",
+        &*app.clock,
+        &*app.random,
+    )?;
+    let mut writes = vec![
+        after.update(revision)?,
+        release.write(&namespace.id)?,
+        entry,
+    ];
+    writes.extend(kept::keep(
+        &namespace.id,
+        Why::FormerRelease,
+        &ready.former,
+        FORMER_SECONDS,
+        &*app.clock,
+        &*app.random,
+    )?);
+    match app.records.commit(writes).await? {
+        Commit::Done(_) => Ok(Some(release)),
+        Commit::Failed { .. } => Ok(None),
+    }
+}
+
+/// The records of a release that becomes current now.
+fn new_current(app: &App, ready: &Checked, new: &NewRelease, actor: &Actor) -> (Release, Current) {
+    let now = app.clock.now();
+    let release = Release {
+        release: new.catalog.release,
+        root_version: new.catalog.root_version,
+        sha256: ready.sha256,
+        payload_sha256: new.payload_sha256,
+        published_at: now,
+        by: actor.user.clone(),
+        added: new.added,
+        changed: new.changed,
+        removed: new.removed,
+    };
+    let current = Current {
+        release: release.release,
+        sha256: ready.sha256,
+        size: ready.size,
+        payload_sha256: new.payload_sha256,
+        fingerprint: ready.state.chain().fingerprint(),
+        closure: new.closure,
+        skills: new.catalog.skills.len() as u64,
+        published_at: now,
+    };
+    (release, current)
+}
+
+/// The records of a release whose file is replaced by another one with the same payload.
+fn other_file(ready: &Checked, release: Release, current: Current) -> (Release, Current) {
+    let release = Release {
+        sha256: ready.sha256,
+        ..release
+    };
+    let current = Current {
+        sha256: ready.sha256,
+        size: ready.size,
+        fingerprint: ready.state.chain().fingerprint(),
+        ..current
+    };
+    (release, current)
+}
+
+/// A namespace as the audit log shows it before and after a publish.
+fn short(namespace: &Namespace) -> Option<serde_json::Value> {
+    let current = namespace.current.as_ref()?;
+    let root_version = namespace.pin.as_ref().map(|pin| pin.root_version);
+    Some(json!({
+        "release": current.release, "sha256": current.sha256, "root_version": root_version,
+    }))
+}
+
+/// Writes the marks by which a bundle read finds out that it must ask the catalog; they come before the release that they belong to.
+async fn mark_withdrawn(
+    app: &App,
+    namespace: &Namespace,
+    release: &NewRelease,
+) -> Result<(), StoreError> {
+    let mark = Document::of(&WithdrawnMark {
+        namespace_id: namespace.id,
+        since_release: release.catalog.release,
+    })?;
+    for some in release.marks.chunks(vault_store::records::MAX_WRITES) {
+        let writes = some
+            .iter()
+            .map(|hash| {
+                Write::put(
+                    withdrawn_key(&namespace.slug, hash),
+                    mark.clone(),
+                    When::Any,
+                )
+            })
+            .collect();
+        // Without conditions nothing can fail but the store.
+        let _ = app.records.commit(writes).await?;
+    }
+    Ok(())
+}

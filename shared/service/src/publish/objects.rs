@@ -1,0 +1,234 @@
+//! Everything that a catalog names, directly or through other objects: whether it is there, what it is, and who signed it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+use vault_skill::bundle::Bundle;
+use vault_skill::catalog::CountedCatalog;
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::profile::Profile;
+use vault_skill::root::RootState;
+use vault_store::StoreError;
+use vault_store::objects::{Class, MAX_ASKED};
+
+use super::current::current_closure;
+use crate::App;
+use crate::error::{Code, Refusal};
+use crate::model::namespace::Namespace;
+use crate::model::release::{Closure, Node};
+use crate::uploads;
+
+/// Most hashes that `objects_missing` lists.
+const MAX_LISTED: usize = 1000;
+/// Most objects that are read at once.
+const READS_AT_ONCE: usize = 32;
+
+/// Collects every object that the catalog names, directly or through others, and what the current release names; 409 with the hashes of
+/// those that are not there, 422 for a skill that nobody signed who is or was a publisher and is not revoked.
+pub(super) async fn close(
+    app: &App,
+    namespace: &Namespace,
+    counted: &CountedCatalog,
+) -> Result<(Closure, Closure), Refusal> {
+    let catalog = &counted.catalog;
+    let older = match &namespace.current {
+        Some(current) => current_closure(app, namespace.id, current).await?,
+        None => Closure::default(),
+    };
+    let mut walk = Walk {
+        app,
+        namespace,
+        state: &counted.state,
+        older,
+        closure: Closure::default(),
+        missing: Vec::new(),
+    };
+    let leaf = |hash, size| (Reading::Nothing, hash, size);
+    let policy: Vec<_> = catalog
+        .policy
+        .iter()
+        .map(|policy| leaf(policy.sha256, policy.size))
+        .collect();
+    walk.add(Class::Policies, policy).await?;
+    let mut named: Vec<_> = catalog
+        .skills
+        .iter()
+        .map(|skill| (Reading::Bundle, skill.bundle_hash, skill.size))
+        .collect();
+    named.extend(
+        catalog
+            .index
+            .iter()
+            .map(|index| leaf(index.bundle_hash, index.size)),
+    );
+    named.extend(
+        catalog
+            .profiles
+            .iter()
+            .map(|profile| (Reading::Profile, profile.bundle_hash, profile.size)),
+    );
+    // A profile names variants, a bundle names parts, a part names nothing: three rounds at most.
+    while !named.is_empty() {
+        named = walk.add(Class::Bundles, named).await?;
+    }
+    if walk.missing.is_empty() {
+        // Also those that the current release named: their signers may be revoked since.
+        let signers = walk.closure.signers();
+        if !signers.keys().all(|key| counted.state.was_publisher(key)) {
+            return Err(Code::CatalogSigner.into());
+        }
+        return Ok((walk.closure, walk.older));
+    }
+    walk.missing.sort_unstable();
+    walk.missing.dedup();
+    let listed: Vec<_> = walk.missing.iter().take(MAX_LISTED).collect();
+    Err(Refusal::new(Code::ObjectsMissing).member("missing", json!(listed)))
+}
+
+/// What has to be read of an object to know what it names.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Reading {
+    /// It names nothing.
+    Nothing,
+    /// A skill, whose large files are parts.
+    Bundle,
+    /// A rendered profile, which names bundles.
+    Profile,
+}
+
+type Named = (Reading, Digest, u64);
+
+struct Walk<'a> {
+    app: &'a App,
+    namespace: &'a Namespace,
+    state: &'a RootState,
+    older: Closure,
+    closure: Closure,
+    missing: Vec<Digest>,
+}
+
+impl Walk<'_> {
+    /// Adds objects of one class and answers what they name and is not known yet.
+    async fn add(&mut self, class: Class, named: Vec<Named>) -> Result<Vec<Named>, Refusal> {
+        let mut fresh: BTreeMap<Digest, (Reading, u64)> = BTreeMap::new();
+        for (reading, hash, size) in named {
+            // What was taken for another kind of object so far has no signer; it is read, and refused if it is no skill.
+            let known = |closure: &Closure| {
+                let node = closure.node(class, &hash)?;
+                let fits = reading != Reading::Bundle || node.signer.is_some();
+                fits.then_some(node.size)
+            };
+            match known(&self.closure) {
+                Some(held) if held == size => {}
+                // One hash has one size: somebody's is wrong, and no such object can ever be there.
+                Some(_) => self.missing.push(hash),
+                None if known(&self.older) == Some(size) => {
+                    self.closure.carry(&self.older, class, hash, size);
+                }
+                None => {
+                    let held = fresh.entry(hash).or_insert((reading, size));
+                    if held.1 != size {
+                        self.missing.push(hash);
+                    }
+                    // Named as two kinds of thing: it is read as the one that can name more, and is refused if it is not that.
+                    if held.0 == Reading::Nothing {
+                        held.0 = reading;
+                    }
+                }
+            }
+        }
+        let wanted: Vec<_> = fresh
+            .iter()
+            .map(|(hash, (_, size))| (self.namespace.object(class, *hash), *size))
+            .collect();
+        for some in wanted.chunks(MAX_ASKED) {
+            // What is marked for collection may be gone tomorrow: it counts as missing, and comes up again.
+            for key in uploads::missing(self.app, self.namespace.id, some).await? {
+                fresh.remove(&key.digest);
+                self.missing.push(key.digest);
+            }
+        }
+        let mut below = Vec::new();
+        let mut unread = Vec::new();
+        for (hash, (reading, size)) in fresh {
+            if reading == Reading::Nothing {
+                let node = Node {
+                    size,
+                    signer: None,
+                    children: Vec::new(),
+                };
+                self.closure.insert(class, hash, node);
+            } else {
+                unread.push((reading, hash, size));
+            }
+        }
+        for some in unread.chunks(READS_AT_ONCE) {
+            below.extend(self.read(some).await?);
+        }
+        Ok(below)
+    }
+
+    /// Reads bundles and profiles, a few at once, and adds them with what they name.
+    async fn read(&mut self, some: &[Named]) -> Result<Vec<Named>, Refusal> {
+        let mut readings = JoinSet::new();
+        for (reading, hash, size) in some.iter().copied() {
+            let objects = Arc::clone(&self.app.objects);
+            let key = self.namespace.object(Class::Bundles, hash);
+            readings.spawn(async move {
+                let bytes = objects.get(&key).await?;
+                Ok::<_, StoreError>((reading, hash, size, bytes))
+            });
+        }
+        let mut all = Vec::new();
+        while let Some(outcome) = readings.join_next().await {
+            let (reading, hash, size, bytes) =
+                outcome.map_err(|error| Refusal::new(Code::Internal).cause(error))??;
+            let Some(bytes) = bytes else {
+                self.missing.push(hash);
+                continue;
+            };
+            let (signer, below) = names(self.state, reading, &bytes, &hash, size)?;
+            let node = Node {
+                size,
+                signer,
+                children: below.iter().map(|(_, hash, _)| *hash).collect(),
+            };
+            self.closure.insert(Class::Bundles, hash, node);
+            all.extend(below);
+        }
+        Ok(all)
+    }
+}
+
+/// Who signed an object, if it is a skill, and what it names; 422 `catalog_schema` when the catalog calls it what it is not.
+fn names(
+    state: &RootState,
+    reading: Reading,
+    bytes: &[u8],
+    hash: &Digest,
+    size: u64,
+) -> Result<(Option<PublicKey>, Vec<Named>), Refusal> {
+    let wrong = || {
+        Refusal::new(Code::CatalogSchema)
+            .detail("The catalog names an object that is not of the kind it is named as.")
+    };
+    match reading {
+        Reading::Nothing => Ok((None, Vec::new())),
+        Reading::Bundle => {
+            let bundle = Bundle::parse(bytes, hash, size).map_err(|_| wrong())?;
+            let signer = bundle.signed().signer(state).ok_or(Code::CatalogSigner)?;
+            let parts = bundle.parts();
+            let parts = parts.map(|part| (Reading::Nothing, part.bundle_hash, part.size));
+            Ok((Some(signer), parts.collect()))
+        }
+        Reading::Profile => {
+            let profile = Profile::parse(bytes).map_err(|_| wrong())?;
+            let skills = profile.skills.iter();
+            let skills = skills.map(|skill| (Reading::Bundle, skill.bundle_hash, skill.size));
+            Ok((None, skills.collect()))
+        }
+    }
+}

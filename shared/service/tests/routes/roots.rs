@@ -1,0 +1,308 @@
+//! The vectors of the signed root, as far as they concern a service: each push and each question for content, through the routes' own
+//! functions, with every object that the catalogs name.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use vault_service::config::Config;
+use vault_service::model::namespace::Kind;
+use vault_service::model::release::{self, Release};
+use vault_service::shelf::ReleaseShelf;
+use vault_skill::catalog::{Catalog, SignedCatalog};
+use vault_skill::hash::Digest;
+use vault_skill::root::RootChain;
+use vault_store::objects::Class;
+use vault_store::shelf::{Shelf as _, ShelfError};
+
+use crate::support::{World, vectors, world_with};
+
+type Named = HashMap<String, Box<RawValue>>;
+
+fn read<T: DeserializeOwned>(name: &str) -> T {
+    let bytes = std::fs::read(vectors().join("roots").join(name)).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+/// The list of root versions with these names.
+fn roots(names: &Value) -> String {
+    static ROOTS: LazyLock<Named> = LazyLock::new(|| read("roots.json"));
+    let names = names.as_array().unwrap().iter();
+    let listed: Vec<_> = names
+        .map(|name| ROOTS[name.as_str().unwrap()].get())
+        .collect();
+    format!("[{}]", listed.join(","))
+}
+
+/// The catalog file of a release beside these root versions.
+fn file(names: &Value, release: &Value) -> Vec<u8> {
+    static RELEASES: LazyLock<Named> = LazyLock::new(|| read("releases.json"));
+    let release = RELEASES[release.as_str().unwrap()].get();
+    let members = release.trim_start().strip_prefix('{').unwrap();
+    format!("{{\"roots\":{},{members}", roots(names)).into_bytes()
+}
+
+fn chain(names: &Value) -> RootChain {
+    RootChain::verify(&serde_json::from_str(&roots(names)).unwrap()).unwrap()
+}
+
+fn catalog_of(bytes: &[u8]) -> (Catalog, Digest) {
+    let file = SignedCatalog::parse(bytes).unwrap();
+    let payload_sha256 = file.payload_sha256();
+    (file.read_counted(&payload_sha256).unwrap(), payload_sha256)
+}
+
+/// A service that is in this state, and what it holds of the namespace.
+struct Case {
+    world: World,
+    slug: String,
+    state: Value,
+}
+
+impl Case {
+    async fn new(default: &Value, own: &Value) -> Self {
+        let mut state = default.clone();
+        for (name, value) in own.as_object().into_iter().flatten() {
+            state[name] = value.clone();
+        }
+        let base = state["base"].as_str().unwrap().to_owned();
+        let world = world_with(|config: &mut Config| config.public_url = base.parse().unwrap());
+        world
+            .clock
+            .set(state["now"].as_str().unwrap().parse().unwrap());
+        let slug = state["slug"].as_str().unwrap().to_owned();
+        let case = Self { world, slug, state };
+        case.fill().await;
+        case
+    }
+
+    /// Puts every object of the vectors, and what the state says is current.
+    async fn fill(&self) {
+        let namespace = self.world.namespace(&self.slug, Kind::Hosted).await;
+        for entry in std::fs::read_dir(vectors().join("roots")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if ["bundle-", "index-", "profile-"]
+                .iter()
+                .any(|kind| name.starts_with(kind))
+            {
+                let bytes = std::fs::read(&path).unwrap();
+                self.world
+                    .put_object(&namespace, Class::Bundles, bytes)
+                    .await;
+            }
+        }
+        let stored = &self.state["stored"];
+        if stored.is_null() {
+            return;
+        }
+        let bytes = file(&self.state["roots"], &stored["release"]);
+        let signers = serde_json::from_value(stored["signers"].clone()).unwrap();
+        let revoked = serde_json::from_value(self.state["revoked"].clone()).unwrap();
+        self.world
+            .make_current(&namespace, bytes, signers, revoked)
+            .await;
+    }
+
+    /// Pushes what the step says; the word of the answer.
+    async fn push(&self, input: &Value) -> String {
+        let before = self.world.read_namespace(&self.slug).await;
+        let bytes = file(&input["roots"], &input["release"]);
+        match self.world.publish(&self.slug, bytes).await {
+            Err(refusal) => {
+                let after = self.world.read_namespace(&self.slug).await;
+                assert_eq!(after, before, "a refusal changes nothing");
+                assert_eq!(refusal.status(), 422);
+                refusal.code().row().code.to_owned()
+            }
+            Ok(published) => {
+                let same = before.current.is_some_and(|current| {
+                    current.payload_sha256 == published.release.payload_sha256
+                });
+                let after = self.world.read_namespace(&self.slug).await;
+                let longer =
+                    before.pin.map(|pin| pin.root_sha256) != after.pin.map(|pin| pin.root_sha256);
+                if same && !longer { "equal" } else { "ok" }.to_owned()
+            }
+        }
+    }
+
+    /// Asks for all content as tools do; the word of the answer.
+    async fn read(&self) -> String {
+        let namespace = self.world.read_namespace(&self.slug).await;
+        let shelf = ReleaseShelf::new(self.world.app.clone(), namespace, None);
+        match shelf.snapshot().await {
+            Err(ShelfError::ReleaseAwaited) => "release_awaited".to_owned(),
+            Err(error) => error.to_string(),
+            Ok(snapshot) => {
+                assert!(!snapshot.entries().is_empty());
+                "ok".to_owned()
+            }
+        }
+    }
+
+    async fn step(&self, step: &Value) -> String {
+        match step["do"].as_str().unwrap() {
+            "catalog" => self.push(&step["input"]).await,
+            "mcp" => self.read().await,
+            other => panic!("a service does not `{other}`"),
+        }
+    }
+
+    /// Compares what the service holds with what the step says.
+    async fn check_after(&self, after: &Value, what: &str) {
+        let namespace = self.world.read_namespace(&self.slug).await;
+        let pin = namespace.pin.clone().unwrap();
+        let current = namespace.current.clone().unwrap();
+        if after["roots"].is_array() {
+            let wanted = chain(&after["roots"]);
+            assert_eq!(pin.root_sha256, *wanted.newest().payload_sha256(), "{what}");
+            assert_eq!(pin.root_version, wanted.version(), "{what}");
+            assert_eq!(current.fingerprint, wanted.fingerprint(), "{what}");
+        }
+        if after["stored"].is_string() {
+            let names = after.get("roots").unwrap_or(&self.state["roots"]);
+            let names = if names.is_array() {
+                names.clone()
+            } else {
+                json!([])
+            };
+            let (catalog, payload_sha256) = catalog_of(&file(&names, &after["stored"]));
+            assert_eq!(current.payload_sha256, payload_sha256, "{what}");
+            assert_eq!(current.release, catalog.release, "{what}");
+        }
+        if after["signers"].is_array() {
+            assert_eq!(json!(pin.signers), after["signers"], "{what}");
+        }
+        if after["revoked"].is_array() {
+            assert_eq!(json!(pin.revoked), after["revoked"], "{what}");
+        }
+        // Whoever links now gets the whole chain from the bytes that are served.
+        let key = namespace.object(Class::Catalogs, current.sha256);
+        let bytes = self.world.app.objects.get(&key).await.unwrap().unwrap();
+        let served = RootChain::verify(SignedCatalog::parse(&bytes).unwrap().roots()).unwrap();
+        assert_eq!(*served.newest().payload_sha256(), pin.root_sha256, "{what}");
+        // And the release is found by its number, with the bytes that are current.
+        let found = release::find(
+            &*self.world.app.records,
+            &namespace.id,
+            pin.root_version,
+            current.release,
+        );
+        assert_eq!(
+            found.await.unwrap().unwrap().sha256,
+            current.sha256,
+            "{what}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_vector_of_the_signed_root_ends_as_it_says() {
+    let mut count = 0;
+    for name in ["accept.json", "negative.json"] {
+        let page: Value = read(name);
+        for case in page["cases"].as_array().unwrap() {
+            if case["state"]["side"] != "service" {
+                continue;
+            }
+            let what = format!("{} {}", case["id"], case["what"]);
+            let service = Case::new(&page["state"], &case["state"]).await;
+            assert_eq!(
+                service.step(case).await,
+                case["result"].as_str().unwrap(),
+                "{what}"
+            );
+            if case["after"].is_object() {
+                service.check_after(&case["after"], &what).await;
+            }
+            count += 1;
+        }
+    }
+    assert_eq!(count, 30);
+}
+
+#[tokio::test]
+async fn every_story_of_the_signed_root_goes_as_it_says() {
+    let page: Value = read("stories.json");
+    let mut count = 0;
+    for story in page["stories"].as_array().unwrap() {
+        let own = &story["actors"]["service"];
+        if own.is_null() {
+            continue;
+        }
+        let service = Case::new(&page["state"], own).await;
+        let steps = story["steps"].as_array().unwrap().iter();
+        for step in steps.filter(|step| step["actor"] == "service") {
+            let what = format!("{}: {}", story["id"], step["what"]);
+            assert_eq!(
+                service.step(step).await,
+                step["result"].as_str().unwrap(),
+                "{what}"
+            );
+            if step["after"].is_object() {
+                service.check_after(&step["after"], &what).await;
+            }
+            count += 1;
+        }
+    }
+    assert_eq!(count, 22);
+}
+
+/// The stored file is all that people who link later are shown: it carries every root version, with signatures that count.
+#[tokio::test]
+async fn a_release_beside_a_shortened_chain_is_refused() {
+    let page: Value = read("accept.json");
+    let state = json!({
+        "side": "service", "roots": ["a1", "a2", "a3"], "stored": {"release": "r42", "signers": []},
+    });
+    let service = Case::new(&page["state"], &state).await;
+    let good = json!({ "roots": ["a1", "a2", "a3"], "release": "r43" });
+    for names in [json!(["a1"]), json!(["a1", "a2"])] {
+        let input = json!({ "roots": names, "release": "r43" });
+        assert_eq!(service.push(&input).await, "root_rolled_back", "{names}");
+    }
+    // The service recognises a version by its payload; who links later has to verify it.
+    let text = String::from_utf8(file(&good["roots"], &good["release"])).unwrap();
+    let mut unsigned: Value = serde_json::from_str(&text).unwrap();
+    for signature in unsigned["roots"][2]["signatures"].as_array_mut().unwrap() {
+        signature["sig"] = format!("{}==", "A".repeat(86)).into();
+    }
+    let refusal = service
+        .world
+        .publish("acme", unsigned.to_string().into_bytes())
+        .await
+        .unwrap_err();
+    assert_eq!(refusal.code().row().code, "root_invalid");
+    assert_eq!(service.push(&good).await, "ok");
+}
+
+/// The numbers of a thief's releases are given anew; both stay, each under its root version.
+#[tokio::test]
+async fn voided_releases_stay_under_their_root_version() {
+    let page: Value = read("accept.json");
+    let anna = "aJHTXAwqoRw74i4F2bIj1L7v9RbGf6uGRWNCuo3bX04";
+    let state = json!({
+        "side": "service", "roots": ["a1", "a2", "a3"],
+        "stored": {"release": "r44-thief", "signers": [anna]},
+    });
+    let service = Case::new(&page["state"], &state).await;
+    let thief = service.world.read_namespace("acme").await.current.unwrap();
+    let input = json!({ "roots": ["a1", "a2", "a3", "a4"], "release": "r44-new" });
+    assert_eq!(service.push(&input).await, "ok");
+    let namespace = service.world.read_namespace("acme").await;
+    let owner = namespace.current.unwrap();
+    assert_eq!((owner.release, thief.release), (44, 44));
+    let records = &service.world.app.records;
+    for (root_version, sha256) in [(3, thief.sha256), (4, owner.sha256)] {
+        let key = release::key(&namespace.id, root_version, 44);
+        let record = records.get(&key).await.unwrap().unwrap();
+        assert_eq!(record.read::<Release>().unwrap().sha256, sha256);
+    }
+    let found = release::find(&**records, &namespace.id, 4, 44)
+        .await
+        .unwrap();
+    assert_eq!(found.unwrap().sha256, owner.sha256);
+}
