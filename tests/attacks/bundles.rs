@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use vault_skill::bundle::EncodedBundle;
 use vault_skill::dsse::Envelope;
 use vault_skill::hash::Digest;
-use vault_tests::host::{Answer, Namespace, Wire, bundle_of, entry, skill, skill_by};
+use vault_tests::host::{Answer, Namespace, Wire};
+use vault_tests::signed::{bundle_of, entry, skill, skill_by};
 
 use crate::support::{Dice, FAILED, FIRST, INTEGRITY, NETWORK, Scene, refused};
 
@@ -222,7 +223,7 @@ fn a_skill_of_another_name_version_vault_or_key_is_refused() {
         scene.refused(name, namespace, INTEGRITY, "bundle_refused");
     }
     let (mut manifest, files) = taken_apart(&skill("alpha", 3, &[]));
-    manifest["vault_id"] = json!(vault_skill::name::VaultId::from_parts(1, 1));
+    manifest["vault_id"] = json!(vault_tests::signed::vault_of(9, 9).vault_id());
     let namespace = scene.with_bundle("alpha", 3, &bundle_of(&manifest, &files));
     scene.refused("another vault", namespace, INTEGRITY, "bundle_refused");
     scene.arrives();

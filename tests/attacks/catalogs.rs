@@ -3,38 +3,43 @@
 use serde_json::{Value, json};
 use vault_skill::catalog::{Catalog, Withdrawn};
 use vault_skill::dsse::Envelope;
+use vault_skill::hash::Digest;
 use vault_skill::json::to_bytes;
-use vault_skill::name::VaultId;
-use vault_tests::host::{
-    Namespace, RECOVERY, entry, file_of, key, now, sign, sign_anything, skill,
+use vault_tests::host::Namespace;
+use vault_tests::signed::{
+    RECOVERY, entry, envelopes, file_of, first_root, key, now, roots_range, sign_anything, skill,
+    vault_of,
 };
 
 use crate::support::{Dice, FIRST, INTEGRITY, Scene, refused};
 
 const NEXT: u64 = FIRST + 1;
 
-/// Where a catalog file may change without a change of meaning: inside the value of `keyid`, which is a hint.
-fn keyid(file: &[u8]) -> std::ops::Range<usize> {
-    let text = std::str::from_utf8(file).unwrap();
-    let start = text.find("\"keyid\":\"").unwrap() + 9;
-    start..start + 64
+/// A file with a change to what stands behind the root versions.
+fn with_tail(file: &str, change: impl FnOnce(&str) -> String) -> String {
+    let (head, tail) = file.split_at(roots_range(file.as_bytes()).end);
+    format!("{head}{}", change(tail))
+}
+
+/// The text of the catalog's own payload.
+fn payload_of(file: &str) -> &str {
+    let tail = file.rsplit("\"payload\":\"").next().unwrap();
+    tail.split('"').next().unwrap()
 }
 
 #[test]
 fn one_changed_bit_anywhere_is_refused() {
     let scene = Scene::new();
     let good = scene.next.catalog.clone().unwrap();
-    let payload = String::from_utf8_lossy(&good)
-        .find("\"payload\":\"")
-        .unwrap()
-        + 11;
-    let end = keyid(&good).start - 40;
-    let hint = keyid(&good);
+    let text = String::from_utf8_lossy(&good);
+    let payload = text.rfind("\"payload\":\"").unwrap() + 11;
+    let end = text.rfind("\"keyid\":\"").unwrap() - 40;
+    let roots = roots_range(&good);
     let mut dice = Dice::new(1);
-    // Every byte around the payload, and two hundred places in it.
+    // Every byte around the payload, and two hundred places in it. Root versions have attacks of their own.
     let mut places: Vec<usize> = (0..payload)
         .chain(end..good.len())
-        .filter(|at| !hint.contains(at))
+        .filter(|at| !roots.contains(at))
         .collect();
     places.extend((0..200).map(|_| payload + dice.below(end - payload)));
     for at in places {
@@ -49,7 +54,7 @@ fn one_changed_bit_anywhere_is_refused() {
         assert!(
             matches!(
                 word.as_str(),
-                "catalog_schema" | "catalog_signature" | "catalog_key"
+                "catalog_schema" | "signatures_missing" | "catalog_key"
             ),
             "{name}: {word}"
         );
@@ -63,15 +68,16 @@ fn what_is_not_signed_may_change_and_means_nothing() {
     let scene = Scene::new();
     let good = scene.next.catalog.clone().unwrap();
     scene.arrives();
-    let mut hinted = good.clone();
-    hinted[keyid(&good).start] ^= 1;
+    let text = String::from_utf8(good.clone()).unwrap();
+    let unknown = format!("\"signatures\":[{}", extra("whoever"));
+    let signed = with_tail(&text, |tail| tail.replacen("\"signatures\":[", &unknown, 1));
     let mut spaced = good.clone();
     spaced.extend_from_slice(b" \n\t\r\n");
     let more =
         String::from_utf8(good.clone())
             .unwrap()
             .replacen('{', "{\"note\":\"from the host\",", 1);
-    for bytes in [hinted, spaced, more.into_bytes(), good] {
+    for bytes in [signed.into_bytes(), spaced, more.into_bytes(), good] {
         scene.host.serve(scene.with_catalog(bytes));
         let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
         let data = &ran.json()["data"];
@@ -133,7 +139,7 @@ fn a_catalog_that_was_signed_for_something_else_is_refused() {
         ),
         (
             "another vault",
-            |c| c.vault_id = VaultId::from_parts(1_800_000_000_000, 8),
+            |c| c.vault_id = vault_of(9, 9).vault_id(),
             "catalog_vault_id",
         ),
         ("no audience", |c| c.audience.clear(), "catalog_audience"),
@@ -202,20 +208,20 @@ fn a_catalog_that_was_signed_for_something_else_is_refused() {
             "catalog_clock",
         ),
         (
-            "another recovery key",
-            |c| c.recovery_key_sha256 = Some(key(9).public().key_id()),
-            "catalog_rotation",
+            "another number of its root version",
+            |c| c.root_version = 2,
+            "root_invalid",
         ),
         (
-            "no recovery key any more",
-            |c| c.recovery_key_sha256 = None,
-            "catalog_rotation",
+            "a root version that nobody has seen",
+            |c| c.root_sha256 = Digest::of(b"nobody"),
+            "root_invalid",
         ),
     ];
     for (name, change, code) in cases {
         let mut catalog = scene.owner.catalog(NEXT, 0, &entries);
         change(&mut catalog);
-        let namespace = scene.with_catalog(sign(&catalog, &[], 0));
+        let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
         scene.refused(name, namespace, INTEGRITY, code);
     }
     scene.arrives();
@@ -234,7 +240,7 @@ fn the_same_release_twice_says_that_two_catalogs_exist() {
     let catalog = scene
         .owner
         .catalog(FIRST, 0, &[entry("beta", 1, &scene.bundles[1])]);
-    let namespace = scene.with_catalog(sign(&catalog, &[], 0));
+    let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
     let ran = scene.refused("two", namespace, INTEGRITY, "catalog_release");
     assert!(
         ran.stdout
@@ -252,69 +258,60 @@ fn a_catalog_under_another_key_is_refused() {
     let mine = scene.owner.catalog(NEXT, 0, &entries);
     let theirs = scene.owner.catalog(NEXT, 9, &entries);
     let recovery = scene.owner.catalog(NEXT, RECOVERY, &entries);
-    let type_of = |kind: &str, signer: u8| {
-        file_of(
-            &Envelope::sign(kind, &to_bytes(&mine), &[&key(signer)]),
-            &[],
-            0,
-        )
+    let roots = envelopes(&first_root());
+    let signed_as = |kind: &str, catalog: &Catalog, signer: u8, named: u8| {
+        let envelope = Envelope::sign(kind, &to_bytes(catalog), &[&key(signer)]);
+        file_of(&envelope, &roots, named)
     };
+    let catalog_type = vault_skill::catalog::PAYLOAD_TYPE;
+    let type_of = |kind: &str| signed_as(kind, &mine, 0, 0);
     for (name, bytes, code) in [
         (
             "another key throughout",
-            sign(&theirs, &[], 9),
-            "catalog_key",
+            scene.owner.sign(&theirs, 9),
+            "signatures_missing",
         ),
         (
             "the recovery key",
-            sign(&recovery, &[], RECOVERY),
-            "catalog_key",
+            scene.owner.sign(&recovery, RECOVERY),
+            "signatures_missing",
         ),
         (
             "another key that claims to be the pinned one",
-            file_of(
-                &Envelope::sign(
-                    "application/vnd.vault.catalog.v1+json",
-                    &to_bytes(&mine),
-                    &[&key(9)],
-                ),
-                &[],
-                0,
-            ),
-            "catalog_signature",
+            signed_as(catalog_type, &mine, 9, 0),
+            "signatures_missing",
         ),
         (
-            "the pinned key inside, another outside",
-            sign_anything(&to_bytes(&mine), &[], 9),
+            "the publisher inside, another key outside",
+            signed_as(catalog_type, &mine, 0, 9),
             "catalog_key",
         ),
         (
-            "another key inside, the pinned one outside",
-            sign_anything(&to_bytes(&theirs), &[], 0),
+            "another key inside, the publisher outside",
+            signed_as(catalog_type, &theirs, 0, 0),
             "catalog_key",
         ),
         (
             "signed as a manifest",
-            type_of("application/vnd.vault.skill-manifest.v1+json", 0),
+            type_of(vault_skill::manifest::PAYLOAD_TYPE),
             "catalog_schema",
         ),
         (
-            "signed as a rotation",
-            type_of("application/vnd.vault.key-rotation.v1+json", 0),
+            "signed as a root version",
+            type_of(vault_skill::root::PAYLOAD_TYPE),
             "catalog_schema",
         ),
         (
             "a type that differs by case",
-            type_of("application/vnd.vault.Catalog.v1+json", 0),
+            type_of("application/vnd.vault.Catalog.v2+json"),
             "catalog_schema",
         ),
         (
             "no signature",
-            String::from_utf8(sign(&mine, &[], 0))
+            String::from_utf8(scene.owner.sign(&mine, 0))
                 .unwrap()
-                .split("\"signatures\":")
-                .next()
-                .map(|head| format!("{head}\"signatures\":[]}}"))
+                .rsplit_once("\"signatures\":")
+                .map(|(head, _)| format!("{head}\"signatures\":[]}}"))
                 .unwrap()
                 .into_bytes(),
             "catalog_schema",
@@ -398,7 +395,12 @@ fn a_good_signature_over_bad_json_is_refused() {
         ),
         (
             "another schema",
-            with(&|v| v["schema"] = json!("vault.catalog/2")),
+            with(&|v| v["schema"] = json!("vault.catalog/3")),
+            "catalog_schema",
+        ),
+        (
+            "an earlier schema",
+            with(&|v| v["schema"] = json!("vault.catalog/1")),
             "catalog_schema",
         ),
         (
@@ -555,7 +557,8 @@ fn a_good_signature_over_bad_json_is_refused() {
         ),
     ];
     for (name, payload, code) in cases {
-        let namespace = scene.with_catalog(sign_anything(&payload, &[], 0));
+        let file = sign_anything(&payload, &envelopes(&first_root()), 0);
+        let namespace = scene.with_catalog(file);
         scene.refused(name, namespace, INTEGRITY, code);
     }
     scene.arrives();
@@ -565,18 +568,14 @@ fn a_good_signature_over_bad_json_is_refused() {
 fn bad_json_around_a_good_signature_is_refused() {
     let scene = Scene::new();
     let good = String::from_utf8(scene.next.catalog.clone().unwrap()).unwrap();
-    let payload = good
-        .split("\"payload\":\"")
-        .nth(1)
-        .unwrap()
-        .split('"')
-        .next()
-        .unwrap();
+    let payload = payload_of(&good);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for (name, text) in [
         (
             "the payload twice",
-            good.replacen("\"payload\":", "\"payload\":\"e30=\",\"payload\":", 1),
+            with_tail(&good, |tail| {
+                tail.replacen("\"payload\":", "\"payload\":\"e30=\",\"payload\":", 1)
+            }),
         ),
         (
             "the key twice",
@@ -601,15 +600,22 @@ fn bad_json_around_a_good_signature_is_refused() {
             ),
         ),
         (
-            "five signatures",
-            good.replacen(
-                "\"signatures\":[",
-                &format!(
-                    "\"signatures\":[{}",
-                    format!("{{\"keyid\":\"\",\"sig\":\"{}==\"}},", "A".repeat(86)).repeat(4)
-                ),
-                1,
-            ),
+            "seventeen signatures",
+            with_tail(&good, |tail| {
+                let more: String = (0..16).map(|number| extra(&number.to_string())).collect();
+                tail.replacen("\"signatures\":[", &format!("\"signatures\":[{more}"), 1)
+            }),
+        ),
+        (
+            "two signatures of one key",
+            with_tail(&good, |tail| {
+                let more = extra(&key(0).public().key_id().to_string());
+                tail.replacen("\"signatures\":[", &format!("\"signatures\":[{more}"), 1)
+            }),
+        ),
+        (
+            "no root versions",
+            good.replacen("\"roots\":", "\"root\":", 1),
         ),
         ("an array", format!("[{good}]")),
         ("UTF-16", good.chars().flat_map(|c| ['\0', c]).collect()),
@@ -619,18 +625,23 @@ fn bad_json_around_a_good_signature_is_refused() {
     scene.arrives();
 }
 
+/// An entry with a signature that is no good, before others.
+fn extra(keyid: &str) -> String {
+    format!(
+        "{{\"keyid\":\"{keyid}\",\"sig\":\"{}==\"}},",
+        "A".repeat(86)
+    )
+}
+
 #[test]
 fn an_extra_bad_signature_does_not_hurt_a_good_one() {
     let scene = Scene::new();
     let good = String::from_utf8(scene.next.catalog.clone().unwrap()).unwrap();
-    let more = format!(
-        "\"signatures\":[{{\"keyid\":\"{}\",\"sig\":\"{}==\"}},",
-        key(0).public().key_id(),
-        "A".repeat(86)
-    );
-    scene
-        .host
-        .serve(scene.with_catalog(good.replacen("\"signatures\":[", &more, 1)));
+    let more = extra(&key(5).public().key_id().to_string());
+    let file = with_tail(&good, |tail| {
+        tail.replacen("\"signatures\":[", &format!("\"signatures\":[{more}"), 1)
+    });
+    scene.host.serve(scene.with_catalog(file));
     scene.machine.run(&["cloud", "pull"]).ok();
     scene.arrives();
 }
@@ -660,7 +671,9 @@ fn a_machine_whose_clock_was_ahead_is_told_and_refuses_what_is_expired_by_then()
         .owner
         .catalog(NEXT, 0, &[entry("alpha", 2, &scene.bundles[0])]);
     catalog.expires_at = now().plus_days(200);
-    scene.host.serve(scene.with_catalog(sign(&catalog, &[], 0)));
+    scene
+        .host
+        .serve(scene.with_catalog(scene.owner.sign(&catalog, 0)));
     let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
     assert_eq!(ran.json()["warnings"][0]["code"], "clock_went_back");
 }
@@ -672,7 +685,9 @@ fn a_catalog_from_the_future_is_good_with_a_warning() {
         .owner
         .catalog(NEXT, 0, &[entry("alpha", 2, &scene.bundles[0])]);
     catalog.issued_at = now().plus_days(10);
-    scene.host.serve(scene.with_catalog(sign(&catalog, &[], 0)));
+    scene
+        .host
+        .serve(scene.with_catalog(scene.owner.sign(&catalog, 0)));
     let ran = scene.machine.run(&["cloud", "pull", "--json"]).ok();
     let warnings = ran.json()["warnings"].to_string();
     assert!(warnings.contains("issued_in_future"), "{warnings}");
@@ -693,7 +708,7 @@ fn withdrawn_bytes_go_even_where_the_rest_of_the_release_is_withheld() {
         reason: "it leaks".to_owned(),
         since_release: NEXT,
     });
-    let mut namespace = scene.with_catalog(sign(&catalog, &[], 0));
+    let mut namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
     scene.host.serve(namespace.clone());
     scene.host.attack(|request| {
         request

@@ -1,9 +1,9 @@
 //! What a host can do while a machine links: show another key, another vault, or things that paint the terminal.
 
 use serde_json::json;
-use vault_skill::name::VaultId;
 use vault_tests::home::Home;
-use vault_tests::host::{Answer, Host, Namespace, Owner, entry, key, now, sign, skill};
+use vault_tests::host::{Answer, Host, Namespace};
+use vault_tests::signed::{Owner, entry, first_root, now, skill, vault_of};
 
 use crate::support::{
     FAILED, FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused, refused_but_for, word,
@@ -12,12 +12,12 @@ use crate::support::{
 #[test]
 fn an_expected_key_keeps_out_every_other() {
     let scene = Scene::new();
-    let expected = key(0).public().fingerprint();
-    let shown = key(9).public().fingerprint();
+    let expected = first_root().fingerprint().to_string();
+    let shown = vault_of(9, 9).fingerprint().to_string();
     let theirs = skill("alpha", 9, &[]);
-    let mut catalog = scene.owner.catalog(FIRST, 9, &[entry("alpha", 9, &theirs)]);
-    catalog.recovery_key_sha256 = None;
-    let hostile = Namespace::new(sign(&catalog, &[], 9), &[&theirs]);
+    let hostile = scene.owner.under(&vault_of(9, 9));
+    let catalog = hostile.signed(FIRST, 9, &[entry("alpha", 9, &theirs)]);
+    let hostile = Namespace::new(catalog, &[&theirs]);
     let machine = Home::new();
     let address = scene.host.address();
     scene.host.serve(hostile.clone());
@@ -25,19 +25,19 @@ fn an_expected_key_keeps_out_every_other() {
     let ran = machine.run(&link);
     assert_eq!(
         (ran.code, word(&ran).as_str()),
-        (INTEGRITY, "fingerprint_mismatch")
+        (INTEGRITY, "vault_changed")
     );
     for fingerprint in [&expected, &shown] {
         assert!(ran.stdout.contains(fingerprint.as_str()), "{}", ran.stdout);
     }
     // The machine is enrolled, nothing is pinned: again, and at a pull, the key is asked for.
-    refused(&machine, "again", &link, INTEGRITY, "fingerprint_mismatch");
+    refused(&machine, "again", &link, INTEGRITY, "vault_changed");
     refused(
         &machine,
         "pull",
         &["cloud", "pull", "--expect-key", &expected, "--json"],
         INTEGRITY,
-        "fingerprint_mismatch",
+        "vault_changed",
     );
     // What was expected once is expected of whoever comes next, also where nobody says so again.
     for command in [
@@ -49,7 +49,7 @@ fn an_expected_key_keeps_out_every_other() {
             "without the flag",
             command,
             INTEGRITY,
-            "fingerprint_mismatch",
+            "vault_changed",
         );
     }
     for nonsense in ["", "AAAA", &expected[..38], &format!("{expected}A")] {
@@ -58,7 +58,7 @@ fn an_expected_key_keeps_out_every_other() {
             nonsense,
             &["link", &address, "--expect-key", nonsense, "--json"],
             INTEGRITY,
-            "fingerprint_mismatch",
+            "vault_changed",
             &[".vault/lock", ".vault/links/"],
         );
     }
@@ -73,14 +73,14 @@ fn an_expected_key_keeps_out_every_other() {
         "pinned",
         &["link", &address, "--json"],
         INTEGRITY,
-        "catalog_key",
+        "vault_changed",
     );
     refused(
         &machine,
         "pinned, the other key expected",
         &["link", &address, "--expect-key", &shown, "--json"],
         INTEGRITY,
-        "catalog_key",
+        "vault_changed",
     );
     refused(
         &machine,
@@ -101,7 +101,7 @@ fn an_expected_key_keeps_out_every_other() {
             "--json",
         ],
         INTEGRITY,
-        "fingerprint_mismatch",
+        "vault_changed",
     );
     machine
         .run(&["link", &address, "--repin", "--expect-key", &shown])
@@ -111,11 +111,10 @@ fn an_expected_key_keeps_out_every_other() {
 #[test]
 fn a_key_that_was_expected_before_the_first_release_is_asked_for_at_it() {
     let scene = Scene::new();
-    let expected = key(0).public().fingerprint();
+    let expected = first_root().fingerprint().to_string();
     let address = scene.host.address();
-    let mut catalog = scene.owner.catalog(FIRST, 9, &[]);
-    catalog.recovery_key_sha256 = None;
-    let hostile = Namespace::new(sign(&catalog, &[], 9), &[]);
+    let hostile = scene.owner.under(&vault_of(9, 9));
+    let hostile = Namespace::new(hostile.signed(FIRST, 9, &[]), &[]);
     scene.host.serve(Namespace::default());
     let machine = Home::new();
     machine
@@ -131,7 +130,7 @@ fn a_key_that_was_expected_before_the_first_release_is_asked_for_at_it() {
             "first catalog",
             command,
             INTEGRITY,
-            "fingerprint_mismatch",
+            "vault_changed",
         );
         assert!(ran.stdout.contains(&expected), "{}", ran.stdout);
     }
@@ -148,7 +147,7 @@ fn a_key_that_was_expected_before_the_first_release_is_asked_for_at_it() {
 fn a_refused_key_says_that_the_machine_is_enrolled() {
     let scene = Scene::new();
     let machine = Home::new();
-    let wrong = key(9).public().fingerprint();
+    let wrong = vault_of(9, 9).fingerprint().to_string();
     let address = scene.host.address();
     let ran = machine.run(&["link", &address, "--expect-key", &wrong, "--json"]);
     assert_eq!(ran.code, INTEGRITY);
@@ -171,15 +170,13 @@ fn a_refused_key_says_that_the_machine_is_enrolled() {
 #[test]
 fn the_key_that_is_shown_is_the_key_that_is_pinned() {
     let scene = Scene::new();
-    let mut catalog = scene.owner.catalog(FIRST, 9, &[]);
-    catalog.recovery_key_sha256 = None;
-    scene
-        .host
-        .serve(Namespace::new(sign(&catalog, &[], 9), &[]));
+    let other = vault_of(9, 9);
+    let catalog = scene.owner.under(&other).signed(FIRST, 9, &[]);
+    scene.host.serve(Namespace::new(catalog, &[]));
     let machine = Home::new();
     let ran = machine.run(&["link", &scene.host.address()]).ok();
     assert!(
-        ran.stdout.contains(&key(9).public().fingerprint()),
+        ran.stdout.contains(&other.fingerprint().to_string()),
         "{}",
         ran.stdout
     );
@@ -191,7 +188,7 @@ fn the_key_that_is_shown_is_the_key_that_is_pinned() {
         "late",
         &["cloud", "pull", "--json"],
         INTEGRITY,
-        "catalog_key",
+        "vault_changed",
     );
 }
 
@@ -221,7 +218,7 @@ fn a_first_catalog_is_held_to_address_and_clock_too() {
     ] {
         let mut catalog = owner.catalog(FIRST, 0, &[]);
         change(&mut catalog);
-        host.serve(Namespace::new(sign(&catalog, &[], 0), &[]));
+        host.serve(Namespace::new(owner.sign(&catalog, 0), &[]));
         let machine = Home::new();
         let ran = machine.run(&["link", &host.address(), "--json"]);
         assert_eq!((ran.code, word(&ran).as_str()), (INTEGRITY, code), "{name}");
@@ -235,11 +232,19 @@ fn a_first_catalog_is_held_to_address_and_clock_too() {
 #[test]
 fn two_vaults_do_not_become_one() {
     let scene = Scene::new();
-    // The same key, another vault: a vault's id never changes.
+    // The same publisher, another vault: a vault's id never changes.
+    let renamed = vault_of(7, 0);
+    let namespace = scene.with_catalog(scene.owner.under(&renamed).signed(FIRST + 1, 0, &[]));
+    scene.refused("another vault", namespace, INTEGRITY, "vault_changed");
     let mut catalog = scene.owner.catalog(FIRST + 1, 0, &[]);
-    catalog.vault_id = VaultId::from_parts(1, 1);
-    let namespace = scene.with_catalog(sign(&catalog, &[], 0));
-    scene.refused("another vault", namespace, INTEGRITY, "catalog_vault_id");
+    catalog.vault_id = renamed.vault_id();
+    let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
+    scene.refused(
+        "the id of another",
+        namespace,
+        INTEGRITY,
+        "catalog_vault_id",
+    );
     // What is good at one address is not at another.
     let elsewhere = Host::start();
     elsewhere.serve(scene.next.clone());

@@ -15,7 +15,7 @@ mod fetching;
 mod link;
 mod owner;
 mod paths;
-mod rotation;
+mod roots;
 mod sources;
 mod support;
 mod transport;

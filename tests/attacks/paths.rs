@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vault_skill::bundle::EncodedBundle;
 use vault_skill::hash::Digest;
-use vault_tests::host::{bundle_of, skill};
+use vault_tests::signed::{bundle_of, skill};
 
 use crate::bundles::taken_apart;
 use crate::support::{INTEGRITY, Scene, refused};

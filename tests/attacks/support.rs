@@ -7,7 +7,8 @@ use std::process::Stdio;
 
 use vault_skill::bundle::EncodedBundle;
 use vault_tests::home::{Home, Ran};
-use vault_tests::host::{Answer, Host, Namespace, Owner, Request, entry, skill};
+use vault_tests::host::{Answer, Host, Namespace, Request};
+use vault_tests::signed::{Owner, entry, skill};
 use vault_tests::tree::{self, Entry};
 
 /// The exit codes that attacks end with.

@@ -3,7 +3,8 @@
 use serde_json::json;
 use vault_skill::hash::Digest;
 use vault_tests::home::Home;
-use vault_tests::host::{Answer, Namespace, entry, now, sign, skill};
+use vault_tests::host::{Answer, Namespace};
+use vault_tests::signed::{entry, now, skill, vault_of};
 
 use crate::support::{FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused};
 
@@ -86,7 +87,7 @@ fn a_release_without_a_skill_is_an_older_one_or_the_owner_s_own() {
         .owner
         .catalog(NEXT, 0, &[entry("alpha", 2, &scene.bundles[0])]);
     catalog.issued_at = now().plus_seconds(-60);
-    let namespace = scene.with_catalog(sign(&catalog, &[], 0));
+    let namespace = scene.with_catalog(scene.owner.sign(&catalog, 0));
     scene.refused(
         "the same without one skill",
         namespace,
@@ -95,19 +96,14 @@ fn a_release_without_a_skill_is_an_older_one_or_the_owner_s_own() {
     );
     // Cut out of the signed list, the signature no longer holds.
     let good = String::from_utf8(scene.next.catalog.clone().unwrap()).unwrap();
-    let payload = good
-        .split("\"payload\":\"")
-        .nth(1)
-        .unwrap()
-        .split('"')
-        .next()
-        .unwrap();
+    let payload = good.rsplit("\"payload\":\"").next().unwrap();
+    let payload = payload.split('"').next().unwrap();
     let namespace = scene.with_catalog(good.replace(payload, "e30="));
     scene.refused(
         "an empty payload",
         namespace,
         INTEGRITY,
-        "catalog_signature",
+        "signatures_missing",
     );
 }
 
@@ -184,7 +180,9 @@ fn a_release_that_is_shown_for_ever_is_stale_when_it_expires() {
         .owner
         .catalog(NEXT, 0, &[entry("alpha", 2, &scene.bundles[0])]);
     catalog.expires_at = now().plus_days(180);
-    scene.host.serve(scene.with_catalog(sign(&catalog, &[], 0)));
+    scene
+        .host
+        .serve(scene.with_catalog(scene.owner.sign(&catalog, 0)));
     scene.machine.run(&["cloud", "pull"]).ok();
 }
 
@@ -209,7 +207,7 @@ fn the_host_s_clock_decides_about_nothing() {
         .catalog(NEXT + 1, 0, &[entry("alpha", 2, &scene.bundles[0])]);
     catalog.issued_at = now().plus_days(-91);
     catalog.expires_at = now().plus_days(-1);
-    let expired = sign(&catalog, &[], 0);
+    let expired = scene.owner.sign(&catalog, 0);
     scene.host.serve(scene.with_catalog(expired.clone()));
     let answer = Answer::new(200, expired).with("Date", "Thu, 01 Jan 1970 00:00:00 GMT");
     scene
@@ -243,11 +241,9 @@ fn what_a_host_says_of_a_device_opens_nothing() {
     // Active for a machine that the vault does not know: it still has to be signed bytes.
     let stranger = Home::new();
     let theirs = skill("gamma", 1, &[]);
-    let mut catalog = scene.owner.catalog(NEXT, 9, &[entry("gamma", 1, &theirs)]);
-    catalog.recovery_key_sha256 = None;
-    scene
-        .host
-        .serve(Namespace::new(sign(&catalog, &[], 9), &[&theirs]));
+    let hostile = scene.owner.under(&vault_of(9, 9));
+    let catalog = hostile.signed(NEXT, 9, &[entry("gamma", 1, &theirs)]);
+    scene.host.serve(Namespace::new(catalog, &[&theirs]));
     stranger.run(&["link", &scene.host.address()]).ok();
     // The first look makes the index, which can be deleted at any time.
     stranger.run(&["cloud", "pull"]);

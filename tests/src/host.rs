@@ -1,7 +1,7 @@
 //! A hostile host: a small HTTP/1.1 server on loopback that answers as it likes, down to the bytes on the wire.
 //!
-//! It keeps one namespace and answers honestly from it; an [`Attack`] may answer any request in its place. Everything
-//! that a device or an owner would believe is signed by [`Owner`], with keys made from fixed seeds.
+//! It keeps one namespace and answers honestly from it; an [`Attack`] may answer any request in its place. What a device
+//! or an owner would believe is made in [`crate::signed`].
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write};
@@ -10,22 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vault_skill::bundle::{self, EncodedBundle, File};
-use vault_skill::catalog::{self, Catalog, SignedCatalog, SkillEntry, Stored};
-use vault_skill::dsse::Envelope;
+use vault_skill::bundle::EncodedBundle;
 use vault_skill::hash::Digest;
-use vault_skill::keys::SecretKey;
-use vault_skill::manifest::{self, FileEntry, Gate, Manifest, Mode, SignedManifest};
-use vault_skill::name::{Slug, VaultId};
-use vault_skill::provenance::Provenance;
-use vault_skill::rotation::{self, Reason, Rotation};
-use vault_skill::time::Timestamp;
-use vault_store::clock::{Clock as _, SystemClock};
 
 /// The namespace that every host keeps.
 pub const SLUG: &str = "acme";
-/// The number of the recovery key; release keys have lower ones.
-pub const RECOVERY: u8 = 200;
 
 /// What arrived.
 #[derive(Clone, Debug)]
@@ -169,9 +158,7 @@ impl Namespace {
         let Some(catalog) = &self.catalog else {
             return Value::Null;
         };
-        let release = SignedCatalog::parse(catalog)
-            .and_then(|file| file.verify())
-            .map_or(1, |catalog| catalog.release);
+        let release = crate::signed::read_catalog(catalog).map_or(1, |catalog| catalog.release);
         json!({ "sha256": Digest::of(catalog), "size": catalog.len(), "release": release })
     }
 
@@ -540,277 +527,4 @@ fn send(
             Ok(false)
         }
     }
-}
-
-/// A key by its number; the same one always.
-pub fn key(number: u8) -> SecretKey {
-    SecretKey::from_seed([number; 32])
-}
-
-/// The vault that every owner signs for.
-pub fn vault_id() -> VaultId {
-    VaultId::from_parts(1_800_000_000_000, 7)
-}
-
-/// Now, by the clock that the binary under test reads too.
-pub fn now() -> Timestamp {
-    SystemClock.now()
-}
-
-/// A plain file of a skill.
-pub fn file(path: &str, bytes: impl Into<Vec<u8>>) -> File {
-    File {
-        path: path.parse().expect("a path that a skill may have"),
-        mode: Mode::Plain,
-        bytes: bytes.into(),
-    }
-}
-
-/// A manifest of these files, in their order.
-pub fn manifest(name: &str, version: u64, files: &[File]) -> Manifest {
-    let entry = |file: &File| FileEntry {
-        path: file.path.clone(),
-        size: file.bytes.len() as u64,
-        sha256: Digest::of(&file.bytes),
-        mode: file.mode,
-    };
-    Manifest {
-        vault_id: vault_id(),
-        name: name.parse().expect("the name of a skill"),
-        frontmatter_name: None,
-        version,
-        signed_at: now(),
-        files: files.iter().map(entry).collect(),
-        actions: BTreeMap::new(),
-        agents: Vec::new(),
-        rendered_from: None,
-        provenance: Provenance {
-            identifier: "local:made".parse().expect("a provenance"),
-            revision: None,
-            fetched_at: now(),
-        },
-        gate: Gate {
-            strict: true,
-            rules: "structure/1".to_owned(),
-            flags: Vec::new(),
-            waivers: Vec::new(),
-        },
-    }
-}
-
-/// A skill with a SKILL.md and these files, signed by a key and encoded.
-pub fn skill_by(signer: u8, name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle {
-    let mut files = vec![file(
-        "SKILL.md",
-        crate::skills::skill_md(name, &format!("This is version {version}.")),
-    )];
-    files.extend(more.iter().map(|(path, bytes)| file(path, *bytes)));
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    let manifest = manifest(name, version, &files);
-    let signed = SignedManifest::sign(&manifest, &key(signer)).expect("a good manifest");
-    bundle::encode(&signed, &manifest, &files).expect("a bundle")
-}
-
-/// [`skill_by`] the vault's first key.
-pub fn skill(name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle {
-    skill_by(0, name, version, more)
-}
-
-/// A bundle written by hand, as vaults write them: the manifest and the files as given, signed by the vault's first key
-/// whatever they say.
-pub fn bundle_of(manifest: &Value, files: &Value) -> EncodedBundle {
-    let payload = canonical(manifest);
-    let envelope = Envelope::sign(manifest::PAYLOAD_TYPE, payload.as_bytes(), &[&key(0)]);
-    let envelope = String::from_utf8(envelope.to_bytes()).expect("an envelope is JSON");
-    let files = canonical(files);
-    let bytes = format!(r#"{{"schema":"vault.bundle/1","manifest":{envelope},"files":{files}}}"#)
-        .into_bytes();
-    EncodedBundle {
-        hash: Digest::of(&bytes),
-        bytes,
-        parts: Vec::new(),
-    }
-}
-
-/// Compact JSON with members in the order of manifests and bundles; a [`Value`] keeps them by the alphabet.
-fn canonical(value: &Value) -> String {
-    const ORDER: &[&str] = &[
-        "schema",
-        "vault_id",
-        "name",
-        "frontmatter_name",
-        "version",
-        "signed_at",
-        "path",
-        "encoding",
-        "content",
-        "parts",
-        "bundle_hash",
-        "size",
-        "sha256",
-        "mode",
-        "files",
-        "actions",
-        "command",
-        "args",
-        "cwd",
-        "agents",
-        "rendered_from",
-        "provenance",
-        "identifier",
-        "kind",
-        "revision",
-        "fetched_at",
-        "gate",
-        "strict",
-        "rules",
-        "flags",
-        "waivers",
-    ];
-    match value {
-        Value::Object(members) => {
-            let rank = |name: &str| ORDER.iter().position(|known| *known == name);
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_by_key(|(name, _)| rank(name).unwrap_or(ORDER.len()));
-            let members: Vec<String> = members
-                .into_iter()
-                .map(|(name, value)| format!("{}:{}", json!(name), canonical(value)))
-                .collect();
-            format!("{{{}}}", members.join(","))
-        }
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(canonical).collect();
-            format!("[{}]", items.join(","))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// How a catalog names a bundle.
-pub fn entry(name: &str, version: u64, bundle: &EncodedBundle) -> SkillEntry {
-    SkillEntry {
-        name: name.parse().expect("the name of a skill"),
-        version,
-        bundle_hash: bundle.hash,
-        size: bundle.bytes.len() as u64,
-    }
-}
-
-/// The owner of a vault that is published at one address.
-#[derive(Clone, Debug)]
-pub struct Owner {
-    base: String,
-}
-
-impl Owner {
-    /// Publishes at this host.
-    pub fn at(host: &Host) -> Self {
-        Self {
-            base: host.url.clone(),
-        }
-    }
-
-    /// A good catalog, by a key, of these skills.
-    pub fn catalog(&self, release: u64, signer: u8, skills: &[SkillEntry]) -> Catalog {
-        let slug: Slug = SLUG.parse().expect("a slug");
-        Catalog {
-            schema: catalog::Schema,
-            vault_id: vault_id(),
-            audience: vec![format!("{}/v/{slug}/", self.base)],
-            slug,
-            release,
-            issued_at: now(),
-            expires_at: now().plus_days(90),
-            public_key: key(signer).public(),
-            recovery_key_sha256: Some(key(RECOVERY).public().key_id()),
-            // A release that nobody saw: devices compare what they know.
-            previous: (release > 1).then(|| Stored {
-                release: release - 1,
-                payload_sha256: Digest::of(&release.to_be_bytes()),
-            }),
-            skills: skills.to_vec(),
-            index: Vec::new(),
-            policy: None,
-            profiles: Vec::new(),
-            withdrawn: Vec::new(),
-        }
-    }
-
-    /// The bytes of such a catalog.
-    pub fn signed(&self, release: u64, signer: u8, skills: &[SkillEntry]) -> Vec<u8> {
-        sign(&self.catalog(release, signer, skills), &[], signer)
-    }
-}
-
-/// Signs a catalog as owners do.
-pub fn sign(catalog: &Catalog, rotations: &[Envelope], signer: u8) -> Vec<u8> {
-    SignedCatalog::sign(catalog, rotations, &key(signer)).expect("a good catalog")
-}
-
-/// Signs any bytes as if they were a catalog, with any number of statements.
-pub fn sign_anything(payload: &[u8], rotations: &[Envelope], signer: u8) -> Vec<u8> {
-    let envelope = Envelope::sign(catalog::PAYLOAD_TYPE, payload, &[&key(signer)]);
-    file_of(&envelope, rotations, signer)
-}
-
-/// The file around an envelope, naming this key.
-pub fn file_of(envelope: &Envelope, rotations: &[Envelope], named: u8) -> Vec<u8> {
-    let text =
-        |envelope: &Envelope| String::from_utf8(envelope.to_bytes()).expect("an envelope is JSON");
-    let rotations: Vec<String> = rotations.iter().map(text).collect();
-    let head = if rotations.is_empty() {
-        String::new()
-    } else {
-        format!("\"rotations\":[{}],", rotations.join(","))
-    };
-    format!(
-        "{{\"public_key\":\"{}\",{head}{}",
-        key(named).public(),
-        &text(envelope)[1..]
-    )
-    .into_bytes()
-}
-
-/// A statement that replaces a key, unsigned.
-pub fn statement(sequence: u64, from: u8, to: u8, reason: Reason, effective: u64) -> Rotation {
-    Rotation {
-        schema: rotation::Schema,
-        vault_id: vault_id(),
-        sequence,
-        from: key(from).public(),
-        to: key(to).public(),
-        reason,
-        effective_release: effective,
-        issued_at: now(),
-        recovery_key: (reason != Reason::Rotation).then(|| key(RECOVERY).public()),
-        new_recovery_key_sha256: (reason == Reason::Recovery)
-            .then(|| key(RECOVERY + 1).public().key_id()),
-    }
-}
-
-/// A statement, signed by whichever keys are given, those that must or others.
-pub fn stated(statement: &Rotation, signers: &[u8]) -> Envelope {
-    let keys: Vec<SecretKey> = signers.iter().map(|number| key(*number)).collect();
-    let payload = vault_skill::json::to_bytes(statement);
-    Envelope::sign(
-        rotation::PAYLOAD_TYPE,
-        &payload,
-        &keys.iter().collect::<Vec<_>>(),
-    )
-}
-
-/// Plain rotations from key 0 to key `steps`, each from this release on.
-pub fn chain(steps: u8, effective: u64) -> Vec<Envelope> {
-    (0..steps)
-        .map(|from| {
-            let step = statement(
-                u64::from(from) + 1,
-                from,
-                from + 1,
-                Reason::Rotation,
-                effective,
-            );
-            stated(&step, &[from, from + 1])
-        })
-        .collect()
 }

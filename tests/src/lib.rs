@@ -8,6 +8,7 @@ pub mod host;
 pub mod person;
 pub mod place;
 pub mod server;
+pub mod signed;
 pub mod skills;
 pub mod sweep;
 pub mod team;

@@ -1,0 +1,346 @@
+//! What owners sign, for hosts to serve: root versions, skills and catalogs by keys with numbers, good ones and others.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+use vault_skill::bundle::{self, EncodedBundle, File};
+use vault_skill::catalog::{self, Catalog, CatalogError, SignedCatalog, SkillEntry, Stored};
+use vault_skill::dsse::Envelope;
+use vault_skill::hash::Digest;
+use vault_skill::keys::{SecretKey, Signer};
+use vault_skill::manifest::{self, FileEntry, Gate, Manifest, Mode, SignedManifest};
+use vault_skill::name::Slug;
+use vault_skill::provenance::Provenance;
+use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit, VaultId};
+use vault_skill::time::Timestamp;
+use vault_store::clock::{Clock as _, SystemClock};
+
+use crate::host::{Host, SLUG};
+
+/// The number of the recovery key, the root role of every vault; publishers have lower ones.
+pub const RECOVERY: u8 = 200;
+/// When every root version was signed. It decides nothing, and a fixed time makes the same bytes each time.
+const ROOT_TIME: Timestamp = Timestamp::from_unix(1_795_000_000);
+
+/// A key by its number; the same one always.
+pub fn key(number: u8) -> SecretKey {
+    SecretKey::from_seed([number; 32])
+}
+
+/// The first root version of the vault of these tests: the recovery key is its root role, key 0 its publisher.
+pub fn first_root() -> RootChain {
+    static CHAIN: LazyLock<RootChain> = LazyLock::new(|| vault_of(RECOVERY, 0));
+    CHAIN.clone()
+}
+
+/// The first root version of a vault with this key as its root role and this publisher.
+pub fn vault_of(root: u8, publisher: u8) -> RootChain {
+    let mut edit = RootEdit::first(ROOT_TIME);
+    edit.add_root_key(named(root))
+        .and_then(|edit| edit.add_publisher(named(publisher)))
+        .and_then(|edit| edit.sign(&[&key(root)]))
+        .expect("a first root version")
+}
+
+/// The chain with one more version, changed as given and signed by these keys.
+pub fn next_root(
+    chain: &RootChain,
+    signers: &[u8],
+    change: impl FnOnce(&mut RootEdit<'_>),
+) -> RootChain {
+    let mut edit = RootEdit::after(chain, ROOT_TIME);
+    change(&mut edit);
+    let keys: Vec<SecretKey> = signers.iter().map(|number| key(*number)).collect();
+    let signers: Vec<&dyn Signer> = keys.iter().map(|key| key as &dyn Signer).collect();
+    edit.sign(&signers).expect("a good root version")
+}
+
+/// The chain with a version in which key `to` has taken the place of publisher `from`.
+pub fn rotated(chain: &RootChain, from: u8, to: u8) -> RootChain {
+    next_root(chain, &[RECOVERY], |edit| {
+        edit.replace(&key(from).public(), named(to))
+            .expect("a publisher and a new key");
+    })
+}
+
+/// The chain with a version that revokes publisher `stolen` and names `new` in its place.
+pub fn revoked(chain: &RootChain, stolen: u8, new: u8) -> RootChain {
+    next_root(chain, &[RECOVERY], |edit| {
+        edit.add_publisher(named(new)).expect("a new key");
+        edit.revoke(&key(stolen).public());
+    })
+}
+
+/// How root versions name a key of these tests.
+pub fn named(number: u8) -> KeyEntry {
+    let public_key = key(number).public();
+    KeyEntry {
+        public_key,
+        name: KeyName::default_for(&public_key),
+    }
+}
+
+/// The envelopes of a chain, oldest first.
+pub fn envelopes(chain: &RootChain) -> Vec<Envelope> {
+    let versions = chain.versions().iter();
+    versions.map(|version| version.envelope().clone()).collect()
+}
+
+/// The vault of these tests.
+pub fn vault_id() -> VaultId {
+    first_root().vault_id()
+}
+
+/// Now, by the clock that the binary under test reads too.
+pub fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+/// A plain file of a skill.
+pub fn file(path: &str, bytes: impl Into<Vec<u8>>) -> File {
+    File {
+        path: path.parse().expect("a path that a skill may have"),
+        mode: Mode::Plain,
+        bytes: bytes.into(),
+    }
+}
+
+/// A manifest of these files, in their order.
+pub fn manifest(name: &str, version: u64, files: &[File]) -> Manifest {
+    let entry = |file: &File| FileEntry {
+        path: file.path.clone(),
+        size: file.bytes.len() as u64,
+        sha256: Digest::of(&file.bytes),
+        mode: file.mode,
+    };
+    Manifest {
+        vault_id: vault_id(),
+        name: name.parse().expect("the name of a skill"),
+        frontmatter_name: None,
+        version,
+        signed_at: now(),
+        files: files.iter().map(entry).collect(),
+        actions: BTreeMap::new(),
+        agents: Vec::new(),
+        rendered_from: None,
+        provenance: Provenance {
+            identifier: "local:made".parse().expect("a provenance"),
+            revision: None,
+            fetched_at: now(),
+        },
+        gate: Gate {
+            strict: true,
+            rules: "structure/1".to_owned(),
+            flags: Vec::new(),
+            waivers: Vec::new(),
+        },
+    }
+}
+
+/// A skill with a SKILL.md and these files, signed by a key and encoded.
+pub fn skill_by(signer: u8, name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle {
+    let mut files = vec![file(
+        "SKILL.md",
+        crate::skills::skill_md(name, &format!("This is version {version}.")),
+    )];
+    files.extend(more.iter().map(|(path, bytes)| file(path, *bytes)));
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let manifest = manifest(name, version, &files);
+    let signed = SignedManifest::sign(&manifest, &key(signer)).expect("a good manifest");
+    bundle::encode(&signed, &manifest, &files).expect("a bundle")
+}
+
+/// [`skill_by`] the vault's first key.
+pub fn skill(name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle {
+    skill_by(0, name, version, more)
+}
+
+/// A bundle written by hand, as vaults write them: the manifest and the files as given, signed by the vault's first key
+/// whatever they say.
+pub fn bundle_of(manifest: &Value, files: &Value) -> EncodedBundle {
+    let payload = canonical(manifest);
+    let envelope = Envelope::sign(manifest::PAYLOAD_TYPE, payload.as_bytes(), &[&key(0)]);
+    let envelope = String::from_utf8(envelope.to_bytes()).expect("an envelope is JSON");
+    let files = canonical(files);
+    let bytes = format!(r#"{{"schema":"vault.bundle/1","manifest":{envelope},"files":{files}}}"#)
+        .into_bytes();
+    EncodedBundle {
+        hash: Digest::of(&bytes),
+        bytes,
+        parts: Vec::new(),
+    }
+}
+
+/// Compact JSON with members in the order of manifests and bundles; a [`Value`] keeps them by the alphabet.
+fn canonical(value: &Value) -> String {
+    const ORDER: &[&str] = &[
+        "schema",
+        "vault_id",
+        "name",
+        "frontmatter_name",
+        "version",
+        "signed_at",
+        "path",
+        "encoding",
+        "content",
+        "parts",
+        "bundle_hash",
+        "size",
+        "sha256",
+        "mode",
+        "files",
+        "actions",
+        "command",
+        "args",
+        "cwd",
+        "agents",
+        "rendered_from",
+        "provenance",
+        "identifier",
+        "kind",
+        "revision",
+        "fetched_at",
+        "gate",
+        "strict",
+        "rules",
+        "flags",
+        "waivers",
+    ];
+    match value {
+        Value::Object(members) => {
+            let rank = |name: &str| ORDER.iter().position(|known| *known == name);
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| rank(name).unwrap_or(ORDER.len()));
+            let members: Vec<String> = members
+                .into_iter()
+                .map(|(name, value)| format!("{}:{}", json!(name), canonical(value)))
+                .collect();
+            format!("{{{}}}", members.join(","))
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(canonical).collect();
+            format!("[{}]", items.join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// How a catalog names a bundle.
+pub fn entry(name: &str, version: u64, bundle: &EncodedBundle) -> SkillEntry {
+    SkillEntry {
+        name: name.parse().expect("the name of a skill"),
+        version,
+        bundle_hash: bundle.hash,
+        size: bundle.bytes.len() as u64,
+    }
+}
+
+/// The owner of a vault that is published at one address.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    base: String,
+    /// The root versions under which this owner signs.
+    pub chain: RootChain,
+}
+
+impl Owner {
+    /// Publishes at this host, under the first root version.
+    pub fn at(host: &Host) -> Self {
+        Self {
+            base: host.url.clone(),
+            chain: first_root(),
+        }
+    }
+
+    /// The same owner under other root versions.
+    #[must_use]
+    pub fn under(&self, chain: &RootChain) -> Self {
+        Self {
+            chain: chain.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// A good catalog, by a key, of these skills.
+    pub fn catalog(&self, release: u64, signer: u8, skills: &[SkillEntry]) -> Catalog {
+        let slug: Slug = SLUG.parse().expect("a slug");
+        Catalog {
+            schema: catalog::Schema,
+            vault_id: self.chain.vault_id(),
+            audience: vec![format!("{}/v/{slug}/", self.base)],
+            slug,
+            release,
+            issued_at: now(),
+            expires_at: now().plus_days(90),
+            public_key: key(signer).public(),
+            root_version: self.chain.version(),
+            root_sha256: *self.chain.newest().payload_sha256(),
+            // A release that no machine of these tests holds: devices compare what they know.
+            previous: (release > 1).then(|| Stored {
+                release: 1,
+                payload_sha256: Digest::of(&release.to_be_bytes()),
+            }),
+            skills: skills.to_vec(),
+            index: Vec::new(),
+            policy: None,
+            profiles: Vec::new(),
+            withdrawn: Vec::new(),
+        }
+    }
+
+    /// The bytes of such a catalog.
+    pub fn signed(&self, release: u64, signer: u8, skills: &[SkillEntry]) -> Vec<u8> {
+        self.sign(&self.catalog(release, signer, skills), signer)
+    }
+
+    /// The file of a catalog that this key has signed, beside the owner's root versions.
+    pub fn sign(&self, catalog: &Catalog, signer: u8) -> Vec<u8> {
+        let payload = vault_skill::json::to_bytes(catalog);
+        sign_anything(&payload, &envelopes(&self.chain), signer)
+    }
+}
+
+/// Where the list of root versions stands in a catalog file.
+pub fn roots_range(file: &[u8]) -> Range<usize> {
+    let text = std::str::from_utf8(file).expect("a catalog file");
+    let start = text.find("\"roots\":").expect("root versions") + 8;
+    let end = text.find(",\"payloadType\":\"application/vnd.vault.catalog");
+    start..end.expect("the catalog's own envelope")
+}
+
+/// The root versions in a catalog file.
+pub fn roots_of(file: &[u8]) -> Vec<Envelope> {
+    let file: Value = serde_json::from_slice(file).expect("a catalog file");
+    let roots = file["roots"].as_array().expect("root versions").iter();
+    roots
+        .map(|root| Envelope::parse(root.to_string().as_bytes()).expect("an envelope"))
+        .collect()
+}
+
+/// The catalog in a file, whoever signed it.
+pub fn read_catalog(bytes: &[u8]) -> Result<Catalog, CatalogError> {
+    let file = SignedCatalog::parse(bytes)?;
+    file.read_counted(&file.payload_sha256())
+}
+
+/// Signs any bytes as if they were a catalog, beside any root versions. An owner's own tool refuses to.
+pub fn sign_anything(payload: &[u8], roots: &[Envelope], signer: u8) -> Vec<u8> {
+    let envelope = Envelope::sign(catalog::PAYLOAD_TYPE, payload, &[&key(signer)]);
+    file_of(&envelope, roots, signer)
+}
+
+/// The file around an envelope, naming this key.
+pub fn file_of(envelope: &Envelope, roots: &[Envelope], named: u8) -> Vec<u8> {
+    let text =
+        |envelope: &Envelope| String::from_utf8(envelope.to_bytes()).expect("an envelope is JSON");
+    let roots: Vec<String> = roots.iter().map(text).collect();
+    format!(
+        "{{\"public_key\":\"{}\",\"roots\":[{}],{}",
+        key(named).public(),
+        roots.join(","),
+        &text(envelope)[1..]
+    )
+    .into_bytes()
+}
