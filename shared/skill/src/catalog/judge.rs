@@ -216,14 +216,12 @@ impl Case<'_> {
         let state = self.state().clone();
         let trusted = self.reader.own.is_some() || self.reader.expected.is_some();
         match (self.reader.side, outcome) {
-            (Side::Service, Err(_)) => NewRoots::None,
-            (Side::Service, Ok(_)) => NewRoots::WithCatalog(state),
             // A device that expects this chain keeps it, so that no host can take a revocation back.
             (Side::Device, _) if trusted => NewRoots::Now(state),
             (Side::Device, Err(CatalogError::ReleaseAwaited)) => NewRoots::Now(state),
-            // A first link pins nothing by a file that does not count.
-            (Side::Device, Err(_)) => NewRoots::None,
-            (Side::Device, Ok(_)) => NewRoots::WithCatalog(state),
+            (Side::Device | Side::Service, Ok(_)) => NewRoots::WithCatalog(state),
+            // A first link pins nothing by a file that does not count, and a service stores none.
+            (Side::Device | Side::Service, Err(_)) => NewRoots::None,
         }
     }
 
@@ -256,7 +254,7 @@ impl Case<'_> {
             .is_some_and(|last| self.state().voids_release(&last.signers));
         let last = reader.last.filter(|_| !voids_last);
         if let Some(last) = last {
-            if self.check_release(&catalog, stored, last)? {
+            if check_release(&catalog, stored, last)? {
                 return Ok(CatalogOutcome::Equal { signers });
             }
             self.check_previous(&catalog, last)?;
@@ -405,35 +403,6 @@ impl Case<'_> {
         Ok(warnings)
     }
 
-    /// Returns whether it is the very release that is stored.
-    fn check_release(
-        &self,
-        catalog: &Catalog,
-        new: Stored,
-        last: &LastCatalog,
-    ) -> Result<bool, CatalogError> {
-        let stored = last.stored;
-        if new.release < stored.release {
-            return Err(CatalogError::Older {
-                release: new.release,
-                stored: stored.release,
-            });
-        }
-        if new.release == stored.release {
-            return if new == stored {
-                Ok(true)
-            } else {
-                Err(CatalogError::TwoCatalogs(stored.release))
-            };
-        }
-        let same_root = last.catalog.root_sha256 == catalog.root_sha256;
-        if same_root && new.release - stored.release > MAX_RELEASE_JUMP {
-            Err(CatalogError::Jump)
-        } else {
-            Ok(false)
-        }
-    }
-
     fn check_previous(&self, catalog: &Catalog, last: &LastCatalog) -> Result<(), CatalogError> {
         let Some(previous) = catalog.previous else {
             return Err(CatalogError::Previous);
@@ -452,6 +421,30 @@ impl Case<'_> {
         } else {
             Err(CatalogError::Previous)
         }
+    }
+}
+
+/// Returns whether it is the very release that is stored.
+fn check_release(catalog: &Catalog, new: Stored, last: &LastCatalog) -> Result<bool, CatalogError> {
+    let stored = last.stored;
+    if new.release < stored.release {
+        return Err(CatalogError::Older {
+            release: new.release,
+            stored: stored.release,
+        });
+    }
+    if new.release == stored.release {
+        return if new == stored {
+            Ok(true)
+        } else {
+            Err(CatalogError::TwoCatalogs(stored.release))
+        };
+    }
+    let same_root = last.catalog.root_sha256 == catalog.root_sha256;
+    if same_root && new.release - stored.release > MAX_RELEASE_JUMP {
+        Err(CatalogError::Jump)
+    } else {
+        Ok(false)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A chain of root versions in which each is signed by the root role before it, and lists of versions as others show them.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -37,11 +38,22 @@ impl RootList {
 }
 
 /// A version of a verified chain.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Eq, PartialEq)]
 pub struct RootVersion {
     document: RootDocument,
     payload_sha256: Digest,
     envelope: Envelope,
+}
+
+impl fmt::Debug for RootVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "RootVersion({}, {})",
+            self.document.version(),
+            self.payload_sha256
+        )
+    }
 }
 
 impl RootVersion {

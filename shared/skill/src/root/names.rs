@@ -60,7 +60,7 @@ const REFUSED: [(u32, u32); 45] = [
     (0xbfffe, 0xbffff),
     (0xcfffe, 0xcffff),
     (0xdfffe, 0xe0fff),
-    (0xefffe, 0x10ffff),
+    (0xefffe, 0x0010_ffff),
 ];
 
 /// The name of a key: 1 to 64 characters, none of them invisible or deceptive.

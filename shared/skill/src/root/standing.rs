@@ -104,18 +104,19 @@ impl RootState {
     ) -> Result<(), SignerRefusal> {
         let standing = signer.map_or(KeyStanding::Unknown, |key| self.standing(key));
         let was_publisher = signer.is_some_and(|key| self.was_publisher(key));
-        match (place, standing) {
-            (SkillPlace::Listed | SkillPlace::Installed, _) if was_publisher => Ok(()),
-            (SkillPlace::Listed, _) => Err(SignerRefusal::Catalog),
-            (SkillPlace::Installed, _) => Err(SignerRefusal::ReleaseAwaited),
-            (SkillPlace::Own { .. } | SkillPlace::Archive { .. }, KeyStanding::Release)
-            | (SkillPlace::Own { taken_over: true }, KeyStanding::Retired)
-            | (SkillPlace::Archive { listed: true }, KeyStanding::Retired) => Ok(()),
-            (SkillPlace::Own { .. } | SkillPlace::Archive { .. }, KeyStanding::Retired) => {
-                Err(SignerRefusal::Retired)
-            }
-            (SkillPlace::Own { .. } | SkillPlace::Archive { .. }, _) => {
-                Err(SignerRefusal::Signature)
+        match place {
+            SkillPlace::Listed | SkillPlace::Installed if was_publisher => Ok(()),
+            SkillPlace::Listed => Err(SignerRefusal::Catalog),
+            SkillPlace::Installed => Err(SignerRefusal::ReleaseAwaited),
+            SkillPlace::Own { taken_over: known } | SkillPlace::Archive { listed: known } => {
+                match standing {
+                    KeyStanding::Release => Ok(()),
+                    KeyStanding::Retired if known => Ok(()),
+                    KeyStanding::Retired => Err(SignerRefusal::Retired),
+                    KeyStanding::RootOnly | KeyStanding::Revoked | KeyStanding::Unknown => {
+                        Err(SignerRefusal::Signature)
+                    }
+                }
             }
         }
     }

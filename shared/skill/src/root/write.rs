@@ -162,6 +162,13 @@ impl<'a> RootEdit<'a> {
         Ok(self)
     }
 
+    /// Takes a key out of the release role; it stays a root key where it is one.
+    pub fn remove_publisher(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
+        remove(&mut self.release, key)?;
+        self.drop_unused();
+        Ok(self)
+    }
+
     /// Takes a key out of every role. What it signed counts as long as a counted catalog lists it.
     pub fn retire(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
         let from_root = remove(&mut self.root, key);
@@ -426,7 +433,7 @@ mod tests {
             let healed = heal(&own, above, NOW, &[&key(1)]).unwrap();
             let judged = judge(Some(&reader), &healed.to_list(), None);
             let result = judged.as_ref().map(|judged| judged.state.chain().version());
-            assert_eq!(result.map_err(|error| error.word()), word);
+            assert_eq!(result.map_err(RootError::word), word);
             if let Ok(judged) = judged {
                 assert!(judged.state.is_revoked(&key(3).public()));
                 assert!(!judged.state.chain().revokes(&key(3).public()));

@@ -1,93 +1,21 @@
 //! The vectors of `tests/vectors/formats`: every example byte for byte, every case to accept, every case to refuse.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::LazyLock;
+use std::collections::HashMap;
 
-use crate::support::{by_rule, bytes, case_bytes, cut, json, member, parts, secret};
-use serde_json::Value;
-use serde_json::value::RawValue;
-use vault_skill::bundle::{Bundle, BundleError, File, OpenedBundle, encode};
-use vault_skill::catalog::{
-    Catalog, CatalogError, CatalogOutcome, CatalogReader, CatalogWarning, CountedCatalog,
-    LastCatalog, Side, SignedCatalog, judge_catalog,
+use crate::support::{
+    Judged, by_rule, bytes, case_bytes, cut, json, judge_case, listed, member, newest, owned,
+    parts, secret, state,
 };
+use serde_json::Value;
+use vault_skill::bundle::{Bundle, BundleError, File, OpenedBundle, encode};
+use vault_skill::catalog::{Catalog, CatalogWarning, SignedCatalog};
 use vault_skill::dsse::Envelope;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{self, Manifest, ManifestExpectation, ManifestTrust, SignedManifest};
-use vault_skill::name::{SkillName, Slug};
+use vault_skill::name::SkillName;
 use vault_skill::provenance::ProvenanceId;
-use vault_skill::root::{RootChain, RootList, RootState, SkillPlace};
-
-/// The reader's own state: a chain by names of `roots.json`.
-fn state(names: &Value) -> RootState {
-    static ROOTS: LazyLock<HashMap<String, Box<RawValue>>> =
-        LazyLock::new(|| serde_json::from_slice(&bytes("roots.json")).unwrap());
-    let named = |name: &Value| ROOTS[name.as_str().unwrap()].get();
-    let envelopes: Vec<&str> = names.as_array().unwrap().iter().map(named).collect();
-    let list: RootList = serde_json::from_str(&format!("[{}]", envelopes.join(","))).unwrap();
-    RootState::new(RootChain::verify(&list).unwrap(), BTreeSet::new())
-}
-
-/// After all rotations: every publisher's manifest counts where a catalog lists it.
-fn newest() -> RootState {
-    state(&serde_json::json!(["1", "2", "3", "4"]))
-}
-
-const fn listed(state: &RootState) -> ManifestTrust<'_> {
-    ManifestTrust {
-        state,
-        place: SkillPlace::Listed,
-    }
-}
-
-const fn owned(state: &RootState) -> ManifestTrust<'_> {
-    ManifestTrust {
-        state,
-        place: SkillPlace::Own { taken_over: true },
-    }
-}
-
-/// What follows from a catalog in the context of a case.
-fn judge_case(bytes: &[u8], case: &Value, default: &Value) -> Result<Judged, CatalogError> {
-    let text = |name: &str| member(case, default, name).as_str();
-    let roots = member(case, default, "roots");
-    let own = (!roots.is_null()).then(|| state(roots));
-    let last = text("stored").map(|name| {
-        let bytes = crate::support::bytes(name);
-        let file = SignedCatalog::parse(&bytes).unwrap();
-        let signers = vec![*file.public_key()];
-        LastCatalog::read(&bytes, &file.payload_sha256(), signers).unwrap()
-    });
-    let slug: Slug = text("slug").unwrap().parse().unwrap();
-    let reader = CatalogReader {
-        side: if text("side") == Some("service") {
-            Side::Service
-        } else {
-            Side::Device
-        },
-        base: text("base").unwrap(),
-        slug: &slug,
-        now: text("now").unwrap().parse().unwrap(),
-        latest_seen_at: text("latest_seen_at").map(|text| text.parse().unwrap()),
-        own: own.as_ref(),
-        expected: None,
-        last: last.as_ref(),
-        accept_fork: false,
-    };
-    match judge_catalog(bytes, &reader).outcome? {
-        CatalogOutcome::Release(release) => {
-            Ok(Judged::Release(Box::new(release.settle(|_| true)?)))
-        }
-        CatalogOutcome::Equal { .. } => Ok(Judged::Equal),
-        CatalogOutcome::RootsOnly => panic!("no case shows roots alone"),
-    }
-}
-
-enum Judged {
-    Release(Box<CountedCatalog>),
-    Equal,
-}
+use vault_skill::root::RootChain;
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name]

@@ -11,6 +11,8 @@ mod formats;
 mod large;
 mod make;
 mod properties;
+mod root_model;
+mod root_rules;
 mod roots;
 mod shapes;
 mod support;

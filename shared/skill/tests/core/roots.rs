@@ -460,9 +460,10 @@ fn check_step(vectors: &Vectors, reader: &mut Reader, case: &Value, id: &str) {
     if let Some(count) = after["root_count"].as_u64() {
         assert_eq!(own.as_ref().unwrap().chain().version(), count, "{id}");
     } else {
-        let chain = match after["roots"].is_null() {
-            true => before.0.as_ref().map(|own| own.chain().clone()),
-            false => Some(RootChain::verify(&vectors.list(&after["roots"])).unwrap()),
+        let chain = if after["roots"].is_null() {
+            before.0.as_ref().map(|own| own.chain().clone())
+        } else {
+            Some(RootChain::verify(&vectors.list(&after["roots"])).unwrap())
         };
         assert_eq!(own.as_ref().map(RootState::chain), chain.as_ref(), "{id}");
     }

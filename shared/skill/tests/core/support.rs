@@ -1,13 +1,21 @@
 //! Reads the test vectors and makes values of our types out of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use vault_skill::bundle::{self, EncodedPart};
+use vault_skill::catalog::{
+    CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, LastCatalog, Side, SignedCatalog,
+    judge_catalog,
+};
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
+use vault_skill::manifest::ManifestTrust;
+use vault_skill::name::Slug;
+use vault_skill::root::{RootChain, RootList, RootState, SkillPlace};
 
 pub fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors"))
@@ -51,6 +59,76 @@ pub fn case_bytes(case: &Value) -> Vec<u8> {
     } else {
         bytes(case["file"].as_str().unwrap())
     }
+}
+
+/// The reader's own state: a chain by names of `roots.json`.
+pub fn state(names: &Value) -> RootState {
+    static ROOTS: LazyLock<HashMap<String, Box<RawValue>>> =
+        LazyLock::new(|| serde_json::from_slice(&bytes("roots.json")).unwrap());
+    let named = |name: &Value| ROOTS[name.as_str().unwrap()].get();
+    let envelopes: Vec<&str> = names.as_array().unwrap().iter().map(named).collect();
+    let list: RootList = serde_json::from_str(&format!("[{}]", envelopes.join(","))).unwrap();
+    RootState::new(RootChain::verify(&list).unwrap(), BTreeSet::new())
+}
+
+/// After all rotations: every publisher's manifest counts where a catalog lists it.
+pub fn newest() -> RootState {
+    state(&serde_json::json!(["1", "2", "3", "4"]))
+}
+
+pub const fn listed(state: &RootState) -> ManifestTrust<'_> {
+    ManifestTrust {
+        state,
+        place: SkillPlace::Listed,
+    }
+}
+
+pub const fn owned(state: &RootState) -> ManifestTrust<'_> {
+    ManifestTrust {
+        state,
+        place: SkillPlace::Own { taken_over: true },
+    }
+}
+
+/// What follows from a catalog in the context of a case.
+pub fn judge_case(file: &[u8], case: &Value, default: &Value) -> Result<Judged, CatalogError> {
+    let text = |name: &str| member(case, default, name).as_str();
+    let roots = member(case, default, "roots");
+    let own = (!roots.is_null()).then(|| state(roots));
+    let last = text("stored").map(|name| {
+        let bytes = bytes(name);
+        let file = SignedCatalog::parse(&bytes).unwrap();
+        let signers = vec![*file.public_key()];
+        LastCatalog::read(&bytes, &file.payload_sha256(), signers).unwrap()
+    });
+    let slug: Slug = text("slug").unwrap().parse().unwrap();
+    let reader = CatalogReader {
+        side: if text("side") == Some("service") {
+            Side::Service
+        } else {
+            Side::Device
+        },
+        base: text("base").unwrap(),
+        slug: &slug,
+        now: text("now").unwrap().parse().unwrap(),
+        latest_seen_at: text("latest_seen_at").map(|text| text.parse().unwrap()),
+        own: own.as_ref(),
+        expected: None,
+        last: last.as_ref(),
+        accept_fork: false,
+    };
+    match judge_catalog(file, &reader).outcome? {
+        CatalogOutcome::Release(release) => {
+            Ok(Judged::Release(Box::new(release.settle(|_| true)?)))
+        }
+        CatalogOutcome::Equal { .. } => Ok(Judged::Equal),
+        CatalogOutcome::RootsOnly => panic!("no case shows roots alone"),
+    }
+}
+
+pub enum Judged {
+    Release(Box<CountedCatalog>),
+    Equal,
 }
 
 /// Makes the bytes of a file by the rule in `parts.json`.
