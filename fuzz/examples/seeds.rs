@@ -21,7 +21,7 @@ fn main() -> io::Result<()> {
             .and_then(|name| name.to_str())
             .unwrap_or_default();
         let target = match name.split(['-', '.']).next() {
-            Some("catalog" | "rotation") => "catalog",
+            Some("catalog") => "catalog",
             Some("bundle" | "manifest") => "bundle",
             _ => continue,
         };
@@ -29,6 +29,22 @@ fn main() -> io::Result<()> {
         // The targets sign their input themselves: give them what is worth signing.
         if let Ok(envelope) = Envelope::parse(&bytes) {
             write(target, envelope.payload())?;
+        }
+    }
+    for path in files(&project.join("tests/vectors/roots"))? {
+        let bytes = fs::read(&path)?;
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if name.starts_with("chain-") {
+            write("root", &[br#"{"roots":"#.as_slice(), &bytes, b"}"].concat())?;
+        } else if name.starts_with("root-")
+            && let Ok(envelope) = Envelope::parse(&bytes)
+        {
+            write("root", envelope.payload())?;
+        } else if name.starts_with("catalog-") {
+            write("catalog", &bytes)?;
         }
     }
     for path in files(&vectors.join("skill-md"))? {

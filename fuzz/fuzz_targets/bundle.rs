@@ -2,25 +2,25 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vault_fuzz::{secret, signers};
+use vault_fuzz::{chain, known, listed, secret};
 use vault_skill::bundle::{Bundle, encode};
 use vault_skill::dsse::Envelope;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{self, ManifestExpectation, SignedManifest};
 
 fuzz_target!(|data: &[u8]| {
+    let state = known(chain());
+    let trust = listed(&state);
     // As a bundle, with a manifest that may be truly signed: what opens, encodes to a bundle that opens to the same.
     if let Ok(bundle) = Bundle::parse(data, &Digest::of(data), data.len() as u64) {
-        let vault_id = "01JD5VXQ3N8W2K7R4T6Y9ZB1CM".parse().expect("a ULID");
         for name in ["code-review", "release-notes", "commit-log", "big-table"] {
             let name = name.parse().expect("a name");
             let expected = ManifestExpectation {
-                vault_id,
                 name: &name,
                 version: None,
                 stored_version: None,
             };
-            let Ok(opened) = bundle.clone().open(&|_| None, &signers(), &expected) else {
+            let Ok(opened) = bundle.clone().open(&|_| None, &trust, &expected) else {
                 continue;
             };
             let encoded = encode(&opened.signed, &opened.manifest, &opened.files)
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
             let bundle = Bundle::parse(&encoded.bytes, &encoded.hash, encoded.bytes.len() as u64)
                 .expect("what was encoded parses");
             let again = bundle
-                .open(&|_| None, &signers(), &expected)
+                .open(&|_| None, &trust, &expected)
                 .expect("what was encoded opens");
             assert_eq!(
                 (again.manifest, again.files),
@@ -39,12 +39,12 @@ fuzz_target!(|data: &[u8]| {
     // As the payload of a manifest, truly signed.
     let envelope = Envelope::sign(manifest::PAYLOAD_TYPE, data, &[&secret("release 0")]);
     let signed = SignedManifest::parse(&envelope.to_bytes()).expect("an envelope");
-    if let Ok(manifest) = signed.verify_signature(&signers()) {
+    if let Ok(manifest) = signed.verify_signature(&trust) {
         let again = SignedManifest::sign(&manifest, &secret("release 0"))
             .expect("what was read can be signed");
         assert_eq!(
             again
-                .verify_signature(&signers())
+                .verify_signature(&trust)
                 .expect("what was signed verifies"),
             manifest
         );

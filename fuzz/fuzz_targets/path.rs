@@ -2,10 +2,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vault_skill::name::{ActionName, AgentId, SkillName, Slug, VaultId};
+use vault_skill::name::{ActionName, AgentId, SkillName, Slug};
 use vault_skill::path::{FilePath, check_paths};
 use vault_skill::provenance::ProvenanceId;
 use vault_skill::request::route;
+use vault_skill::root::{KeyFingerprint, KeyName, VaultId};
 
 fuzz_target!(|data: &str| {
     if let Some(route) = route::parse(data) {
@@ -36,6 +37,8 @@ fuzz_target!(|data: &str| {
         same(line, line.parse::<ActionName>());
         same(line, line.parse::<AgentId>());
         same(line, line.parse::<VaultId>());
+        same(line, line.parse::<KeyFingerprint>());
+        same(line, line.parse::<KeyName>());
         if let Some(name) = SkillName::derive(line) {
             assert_eq!(SkillName::derive(name.as_str()), Some(name));
         }

@@ -1,15 +1,49 @@
 //! What the fuzz targets share: the open test keys of the vectors, so that a mutated vector is still signed where the
-//! mutation left the signed part alone.
+//! mutation left the signed part alone, and a vault of theirs.
+
+use std::collections::BTreeSet;
 
 use vault_skill::hash::Digest;
-use vault_skill::keys::{PublicKey, SecretKey};
+use vault_skill::keys::SecretKey;
+use vault_skill::manifest::ManifestTrust;
+use vault_skill::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, SkillPlace};
+use vault_skill::time::Timestamp;
+
+/// The time at which the targets read: shortly after the vectors' releases.
+pub const NOW: Timestamp = Timestamp::from_unix(1_795_226_410);
 
 /// A test key of the vectors, derived in the open.
 pub fn secret(name: &str) -> SecretKey {
     SecretKey::from_seed(*Digest::of(format!("vault test {name}").as_bytes()).as_bytes())
 }
 
-/// The keys that sign the vectors' manifests.
-pub fn signers() -> [PublicKey; 2] {
-    ["release 0", "release 1"].map(|name| secret(name).public())
+/// An entry of a root document for a test key.
+pub fn entry(name: &str) -> KeyEntry {
+    let public_key = secret(name).public();
+    KeyEntry {
+        public_key,
+        name: KeyName::default_for(&public_key),
+    }
+}
+
+/// A chain of one version: `recovery` is the root key, `release 0` and `release 1` are the publishers.
+pub fn chain() -> RootChain {
+    let mut edit = RootEdit::first(Timestamp::from_unix(1_795_000_000));
+    edit.add_root_key(entry("recovery")).expect("a new key");
+    edit.add_publisher(entry("release 0")).expect("a new key");
+    edit.add_publisher(entry("release 1")).expect("a new key");
+    edit.sign(&[&secret("recovery")]).expect("a root version")
+}
+
+/// A reader that knows a chain and nothing else.
+pub fn known(chain: RootChain) -> RootState {
+    RootState::new(chain, BTreeSet::new())
+}
+
+/// Trusts the manifests that a catalog lists.
+pub const fn listed(state: &RootState) -> ManifestTrust<'_> {
+    ManifestTrust {
+        state,
+        place: SkillPlace::Listed,
+    }
 }
