@@ -315,6 +315,24 @@ async fn at_most_one_mebibyte_is_inline_and_the_rest_is_linked() {
     assert_eq!(kinds, ["text", "resource", "resource_link", "resource"]);
 }
 
+/// The texts of a list are read by models too: where a key that signed the release is revoked, there is no list either.
+#[tokio::test]
+async fn nothing_of_a_release_by_a_revoked_key_is_given_out() {
+    let world = stocked(Writes::Drafted);
+    world.shelf.set_trouble(Some(Trouble::Awaited));
+    for (tool, arguments) in [
+        ("skill_list", json!({})),
+        ("get_skill", json!({ "name": "payroll" })),
+        ("get_skill", json!({ "query": "payroll" })),
+        ("skill_fetch", json!({ "id": "acme/payroll" })),
+        ("remove_skill", json!({ "name": "payroll" })),
+    ] {
+        let reply = world.call(&owner(), tool, arguments).await;
+        assert_eq!(reply.code(), "release_awaited", "{tool}: {}", reply.text);
+        assert_eq!(reply.denied, None, "{tool}");
+    }
+}
+
 #[tokio::test]
 async fn trouble_of_ours_is_never_the_callers() {
     let world = stocked(Writes::Signed);

@@ -201,6 +201,8 @@ pub enum Trouble {
     Down,
     /// Content is not given out: the subscription has lapsed.
     Lapsed,
+    /// Nothing is given out: a key that signed the release is revoked.
+    Awaited,
     /// No stored bundle is what was signed.
     Damaged,
 }
@@ -554,8 +556,10 @@ impl Shelf for MemoryShelf {
 
     async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
         let mut state = self.lock();
-        if state.trouble == Some(Trouble::Down) {
-            return Err(down());
+        match state.trouble {
+            Some(Trouble::Down) => return Err(down()),
+            Some(Trouble::Awaited) => return Err(ShelfError::ReleaseAwaited),
+            Some(Trouble::Lapsed | Trouble::Damaged) | None => {}
         }
         if let Some(snapshot) = &state.snapshot {
             return Ok(Arc::clone(snapshot));
@@ -574,6 +578,7 @@ impl Shelf for MemoryShelf {
             None => {}
             Some(Trouble::Down) => return Err(down()),
             Some(Trouble::Lapsed) => return Err(ShelfError::SubscriptionLapsed),
+            Some(Trouble::Awaited) => return Err(ShelfError::ReleaseAwaited),
             Some(Trouble::Damaged) => return Err(damaged(name)),
         }
         match state.bundles.get(&entry.texts.bundle_hash) {
