@@ -17,7 +17,7 @@ use crate::model::namespace::Namespace;
 /// What a file that counts is.
 pub(super) enum Judged {
     /// Another release. The objects that it names are not looked at yet.
-    Release(CountedCatalog),
+    Release(Box<CountedCatalog>),
     /// The payload of the current release, with other root versions or signatures beside it.
     SameRelease {
         state: RootState,
@@ -69,7 +69,8 @@ pub(super) async fn judge(
     };
     match (outcome, known) {
         (CatalogOutcome::Release(release), _) => {
-            Ok(Judged::Release(settle(app, namespace, *release).await?))
+            let counted = settle(app, namespace, *release).await?;
+            Ok(Judged::Release(Box::new(counted)))
         }
         (CatalogOutcome::Equal { signers }, Some(known)) => Ok(same_release(signers, &known.last)),
         (CatalogOutcome::RootsOnly, Some(known)) => {

@@ -195,7 +195,12 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
                 Some(current) => Some(current_catalog(app, namespace.id, current).await?),
                 None => None,
             };
-            let release = NewRelease::new(counted.catalog, counted.stored, key.digest, current);
+            let release = NewRelease::new(
+                counted.catalog,
+                counted.stored,
+                key.digest,
+                current.as_ref(),
+            );
             (
                 counted.state,
                 counted.signers,
@@ -216,8 +221,8 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
 
 impl NewRelease {
     /// Counts how a catalog differs from the current one, whatever vault that is of.
-    fn new(catalog: Catalog, stored: Stored, closure: Digest, current: Option<Catalog>) -> Self {
-        let before: HashMap<_, _> = skills(current.as_ref()).collect();
+    fn new(catalog: Catalog, stored: Stored, closure: Digest, current: Option<&Catalog>) -> Self {
+        let before: HashMap<_, _> = skills(current).collect();
         let after: HashMap<_, _> = skills(Some(&catalog)).collect();
         let kept = after
             .keys()
@@ -227,7 +232,7 @@ impl NewRelease {
             .iter()
             .filter(|(name, hash)| before.get(*name).is_some_and(|held| held != *hash))
             .count();
-        let held: HashSet<_> = current.iter().flat_map(withdrawn).collect();
+        let held: HashSet<_> = current.into_iter().flat_map(withdrawn).collect();
         let marks = withdrawn(&catalog)
             .filter(|hash| !held.contains(hash))
             .collect();
@@ -281,7 +286,7 @@ async fn commit(
             if current.sha256 == ready.sha256 {
                 return Ok(Some(held));
             }
-            other_file(ready, held, current.clone())
+            other_file(ready, held, current)
         }
     };
     let mut after = namespace.clone();
@@ -348,7 +353,7 @@ fn new_current(app: &App, ready: &Checked, new: &NewRelease, actor: &Actor) -> (
 }
 
 /// The records of a release whose file is replaced by another one with the same payload.
-fn other_file(ready: &Checked, release: Release, current: Current) -> (Release, Current) {
+fn other_file(ready: &Checked, release: Release, current: &Current) -> (Release, Current) {
     let release = Release {
         sha256: ready.sha256,
         ..release
@@ -357,7 +362,7 @@ fn other_file(ready: &Checked, release: Release, current: Current) -> (Release, 
         sha256: ready.sha256,
         size: ready.size,
         fingerprint: ready.state.chain().fingerprint(),
-        ..current
+        ..current.clone()
     };
     (release, current)
 }
