@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::json;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::Slug;
+use vault_skill::root::KeyFingerprint;
 use vault_skill::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, Document, Record, When, Write};
@@ -23,7 +24,7 @@ struct Shown {
     status: DeviceStatus,
     public_key: PublicKey,
     /// What the machine's own `vault link` prints: the owner compares the two before admitting.
-    fingerprint: String,
+    fingerprint: KeyFingerprint,
     hostname: String,
     enrolled_at: Timestamp,
     decided_at: Option<Timestamp>,
@@ -34,7 +35,7 @@ struct Shown {
 impl From<Device> for Shown {
     fn from(device: Device) -> Self {
         Self {
-            fingerprint: device.public_key.fingerprint(),
+            fingerprint: KeyFingerprint::device(&device.public_key),
             device_id: device.device_id,
             status: device.status,
             public_key: device.public_key,

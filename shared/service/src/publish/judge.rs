@@ -148,5 +148,10 @@ fn refused(error: &CatalogError) -> Refusal {
         "skill_rolled_back" => Code::SkillRolledBack,
         _ => Code::CatalogSchema,
     };
-    Refusal::new(code)
+    let refusal = Refusal::new(code);
+    match error {
+        // Says how the skills of such a vault are taken along.
+        CatalogError::EarlierFormat => refusal.detail(error.to_string()),
+        _ => refusal,
+    }
 }

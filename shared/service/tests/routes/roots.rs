@@ -306,3 +306,19 @@ async fn voided_releases_stay_under_their_root_version() {
         .unwrap();
     assert_eq!(found.unwrap().sha256, owner.sha256);
 }
+
+#[tokio::test]
+async fn a_catalog_of_the_earlier_format_is_refused_with_the_way_out() {
+    let world = world_with(|_| {});
+    world.namespace("acme", Kind::Hosted).await;
+    let earlier = json!({
+        "public_key": "aJHTXAwqoRw74i4F2bIj1L7v9RbGf6uGRWNCuo3bX04",
+        "payloadType": "application/vnd.vault.catalog.v1+json",
+        "payload": "e30=",
+        "signatures": [{ "keyid": "", "sig": format!("{}==", "A".repeat(86)) }],
+    });
+    let bytes = earlier.to_string().into_bytes();
+    let refusal = world.publish("acme", bytes).await.unwrap_err();
+    assert_eq!(refusal.code().row().code, "catalog_schema");
+    assert!(refusal.to_string().contains("--from-vault"), "{refusal}");
+}

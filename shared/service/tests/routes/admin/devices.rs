@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use vault_service::model::device;
 use vault_service::model::namespace::{self, Queue, Subscription};
 use vault_skill::keys::SecretKey;
+use vault_skill::root::KeyFingerprint;
 
 use super::{Desk, desk};
 use crate::support::key;
@@ -61,7 +62,7 @@ async fn a_device_is_shown_with_the_fingerprint_that_the_machine_prints() {
           "decided_at": null,
           "device_id": "dev_h6gu4wwjvta4a46wtephq336xx",
           "enrolled_at": "2026-11-21T02:00:10Z",
-          "fingerprint": "gr2q-7gf5-lh6p-zfdn-urnk-vput-hpqv-jjfv",
+          "fingerprint": "dev:gr2q-7gf5-lh6p-zfdn-urnk-vput-hpqv-jjfv",
           "hostname": "laptop",
           "public_key": "iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w",
           "status": "pending"
@@ -72,7 +73,7 @@ async fn a_device_is_shown_with_the_fingerprint_that_the_machine_prints() {
     "#);
     assert_eq!(
         listed.json()["items"][0]["fingerprint"],
-        json!(key(1).public().fingerprint())
+        json!(KeyFingerprint::device(&key(1).public()))
     );
 }
 
