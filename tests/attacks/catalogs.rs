@@ -650,16 +650,10 @@ fn an_extra_bad_signature_does_not_hurt_a_good_one() {
 fn a_machine_whose_clock_was_ahead_is_told_and_refuses_what_is_expired_by_then() {
     let scene = Scene::new();
     // As a machine leaves it whose clock stood a hundred days ahead at its last pull.
-    let link = std::fs::read_dir(scene.machine.vault().join("links"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
-    let pin = std::fs::canonicalize(link.join("pin.json")).unwrap();
-    let mut value: Value = serde_json::from_slice(&std::fs::read(&pin).unwrap()).unwrap();
-    value["latest_seen_at"] = json!(now().plus_days(100));
-    std::fs::write(&pin, value.to_string()).unwrap();
+    let id = first_root().vault_id();
+    scene.machine.change_trust(id.as_str(), |trust| {
+        trust["latest_seen_at"] = json!(now().plus_days(100));
+    });
     scene.refused(
         "expired by the latest time seen",
         scene.next.clone(),

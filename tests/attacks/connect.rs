@@ -374,7 +374,7 @@ fn what_is_kept_of_a_sign_in_is_for_its_owner_alone() {
     use std::os::unix::fs::MetadataExt as _;
     let (home, host) = (machine(), Host::start());
     connect(&home, &host.address(), Some).ok();
-    let tokens = home.config().join("tokens");
+    let tokens = home.config().join("services");
     let folder = std::fs::read_dir(&tokens)
         .unwrap()
         .next()

@@ -282,11 +282,7 @@ fn a_host_that_claims_to_have_everything_is_not_told_twice_for_ever() {
 fn a_host_gets_what_was_planned_and_nothing_that_it_asks_for_besides() {
     let (host, home) = publisher();
     add(&home, "beta", "new");
-    let secret = std::fs::read_dir(home.config().join("keys"))
-        .unwrap()
-        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
-        .next()
-        .unwrap();
+    let secret = std::fs::read(&home.own_keys()[0]).unwrap();
     let wanted = [
         Digest::of(&secret),
         Digest::of(b"anything"),

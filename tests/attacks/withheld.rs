@@ -4,7 +4,7 @@ use serde_json::json;
 use vault_skill::hash::Digest;
 use vault_tests::home::Home;
 use vault_tests::host::{Answer, Namespace};
-use vault_tests::signed::{entry, now, skill, vault_of};
+use vault_tests::signed::{entry, first_root, now, skill, vault_of};
 
 use crate::support::{FIRST, INTEGRITY, NETWORK, NOT_ALLOWED, Scene, refused};
 
@@ -155,17 +155,10 @@ fn a_host_that_says_nothing_changed_freezes_and_nothing_worse() {
 fn a_release_that_is_shown_for_ever_is_stale_when_it_expires() {
     let scene = Scene::new();
     // Good for two more days at its pull; then the machine has seen later times.
-    let link = std::fs::read_dir(scene.machine.vault().join("links"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
-    let pin = std::fs::canonicalize(link.join("pin.json")).unwrap();
-    let mut value: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&pin).unwrap()).unwrap();
-    value["latest_seen_at"] = json!(now().plus_days(91));
-    std::fs::write(&pin, value.to_string()).unwrap();
+    let id = first_root().vault_id();
+    scene.machine.change_trust(id.as_str(), |trust| {
+        trust["latest_seen_at"] = json!(now().plus_days(91));
+    });
 
     let ran = scene.refused("frozen", scene.first.clone(), INTEGRITY, "catalog_clock");
     assert!(ran.stdout.contains("--renew"), "{}", ran.stdout);

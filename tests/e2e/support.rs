@@ -143,22 +143,23 @@ fn is_read_only(skill: &Path) {
     }
 }
 
-/// Everything in a home's vault but what is rebuilt or held open, and the time that a pin was last looked at.
+/// Everything in a home's vault and trust folder but what is rebuilt or held open, and the time at which a catalog counted last.
 pub fn vault_of(home: &Home) -> BTreeMap<String, String> {
-    let root = home.vault();
-    tree::snapshot(&root, &["index.db", "lock", "tmp"])
+    let mut all: BTreeMap<_, _> = tree::snapshot(&home.vault(), &["index.db", "lock", "tmp"])
         .into_iter()
-        .map(|(path, entry)| {
-            let is_pin = path.ends_with("/pin.json") && matches!(entry, tree::Entry::File(..));
-            if !is_pin {
-                return (path, format!("{entry:?}"));
-            }
-            let mut pin: Value =
-                serde_json::from_slice(&fs::read(root.join(&path)).unwrap()).unwrap();
-            pin.as_object_mut().unwrap().remove("latest_seen_at");
-            (path, pin.to_string())
-        })
-        .collect()
+        .map(|(path, entry)| (path, format!("{entry:?}")))
+        .collect();
+    for (path, entry) in tree::snapshot(&home.config(), &["services/"]) {
+        let mut shown = format!("{entry:?}");
+        if path.ends_with("/trust.json") {
+            let bytes = fs::read(home.config().join(&path)).unwrap();
+            let mut trust: Value = serde_json::from_slice(&bytes).unwrap();
+            trust.as_object_mut().unwrap().remove("latest_seen_at");
+            shown = trust.to_string();
+        }
+        all.insert(format!("trust/{path}"), shown);
+    }
+    all
 }
 
 /// The catalogs of all releases, the exact bytes verified, as an owner may read them.

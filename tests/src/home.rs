@@ -97,9 +97,34 @@ impl Home {
         self.path().join(".vault")
     }
 
-    /// The folder of keys and tokens.
+    /// The trust folder: root versions, keys, pins and tokens.
     pub fn config(&self) -> PathBuf {
         self.path().join(".config/vault")
+    }
+
+    /// The part of the trust folder that belongs to the own vault.
+    pub fn own_trust(&self) -> PathBuf {
+        let bytes = std::fs::read(self.vault().join("vault.json")).expect("a vault");
+        let format: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+        let id = format["vault_id"].as_str().expect("the id of a vault");
+        self.config().join("vaults").join(id)
+    }
+
+    /// The files of the own secret keys.
+    pub fn own_keys(&self) -> Vec<PathBuf> {
+        let folder = std::fs::read_dir(self.own_trust().join("keys")).expect("a folder of keys");
+        folder
+            .map(|entry| entry.expect("a readable folder").path())
+            .collect()
+    }
+
+    /// Changes what this machine trusts about a vault, as if it had done so at another time.
+    pub fn change_trust(&self, vault: &str, change: impl FnOnce(&mut serde_json::Value)) {
+        let path = self.config().join("vaults").join(vault).join("trust.json");
+        let bytes = std::fs::read(&path).expect("a vault that is trusted here");
+        let mut trust = serde_json::from_slice(&bytes).expect("JSON");
+        change(&mut trust);
+        std::fs::write(&path, trust.to_string()).expect("a file of the test's own");
     }
 
     /// A `vault` command in this home: clean environment, no input.

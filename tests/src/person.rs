@@ -227,7 +227,7 @@ impl Home {
     pub fn token_file(&self, base: &str, slug: &str) -> PathBuf {
         let service = base.replace("://", "_").replace([':', '/'], "_");
         self.config()
-            .join("tokens")
+            .join("services")
             .join(service)
             .join(format!("{slug}.json"))
     }

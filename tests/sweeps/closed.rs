@@ -382,8 +382,8 @@ fn a_wizard_on_a_full_disk_says_so_and_keeps_what_is_mine() {
 fn keys_that_others_may_read_are_not_used_by_any_command_that_signs() {
     let site = SiteServer::new();
     let home = busy(&site);
-    for entry in fs::read_dir(home.config().join("keys")).unwrap() {
-        fs::set_permissions(entry.unwrap().path(), Permissions::from_mode(0o644)).unwrap();
+    for path in home.own_keys() {
+        fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
     }
     let before = state::seen(&home);
     for words in writers(&home, &site) {

@@ -1,5 +1,6 @@
 //! `kill -9` of `vault add`, `vault remove` and `vault key rotate` at each state-changing call.
 
+use vault_skill::keys::PublicKey;
 use vault_tests::home::{Home, Ran};
 use vault_tests::skills::{awkward_files, skill_md};
 use vault_tests::sweep::{self, Fault};
@@ -143,8 +144,8 @@ fn the_first_add_makes_the_vault_and_its_keys_once() {
         Between::OldOrNew,
         70,
         |home, _| {
-            let keys = tree::snapshot(&home.config().join("keys"), &[]);
-            assert_eq!(keys.len(), 4, "two keys and their public halves: {keys:?}");
+            let keys = home.own_keys();
+            assert_eq!(keys.len(), 1, "one key in both roles: {keys:?}");
         },
     );
 }
@@ -237,16 +238,16 @@ fn a_rotation_leaves_one_key_that_everything_follows() {
         home.run(&arguments).ok();
         state::swept(&home);
         assert_eq!(state::seen(&home), before, "{point:?}");
-        let vault = state::open(&home);
-        let chain = vault.rotations().unwrap();
-        assert!((1..=2).contains(&chain.len()), "{point:?}: {chain:?}");
-        assert_eq!(chain[0].from.fingerprint(), first);
-        assert!(chain.windows(2).all(|pair| pair[0].to == pair[1].from));
-        assert_eq!(
-            chain.last().unwrap().to,
-            vault.keys().public().unwrap(),
-            "{point:?}"
-        );
+        let trust = state::open(&home).require_trust().unwrap();
+        let chain = trust.chain();
+        assert!((2..=3).contains(&chain.version()), "{point:?}: {chain:?}");
+        assert_eq!(chain.first().document().release().keys(), [first]);
+        assert_eq!(chain.document().release().keys(), [key(&home)], "{point:?}");
+        assert!(chain.versions()[1..].iter().all(|version| {
+            // One key in both roles, and never the one before.
+            let document = version.document();
+            document.keys().len() == 1 && !document.release().contains(&first)
+        }));
         goes_on(&home);
     }
     eprintln!(
@@ -257,9 +258,9 @@ fn a_rotation_leaves_one_key_that_everything_follows() {
     assert!(old > 0 && new > 0);
 }
 
-fn key(home: &Home) -> String {
-    let shown = home.run(&["--json", "key", "show"]).ok().json();
-    shown["data"]["fingerprint"].as_str().unwrap().to_owned()
+/// The one publisher of the home's own vault.
+fn key(home: &Home) -> PublicKey {
+    state::open(home).release_key().unwrap()
 }
 
 #[test]

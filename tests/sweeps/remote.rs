@@ -94,7 +94,7 @@ fn end_access_token(home: &Home) {
 
 /// The files of the tokens for the team.
 pub fn token_files(home: &Home) -> Vec<PathBuf> {
-    let root = home.config().join("tokens");
+    let root = home.config().join("services");
     tree::snapshot(&root, &[])
         .into_keys()
         .filter(|path| path.ends_with(&format!("{}.json", vault_tests::team::SLUG)))
@@ -305,8 +305,9 @@ fn a_link_has_one_key_and_enrols_once() {
             .to_owned();
         assert_eq!(waiting(&team), [mine], "one key, enrolled once: {point:?}");
         assert_eq!(linked["data"]["vault_fingerprint"], key.as_str());
-        let keys = tree::snapshot(&home.config().join("devices"), &[]);
-        assert_eq!(keys.len(), 1, "{point:?}: {keys:?}");
+        let links = tree::snapshot(&home.config().join("links"), &[]);
+        let keys = links.keys().filter(|path| path.ends_with("/device.key"));
+        assert_eq!(keys.count(), 1, "{point:?}: {links:?}");
         state::swept(&home);
         assert_eq!(state::pinned(&home), 1, "{point:?}");
         if round % 8 == 0 {
