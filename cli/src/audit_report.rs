@@ -74,11 +74,10 @@ impl ReportOptions {
             && !has_output
             && !matches!(self.format, Format::Text | Format::Json)
         {
-            return Err(Failure::new(
-                ErrorCode::Usage,
-                "--json and another --format cannot both be printed",
-            )
-            .hint("leave out --json, or write the report to a file: --output <file>"));
+            return Err(
+                fail!(Usage, "--json and another --format cannot both be printed")
+                    .hint("leave out --json, or write the report to a file: --output <file>"),
+            );
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use vault_library::{Vault, VaultError, VaultPaths};
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     flags::Global,
     output::Ui,
     settings::{
@@ -51,7 +51,7 @@ impl Context {
     /// home folder is known.
     pub fn config_folder(&self) -> Result<PathBuf, Failure> {
         self.process.config_folder().ok_or_else(|| {
-            Failure::new(ErrorCode::NoHome, "there is no home folder to keep keys in")
+            fail!(NoHome, "there is no home folder to keep keys in")
                 .hint("set HOME or XDG_CONFIG_HOME")
         })
     }
@@ -98,11 +98,8 @@ impl Context {
                 .process
                 .home()
                 .ok_or_else(|| {
-                    Failure::new(
-                        ErrorCode::NoHome,
-                        "there is no home folder to keep the vault in",
-                    )
-                    .hint("set HOME, or name a folder with --vault")
+                    fail!(NoHome, "there is no home folder to keep the vault in")
+                        .hint("set HOME, or name a folder with --vault")
                 })?
                 .join(".vault"),
         };
@@ -122,7 +119,7 @@ impl Context {
                 |_| String::new(),
                 |paths| format!(" at {}", paths.root.display()),
             );
-            Failure::new(ErrorCode::NoVault, format!("there is no vault{place} yet"))
+            fail!(NoVault, "there is no vault{place} yet")
                 .hint("vault add <folder> makes one with its first skill")
         })
     }
@@ -148,11 +145,10 @@ impl Context {
     /// Fails if `--offline` forbids network access.
     pub fn require_network(&self) -> Result<(), Failure> {
         if self.global.offline {
-            return Err(Failure::new(
-                ErrorCode::Offline,
-                "this needs the network, and --offline forbids it",
-            )
-            .hint("leave out --offline"));
+            return Err(
+                fail!(Offline, "this needs the network, and --offline forbids it")
+                    .hint("leave out --offline"),
+            );
         }
         Ok(())
     }
@@ -169,9 +165,7 @@ impl Context {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| {
-                Failure::new(ErrorCode::Io, format!("no event loop can be made: {error}"))
-            })?;
+            .map_err(|error| fail!(Io, "no event loop can be made: {error}"))?;
         let result = runtime.block_on(work);
         // A blocking task may still be reading standard input. Do not wait for it.
         runtime.shutdown_background();

@@ -36,12 +36,10 @@ impl Fetching {
         let root = context.paths()?.root;
         let policy = read_policy_at(&root).map_err(|error| {
             let path = root.join(vault_library::POLICY_FILE);
-            Failure::new(
-                ErrorCode::PolicyInvalid,
-                format!(
-                    "nothing is fetched under a policy that cannot be read: {}",
-                    chain(&error)
-                ),
+            fail!(
+                PolicyInvalid,
+                "nothing is fetched under a policy that cannot be read: {}",
+                chain(&error)
             )
             .at(Place {
                 path: path.display().to_string(),
@@ -75,10 +73,8 @@ pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
                 .bytes()
                 .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
         if !fine {
-            return Err(
-                Failure::new(ErrorCode::SettingInvalid, "GH_HOST is no host name")
-                    .hint("it is the host of owner/repository: git.example.com"),
-            );
+            return Err(fail!(SettingInvalid, "GH_HOST is no host name")
+                .hint("it is the host of owner/repository: git.example.com"));
         }
         host.clone_into(&mut options.default_host);
     }
@@ -142,12 +138,7 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
             .map(|text| {
                 let url: Option<Url> = text.parse().ok();
                 url.filter(|url| url.scheme() == "https" || parse.loopback)
-                    .ok_or_else(|| {
-                        Failure::new(
-                            ErrorCode::SettingInvalid,
-                            format!("{name} is no https address"),
-                        )
-                    })
+                    .ok_or_else(|| fail!(SettingInvalid, "{name} is no https address"))
             })
             .transpose()
     };
@@ -155,16 +146,13 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
         Some(url) => Ok(url),
         None => default
             .parse()
-            .map_err(|error| Failure::new(ErrorCode::Io, format!("a default is wrong: {error}"))),
+            .map_err(|error| fail!(Io, "a default is wrong: {error}")),
     };
     // Tools must not use the user's source tokens; only commands that the user runs may.
     let tokens = match settings.text("VAULT_SOURCE_TOKENS") {
         Some(text) if !guarded => Tokens::parse(text).map_err(|bad| {
-            Failure::new(
-                ErrorCode::SettingInvalid,
-                format!("VAULT_SOURCE_TOKENS: {bad}"),
-            )
-            .hint("docs.example=TOKEN,other.example:8443=TOKEN")
+            fail!(SettingInvalid, "VAULT_SOURCE_TOKENS: {bad}")
+                .hint("docs.example=TOKEN,other.example:8443=TOKEN")
         })?,
         _ => Tokens::default(),
     };
@@ -257,10 +245,7 @@ pub fn choose<'f>(
         })?;
     let chosen: Vec<&Found> = chosen.into_iter().filter_map(|at| found.get(at)).collect();
     if chosen.is_empty() {
-        return Err(Failure::new(
-            ErrorCode::NothingChosen,
-            "no skill was chosen",
-        ));
+        return Err(fail!(NothingChosen, "no skill was chosen"));
     }
     Ok(chosen)
 }
@@ -286,9 +271,11 @@ pub fn no_such_skill(place: &str, found: &[Found], name: &str) -> Failure {
             format!("it has: {}", list.join(", "))
         }
     };
-    Failure::new(
-        ErrorCode::SkillNotInSource,
-        format!("{} has no skill {}", clean(place, 200), clean(name, 64)),
+    fail!(
+        SkillNotInSource,
+        "{} has no skill {}",
+        clean(place, 200),
+        clean(name, 64)
     )
     .hint(hint)
 }

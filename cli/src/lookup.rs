@@ -50,9 +50,10 @@ pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
 
 /// The failure for a name that is not installed, with the nearest installed name as a hint.
 pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
-    let failure = Failure::new(
-        ErrorCode::SkillNotFound,
-        format!("no skill named `{}` is installed", clean(name, 64)),
+    let failure = fail!(
+        SkillNotFound,
+        "no skill named `{}` is installed",
+        clean(name, 64)
     );
     match vault {
         Some(vault) => with_suggestion(failure, vault, name),
@@ -114,10 +115,7 @@ pub fn not_own(vault: &Vault, name: &SkillName) -> Result<Failure, Failure> {
         .map(|skill| skill.name.to_string())
         .collect();
     Ok(not_listed(
-        Failure::new(
-            ErrorCode::SkillNotFound,
-            format!("{name} is not installed from this vault"),
-        ),
+        fail!(SkillNotFound, "{name} is not installed from this vault"),
         name.as_str(),
         names
             .iter()

@@ -2,6 +2,10 @@
 //!
 //! This file starts and ends the process. Each command is a file `commands/<group>/<command>.rs`.
 
+// First, since its macro `fail!` is in scope only below it.
+#[macro_use]
+mod errors;
+
 mod admission;
 mod audit_report;
 mod cli;
@@ -9,7 +13,6 @@ mod commands;
 mod context;
 mod diff;
 mod drift;
-mod errors;
 mod fetch;
 mod flags;
 mod lookup;

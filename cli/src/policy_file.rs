@@ -65,7 +65,7 @@ pub fn read_file(path: &Path) -> Result<Policy, Failure> {
 }
 
 fn not_text(path: &str) -> Failure {
-    Failure::new(ErrorCode::PolicySchema, format!("{path} is not UTF-8"))
+    fail!(PolicySchema, "{path} is not UTF-8")
 }
 
 /// Converts an error in the vault's own policy, with the wrong line.

@@ -50,11 +50,7 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
 /// Describes this machine. Fails without a home folder.
 pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
     context.process.machine(project).ok_or_else(|| {
-        Failure::new(
-            ErrorCode::NoHome,
-            "there is no home folder to look for agents in",
-        )
-        .hint("set HOME")
+        fail!(NoHome, "there is no home folder to look for agents in").hint("set HOME")
     })
 }
 

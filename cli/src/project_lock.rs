@@ -133,9 +133,10 @@ impl Lock {
         let facts =
             std::fs::metadata(&path).map_err(|error| Failure::io("reading", &path, &error))?;
         if !facts.is_file() || facts.len() > MAX_BYTES {
-            return Err(Failure::new(
-                ErrorCode::LockInvalid,
-                format!("{} is no file of at most 4 MiB", path.display()),
+            return Err(fail!(
+                LockInvalid,
+                "{} is no file of at most 4 MiB",
+                path.display()
             ));
         }
         let text = std::fs::read_to_string(&path)
@@ -152,13 +153,11 @@ impl Lock {
             })
         })?;
         if file.schema != 1 {
-            return Err(Failure::new(
-                ErrorCode::LockVersion,
-                format!(
-                    "{} has the schema {}; this version reads 1",
-                    path.display(),
-                    file.schema
-                ),
+            return Err(fail!(
+                LockVersion,
+                "{} has the schema {}; this version reads 1",
+                path.display(),
+                file.schema
             )
             .hint("a newer vault wrote it: update vault"));
         }
@@ -168,9 +167,11 @@ impl Lock {
             .iter()
             .find(|locked| !names.insert(&locked.name))
         {
-            return Err(Failure::new(
-                ErrorCode::LockInvalid,
-                format!("{} names {} twice", path.display(), twice.name),
+            return Err(fail!(
+                LockInvalid,
+                "{} names {} twice",
+                path.display(),
+                twice.name
             ));
         }
         Ok(Self {
@@ -344,9 +345,11 @@ pub fn note_folder(
     }
     let root = real(lock.folder())?;
     let inside = folder.strip_prefix(&root).map_err(|_| {
-        Failure::new(
-            ErrorCode::LockOutside,
-            format!("{} lies outside of {}", folder.display(), root.display()),
+        fail!(
+            LockOutside,
+            "{} lies outside of {}",
+            folder.display(),
+            root.display()
         )
         .hint("a lock names folders of its own project; keep the skill there, or in a repository")
     })?;

@@ -35,11 +35,9 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     let Some(release) = link.pin().release else {
         return Ok(());
     };
-    Err(Failure::new(
-        ErrorCode::ServiceRolledBack,
-        format!(
-            "the service shows no catalog, but release {release} is pinned: it was rolled back"
-        ),
+    Err(fail!(
+        ServiceRolledBack,
+        "the service shows no catalog, but release {release} is pinned: it was rolled back"
     )
     .hint("installed skills stay as they are; tell the owner"))
 }

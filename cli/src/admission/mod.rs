@@ -90,13 +90,9 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
                 .iter()
                 .filter(|finding| finding.level > Level::Warning)
                 .count();
-            Failure::new(ErrorCode::GateBlocked,
-                format!(
-                    "the gate refused {}: {}",
+            fail!(GateBlocked, "the gate refused {}: {}",
                     clean(source, 200),
-                    count(blocking as u64, "finding")
-                ),
-            )
+                    count(blocking as u64, "finding"))
             .details(findings.iter().map(|finding| texts.excerpt(finding)))
             .data(json!({ "source": source, "findings": findings }))
             .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))

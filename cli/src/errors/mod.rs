@@ -4,6 +4,16 @@
 //! Every failure states what happened, where, and what to do about it. Text from a network or a
 //! file goes through [`crate::output::text::clean`] before it is shown.
 
+/// Builds a [`Failure`] from the name of an [`ErrorCode`] and a message, written as for `format!`.
+macro_rules! fail {
+    ($code:ident, $($message:tt)+) => {
+        $crate::errors::Failure::new(
+            $crate::errors::ErrorCode::$code,
+            format_args!($($message)+).to_string(),
+        )
+    };
+}
+
 pub mod codes;
 mod library;
 

@@ -2,7 +2,7 @@
 //! it.
 
 use super::Ui;
-use crate::errors::{ErrorCode, Failure};
+use crate::errors::Failure;
 
 impl Ui {
     /// Fails without a terminal, and names the flag that answers the question instead.
@@ -10,11 +10,8 @@ impl Ui {
         if self.may_ask() {
             return Ok(());
         }
-        Err(Failure::new(
-            ErrorCode::NoTty,
-            format!("{question} There is no terminal to ask on"),
-        )
-        .hint(format!("answer with `{flag}`")))
+        Err(fail!(NoTty, "{question} There is no terminal to ask on")
+            .hint(format!("answer with `{flag}`")))
     }
 
     /// Asks yes or no; the default is no. `--yes` answers yes. Without a terminal it fails and
@@ -31,7 +28,7 @@ impl Ui {
         if self.confirm(question)? {
             return Ok(());
         }
-        Err(Failure::new(ErrorCode::NotConfirmed, "nothing was changed"))
+        Err(fail!(NotConfirmed, "nothing was changed"))
     }
 
     /// Asks for one of several options. Without a terminal it fails and names the flag that
@@ -154,11 +151,8 @@ fn aligned(options: Vec<String>) -> Vec<String> {
 fn asking_failed(error: inquire::InquireError) -> Failure {
     match error {
         inquire::InquireError::OperationCanceled | inquire::InquireError::OperationInterrupted => {
-            Failure::new(ErrorCode::Interrupted, "interrupted")
+            fail!(Interrupted, "interrupted")
         }
-        other => Failure::new(
-            ErrorCode::NoTty,
-            format!("the question could not be asked: {other}"),
-        ),
+        other => fail!(NoTty, "the question could not be asked: {other}"),
     }
 }

@@ -176,9 +176,9 @@ impl<'a> Publisher<'a> {
         if shown["kind"] != "self_signed" {
             return Ok(());
         }
-        Err(Failure::new(
-            ErrorCode::NamespaceSelfSigned,
-            "this vault signs its releases itself; nothing can be pushed into it",
+        Err(fail!(
+            NamespaceSelfSigned,
+            "this vault signs its releases itself; nothing can be pushed into it"
         )
         .hint("the server signs this vault itself: add skills where the server runs"))
     }
@@ -219,9 +219,9 @@ impl<'a> Publisher<'a> {
             .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
             .await?;
         if answer.is_refusal(Code::NotFound) {
-            return Err(Failure::new(
-                ErrorCode::ReleaseNotFound,
-                format!("there is no release {release} to go back to"),
+            return Err(fail!(
+                ReleaseNotFound,
+                "there is no release {release} to go back to"
             )
             .hint(
                 "vault status --cloud shows the current one; old releases are not kept for ever",

@@ -60,9 +60,9 @@ impl Options {
     /// Reads the settings of a server. Fails with exit 2 and lists all missing settings at once.
     pub fn from_settings(context: &Context, settings: &Settings) -> Result<Self, Failure> {
         if settings.text("VAULT_MODE") == Some("local") {
-            return Err(Failure::new(
-                ErrorCode::ModeLocal,
-                "VAULT_MODE is local, and serve is the remote mode",
+            return Err(fail!(
+                ModeLocal,
+                "VAULT_MODE is local, and serve is the remote mode"
             )
             .hint("unset VAULT_MODE, or set it to remote"));
         }
@@ -94,9 +94,9 @@ impl Options {
         let loopback = config.public_url.is_loopback();
         let bind: IpAddr = match settings.text("VAULT_BIND") {
             Some(text) => text.parse().map_err(|_| {
-                Failure::new(
-                    ErrorCode::SettingInvalid,
-                    format!("VAULT_BIND must be an address, not `{text}`"),
+                fail!(
+                    SettingInvalid,
+                    "VAULT_BIND must be an address, not `{text}`"
                 )
             })?,
             None if loopback => Ipv4Addr::LOCALHOST.into(),
@@ -121,22 +121,20 @@ fn is_new_file(database: &str) -> bool {
 }
 
 fn missing_settings(names: &str) -> Failure {
-    Failure::new(ErrorCode::SettingMissing, format!("{names} must be set"))
-        .hint("vault serve --help shows how")
+    fail!(SettingMissing, "{names} must be set").hint("vault serve --help shows how")
 }
 
 fn short_password() -> Failure {
-    Failure::new(
-        ErrorCode::AdminPasswordShort,
-        format!("VAULT_ADMIN_PASSWORD must have at least {ADMIN_PASSWORD_CHARACTERS} characters"),
+    fail!(
+        AdminPasswordShort,
+        "VAULT_ADMIN_PASSWORD must have at least {ADMIN_PASSWORD_CHARACTERS} characters"
     )
     .hint("openssl rand -base64 24 makes one")
 }
 
 fn config(settings: &Settings) -> Result<Config, Failure> {
     let invalid = |name: &str, why: String| {
-        Failure::new(ErrorCode::SettingInvalid, format!("{name}: {why}"))
-            .hint("vault serve --help shows how")
+        fail!(SettingInvalid, "{name}: {why}").hint("vault serve --help shows how")
     };
     let url = settings.text("VAULT_PUBLIC_URL").unwrap_or_default();
     let url = url
@@ -260,12 +258,12 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(ErrorCode::Io, format!("no event loop can be made: {error}")))
+        .map_err(|error| fail!(Io, "no event loop can be made: {error}"))
 }
 
 fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
     tokio::signal::unix::signal(kind)
-        .map_err(|error| Failure::new(ErrorCode::Io, format!("signals cannot be handled: {error}")))
+        .map_err(|error| fail!(Io, "signals cannot be handled: {error}"))
 }
 
 /// A server with an open listening socket.
@@ -284,11 +282,8 @@ impl Server {
         let sql = Sql::open(&options.database, clock.clone())
             .await
             .map_err(|error| {
-                Failure::new(
-                    ErrorCode::Database,
-                    format!("the database cannot be opened: {}", chain(&error)),
-                )
-                .hint("VAULT_DATABASE_URL names it")
+                fail!(Database, "the database cannot be opened: {}", chain(&error))
+                    .hint("VAULT_DATABASE_URL names it")
             })?;
         let app = App::new(
             sql.records(),
@@ -306,9 +301,10 @@ impl Server {
         publisher.look().await;
         // Bind last, so that every connection that is accepted can be served.
         let listener = TcpListener::bind(options.address).await.map_err(|error| {
-            Failure::new(
-                ErrorCode::AddressInUse,
-                format!("{} cannot be listened on: {error}", options.address),
+            fail!(
+                AddressInUse,
+                "{} cannot be listened on: {error}",
+                options.address
             )
             .hint("choose another port with --port")
         })?;

@@ -37,7 +37,7 @@ use vault_store::{
 };
 
 use super::shelf::{Holding, OwnShelves};
-use crate::errors::{ErrorCode, Failure, chain};
+use crate::errors::{Failure, chain};
 
 /// Interval between polls of the library.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -101,12 +101,9 @@ impl Publisher {
     /// Opens the server's library. Creates it with its keys if it does not exist.
     pub fn open(app: &App, paths: VaultPaths, shared: bool) -> Result<Self, Failure> {
         let vault = Vault::open_or_create(paths, app.clock.clone(), app.random.clone())?;
-        let slug = FIRST_NAMESPACE.parse().map_err(|_| {
-            Failure::new(
-                ErrorCode::Internal,
-                "the first namespace has a name that cannot be",
-            )
-        })?;
+        let slug = FIRST_NAMESPACE
+            .parse()
+            .map_err(|_| fail!(Internal, "the first namespace has a name that cannot be"))?;
         Ok(Self {
             holder: app.fresh_id().to_string(),
             app: app.clone(),

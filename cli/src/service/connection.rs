@@ -11,7 +11,7 @@ use vault_skill::{json::to_bytes, name::Slug};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     service::{Address, Base, OwnerClient},
 };
 
@@ -36,11 +36,8 @@ impl Connection {
     /// Loads the connection of this vault. Fails with exit 2 if the vault is not connected.
     pub fn load(context: &Context) -> Result<Self, Failure> {
         Self::find(context)?.ok_or_else(|| {
-            Failure::new(
-                ErrorCode::NotConnected,
-                "this vault is not connected to a service",
-            )
-            .hint("vault cloud connect <url>")
+            fail!(NotConnected, "this vault is not connected to a service")
+                .hint("vault cloud connect <url>")
         })
     }
 
@@ -53,11 +50,8 @@ impl Connection {
             Err(error) => return Err(Failure::io("reading", path, &error)),
         };
         let damaged = || {
-            Failure::new(
-                ErrorCode::ConnectionDamaged,
-                format!("{} is damaged", path.display()),
-            )
-            .hint("vault cloud connect <url> writes it anew")
+            fail!(ConnectionDamaged, "{} is damaged", path.display())
+                .hint("vault cloud connect <url> writes it anew")
         };
         let stored: Stored = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
         let address: Address = stored.base.parse().map_err(|_| damaged())?;

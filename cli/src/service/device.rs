@@ -132,9 +132,9 @@ fn longer_than_signed(hash: &Digest, size: u64, failure: Failure) -> Failure {
     if failure.code != ErrorCode::TooLarge {
         return failure;
     }
-    Failure::new(
-        ErrorCode::BundleRefused,
-        format!("the bundle {hash} is longer than the {size} bytes that were signed for"),
+    fail!(
+        BundleRefused,
+        "the bundle {hash} is longer than the {size} bytes that were signed for"
     )
     .hint("nothing was changed; the service sent something that the owner did not sign")
 }

@@ -108,9 +108,10 @@ impl Http {
         let response = self.client.send(request).await.map_err(failed)?;
         let (status, headers) = (response.status(), response.headers().clone());
         if (300..400).contains(&status) {
-            return Err(Failure::new(
-                ErrorCode::RedirectRefused,
-                format!("{} answered with a redirect ({status})", self.host),
+            return Err(fail!(
+                RedirectRefused,
+                "{} answered with a redirect ({status})",
+                self.host
             )
             .hint("give the service's own address; a vault never follows a redirect"));
         }
@@ -206,10 +207,7 @@ where
         match running.join_next().await {
             Some(Ok(outcome)) => finished(outcome?)?,
             Some(Err(error)) => {
-                return Err(Failure::new(
-                    ErrorCode::Internal,
-                    format!("a request panicked: {error}"),
-                ));
+                return Err(fail!(Internal, "a request panicked: {error}"));
             }
             None => return Ok(()),
         }

@@ -12,10 +12,7 @@ use super::{
     Answer, Base, Http, ceiling,
     tokens::{TokenFile, Tokens},
 };
-use crate::{
-    context::Context,
-    errors::{ErrorCode, Failure},
-};
+use crate::{context::Context, errors::Failure};
 
 /// Maximum size of a pack of objects, in bytes. The service accepts 4 MiB; smaller packs stay
 /// within the time limit on slow connections.
@@ -167,10 +164,7 @@ impl OwnerClient {
                 None => return Ok(items),
             }
         }
-        Err(Failure::new(
-            ErrorCode::AnswerUnreadable,
-            "the service's list does not end",
-        ))
+        Err(fail!(AnswerUnreadable, "the service's list does not end"))
     }
 
     /// Returns a valid access token. `refused` is a token that the service has just rejected.
@@ -265,9 +259,5 @@ pub fn form(pairs: &[(&str, &str)]) -> String {
 }
 
 fn signed_out(base: &Base) -> Failure {
-    Failure::new(
-        ErrorCode::SignedOut,
-        format!("you are not signed in at {base}"),
-    )
-    .hint(format!("vault cloud connect {base}"))
+    fail!(SignedOut, "you are not signed in at {base}").hint(format!("vault cloud connect {base}"))
 }

@@ -74,20 +74,12 @@ struct CallbackParams {
 pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Failure> {
     let http = Http::new(context, wanted.base)?;
     let metadata = metadata(&http, wanted.base).await?;
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| {
-        Failure::new(
-            ErrorCode::Io,
-            format!("no loopback port can be opened: {error}"),
-        )
-    })?;
+    let listener = TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .map_err(|error| fail!(Io, "no loopback port can be opened: {error}"))?;
     let port = listener
         .local_addr()
-        .map_err(|error| {
-            Failure::new(
-                ErrorCode::Io,
-                format!("no loopback port can be opened: {error}"),
-            )
-        })?
+        .map_err(|error| fail!(Io, "no loopback port can be opened: {error}"))?
         .port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
     let client_id = register(context, &http, &metadata, &redirect).await?;
@@ -177,11 +169,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
 }
 
 fn no_service(base: &Base) -> Failure {
-    Failure::new(
-        ErrorCode::NotAService,
-        format!("{base} is not a vault service"),
-    )
-    .hint("give the service's public address")
+    fail!(NotAService, "{base} is not a vault service").hint("give the service's public address")
 }
 
 async fn register(
@@ -296,11 +284,8 @@ async fn await_callback(
     .await;
     match ended {
         Ok(callback) => callback,
-        Err(_) => Err(Failure::new(
-            ErrorCode::SignInTimeout,
-            "nobody signed in within ten minutes",
-        )
-        .hint("run the command again")),
+        Err(_) => Err(fail!(SignInTimeout, "nobody signed in within ten minutes")
+            .hint("run the command again")),
     }
 }
 

@@ -15,10 +15,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
 use super::Base;
-use crate::{
-    context::Context,
-    errors::{ErrorCode, Failure},
-};
+use crate::{context::Context, errors::Failure};
 
 /// The tokens of a sign-in.
 #[derive(Clone, Deserialize, Serialize)]
@@ -87,9 +84,10 @@ impl TokenFile {
             .mode();
         // Reject a file that other users can access: its tokens may already be compromised.
         if mode & 0o077 != 0 {
-            return Err(Failure::new(
-                ErrorCode::TokenReadableByOthers,
-                format!("others can read {}", self.path.display()),
+            return Err(fail!(
+                TokenReadableByOthers,
+                "others can read {}",
+                self.path.display()
             )
             .hint(format!("chmod 600 {}", self.path.display())));
         }

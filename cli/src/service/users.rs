@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OwnerClient;
 use crate::{
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     lookup::not_listed,
     output::{clean, count},
 };
@@ -47,13 +47,11 @@ fn pick(users: &[User], user: &str) -> Result<User, Failure> {
     if let Some(found) = users.iter().find(is) {
         return Ok(found.clone());
     }
-    let failure = Failure::new(
-        ErrorCode::UserNotFound,
-        format!(
-            "`{}` is none of the {}",
-            clean(user, 64),
-            count(users.len() as u64, "user")
-        ),
+    let failure = fail!(
+        UserNotFound,
+        "`{}` is none of the {}",
+        clean(user, 64),
+        count(users.len() as u64, "user")
     );
     let names = users.iter().map(|user| user.email.as_str());
     Err(not_listed(failure, user, names, "vault users list"))
@@ -62,6 +60,7 @@ fn pick(users: &[User], user: &str) -> Result<User, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errors::ErrorCode;
 
     fn user(id: &str, email: &str) -> User {
         User {

@@ -65,9 +65,10 @@ impl Settings {
 
     fn read_file(&mut self, path: &Path, project: bool) -> Result<(), Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::new(
-                ErrorCode::SettingsUnreadable,
-                format!("the settings in {} cannot be read: {error}", path.display()),
+            fail!(
+                SettingsUnreadable,
+                "the settings in {} cannot be read: {error}",
+                path.display()
             )
         })?;
         let at = |offset: usize| {
@@ -88,9 +89,10 @@ impl Settings {
             let line = at(key.span().start);
             let wanted = format!("VAULT_{}", key.get_ref().to_uppercase());
             let Some(&Variable { name, kind, .. }) = variable_named(&wanted) else {
-                let failure = Failure::new(
-                    ErrorCode::SettingUnknown,
-                    format!("there is no setting `{}`", clean(key.get_ref(), 60)),
+                let failure = fail!(
+                    SettingUnknown,
+                    "there is no setting `{}`",
+                    clean(key.get_ref(), 60)
                 )
                 .at(place(line));
                 return Err(match nearest(&wanted, variable_names()) {
@@ -99,9 +101,10 @@ impl Settings {
                 });
             };
             let Some(value) = plain(value.get_ref()) else {
-                return Err(Failure::new(
-                    ErrorCode::SettingInvalid,
-                    format!("`{}` cannot be a table or a date", file_name(name)),
+                return Err(fail!(
+                    SettingInvalid,
+                    "`{}` cannot be a table or a date",
+                    file_name(name)
                 )
                 .at(place(line)));
             };
@@ -125,9 +128,7 @@ impl Settings {
 }
 
 fn not_for_projects(name: &'static str, what: &str) -> Failure {
-    Failure::new(ErrorCode::SettingNotForProjects,
-        format!("{what} `{}`", file_name(name)),
-    )
+    fail!(SettingNotForProjects, "{what} `{}`", file_name(name))
     .hint(format!(
         "set it in your own config.toml, or as {name}; `vault config list --origin` shows who set what"
     ))

@@ -16,7 +16,7 @@ use self::{
     table::{Kind, TABLE, is_true, masked, variable_named, variable_names},
 };
 use crate::{
-    errors::{ErrorCode, Failure, Place},
+    errors::{Failure, Place},
     output::text::clean,
     output::text::nearest,
 };
@@ -87,11 +87,8 @@ impl Settings {
         self.with_origin(name)
             .map(|(value, origin)| {
                 value.parse().map_err(|_| {
-                    Failure::new(
-                        ErrorCode::SettingInvalid,
-                        format!("{name} is out of range: {value}"),
-                    )
-                    .hint(format!("it was set by {origin}"))
+                    fail!(SettingInvalid, "{name} is out of range: {value}")
+                        .hint(format!("it was set by {origin}"))
                 })
             })
             .transpose()
@@ -187,9 +184,10 @@ impl Settings {
             }
         };
         if let Some(wanted) = wanted {
-            let mut failure = Failure::new(
-                ErrorCode::SettingInvalid,
-                format!("{name} must be {wanted}, not `{}`", clean(&value, 40)),
+            let mut failure = fail!(
+                SettingInvalid,
+                "{name} must be {wanted}, not `{}`",
+                clean(&value, 40)
             );
             failure = match &origin {
                 Origin::File(path, line) | Origin::Project(path, line) => failure.at(Place {
@@ -220,6 +218,8 @@ pub struct SettingRow {
 
 #[cfg(test)]
 mod tests {
+    use crate::errors::ErrorCode;
+
     use std::path::Path;
 
     use super::{

@@ -8,7 +8,7 @@ use vault_skill::name::{AgentId, SkillName};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     lookup,
     output::{BOLD, DIM, GOOD, Report, clean, paint},
     profiles::{self, agent_id},
@@ -42,9 +42,10 @@ pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Fa
         .filter(|name| installed.contains(&name.as_str()))
         .ok_or_else(|| {
             lookup::not_listed(
-                Failure::new(
-                    ErrorCode::NotInstalled,
-                    format!("`{}` is not installed", clean(&switch.name, 64)),
+                fail!(
+                    NotInstalled,
+                    "`{}` is not installed",
+                    clean(&switch.name, 64)
                 ),
                 &switch.name,
                 installed.iter().copied(),

@@ -111,9 +111,10 @@ fn add(
     let name = match name {
         Some(name) => name.clone(),
         None => SkillName::derive(&stem).ok_or_else(|| {
-            Failure::new(
-                ErrorCode::NameInvalid,
-                format!("`{}` makes no name for a transform", clean(&stem, 64)),
+            fail!(
+                NameInvalid,
+                "`{}` makes no name for a transform",
+                clean(&stem, 64)
             )
             .hint("give one with --name")
         })?,
@@ -180,10 +181,7 @@ fn not_installed(vault: &Vault, skill: &str) -> Failure {
         .map(|skill| skill.name.to_string())
         .collect();
     lookup::not_listed(
-        Failure::new(
-            ErrorCode::NotInstalled,
-            format!("`{}` is not installed", clean(skill, 64)),
-        ),
+        fail!(NotInstalled, "`{}` is not installed", clean(skill, 64)),
         skill,
         names.iter().map(String::as_str),
         "vault skill list",
@@ -255,13 +253,11 @@ fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<R
             .filter_map(|listed| Some(listed.path.file_stem()?.to_string_lossy().into_owned()));
         let names: Vec<_> = of_skill.collect();
         return Err(lookup::not_listed(
-            Failure::new(
-                ErrorCode::NoTransform,
-                format!(
-                    "`{}` has no transform `{}`",
-                    clean(skill, 64),
-                    clean(name, 64)
-                ),
+            fail!(
+                NoTransform,
+                "`{}` has no transform `{}`",
+                clean(skill, 64),
+                clean(name, 64)
             ),
             name,
             names.iter().map(String::as_str),

@@ -14,7 +14,7 @@ use vault_library::{
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     lookup::{named, suggest},
     output::{BOLD, DIM, Report, Warning, clean, nearest, origin::origin, paint},
 };
@@ -73,10 +73,8 @@ enum Action {
 /// Lists, searches or locates skills, or runs an action.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.clean_env && !matches!(arguments.action, Action::Run(_)) {
-        return Err(
-            Failure::new(ErrorCode::Usage, "--clean-env goes with an action only")
-                .hint("vault skill --clean-env <action> <name>"),
-        );
+        return Err(fail!(Usage, "--clean-env goes with an action only")
+            .hint("vault skill --clean-env <action> <name>"));
     }
     let vault = context.existing_vault()?;
     match &arguments.action {
@@ -223,9 +221,11 @@ fn no_action(found: &Found, wanted: &str) -> Failure {
         .iter()
         .map(|action| action.name.as_str())
         .collect();
-    let failure = Failure::new(
-        ErrorCode::ActionNotFound,
-        format!("{} declares no action `{}`", found.name, clean(wanted, 32)),
+    let failure = fail!(
+        ActionNotFound,
+        "{} declares no action `{}`",
+        found.name,
+        clean(wanted, 32)
     );
     match nearest(wanted, names.iter().copied()) {
         Some(near) => failure.hint(format!("did you mean `{near}`?")),

@@ -60,10 +60,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         &sorted.unchecked[..],
         arguments.names.is_empty(),
     ) {
-        return Err(Failure::new(
-            ErrorCode::SourceUnknown,
-            format!("{name} {why}"),
-        ));
+        return Err(fail!(SourceUnknown, "{name} {why}"));
     }
     if !sorted.asked.is_empty() {
         context.require_network()?;
@@ -152,12 +149,7 @@ impl Update<'_> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
             .map_err(|error| Failure::new(ErrorCode::SkillDamaged, chain(&error)))?
-            .ok_or_else(|| {
-                Failure::new(
-                    ErrorCode::SkillNotFound,
-                    format!("{name} is not installed any more"),
-                )
-            })?;
+            .ok_or_else(|| fail!(SkillNotFound, "{name} is not installed any more"))?;
         let bar = context.ui.spinner(format!("Fetching {name}"));
         let fetched = context.block_on(async {
             let again = self

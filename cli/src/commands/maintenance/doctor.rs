@@ -9,7 +9,7 @@ use vault_skill::name::SkillName;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     lookup,
     output::{
         BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count,
@@ -50,12 +50,10 @@ pub struct Arguments {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let skill = match &arguments.skill {
-        Some(name) => Some(name.parse::<SkillName>().map_err(|error| {
-            Failure::new(
-                ErrorCode::NameInvalid,
-                format!("{}: {error}", clean(name, 64)),
-            )
-        })?),
+        Some(name) => Some(
+            name.parse::<SkillName>()
+                .map_err(|error| fail!(NameInvalid, "{}: {error}", clean(name, 64)))?,
+        ),
         None => None,
     };
     let strict = context
@@ -77,10 +75,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let (Some(name), true) = (&skill, report.skills.is_empty()) {
         let listing = shelf::list(&vault)?;
         return Err(lookup::not_listed(
-            Failure::new(
-                ErrorCode::NotInstalled,
-                format!("`{name}` is not installed"),
-            ),
+            fail!(NotInstalled, "`{name}` is not installed"),
             name.as_str(),
             listing.skills.iter().map(|skill| skill.name.as_str()),
             "vault skill list",

@@ -100,9 +100,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => {
             Connection::find(context)?
                 .ok_or_else(|| {
-                    Failure::new(
-                        ErrorCode::NoService,
-                        "no service is named, and this vault is not connected to one",
+                    fail!(
+                        NoService,
+                        "no service is named, and this vault is not connected to one"
                     )
                     .hint("vault operator --url <url> …")
                 })?

@@ -80,12 +80,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let machine = link.device_key(&vault)?.public().fingerprint();
     if state.status == "revoked" {
-        return Err(Failure::new(
-            ErrorCode::DeviceRevoked,
-            format!(
-                "this machine ({machine}) was shut out of {}",
-                connection.address()
-            ),
+        return Err(fail!(
+            DeviceRevoked,
+            "this machine ({machine}) was shut out of {}",
+            connection.address()
         )
         .hint("the owner can forget it (vault devices forget), then link again"));
     }
@@ -166,15 +164,14 @@ fn target(context: &Context, address: Option<&Address>) -> Result<Connection, Fa
             base: base.clone(),
             slug: slug.clone(),
         }),
-        Some(Address { base, slug: None }) => Err(Failure::new(
-            ErrorCode::SlugMissing,
-            "the address does not name a vault",
-        )
-        .hint(format!("vault link {base}/v/<slug>"))),
+        Some(Address { base, slug: None }) => {
+            Err(fail!(SlugMissing, "the address does not name a vault")
+                .hint(format!("vault link {base}/v/<slug>")))
+        }
         None => Connection::find(context)?.ok_or_else(|| {
-            Failure::new(
-                ErrorCode::NotConnected,
-                "which vault? This machine is not connected to one",
+            fail!(
+                NotConnected,
+                "which vault? This machine is not connected to one"
             )
             .hint("vault link <url>/v/<slug>")
         }),

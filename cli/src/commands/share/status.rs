@@ -10,7 +10,7 @@ use vault_store::clock::{Clock, SystemClock};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     output::{BOLD, DIM, GOOD, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
     service::{connection::Connection, tokens::TokenFile},
     subscription::device_client,
@@ -36,17 +36,15 @@ pub struct Arguments {
 /// ends with exit code 7.
 pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure> {
     let Some(vault) = context.existing_vault()? else {
-        return Err(
-            Failure::new(ErrorCode::NotConnected, "there is no vault here yet")
-                .hint("vault add <folder>, or vault link <url>/v/<slug>"),
-        );
+        return Err(fail!(NotConnected, "there is no vault here yet")
+            .hint("vault add <folder>, or vault link <url>/v/<slug>"));
     };
     let connection = Connection::find(context)?;
     let linked = subscribe::all(&vault)?;
     if connection.is_none() && linked.is_empty() {
-        return Err(Failure::new(
-            ErrorCode::NotConnected,
-            "this vault is neither connected nor linked to a service",
+        return Err(fail!(
+            NotConnected,
+            "this vault is neither connected nor linked to a service"
         )
         .hint("vault cloud connect <url>, or vault link <url>/v/<slug>"));
     }

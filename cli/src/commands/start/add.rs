@@ -29,7 +29,7 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     output::{BAD, BOLD, DIM, GOOD, HINT, Report, clean, count, paint, size, text},
     profiles, project_lock,
 };
@@ -108,10 +108,7 @@ pub struct Arguments {
 }
 
 fn name_needs_one() -> Failure {
-    Failure::new(
-        ErrorCode::NameNeedsOneSkill,
-        "--name goes with one skill only",
-    )
+    fail!(NameNeedsOneSkill, "--name goes with one skill only")
 }
 
 /// Admits the skills and reports the outcome of each.
@@ -124,11 +121,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
     };
     if let Some(rule) = arguments.allow.iter().find(|rule| !known(rule)) {
-        return Err(Failure::new(
-            ErrorCode::UnknownRule,
-            format!("there is no rule {}", clean(rule, 80)),
-        )
-        .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
+        return Err(fail!(UnknownRule, "there is no rule {}", clean(rule, 80))
+            .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
     }
     let strict = context.strict()?;
     let mut items = gather::gather(context, arguments, strict)?;
@@ -240,7 +234,7 @@ impl Adding<'_> {
             let mut from = None;
             let result = skill.passed.and_then(|()| {
                 let Some((candidate, report)) = admitted.next() else {
-                    let not_added = || Failure::new(ErrorCode::NotAdded, "it was not added");
+                    let not_added = || fail!(NotAdded, "it was not added");
                     return Err(failed.clone().unwrap_or_else(not_added));
                 };
                 let report = report.map_err(|error| refused(&skill.shown, &skill.texts, error))?;

@@ -264,12 +264,8 @@ impl<'c> Demo<'c> {
 
 impl Home<'_> {
     fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Command, Failure> {
-        let program = std::env::current_exe().map_err(|error| {
-            Failure::new(
-                ErrorCode::Io,
-                format!("this binary cannot be found: {error}"),
-            )
-        })?;
+        let program = std::env::current_exe()
+            .map_err(|error| fail!(Io, "this binary cannot be found: {error}"))?;
         let mut command = Command::new(program);
         command
             .env_clear()
@@ -295,18 +291,20 @@ impl Home<'_> {
 
     /// Runs a command to its end and returns its `data`, or its error.
     fn json<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Value, Failure> {
-        let output = self.command(arguments)?.output().map_err(|error| {
-            Failure::new(ErrorCode::Io, format!("a step cannot be started: {error}"))
-        })?;
+        let output = self
+            .command(arguments)?
+            .output()
+            .map_err(|error| fail!(Io, "a step cannot be started: {error}"))?;
         data(&output.stdout, output.status.code())
     }
 
     /// Runs a command that prints a sign-in address, and gives it an authorization code as the
     /// browser would.
     fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
-        let mut child: Child = self.command(arguments)?.spawn().map_err(|error| {
-            Failure::new(ErrorCode::Io, format!("a step cannot be started: {error}"))
-        })?;
+        let mut child: Child = self
+            .command(arguments)?
+            .spawn()
+            .map_err(|error| fail!(Io, "a step cannot be started: {error}"))?;
         let stderr = child.stderr.take();
         let (found, address) = mpsc::channel();
         std::thread::spawn(move || {
@@ -339,7 +337,7 @@ impl Home<'_> {
         }
         let status = child
             .wait()
-            .map_err(|error| Failure::new(ErrorCode::Io, format!("a step got lost: {error}")))?;
+            .map_err(|error| fail!(Io, "a step got lost: {error}"))?;
         data(&stdout, status.code())
     }
 }
@@ -347,9 +345,10 @@ impl Home<'_> {
 /// Returns the `data` of a JSON envelope, or the error in it.
 fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
     let unreadable = || {
-        Failure::new(
-            ErrorCode::StepFailed,
-            format!("a step ended with {} and said nothing", code.unwrap_or(-1)),
+        fail!(
+            StepFailed,
+            "a step ended with {} and said nothing",
+            code.unwrap_or(-1)
         )
     };
     let envelope: Value = serde_json::from_slice(stdout).map_err(|_| unreadable())?;
@@ -408,10 +407,7 @@ fn call_back(address: &Url) -> Result<(), Failure> {
 }
 
 fn not_signed_in(reason: impl std::fmt::Display) -> Failure {
-    Failure::new(
-        ErrorCode::SignInFailed,
-        format!("the demo could not sign in: {reason}"),
-    )
+    fail!(SignInFailed, "the demo could not sign in: {reason}")
 }
 
 fn text(value: &Value) -> &str {
@@ -422,7 +418,7 @@ fn free_port() -> Result<u16, Failure> {
     std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
-        .map_err(|error| Failure::new(ErrorCode::Io, format!("no port is free: {error}")))
+        .map_err(|error| fail!(Io, "no port is free: {error}"))
 }
 
 /// Generates a password of 24 characters in groups of six. The alphabet of 32 letters and digits

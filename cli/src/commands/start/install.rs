@@ -21,7 +21,7 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     fetch::{self, Fetching},
     output::{DIM, Report, clean, count, paint},
     profiles,
@@ -52,10 +52,8 @@ pub struct Arguments {
 /// Installs the skills in the project's lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Some(mut lock) = Lock::find(context)? else {
-        return Err(
-            Failure::new(ErrorCode::NoLock, "there is no vault.lock here or above")
-                .hint("vault add <source> --lock makes one"),
-        );
+        return Err(fail!(NoLock, "there is no vault.lock here or above")
+            .hint("vault add <source> --lock makes one"));
     };
     let stale: Vec<String> = lock
         .skills
@@ -64,13 +62,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .map(|locked| locked.name.to_string())
         .collect();
     if arguments.frozen && !stale.is_empty() {
-        return Err(Failure::new(
-            ErrorCode::LockStale,
-            format!(
-                "{} does not settle {}",
-                lock.path.display(),
-                stale.join(", ")
-            ),
+        return Err(fail!(
+            LockStale,
+            "{} does not settle {}",
+            lock.path.display(),
+            stale.join(", ")
         )
         .hint("run vault install without --frozen where the lock may be written, and commit it"));
     }
@@ -171,9 +167,10 @@ impl Install<'_> {
         let (shown, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
                 if locked.source.split('/').any(|part| part == "..") {
-                    return Err(Failure::new(
-                        ErrorCode::LockOutside,
-                        format!("{} leads out of the project", clean(&locked.source, 200)),
+                    return Err(fail!(
+                        LockOutside,
+                        "{} leads out of the project",
+                        clean(&locked.source, 200)
                     ));
                 }
                 let folder = lock.folder().join(inner).display().to_string();
@@ -282,9 +279,9 @@ fn check(locked: &LockEntry, wanted: &Digest, found: &Digest) -> Result<(), Fail
     if wanted == found {
         return Ok(());
     }
-    Err(Failure::new(
-        ErrorCode::LockDigest,
-        format!("the source has other files than were locked (sha256 {found}, not {wanted})"),
+    Err(fail!(
+        LockDigest,
+        "the source has other files than were locked (sha256 {found}, not {wanted})"
     )
     .hint(format!(
         "nothing was installed; if the change is meant: vault add {} --lock --replace",

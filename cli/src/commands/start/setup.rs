@@ -23,7 +23,7 @@ use vault_skill::name::AgentId;
 use self::questions::{Plan, adoption, advanced, overview, say, starters, summary};
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     output::{BOLD, GOOD, HINT, Report, Warning, paint},
     profiles, starter,
 };
@@ -56,16 +56,16 @@ pub struct Arguments {
 /// Scans the machine, asks the questions, shows the summary, and carries out the plan.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if !context.ui.may_ask() {
-        return Err(Failure::new(
-            ErrorCode::NoTtyError,
-            "NoTtyError: setup asks questions and needs a terminal",
+        return Err(fail!(
+            NoTtyError,
+            "NoTtyError: setup asks questions and needs a terminal"
         )
         .hint("in scripts: vault add <folder>, then vault sync-profiles --discover"));
     }
     if context.settings()?.text("VAULT_MODE") == Some("remote") {
-        return Err(Failure::new(
-            ErrorCode::RemoteModeError,
-            "RemoteModeError: setup is for the machine that the agents are on",
+        return Err(fail!(
+            RemoteModeError,
+            "RemoteModeError: setup is for the machine that the agents are on"
         )
         .hint("run it with VAULT_MODE=local"));
     }
@@ -253,8 +253,7 @@ fn add_starters(
     if plan.starters.is_empty() {
         return Ok(added);
     }
-    let folder = tempfile::tempdir()
-        .map_err(|error| Failure::new(ErrorCode::Io, format!("no temporary folder: {error}")))?;
+    let folder = tempfile::tempdir().map_err(|error| fail!(Io, "no temporary folder: {error}"))?;
     starter::unpack(folder.path())
         .map_err(|error| Failure::io("writing", folder.path(), &error))?;
     for (name, left_by_installer) in &plan.starters {

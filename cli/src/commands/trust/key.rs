@@ -69,7 +69,7 @@ enum RecoveryAction {
 /// Shows or replaces the keys.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?.ok_or_else(|| {
-        Failure::new(ErrorCode::NoVault, "there is no vault here yet")
+        fail!(NoVault, "there is no vault here yet")
             .hint("vault add <folder> makes one with its first skill")
     })?;
     match &arguments.action {
@@ -149,9 +149,9 @@ fn create(context: &Context, vault: &Vault, file: Option<PathBuf>) -> Result<Rep
     let path = match file {
         Some(path) => path,
         None => vault.keys().recovery_left_here()?.ok_or_else(|| {
-            Failure::new(
-                ErrorCode::RecoveryMissing,
-                "the present recovery key is not on this machine",
+            fail!(
+                RecoveryMissing,
+                "the present recovery key is not on this machine"
             )
             .hint("vault key recovery create <FILE> names it")
         })?,

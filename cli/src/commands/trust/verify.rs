@@ -61,10 +61,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     match (lookup::target(vault.as_ref(), what)?, &vault) {
         (Target::Installed(name), Some(vault)) => one(vault, &name, key.as_ref()),
-        (Target::Installed(_), None) => Err(Failure::new(
-            ErrorCode::SkillNotFound,
-            "nothing is installed",
-        )),
+        (Target::Installed(_), None) => Err(fail!(SkillNotFound, "nothing is installed")),
         (Target::Path(path), _) => exported(&path, arguments.manifest.as_deref(), &known, key),
     }
 }
@@ -78,12 +75,10 @@ fn key(text: &str, known: &[Signer]) -> Result<PublicKey, Failure> {
         .find(|signer| signer.key.fingerprint().eq_ignore_ascii_case(text))
         .map(|signer| signer.key)
         .ok_or_else(|| {
-            Failure::new(
-                ErrorCode::KeyInvalid,
-                format!(
-                    "`{}` is neither a public key nor the fingerprint of one that is known here",
-                    clean(text, 80)
-                ),
+            fail!(
+                KeyInvalid,
+                "`{}` is neither a public key nor the fingerprint of one that is known here",
+                clean(text, 80)
             )
             .hint("the owner's `vault key show` prints the 43 characters of the key")
         })
@@ -97,10 +92,8 @@ fn all(vault: Option<&Vault>, key: Option<&PublicKey>) -> Result<Report, Failure
         ));
     };
     if key.is_some() {
-        return Err(
-            Failure::new(ErrorCode::Usage, "--key goes with a name or a path")
-                .hint("vault verify <name> --key <key>"),
-        );
+        return Err(fail!(Usage, "--key goes with a name or a path")
+            .hint("vault verify <name> --key <key>"));
     }
     let report = integrity::check(vault)?;
     let data = json!({
@@ -179,12 +172,10 @@ fn one(vault: &Vault, name: &SkillName, key: Option<&PublicKey>) -> Result<Repor
         other => lookup::suggest(vault, other),
     })?;
     if key.is_some_and(|key| *key != found.signer) {
-        return Err(Failure::new(
-            ErrorCode::SignerOther,
-            format!(
-                "{name} is signed by {}, not by the key that was given",
-                found.signer.fingerprint()
-            ),
+        return Err(fail!(
+            SignerOther,
+            "{name} is signed by {}, not by the key that was given",
+            found.signer.fingerprint()
         ));
     }
     let manifest = &found.examined.manifest;

@@ -84,10 +84,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 skills.push(lookup::named(vault.as_ref(), name)?.1);
             }
             let Some(vault) = vault else {
-                return Err(
-                    Failure::new(ErrorCode::NoVault, "there is no vault to export from")
-                        .hint("vault add <folder> makes one with its first skill"),
-                );
+                return Err(fail!(NoVault, "there is no vault to export from")
+                    .hint("vault add <folder> makes one with its first skill"));
             };
             let input = SiteInput {
                 folder: asked.folder.clone(),

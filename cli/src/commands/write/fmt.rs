@@ -15,7 +15,7 @@ use vault_skill::{
 use crate::{
     admission,
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     output::{BAD, DIM, GOOD, Report, clean, count, paint},
 };
 
@@ -107,7 +107,7 @@ fn one(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
             .findings()
             .iter()
             .map(|finding| admission::excerpt(&shown, finding));
-        Failure::new(ErrorCode::NotMended, format!("{shown} cannot be mended"))
+        fail!(NotMended, "{shown} cannot be mended")
             .details(shown_findings)
             .data(json!({ "path": file, "findings": error.findings() }))
     })?;
@@ -125,15 +125,13 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: &std::io::Error| Failure::io("reading", file, error);
     let found = std::fs::symlink_metadata(file).map_err(|error| failed(&error))?;
     if !found.is_file() {
-        return Err(Failure::new(
-            ErrorCode::NotAFile,
-            format!("{} is no plain file", file.display()),
-        ));
+        return Err(fail!(NotAFile, "{} is no plain file", file.display()));
     }
     if found.len() > MAX_SKILL_MD_BYTES {
-        return Err(Failure::new(
-            ErrorCode::SkillMdSize,
-            format!("{} is larger than a SKILL.md may be", file.display()),
+        return Err(fail!(
+            SkillMdSize,
+            "{} is larger than a SKILL.md may be",
+            file.display()
         ));
     }
     std::fs::read(file).map_err(|error| failed(&error))

@@ -157,9 +157,10 @@ pub(super) fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failur
         }
     }
     if found.is_empty() {
-        return Err(Failure::new(
-            ErrorCode::SkillMdMissing,
-            format!("there is no SKILL.md in or below {}", path.display()),
+        return Err(fail!(
+            SkillMdMissing,
+            "there is no SKILL.md in or below {}",
+            path.display()
         )
         .hint("vault new <name> makes one"));
     }

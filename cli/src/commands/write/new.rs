@@ -16,7 +16,7 @@ use vault_skill::{
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     output::{BOLD, GOOD, HINT, Report, clean, paint},
 };
 
@@ -54,12 +54,10 @@ pub struct Arguments {
 /// Creates the folder.
 pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let name: SkillName = arguments.name.parse().map_err(|_| {
-        let failure = Failure::new(
-            ErrorCode::NameInvalid,
-            format!(
-                "`{}` cannot be the name of a skill",
-                clean(&arguments.name, 64)
-            ),
+        let failure = fail!(
+            NameInvalid,
+            "`{}` cannot be the name of a skill",
+            clean(&arguments.name, 64)
         );
         match SkillName::derive(&arguments.name) {
             Some(near) => failure.hint(format!("vault new {near}")),
@@ -68,9 +66,9 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     })?;
     let description = arguments.description.as_deref().unwrap_or_default();
     if description.chars().any(char::is_control) {
-        return Err(Failure::new(
-            ErrorCode::DescriptionInvalid,
-            "a description is one line without control characters",
+        return Err(fail!(
+            DescriptionInvalid,
+            "a description is one line without control characters"
         ));
     }
     let folder = arguments.folder.join(name.as_str());
@@ -78,11 +76,8 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     match DirBuilder::new().create(&folder) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            return Err(Failure::new(
-                ErrorCode::FolderExists,
-                format!("{} is there already", folder.display()),
-            )
-            .hint(format!("vault lint {}", folder.display())));
+            return Err(fail!(FolderExists, "{} is there already", folder.display())
+                .hint(format!("vault lint {}", folder.display())));
         }
         Err(error) => return Err(failed(&folder, &error)),
     }

@@ -13,7 +13,7 @@ use vault_skill::name::ActionName;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     lookup::{named, suggest},
     output::{Report, clean, nearest},
 };
@@ -29,10 +29,7 @@ pub fn run(
     let word = |index: usize| words.get(index).and_then(|word| word.to_str());
     let action = word(0).unwrap_or_default();
     let Some(name) = word(1) else {
-        let failure = Failure::new(
-            ErrorCode::Usage,
-            format!("`{}` of which skill?", clean(action, 32)),
-        );
+        let failure = fail!(Usage, "`{}` of which skill?", clean(action, 32));
         return Err(
             match nearest(action, ["list", "search", "which"].into_iter()) {
                 Some(near) => failure.hint(format!(
@@ -43,9 +40,10 @@ pub fn run(
         );
     };
     let action: ActionName = action.parse().map_err(|_| {
-        Failure::new(
-            ErrorCode::ActionNameInvalid,
-            format!("`{}` cannot be the name of an action", clean(action, 32)),
+        fail!(
+            ActionNameInvalid,
+            "`{}` cannot be the name of an action",
+            clean(action, 32)
         )
         .hint("actions are lower-case words; options of vault stand before the action")
     })?;
@@ -63,9 +61,9 @@ pub fn run(
                 .parse()
                 .is_ok_and(|skill| run::is_installed(vault, &skill).unwrap_or(false));
         if swapped {
-            Failure::new(
-                ErrorCode::Usage,
-                format!("`{action}` is a skill, and the action stands before it"),
+            fail!(
+                Usage,
+                "`{action}` is a skill, and the action stands before it"
             )
             .hint(format!("vault skill {name} {action}"))
         } else {
@@ -94,9 +92,9 @@ pub fn run(
 fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     let process = &context.process;
     if prepared.requires_tty() && !(process.stdin_is_terminal && process.stdout_is_terminal) {
-        return Err(Failure::new(
-            ErrorCode::NoTty,
-            format!("NoTtyError: {what} asks on a terminal, and there is none"),
+        return Err(fail!(
+            NoTty,
+            "NoTtyError: {what} asks on a terminal, and there is none"
         )
         .hint("run it from a terminal, without redirection"));
     }
@@ -116,17 +114,15 @@ fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
         })
         .collect::<Vec<_>>();
     let names: Vec<_> = missing.iter().map(|declared| &declared.name).collect();
-    Err(Failure::new(
-        ErrorCode::EnvironmentMissing,
-        format!(
-            "{what} needs {} that {} not set",
-            if missing.len() == 1 {
-                "a variable"
-            } else {
-                "variables"
-            },
-            if missing.len() == 1 { "is" } else { "are" },
-        ),
+    Err(fail!(
+        EnvironmentMissing,
+        "{what} needs {} that {} not set",
+        if missing.len() == 1 {
+            "a variable"
+        } else {
+            "variables"
+        },
+        if missing.len() == 1 { "is" } else { "are" },
     )
     .details(lines)
     .data(serde_json::json!({ "missing": names }))

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::places::{AGENTS, AgentSettings, Folders, Server, starts_vault};
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, Place},
+    errors::{Failure, Place},
     mcp_config::EditError,
     output::{BOLD, DIM, GOOD, HINT, Report, clean, nearest, paint},
 };
@@ -86,14 +86,12 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
             .as_ref()
             .filter(|there| !starts_vault(there, &server.command))
         {
-            return Err(Failure::new(
-                ErrorCode::McpNameTaken,
-                format!(
-                    "{} has another server named `{}`: {}",
-                    known.label,
-                    clean(&arguments.name, 60),
-                    clean(&there.to_string(), 200)
-                ),
+            return Err(fail!(
+                McpNameTaken,
+                "{} has another server named `{}`: {}",
+                known.label,
+                clean(&arguments.name, 60),
+                clean(&there.to_string(), 200)
             )
             .at(place(file, None))
             .hint("--name <other> registers this one beside it"));
@@ -210,15 +208,15 @@ fn plan(
 ) -> Result<Vec<FileChange>, Failure> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if arguments.name.is_empty() || arguments.name.len() > 64 || !arguments.name.chars().all(good) {
-        return Err(Failure::new(
-            ErrorCode::NameInvalid,
-            "a server's name has letters, digits, hyphens and underscores, at most 64",
+        return Err(fail!(
+            NameInvalid,
+            "a server's name has letters, digits, hyphens and underscores, at most 64"
         ));
     }
     let machine = context.process.machine(None).ok_or_else(|| {
-        Failure::new(
-            ErrorCode::NoHome,
-            "there is no home folder in which agents keep their settings",
+        fail!(
+            NoHome,
+            "there is no home folder in which agents keep their settings"
         )
         .hint("set HOME")
     })?;
@@ -232,21 +230,20 @@ fn plan(
         }
         let file = if arguments.project {
             known.project_file(&project).ok_or_else(|| {
-                Failure::new(
-                    ErrorCode::McpNoProjectFile,
-                    format!("{} reads no file of a project", known.label),
+                fail!(
+                    McpNoProjectFile,
+                    "{} reads no file of a project",
+                    known.label
                 )
                 .hint("leave --project out")
             })?
         } else {
             known.installed_mark(&folders).ok_or_else(|| {
-                Failure::new(
-                    ErrorCode::AgentNotFound,
-                    format!(
-                        "{} is not on this machine: {} is not there",
-                        known.label,
-                        known.mark_name()
-                    ),
+                fail!(
+                    AgentNotFound,
+                    "{} is not on this machine: {} is not there",
+                    known.label,
+                    known.mark_name()
                 )
                 .hint("vault agents shows the agents of this machine")
             })?;
@@ -276,19 +273,14 @@ fn find_agent(word: &str, folders: &Folders) -> Result<&'static AgentSettings, F
         if let Some(known) = AGENTS.iter().find(|known| known.id == agent.id.as_str()) {
             return Ok(known);
         }
-        return Err(Failure::new(
-            ErrorCode::AgentUnsupported,
-            format!(
-                "where {} keeps its MCP servers is not known here",
-                agent.display_name
-            ),
+        return Err(fail!(
+            AgentUnsupported,
+            "where {} keeps its MCP servers is not known here",
+            agent.display_name
         )
         .hint("add a server with the command `vault` and the argument `mcp` to its settings"));
     }
-    let failure = Failure::new(
-        ErrorCode::AgentUnknown,
-        format!("there is no agent `{}`", clean(word, 60)),
-    );
+    let failure = fail!(AgentUnknown, "there is no agent `{}`", clean(word, 60));
     let here: Vec<&str> = AGENTS
         .iter()
         .filter(|known| known.installed_mark(folders).is_some())
@@ -317,13 +309,11 @@ fn unreadable(known: &AgentSettings, file: &Path, error: &EditError) -> Failure 
         EditError::Syntax { line, reason } => (Some(*line), reason.clone()),
         other => (None, other.to_string()),
     };
-    Failure::new(
-        ErrorCode::McpConfigUnreadable,
-        format!(
-            "the settings of {} are left as they are: {}",
-            known.label,
-            clean(&reason, 300)
-        ),
+    fail!(
+        McpConfigUnreadable,
+        "the settings of {} are left as they are: {}",
+        known.label,
+        clean(&reason, 300)
     )
     .at(place(file, line))
     .hint("mend the file, or make the entry there by hand")
@@ -337,10 +327,7 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
     };
     let failed = |error: std::io::Error| Failure::io("reading", file, &error);
     if !opened.metadata().map_err(failed)?.is_file() {
-        return Err(Failure::new(
-            ErrorCode::NotAFile,
-            format!("{} is no plain file", file.display()),
-        ));
+        return Err(fail!(NotAFile, "{} is no plain file", file.display()));
     }
     let mut bytes = Vec::new();
     opened
@@ -348,17 +335,15 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(Failure::new(
-            ErrorCode::McpConfigUnreadable,
-            format!("{} is larger than 32 MiB", file.display()),
+        return Err(fail!(
+            McpConfigUnreadable,
+            "{} is larger than 32 MiB",
+            file.display()
         ));
     }
-    String::from_utf8(bytes).map(Some).map_err(|_| {
-        Failure::new(
-            ErrorCode::McpConfigUnreadable,
-            format!("{} is not UTF-8", file.display()),
-        )
-    })
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|_| fail!(McpConfigUnreadable, "{} is not UTF-8", file.display()))
 }
 
 fn backup_of(file: &Path) -> PathBuf {
@@ -381,9 +366,10 @@ fn write(change: &FileChange) -> Result<(), Failure> {
     }
     // The agent may have written the file in the meantime. Its changes must not be lost.
     if read(&change.file)? != change.before {
-        return Err(Failure::new(
-            ErrorCode::McpConfigChanged,
-            format!("{} was changed meanwhile", change.file.display()),
+        return Err(fail!(
+            McpConfigChanged,
+            "{} was changed meanwhile",
+            change.file.display()
         )
         .hint("try again; close the agent if it happens again"));
     }

@@ -60,9 +60,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let base = &arguments.url.base;
     let named = match (&arguments.url.slug, &arguments.slug) {
         (Some(in_address), Some(flag)) if in_address != flag => {
-            return Err(Failure::new(
-                ErrorCode::SlugTwice,
-                format!("the address names the vault {in_address}, --slug names {flag}"),
+            return Err(fail!(
+                SlugTwice,
+                "the address names the vault {in_address}, --slug names {flag}"
             ));
         }
         (in_address, flag) => in_address.clone().or_else(|| flag.clone()),
@@ -96,9 +96,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 fn pin_only(vault: &Vault, base: &Base, named: Option<Slug>) -> Result<Report, Failure> {
     let slug = named.ok_or_else(|| {
-        Failure::new(
-            ErrorCode::SlugMissing,
-            "which vault? Without sign-in nobody can ask the service",
+        fail!(
+            SlugMissing,
+            "which vault? Without sign-in nobody can ask the service"
         )
         .hint(format!("vault cloud connect {base}/v/<slug> --no-sign-in"))
     })?;

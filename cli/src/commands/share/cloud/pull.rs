@@ -21,7 +21,7 @@ use vault_skill::{
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     output::{BOLD, DIM, GOOD, HINT, Report, WARN, Warning, changes, clean, count, paint, size},
     service::{DeviceClient, in_flight},
     subscription::{check_not_rolled_back, device_client, warn_about_catalog},
@@ -107,11 +107,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn not_linked() -> Failure {
-    Failure::new(
-        ErrorCode::NotLinked,
-        "this machine is not linked to a vault",
-    )
-    .hint("vault link <url>/v/<slug>")
+    fail!(NotLinked, "this machine is not linked to a vault").hint("vault link <url>/v/<slug>")
 }
 
 fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
@@ -132,22 +128,24 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
             .collect();
         return match found.len() {
             1 => Ok(found),
-            0 => Err(Failure::new(
-                ErrorCode::NotLinked,
-                format!("this machine is not linked to `{}`", clean(from, 80)),
+            0 => Err(fail!(
+                NotLinked,
+                "this machine is not linked to `{}`",
+                clean(from, 80)
             )
             .hint(format!("it is linked to: {}", ids().join(", ")))),
-            _ => Err(Failure::new(
-                ErrorCode::LinkAmbiguous,
-                format!("several linked vaults are called `{}`", clean(from, 80)),
+            _ => Err(fail!(
+                LinkAmbiguous,
+                "several linked vaults are called `{}`",
+                clean(from, 80)
             )
             .hint(format!("name one by its id: {}", ids().join(", ")))),
         };
     }
     if all.len() > 1 && (arguments.selects() || arguments.expect_key.is_some()) {
-        return Err(Failure::new(
-            ErrorCode::LinkAmbiguous,
-            "this machine is linked to several vaults: which one is meant?",
+        return Err(fail!(
+            LinkAmbiguous,
+            "this machine is linked to several vaults: which one is meant?"
         )
         .hint(format!("--from {}", ids().join(" or --from "))));
     }
@@ -163,13 +161,11 @@ async fn pull(
     let client = Arc::new(device_client(context, vault, link)?);
     let state = client.current().await?;
     if state.status == "revoked" {
-        return Err(Failure::new(
-            ErrorCode::DeviceRevoked,
-            format!(
-                "this machine was shut out of {}/v/{}",
-                link.pin().base,
-                link.pin().slug
-            ),
+        return Err(fail!(
+            DeviceRevoked,
+            "this machine was shut out of {}/v/{}",
+            link.pin().base,
+            link.pin().slug
         )
         .hint("installed skills stay; the owner can forget the machine, then link again"));
     }
@@ -208,9 +204,9 @@ fn not_admitted(vault: &Vault, link: &Link, device_id: &str) -> Failure {
     let fingerprint = link
         .device_key(vault)
         .map_or_else(|_| String::new(), |key| key.public().fingerprint());
-    Failure::new(
-        ErrorCode::DevicePending,
-        format!("the owner has not admitted this machine yet ({fingerprint})"),
+    fail!(
+        DevicePending,
+        "the owner has not admitted this machine yet ({fingerprint})"
     )
     .hint(format!(
         "the owner admits it with: vault devices admit {}",

@@ -81,17 +81,11 @@ impl Gatherer<'_> {
             let bytes =
                 std::fs::read(path).map_err(|error| Failure::io("reading", path, &error))?;
             if bytes.len() as u64 > locks::MAX_LOCK_BYTES {
-                return Err(Failure::new(
-                    ErrorCode::LockTooLarge,
-                    "the lock file has more than 4 MiB",
-                ));
+                return Err(fail!(LockTooLarge, "the lock file has more than 4 MiB"));
             }
             let folder = path.parent().unwrap_or(Path::new("."));
             let entries = locks::read(&bytes, folder, &options).map_err(|reason| {
-                Failure::new(
-                    ErrorCode::LockInvalid,
-                    format!("{}: {}", path.display(), clean(&reason, 300)),
-                )
+                fail!(LockInvalid, "{}: {}", path.display(), clean(&reason, 300))
             })?;
             return Ok(entries
                 .into_iter()

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Demo, Home, OWNER, SLUG, text};
 use crate::{
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     output::{BOLD, HINT, count, paint, size},
     starter,
 };
@@ -176,9 +176,9 @@ impl<'d> Tour<'d> {
     fn admit(&mut self) -> Result<String, Failure> {
         let data = self.owner.json(&["devices", "admit", &self.device])?;
         if data["fingerprint"] != *self.device_fingerprint {
-            return Err(Failure::new(
-                ErrorCode::FingerprintMismatch,
-                "the service shows another fingerprint than the machine",
+            return Err(fail!(
+                FingerprintMismatch,
+                "the service shows another fingerprint than the machine"
             ));
         }
         self.results.push(data);
@@ -208,9 +208,10 @@ impl<'d> Tour<'d> {
                 std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
             let original = self.skills.join(file.path);
             if bytes != file.bytes || is_executable(&path)? != is_executable(&original)? {
-                return Err(Failure::new(
-                    ErrorCode::SkillDamaged,
-                    format!("{} differs on the other machine", file.path),
+                return Err(fail!(
+                    SkillDamaged,
+                    "{} differs on the other machine",
+                    file.path
                 ));
             }
             total += bytes.len() as u64;
