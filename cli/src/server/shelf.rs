@@ -23,7 +23,7 @@ use vault_service::{
 };
 use vault_skill::{
     draft::Submitter,
-    name::{NamespaceId, SkillName, Slug},
+    name::{NamespaceId, Slug},
     time::Timestamp,
 };
 use vault_store::{
@@ -164,10 +164,6 @@ impl Shelf for OwnShelf {
 
     async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
         self.library.snapshot().await
-    }
-
-    async fn about(&self, name: &SkillName) -> Result<Arc<Snapshot>, ShelfError> {
-        self.library.about(name).await
     }
 
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
