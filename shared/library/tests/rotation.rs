@@ -36,7 +36,7 @@ fn signers(home: &Home) -> Vec<PublicKey> {
         .skills
         .iter()
         .map(|skill| {
-            let (_, _, examined) = run::load(&home.vault, &skill.name).unwrap();
+            let examined = run::inspect(&home.vault, &skill.name).unwrap().examined;
             *examined.signed.signer(&known).unwrap()
         })
         .collect()

@@ -97,7 +97,7 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
         &[OsString::from("second two")],
     )
     .unwrap();
-    run.command().env("OUT", &out);
+    run.command.env("OUT", &out);
     assert_eq!(run.status().unwrap().code(), Some(7));
     let text = std::fs::read_to_string(&out).unwrap();
     let lines: Vec<_> = text.lines().collect();

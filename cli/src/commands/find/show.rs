@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    run::{self, Inspected},
+    run::{self, VerifiedSkill},
 };
 use vault_skill::{
     document::{Frontmatter, Secret},
@@ -119,7 +119,12 @@ fn installed(context: &Context, vault: &Vault, name: &SkillName) -> Result<Repor
     Ok(Report::new(data, lines.join("\n")))
 }
 
-fn installed_json(context: &Context, found: &Inspected, secrets: &[Secret], cost: &Cost) -> Value {
+fn installed_json(
+    context: &Context,
+    found: &VerifiedSkill,
+    secrets: &[Secret],
+    cost: &Cost,
+) -> Value {
     let manifest = &found.examined.manifest;
     json!({
         "name": found.name,
@@ -213,7 +218,7 @@ struct Cost {
 }
 
 impl Cost {
-    fn of(found: &Inspected) -> Self {
+    fn of(found: &VerifiedSkill) -> Self {
         let description = found
             .frontmatter
             .as_ref()
@@ -241,7 +246,7 @@ impl Cost {
     }
 }
 
-fn waived(found: &Inspected) -> String {
+fn waived(found: &VerifiedSkill) -> String {
     let gate = &found.examined.manifest.gate;
     let mut text = format!(", rules {}", clean(&gate.rules, 80));
     if !gate.flags.is_empty() {

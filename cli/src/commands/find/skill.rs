@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    run::{self, Found, ResolvedAction},
+    run::{self, LocatedSkill, ResolvedAction},
     shelf::{self, Listed},
 };
 
@@ -161,7 +161,7 @@ fn search(vault: Option<&Vault>, query: &str, top_k: usize) -> Result<Report, Fa
     Ok(Report::new(data, lines.join("\n")))
 }
 
-fn which(found: &Found, wanted: Option<&str>) -> Result<Report, Failure> {
+fn which(found: &LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> {
     let Some(wanted) = wanted else {
         let actions: Vec<Value> = found.actions.iter().map(action_json).collect();
         let mut lines = Vec::new();
@@ -215,7 +215,7 @@ fn action_json(action: &ResolvedAction) -> Value {
     })
 }
 
-fn no_action(found: &Found, wanted: &str) -> Failure {
+fn no_action(found: &LocatedSkill, wanted: &str) -> Failure {
     let names: Vec<&str> = found
         .actions
         .iter()

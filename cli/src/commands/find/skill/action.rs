@@ -75,7 +75,7 @@ pub fn run(
         prepared.clean_environment(|name| context.process.variable(name).map(OsString::from));
     }
     if let Ok(folder) = std::env::current_dir() {
-        prepared.command().env("VAULT_CALLED_FROM", folder);
+        prepared.command.env("VAULT_CALLED_FROM", folder);
     }
     let status = context.block_on(async { Ok(watch(&mut prepared).await?) })?;
     // Like a shell, report 128 + n for a process that signal n killed.
@@ -91,7 +91,7 @@ pub fn run(
 /// the action starts. Only tests whether a variable is set; never uses its value.
 fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     let process = &context.process;
-    if prepared.requires_tty() && !(process.stdin_is_terminal && process.stdout_is_terminal) {
+    if prepared.requires_tty && !(process.stdin_is_terminal && process.stdout_is_terminal) {
         return Err(fail!(
             NoTty,
             "NoTtyError: {what} asks on a terminal, and there is none"
@@ -99,7 +99,7 @@ fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
         .hint("run it from a terminal, without redirection"));
     }
     let missing: Vec<_> = prepared
-        .environment()
+        .environment
         .iter()
         .filter(|declared| declared.required && process.variable(&declared.name).is_none())
         .collect();
@@ -151,7 +151,7 @@ async fn watch(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
             while stream.recv().await.is_some() && sender.send(passed).is_ok() {}
         });
     }
-    let command = std::mem::replace(prepared.command(), std::process::Command::new(""));
+    let command = std::mem::replace(&mut prepared.command, std::process::Command::new(""));
     let mut child = tokio::process::Command::from(command)
         .spawn()
         .map_err(|cause| prepared.start_error(cause))?;

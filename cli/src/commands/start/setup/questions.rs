@@ -304,14 +304,15 @@ fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     let (NativeState::Differs, Some(vault)) = (&skill.state, vault) else {
         return;
     };
-    let Ok((_, _, examined)) = vault_library::run::load(vault, &skill.name) else {
+    let Ok(found) = vault_library::run::inspect(vault, &skill.name) else {
         say(
             context,
             format!("  {} the vault's is damaged", paint(WARN, "!")),
         );
         return;
     };
-    let old = examined
+    let old = found
+        .examined
         .files
         .iter()
         .find(|file| file.path.as_str() == "SKILL.md")

@@ -268,8 +268,8 @@ impl NativeReader<'_> {
 }
 
 fn state(vault: &Vault, name: &SkillName, files: &[vault_skill::bundle::File]) -> NativeState {
-    match crate::run::load(vault, name) {
-        Ok((_, _, examined)) if examined.files == files => NativeState::Same,
+    match crate::run::inspect(vault, name) {
+        Ok(found) if found.examined.files == files => NativeState::Same,
         Err(crate::run::RunError::UnknownSkill(_)) => NativeState::New,
         _ => NativeState::Differs,
     }
