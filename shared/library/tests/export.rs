@@ -11,7 +11,7 @@ use std::path::Path;
 
 use vault_library::add_folder;
 use vault_library::admit::Options;
-use vault_library::export::{self, Form, SiteInput, VerifyError, ZipInput};
+use vault_library::export::{self, Fault, Form, SiteInput, VerifyError, ZipInput};
 use vault_library::integrity::{self, Signer};
 
 fn write(folder: &Path, path: &str, text: &str, mode: u32) {
@@ -191,7 +191,10 @@ fn what_was_changed_on_the_way_is_found() {
     std::fs::write(&file, &cut[..cut.len() - 30]).unwrap();
     assert!(matches!(
         export::verify(&file, None, &signers, &[]),
-        Err(VerifyError::Archive { .. })
+        Err(VerifyError::Wrong {
+            fault: Fault::Archive(_),
+            ..
+        })
     ));
 
     let bare = world.folder.path().join("bare");

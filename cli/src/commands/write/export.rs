@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 use vault_library::export::{self, ExportError, SiteInput, SiteReport, ZipInput, ZipReport};
 
 use crate::{
@@ -112,25 +112,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn site(context: &Context, report: &SiteReport) -> Report {
-    for skill in report.skills.iter().filter(|skill| skill.shortened) {
+    for name in &report.shortened {
         let message = format!(
-            "the index shows a shortened description of {}: clients refuse one over 1,024 characters",
-            skill.name
+            "the index shows a shortened description of {name}: clients refuse one over 1,024 characters"
         );
         context
             .ui
             .warn(Warning::new("description_shortened", message).hint("shorten it in the skill"));
     }
-    let skills: Vec<Value> = report
-        .skills
-        .iter()
-        .map(|skill| {
-            json!({
-                "name": skill.name, "version": skill.version, "bundle_hash": skill.bundle,
-                "file": skill.file, "sha256": skill.sha256, "size": skill.size,
-            })
-        })
-        .collect();
     let mut lines: Vec<String> = report
         .skills
         .iter()
@@ -158,36 +147,28 @@ fn site(context: &Context, report: &SiteReport) -> Report {
         paint(HINT, "index:"),
         report.index.display()
     ));
-    Report::new(
-        json!({ "index": report.index, "skills": skills, "removed": report.removed }),
-        lines.join("\n"),
-    )
+    Report::new(json!(report), lines.join("\n"))
 }
 
 fn archive(report: &ZipReport) -> Report {
+    let skill = &report.skill;
     let text = format!(
         "{} {}  {}\n  {}\n  {}",
         paint(GOOD, "✓"),
-        paint(BOLD, &report.name),
+        paint(BOLD, &skill.name),
         paint(
             DIM,
             format_args!(
                 "version {}, {}, sha256 {}",
-                report.version,
-                size(report.size),
-                report.sha256
+                skill.version,
+                size(skill.size),
+                skill.sha256
             )
         ),
-        report.file.display(),
+        skill.file.display(),
         report.manifest.display(),
     );
-    Report::new(
-        json!({
-            "name": report.name, "version": report.version, "bundle_hash": report.bundle, "file": report.file,
-            "sha256": report.sha256, "size": report.size, "manifest": report.manifest,
-        }),
-        text,
-    )
+    Report::new(json!(report), text)
 }
 
 fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {
