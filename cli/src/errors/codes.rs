@@ -235,10 +235,8 @@ codes! {
 impl ErrorCode {
     /// Finds the code with this text.
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|code| code.row().word == word)
+        let mut all = Self::ALL.iter().copied();
+        all.find(|code| code.row().word == word)
     }
 }
 
@@ -296,10 +294,40 @@ impl PartialEq<Code> for FailureCode {
 
 /// Finds the service code with this text. Returns `None` for codes that this version does not know.
 pub fn service_code(word: &str) -> Option<Code> {
-    Code::ALL
-        .iter()
-        .copied()
-        .find(|code| code.row().code == word)
+    let mut all = Code::ALL.iter().copied();
+    all.find(|code| code.row().code == word)
+}
+
+/// What to do about a service's refusal, where the code alone decides it.
+pub const fn service_hint(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::DevicePending => {
+            "ask the owner to admit this machine: vault devices list, vault devices admit <id>"
+        }
+        Code::DeviceRevoked => "ask the owner; a revoked machine can be forgotten and enrol afresh",
+        Code::DeviceUnknown => {
+            "check the address, or enrol this machine: vault link <url>/v/<slug>"
+        }
+        Code::VaultNotFound | Code::NotFound => "check the address and the slug",
+        Code::CatalogNotPublished => "the owner publishes with: vault sync --cloud",
+        Code::SubscriptionLapsed => {
+            "installed skills go on working; the owner renews the subscription"
+        }
+        Code::PendingQueueFull => "20 machines wait: the owner admits or denies some of them",
+        Code::NamespaceSelfSigned => {
+            "the server signs this vault itself: add skills where the server runs"
+        }
+        Code::InsufficientScope => {
+            "sign in again and allow writing on the page: vault cloud connect <url>"
+        }
+        Code::OwnerRequired => "ask an owner of this vault",
+        Code::OperatorRequired | Code::VaultSuspended => "ask whoever operates the service",
+        Code::SlugTaken | Code::SlugReserved => "choose another name",
+        Code::EmailInvalid => "write it like ann@example.com",
+        Code::DeviceState => "vault devices list shows it; a forgotten machine may enrol afresh",
+        Code::QuotaExceeded => "remove skills, or ask whoever operates the service for more room",
+        _ => return None,
+    })
 }
 
 /// The exit codes of failures, each with its heading.
@@ -327,12 +355,14 @@ pub fn text() -> String {
     let mut text = String::new();
     for (exit, heading) in EXITS {
         let _ = writeln!(text, "Exit {}: {heading}", exit.code());
-        for row in rows(exit) {
-            let _ = writeln!(
-                text,
-                "  {}\n      {}\n      {}",
-                row.word, row.meaning, row.action
-            );
+        for Row {
+            word,
+            meaning,
+            action,
+            ..
+        } in rows(exit)
+        {
+            let _ = writeln!(text, "  {word}\n      {meaning}\n      {action}");
         }
         text.push('\n');
     }
@@ -357,12 +387,14 @@ mod tests {
         for (exit, heading) in EXITS {
             let _ = writeln!(page, "\n## Exit {}: {heading}\n", exit.code());
             page.push_str("| code | what happened | what to do |\n|---|---|---|\n");
-            for row in rows(exit) {
-                let _ = writeln!(
-                    page,
-                    "| `{}` | {} | {} |",
-                    row.word, row.meaning, row.action
-                );
+            for Row {
+                word,
+                meaning,
+                action,
+                ..
+            } in rows(exit)
+            {
+                let _ = writeln!(page, "| `{word}` | {meaning} | {action} |");
             }
         }
         page
@@ -376,10 +408,11 @@ mod tests {
             std::fs::write(page_file.with_extension("md.new"), page()).unwrap();
             panic!("docs/errors.md differs from the table: move docs/errors.md.new over it");
         }
+        let text = text();
         assert!(
             ErrorCode::ALL
                 .iter()
-                .all(|code| text().contains(code.row().word))
+                .all(|code| text.contains(code.row().word))
         );
     }
 
@@ -403,6 +436,7 @@ mod tests {
                 }
             }
         }
+        sources.retain(|c| !c.is_whitespace());
         for code in ErrorCode::ALL {
             let word = code.row().word;
             assert_eq!(
@@ -410,13 +444,12 @@ mod tests {
                 Some(*code),
                 "`{word}` has two lines"
             );
-            let named = sources
-                .match_indices(&format!("ErrorCode::{code:?}"))
-                .any(|(at, found)| !sources[at + found.len()..].starts_with(char::is_alphanumeric));
-            assert!(
-                named || sources.contains(&format!("\"{word}\"")),
-                "nothing fails with `{word}`"
-            );
+            let name = format!("ErrorCode::{code:?}");
+            let ends = |(at, _)| !sources[at + name.len()..].starts_with(char::is_alphanumeric);
+            let is_named = sources.match_indices(&name).any(ends);
+            let other = [format!("fail!({code:?},"), format!("\"{word}\"")];
+            let is_used = is_named || other.iter().any(|text| sources.contains(text));
+            assert!(is_used, "nothing fails with `{word}`");
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, codes},
-    output::{report::Report, text::clean},
+    output::{Report, clean},
 };
 
 /// Since 0.5.0 (beta).

@@ -30,7 +30,7 @@ use crate::{
     },
     context::Context,
     errors::{Exit, Failure},
-    output::{BAD, BOLD, DIM, GOOD, HINT, Report, clean, count, paint, size, text},
+    output::{BAD, BOLD, DIM, GOOD, HINT, Report, clean, count, paint, size},
     profiles, project_lock,
 };
 
@@ -492,7 +492,7 @@ fn preview(shown: &str, texts: &Texts, candidate: &Candidate, lines: &mut Vec<St
     lines.push(format!(
         "  costs about {} of context in every list, {} when it is read",
         count(cost.listed, "token"),
-        text::thousands(cost.read)
+        crate::text::thousands(cost.read)
     ));
     entry
 }

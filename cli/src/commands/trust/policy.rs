@@ -10,7 +10,7 @@ use vault_skill::policy::{CompiledPolicy, Policy};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, DIM, GOOD, Report, Warning, clean, nearest, paint, text},
+    output::{BOLD, DIM, GOOD, Report, Warning, clean, count, nearest, paint},
     policy_file::{CallerQuery, capabilities, compiled, own, own_path, read_file},
 };
 
@@ -114,11 +114,11 @@ fn summary(compiled: &CompiledPolicy, path: &str) -> String {
     };
     let policy = compiled.policy();
     let counts = [
-        text::count(size(policy.profiles.as_deref()), "profile"),
-        text::count(size(policy.groups.as_deref()), "group"),
-        text::count(size(policy.callers.as_deref()), "caller"),
-        text::count(policy.rules.as_ref().map_or(0, Vec::len), "rule"),
-        text::count(size(policy.mcp_servers.as_deref()), "MCP server"),
+        count(size(policy.profiles.as_deref()), "profile"),
+        count(size(policy.groups.as_deref()), "group"),
+        count(size(policy.callers.as_deref()), "caller"),
+        count(policy.rules.as_ref().map_or(0, Vec::len), "rule"),
+        count(size(policy.mcp_servers.as_deref()), "MCP server"),
     ];
     let unknown = match &policy.default_profile {
         Some(profile) => format!("unknown callers get the profile {}", clean(profile, 80)),
