@@ -77,10 +77,8 @@ impl Context {
 
     /// Whether security findings of the gate block a skill.
     pub fn strict(&self) -> Result<bool, Failure> {
-        Ok(self
-            .settings()?
-            .boolean("VAULT_SECURITY_STRICT")
-            .unwrap_or(true))
+        let strict = self.settings()?.boolean("VAULT_SECURITY_STRICT");
+        Ok(strict.unwrap_or(true))
     }
 
     /// Paths of the vault and its keys.
@@ -94,21 +92,21 @@ impl Context {
         let root = match (&self.global.vault, settings.text("VAULT_STORAGE_PATH")) {
             (Some(path), _) => path.clone(),
             (None, Some(path)) => expand(&self.process, path),
-            (None, None) => self
-                .process
-                .home()
-                .ok_or_else(|| {
-                    fail!(NoHome, "there is no home folder to keep the vault in")
-                        .hint("set HOME, or name a folder with --vault")
-                })?
-                .join(".vault"),
+            (None, None) => match self.process.home() {
+                Some(home) => home.join(".vault"),
+                None => {
+                    return Err(
+                        fail!(NoHome, "there is no home folder to keep the vault in")
+                            .hint("set HOME, or name a folder with --vault"),
+                    );
+                }
+            },
         };
         let root =
             std::path::absolute(&root).map_err(|error| Failure::io("resolving", &root, &error))?;
         let mut paths = VaultPaths::new(root, self.config_folder()?);
-        paths.index = settings
-            .text("VAULT_DB_PATH")
-            .map(|path| expand(&self.process, path));
+        let index = settings.text("VAULT_DB_PATH");
+        paths.index = index.map(|path| expand(&self.process, path));
         Ok(paths)
     }
 
@@ -127,19 +125,15 @@ impl Context {
     /// Opens the vault of this run if it exists; never creates one.
     pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
         match Vault::open(self.paths()?, Arc::new(SystemClock), Arc::new(SystemRandom)) {
-            Ok(vault) => Ok(Some(vault)),
             Err(VaultError::Missing(_)) => Ok(None),
-            Err(error) => Err(error.into()),
+            vault => Ok(Some(vault?)),
         }
     }
 
     /// Opens the vault of this run. Creates it with its keys if it does not exist.
     pub fn vault_or_new(&self) -> Result<Vault, Failure> {
-        Ok(Vault::open_or_create(
-            self.paths()?,
-            Arc::new(SystemClock),
-            Arc::new(SystemRandom),
-        )?)
+        let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+        Ok(Vault::open_or_create(self.paths()?, clock, random)?)
     }
 
     /// Fails if `--offline` forbids network access.
