@@ -1,5 +1,5 @@
 //! Linked vaults: the client that signs as this machine, and checks of the catalog that the service
-//! offers.
+//! shows.
 
 use vault_library::{
     Vault,
@@ -9,9 +9,9 @@ use vault_skill::catalog;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     output::Warning,
-    service::{Address, Base, DeviceClient},
+    service::{Base, DeviceClient},
 };
 
 /// Creates the client that signs with this machine's key for the link.
@@ -23,9 +23,8 @@ pub fn device_client(
     let base: Base = link
         .pin()
         .base
-        .parse::<Address>()
-        .map_err(|error| Failure::new(ErrorCode::VaultDamaged, error.to_string()))?
-        .base;
+        .parse()
+        .map_err(|error| fail!(VaultDamaged, "{error}"))?;
     DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
 }
 
@@ -43,8 +42,8 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
 }
 
 /// Warns about anomalies of an accepted catalog.
-pub fn warn_about_catalog(context: &Context, offer: &AcceptedCatalog) {
-    for warning in &offer.accepted().warnings {
+pub fn warn_about_catalog(context: &Context, catalog: &AcceptedCatalog) {
+    for warning in &catalog.accepted().warnings {
         context.ui.warn(match warning {
             catalog::Warning::IssuedInFuture => Warning::new(
                 "issued_in_future",

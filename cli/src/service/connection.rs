@@ -3,8 +3,6 @@
 //! The record is the file `connection.json` in the vault and contains no secrets. Tokens are in the
 //! user's configuration folder.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 use vault_library::Vault;
 use vault_skill::{json::to_bytes, name::Slug};
@@ -12,24 +10,18 @@ use vault_skill::{json::to_bytes, name::Slug};
 use crate::{
     context::Context,
     errors::Failure,
-    service::{Address, Base, OwnerClient},
+    service::{Base, OwnerClient},
 };
 
 const FILE: &str = "connection.json";
 
 /// A connected vault.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Connection {
     /// The service.
     pub base: Base,
     /// The vault on it.
     pub slug: Slug,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Stored {
-    base: String,
-    slug: Slug,
 }
 
 impl Connection {
@@ -43,31 +35,20 @@ impl Connection {
 
     /// Loads the connection of this vault, or returns `None` if it is not connected.
     pub fn find(context: &Context) -> Result<Option<Self>, Failure> {
-        let path = path(context)?;
+        let path = context.paths()?.root.join(FILE);
         let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Failure::io("reading", path, &error)),
+            bytes => bytes.map_err(|error| Failure::io("reading", &path, &error))?,
         };
-        let damaged = || {
+        serde_json::from_slice(&bytes).map(Some).map_err(|_| {
             fail!(ConnectionDamaged, "{} is damaged", path.display())
                 .hint("vault cloud connect <url> writes it anew")
-        };
-        let stored: Stored = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
-        let address: Address = stored.base.parse().map_err(|_| damaged())?;
-        Ok(Some(Self {
-            base: address.base,
-            slug: stored.slug,
-        }))
+        })
     }
 
     /// Stores the connection in the vault, atomically.
     pub fn save(&self, vault: &Vault) -> Result<(), Failure> {
-        let stored = Stored {
-            base: self.base.to_string(),
-            slug: self.slug.clone(),
-        };
-        Ok(vault.replace_file(FILE, &to_bytes(&stored))?)
+        Ok(vault.replace_file(FILE, &to_bytes(self))?)
     }
 
     /// Creates the owner's client. Fails with exit 4 if the owner is not signed in.
@@ -79,8 +60,4 @@ impl Connection {
     pub fn address(&self) -> String {
         self.base.at(&format!("/v/{}", self.slug))
     }
-}
-
-fn path(context: &Context) -> Result<PathBuf, Failure> {
-    Ok(context.paths()?.root.join(FILE))
 }
