@@ -141,8 +141,7 @@ fn report_of(
     }
     agents(report, arguments.skill.is_some(), &mut lines);
     lines.push(summary(report, findings));
-    let data = context.global.json.then(|| json(report, findings));
-    Report::written(data, lines.join("\n")).exit(exit)
+    Report::new(json(report, findings), lines.join("\n")).exit(exit)
 }
 
 /// Whether a note appears without `--verbose` because it suggests a command to run.
