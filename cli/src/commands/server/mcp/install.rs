@@ -145,7 +145,7 @@ pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Fai
             None if with_entry("").as_deref() == Some(old) => None,
             _ => Some(
                 format
-                    .take(old, known.path, &arguments.name)
+                    .remove(old, known.path, &arguments.name)
                     .map_err(|error| failed(&error))?,
             ),
         };
