@@ -18,7 +18,7 @@ use vault_skill::name::{ActionName, SkillName};
 use crate::disk::FileError;
 use crate::disk::scratch::Scratch;
 use crate::installed::place::{self, Origin, Place};
-use crate::store::{self, Damage, Examined, Trusted, Want};
+use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
 /// Environment variables with the vault's own secrets. They are never passed to an action.
@@ -152,7 +152,7 @@ pub struct LocatedSkill {
 /// Finds a skill and verifies all of its files. Own skills take precedence over linked ones; links
 /// are searched in the order of their ids.
 pub fn which(vault: &Vault, name: &SkillName) -> Result<LocatedSkill, RunError> {
-    let (place, _, examined) = verified(vault, name, Want::Verdict)?;
+    let (place, _, examined) = verified(vault, name)?;
     let files = store::folder(&vault.store(), &place.bundle).join("files");
     let actions = examined
         .manifest
@@ -177,7 +177,7 @@ pub fn is_installed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError>
 
 /// Reads and verifies an installed skill, and identifies the key that signed it.
 pub fn inspect(vault: &Vault, name: &SkillName) -> Result<VerifiedSkill, RunError> {
-    let (place, trusted, examined) = verified(vault, name, Want::Bytes)?;
+    let (place, trusted, examined) = verified(vault, name)?;
     let signer = examined
         .signed
         .signer(&trusted.keys)
@@ -202,12 +202,7 @@ fn frontmatter(name: &SkillName, files: &[File]) -> Option<Frontmatter> {
     Some(document.frontmatter().clone())
 }
 
-fn verified(
-    vault: &Vault,
-    name: &SkillName,
-    want: Want,
-) -> Result<(Place, Trusted, Examined), RunError> {
-    let mut buffer = Vec::new();
+fn verified(vault: &Vault, name: &SkillName) -> Result<(Place, Trusted, Examined), RunError> {
     let mut last = None;
     // Retry if a writer switches the skill's symlink after it was read: the bundle it named may be
     // gone. Damage counts only if two attempts in a row find the same bundle.
@@ -219,8 +214,6 @@ fn verified(
             &place.bundle,
             Some(&place.signed_name),
             &trusted,
-            want,
-            &mut buffer,
         ) {
             Ok(examined) => return Ok((place, trusted, examined)),
             Err(damage) if last == Some(place.bundle) => {
@@ -236,7 +229,7 @@ fn verified(
 }
 
 fn find(vault: &Vault, name: &SkillName) -> Result<Option<(Place, Trusted)>, VaultError> {
-    let groups = place::places_of(vault, std::slice::from_ref(name))?;
+    let groups = place::places_of(vault, name)?;
     let mut found = groups
         .into_iter()
         .filter_map(|mut group| Some((group.places.pop()?, group.trusted)));
@@ -293,7 +286,7 @@ pub fn prepare(
     action: &ActionName,
     extra: &[OsString],
 ) -> Result<Run, RunError> {
-    let (_, _, mut examined) = verified(vault, skill, Want::Bytes)?;
+    let (_, _, mut examined) = verified(vault, skill)?;
     let manifest = &examined.manifest;
     let Some(declared) = manifest.actions.get(action) else {
         return Err(RunError::UnknownAction {

@@ -30,7 +30,7 @@ use crate::admit::add::{AddError, read_policy};
 use crate::admit::update::upstream_of;
 use crate::disk::lock::LockError;
 use crate::installed::place::{Origin, places_of};
-use crate::store::{self, Damage, Trusted, Want};
+use crate::store::{self, Damage, Trusted};
 use crate::vault::policy::{self, POLICY_FILE};
 use crate::vault::{Vault, VaultError};
 
@@ -318,23 +318,15 @@ fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
     let damaged = |text: &str| ShelfError::Damaged(name.clone(), text.to_owned());
     let store = vault.store();
     // Encoding the files again checks that they still have the requested bundle hash.
-    let examined = store::examine(
-        &store,
-        hash,
-        Some(&signed_name),
-        &trusted,
-        Want::Bytes,
-        &mut Vec::new(),
-    )
-    .and_then(|examined| store::encode(hash, &examined).map(|_| examined))
-    .map_err(|damage| match damage {
-        Damage::Unreadable(error) => ShelfError::Failed(error.to_string()),
-        // The skill was removed after it was listed.
-        Damage::Missing(_) if !entry.linked && !is_installed(vault, entry) => {
-            ShelfError::NotFound(name.clone())
-        }
-        damage => damaged(&damage.to_string()),
-    })?;
+    let (examined, _) = store::examine_and_encode(&store, hash, Some(&signed_name), &trusted)
+        .map_err(|damage| match damage {
+            Damage::Unreadable(error) => ShelfError::Failed(error.to_string()),
+            // The skill was removed after it was listed.
+            Damage::Missing(_) if !entry.linked && !is_installed(vault, entry) => {
+                ShelfError::NotFound(name.clone())
+            }
+            damage => damaged(&damage.to_string()),
+        })?;
     if examined.manifest.version != entry.version {
         return Err(damaged("another version is in its place"));
     }
@@ -356,7 +348,7 @@ fn expected(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfE
     if !entry.linked {
         return Ok((name.clone(), vault.trusted()?));
     }
-    let groups = places_of(vault, std::slice::from_ref(name))?.into_iter();
+    let groups = places_of(vault, name)?.into_iter();
     // Two linked vaults may have a skill of this name: prefer the one with the requested bundle.
     groups
         .skip(1)

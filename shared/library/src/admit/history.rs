@@ -11,9 +11,9 @@ use vault_store::fetch::Upstream;
 
 use super::resign::earlier;
 use super::{AdmitError, AdmitReport, Options, Purpose, add::add};
-use crate::installed::place::{self, installed};
+use crate::installed::place::installed;
 use crate::installed::upstream;
-use crate::store::{self, Damage, Examined, Trusted, Want};
+use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
 /// A stored version of a skill.
@@ -69,13 +69,11 @@ pub enum RollbackError {
 /// but does not read files.
 pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
     let trusted = vault.ever_trusted()?;
-    let current = installed(vault, name, &vault.trusted()?, &mut Vec::new())?
-        .map(|installed| installed.bundle);
+    let current = installed(vault, name, &vault.trusted()?)?.map(|installed| installed.bundle);
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
     let found: Vec<_> = bundles
         .par_iter()
-        .with_min_len(place::CHUNK)
         .filter_map(|bundle| {
             let manifest = store::manifest(&store, bundle, &trusted)?;
             (manifest.name == *name && manifest.rendered_from.is_none())
@@ -99,7 +97,7 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
 /// The verified files and manifest of an own skill; `None` if there is no own skill of this name.
 pub fn read_installed(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, RollbackError> {
     let trusted = vault.trusted()?;
-    let found = installed(vault, name, &trusted, &mut Vec::new())?;
+    let found = installed(vault, name, &trusted)?;
     let Some(found) = found else {
         return Ok(None);
     };
@@ -114,19 +112,12 @@ fn read(
     bundle: &Digest,
     trusted: &Trusted,
 ) -> Result<Examined, RollbackError> {
-    let (store, mut buffer) = (vault.store(), Vec::new());
-    store::examine(
-        &store,
-        bundle,
-        Some(name),
-        trusted,
-        Want::Bytes,
-        &mut buffer,
-    )
-    .map_err(|damage| RollbackError::Damaged {
-        name: name.clone(),
-        version,
-        damage,
+    store::examine(&vault.store(), bundle, Some(name), trusted).map_err(|damage| {
+        RollbackError::Damaged {
+            name: name.clone(),
+            version,
+            damage,
+        }
     })
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
 use vault_skill::manifest::Manifest;
@@ -15,7 +14,7 @@ use super::sign::{self, SignedSkill};
 use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check};
 use crate::admit::remove;
 use crate::disk::{self, Batch};
-use crate::index::{Index, SketchedSkill};
+use crate::index::Index;
 use crate::installed::place::installed;
 use crate::installed::upstream;
 use crate::store::{self, Trusted};
@@ -216,21 +215,7 @@ impl<'v> Admitter<'v> {
             )?;
         }
         disk::sync_dir(&skills)?;
-        let sketches: Vec<SketchedSkill> = signed
-            .iter()
-            .map(|(package, skill)| sketch(package, skill.encoded.hash))
-            .collect();
-        Index::open(&vault.paths().index()).note_sketches(&sketches);
         Ok(())
-    }
-}
-
-/// The sketch that later candidates are compared with.
-fn sketch(package: &Package, hash: Digest) -> SketchedSkill {
-    SketchedSkill {
-        hash,
-        name: package.name.to_string(),
-        sketch: Sketch::of(package.files.iter().map(|file| file.bytes.as_slice())),
     }
 }
 
@@ -247,7 +232,7 @@ enum Decision {
 
 fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Decision, AdmitError> {
     let name = &candidate.package.name;
-    let before = installed(vault, name, trusted, &mut Vec::new())?;
+    let before = installed(vault, name, trusted)?;
     match &before {
         None if candidate.require_installed => return Err(AdmitError::NotInstalled(name.clone())),
         None if candidate.reject_linked_name && check::is_linked(vault, name)? => {
@@ -271,7 +256,11 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
         Some(manifest) => manifest.version,
         // The manifest is missing or forged. The index may still know the version, which keeps
         // version numbers from decreasing.
-        None => Index::open(&vault.paths().index()).version(&before.bundle),
+        None => {
+            let rows = Index::open(&vault.paths().index()).rows();
+            rows.get(&before.bundle)
+                .map_or(0, |stored| stored.row.version)
+        }
     });
     let version = match &candidate.earlier {
         Some((manifest, Purpose::Adopt(_))) => manifest.version,

@@ -94,13 +94,7 @@ pub(crate) fn remove_under(
     change: &mut Change<'_>,
     request: &RemoveSkills,
 ) -> Result<RemoveReport, VaultError> {
-    let mut strange = Vec::new();
-    let places = place::read_links(
-        &vault.skills(),
-        &place::Origin::Local,
-        "skills",
-        &mut strange,
-    )?;
+    let places = place::own_places(vault)?;
     let mut report = RemoveReport::default();
     let mut done = std::collections::BTreeSet::new();
     // Unlink from the agents first, so that an agent never finds a dangling link. Include names
@@ -231,13 +225,7 @@ pub fn withdraw(
     reason: &str,
 ) -> Result<bool, VaultError> {
     let mut change = vault.change()?;
-    let mut strange = Vec::new();
-    let installed = place::read_links(
-        &vault.skills(),
-        &place::Origin::Local,
-        "skills",
-        &mut strange,
-    )?;
+    let installed = place::own_places(vault)?;
     if installed.iter().any(|place| place.bundle == bundle) {
         return Ok(false);
     }

@@ -22,7 +22,7 @@ use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine};
 use crate::disk::{self, Batch, Kind};
 use crate::installed::place::places;
 use crate::installed::variants::{Part, Record, Variant, path};
-use crate::store::{self, Trusted, Want};
+use crate::store::{self, Trusted};
 use crate::vault::{Change, Vault, VaultError, read_record};
 
 /// Limit on the transforms of one skill.
@@ -440,8 +440,7 @@ fn make(
     transforms: &[&Transform],
 ) -> Result<Result<(Candidate, SignedSkill), String>, VaultError> {
     let (store, name) = (vault.store(), Some(base.signed_name));
-    let (bundle, mut buffer) = (&base.bundle, Vec::new());
-    let examined = store::examine(&store, bundle, name, base.trusted, Want::Bytes, &mut buffer);
+    let examined = store::examine(&store, &base.bundle, name, base.trusted);
     let mut plain = match examined {
         Ok(examined) => examined,
         Err(damage) => return Ok(Err(format!("{}: {damage}", base.name))),

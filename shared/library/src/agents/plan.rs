@@ -102,9 +102,6 @@ impl Plan {
         mut record: Record,
     ) -> Result<Self, ProfileSyncError> {
         let (rules, from_file) = profiles::rules(vault, agents)?;
-        let with_tags = rules
-            .iter()
-            .any(|rule| rule.include_tags.is_some() || rule.exclude_tags.is_some());
         let switches = Switches::read(vault)?;
         let transforms = Transforms::read(vault)?;
         // A read-only plan can skip skills that no agent would see.
@@ -112,7 +109,7 @@ impl Plan {
         let (skills, damaged) = if input.read_only && unseen {
             Default::default()
         } else {
-            profiles::available_skills(vault, with_tags, input.places)?
+            profiles::available_skills(vault, input.places)?
         };
         let mut variants = Variants {
             transforms: &transforms,

@@ -2,7 +2,7 @@
 //! and the disabled skills.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -14,7 +14,6 @@ use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;
 use crate::admit::variants::{Base, Lookup, Transforms};
 use crate::disk;
-use crate::index::Index;
 use crate::installed::list;
 use crate::installed::place::{self, Origin, Places};
 use crate::store::{self, Trusted};
@@ -82,28 +81,13 @@ pub(super) fn rules(
 /// listed them.
 pub(super) fn available_skills(
     vault: &Vault,
-    with_tags: bool,
     listed: Option<&Places>,
 ) -> Result<(Vec<AvailableSkill>, Vec<SkillName>), VaultError> {
-    let mut places = match listed {
+    let places = match listed {
         Some(places) => Cow::Borrowed(places),
         None => Cow::Owned(place::places(vault)?),
     };
-    let mut index = Index::open(&vault.paths().index());
-    let mut noted = index.agents();
-    let mut installed = places.groups.iter().flat_map(|group| &group.places);
-    if installed.any(|place| !noted.contains_key(&place.bundle)) {
-        // Verify the new skills and add them to the index.
-        list::scan(vault)?;
-        index = Index::open(&vault.paths().index());
-        noted = index.agents();
-        places = Cow::Owned(place::places(vault)?);
-    }
-    let mut texts = if with_tags {
-        index.texts()
-    } else {
-        HashMap::new()
-    };
+    let rows = list::indexed(vault, &places)?;
     let mut chosen = Vec::new();
     let mut damaged = Vec::new();
     let mut taken = HashSet::new();
@@ -113,14 +97,18 @@ pub(super) fn available_skills(
             if taken.contains(&place.name) {
                 continue;
             }
-            let manifest = || store::manifest(&vault.store(), &place.bundle, &trusted);
-            let agents = match noted.get(&place.bundle) {
-                Some(agents) => Some(agents.clone()),
-                None => manifest().map(|manifest| manifest.agents),
-            };
-            let Some(agents) = agents else {
-                damaged.push(place.name.clone());
-                continue;
+            let (agents, tags) = match rows.get(&place.bundle) {
+                Some(stored) => (
+                    stored.row.texts.agents.clone(),
+                    stored.row.texts.tags.clone(),
+                ),
+                None => match store::manifest(&vault.store(), &place.bundle, &trusted) {
+                    Some(manifest) => (manifest.agents, Vec::new()),
+                    None => {
+                        damaged.push(place.name.clone());
+                        continue;
+                    }
+                },
             };
             let target = match &place.origin {
                 Origin::Local => Path::new("../../skills").join(place.name.as_str()),
@@ -133,10 +121,7 @@ pub(super) fn available_skills(
             chosen.push(AvailableSkill {
                 target,
                 agents,
-                tags: texts
-                    .remove(&place.bundle)
-                    .map(|texts| texts.tags)
-                    .unwrap_or_default(),
+                tags,
                 name: place.name.clone(),
                 signed_name: place.signed_name.clone(),
                 bundle: place.bundle,

@@ -330,13 +330,12 @@ impl Reader<'_> {
                 limit: self.limits.total_bytes,
                 unit: "bytes in one skill",
             })?;
-        let mut bytes = Vec::new();
-        let whole = read_exactly(fd.as_fd(), size, &mut bytes)
-            .map_err(|cause| self.failed("read", &path, cause))?;
+        let read =
+            read_exactly(fd.as_fd(), size).map_err(|cause| self.failed("read", &path, cause))?;
         let after = self.stat(fd, &path)?;
-        if !whole || !same_content(opened, &after) {
+        let Some(bytes) = read.filter(|_| same_content(opened, &after)) else {
             return Err(SourceError::Changed(path.into()));
-        }
+        };
         self.files.push(RawFile {
             mode: Mode::of_permissions(opened.st_mode),
             path,

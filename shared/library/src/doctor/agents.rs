@@ -128,12 +128,11 @@ impl Doctor<'_> {
     /// The length of each skill's entry in an agent's skill list, in characters, from the texts in
     /// the index; `None` if the index lacks one.
     fn indexed_lengths(&self, places: &Places) -> Option<HashMap<SkillName, usize>> {
-        let texts = self.texts();
         let mut lengths = HashMap::new();
         for place in places.groups.iter().flat_map(|group| &group.places) {
             // An own skill hides a linked skill with the same name.
             if !lengths.contains_key(&place.name) {
-                let length = length(&place.name, texts.get(&place.bundle)?);
+                let length = length(&place.name, self.texts(&place.bundle)?);
                 lengths.insert(place.name.clone(), length);
             }
         }

@@ -19,7 +19,7 @@ use vault_skill::name::SkillName;
 pub use self::finding::{DoctorFinding, Remedy, Severity};
 pub use self::report::{ContextCost, DoctorReport, RepairStatus, SkillHealth};
 use crate::agents::Machine;
-use crate::index::{Index, Texts};
+use crate::index::{Index, StoredRow, Texts};
 use crate::installed::{place, verify};
 use crate::vault::{Vault, VaultError};
 
@@ -47,7 +47,7 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
         vault,
         input,
         report: DoctorReport::default(),
-        texts: OnceCell::new(),
+        rows: OnceCell::new(),
     };
     doctor.check_folder();
     doctor.check_keys();
@@ -87,14 +87,16 @@ struct Doctor<'a> {
     vault: &'a Vault,
     input: &'a DoctorInput<'a>,
     report: DoctorReport,
-    /// The index's texts by bundle; read on first use.
-    texts: OnceCell<HashMap<Digest, Texts>>,
+    /// The rows of the index; read on first use.
+    rows: OnceCell<HashMap<Digest, StoredRow>>,
 }
 
 impl Doctor<'_> {
-    fn texts(&self) -> &HashMap<Digest, Texts> {
+    /// What the index says of a bundle, unverified.
+    fn texts(&self, bundle: &Digest) -> Option<&Texts> {
         let index = self.vault.paths().index();
-        self.texts.get_or_init(|| Index::open(&index).texts())
+        let rows = self.rows.get_or_init(|| Index::open(&index).rows());
+        rows.get(bundle).map(|stored| &stored.row.texts)
     }
 
     fn find(&mut self, finding: DoctorFinding) {

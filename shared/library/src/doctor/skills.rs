@@ -63,7 +63,7 @@ impl Doctor<'_> {
             name: checked.name,
         };
         if let Some(damage) = checked.damage {
-            let texts = self.texts().get(&checked.bundle);
+            let texts = self.texts(&checked.bundle);
             let source: Option<ProvenanceId> =
                 texts.and_then(|texts| texts.provenance.parse().ok());
             let (status, remedy) = verdict(&damage, &checked.origin, source.as_ref());
@@ -133,7 +133,7 @@ impl Doctor<'_> {
         source: ProvenanceId,
     ) -> Result<(), VaultError> {
         let files = store::folder(&self.vault.store(), &bundle).join("files");
-        let texts = self.texts().get(&bundle);
+        let texts = self.texts(&bundle);
         let options = Options {
             name: Some(health.name.clone()),
             agents: texts.map(|texts| texts.agents.clone()).unwrap_or_default(),

@@ -266,7 +266,10 @@ fn profile_rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule
     if let Some(text) = text {
         return Ok(ProfileRule::from_toml(text)?);
     }
-    let agents: BTreeSet<_> = skills.iter().flat_map(|skill| &skill.row.agents).collect();
+    let agents: BTreeSet<_> = skills
+        .iter()
+        .flat_map(|skill| &skill.row.texts.agents)
+        .collect();
     Ok(agents
         .into_iter()
         .map(|agent| ProfileRule::for_agent(agent.clone()))

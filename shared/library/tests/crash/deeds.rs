@@ -59,7 +59,7 @@ fn pull(home: &Path, release: u64) {
     let offer = link.accept(&vault, &bytes, None, false).unwrap();
     let chosen = offer.choose(&Selection::default(), &object).unwrap();
     let mut staged = StagedBundles::new(&vault).unwrap();
-    for skill in offer.missing(&vault, &chosen).unwrap() {
+    for skill in offer.missing(&vault, &chosen) {
         staged
             .add(
                 &offer,

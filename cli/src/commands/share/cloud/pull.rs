@@ -189,7 +189,7 @@ async fn pull(
     let selection = arguments.selection();
     let objects = fetch_objects(&client, &offer, &selection).await?;
     let chosen = offer.choose(&selection, &|hash| objects.get(hash).cloned())?;
-    let missing = offer.missing(vault, &chosen)?;
+    let missing = offer.missing(vault, &chosen);
     let (staged, bytes) = fetch(context, vault, &client, &offer, &missing).await?;
     let report = subscribe::install(vault, &offer, &selection, &chosen, staged)?;
     Ok(PullOutcome::Done {
