@@ -104,7 +104,10 @@ mod tests {
         let lines = plain("a\nb\nc\n", "a\nx\nc\n");
         assert_eq!(lines, ["    a", "  - b", "  + x", "    c"]);
         assert_eq!(plain("", "a\n"), ["  + a"]);
-        let long: String = (0..20).map(|at| format!("{at}\n")).collect();
+        let long = (0..20)
+            .map(|at| format!("{at}\n"))
+            .collect::<Vec<_>>()
+            .concat();
         let changed = long
             .replace("\n1\n", "\none\n")
             .replace("18\n", "eighteen\n");

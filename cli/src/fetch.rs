@@ -215,7 +215,7 @@ pub fn choose<'f>(
     let options: Vec<String> = found.iter().map(line).collect();
     let chosen = context
         .ui
-        .choose_many(&question, "--skill <name>` or `--all", options)
+        .choose_many(&question, "--skill <name>` or `--all", &options)
         .map_err(|failure| {
             let names: Vec<_> = found.iter().map(|found| &found.name).collect();
             failure.data(serde_json::json!({ "skills": names }))

@@ -147,12 +147,14 @@ impl From<PlanError> for Failure {
             PlanError::Damaged(skills) => Self::new(ErrorCode::SkillDamaged, message)
                 .hint("add them again or remove them; nothing was published")
                 .details(skills.iter().map(|(name, damage)| format!("{name}: {}", chain(damage)))),
-            PlanError::Policy(_) => Self::new(ErrorCode::PolicyInvalid, message),
-            PlanError::Profiles(_) => Self::new(ErrorCode::ProfilesInvalid, message),
+            PlanError::Profiles(_) | PlanError::NotText { file: PROFILES_FILE } => {
+                Self::new(ErrorCode::ProfilesInvalid, message)
+            }
+            PlanError::Policy(_) | PlanError::NotText { .. } => {
+                Self::new(ErrorCode::PolicyInvalid, message)
+            }
             PlanError::Refused { .. } => Self::new(ErrorCode::GateBlocked, message)
                 .hint("add it again or remove it; nothing was published"),
-            PlanError::NotText { file: PROFILES_FILE } => Self::new(ErrorCode::ProfilesInvalid, message),
-            PlanError::NotText { .. } => Self::new(ErrorCode::PolicyInvalid, message),
             PlanError::Transform { ref skill, .. } => Self::new(ErrorCode::TransformFailed, message)
                 .hint(format!(
                     "mend the transform and add it again, or remove it: vault transform list {skill}"

@@ -55,9 +55,9 @@ impl Ui {
         &self,
         question: &str,
         flags: &str,
-        options: Vec<String>,
+        options: &[String],
     ) -> Result<Vec<usize>, Failure> {
-        let options = aligned(&options);
+        let options = aligned(options);
         self.require_terminal(question, flags, &options)?;
         let chosen = inquire::MultiSelect::new(question, options)
             .with_page_size(15)

@@ -153,7 +153,7 @@ impl OwnerClient {
             let Some(next) = page.next else {
                 return Ok(items);
             };
-            after = "&after=".to_owned();
+            after = String::from("&after=");
             after.extend(url::form_urlencoded::byte_serialize(next.as_bytes()));
         }
         Err(fail!(AnswerUnreadable, "the service's list does not end"))
