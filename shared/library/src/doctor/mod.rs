@@ -20,7 +20,7 @@ pub use self::finding::{DoctorFinding, Remedy, Severity};
 pub use self::report::{ContextCost, DoctorReport, RepairStatus, SkillHealth};
 use crate::agents::Machine;
 use crate::index::{Index, StoredRow, Texts};
-use crate::installed::{place, verify};
+use crate::installed::verify;
 use crate::vault::{Vault, VaultError};
 
 /// What to check and what to repair.
@@ -53,29 +53,13 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
     doctor.check_keys();
     // Check for leftovers before anything takes the writer lock, because taking it removes them.
     doctor.check_leftovers()?;
-    // The view of the agents' folders does not depend on the skills' bytes, so both are read in
-    // parallel unless `clean` or `repair` changes something first.
-    let concurrent = match (&input.machine, input.clean || input.repair) {
-        (Some(machine), false) => Some(machine),
-        _ => None,
-    };
-    let read = place::places(vault).and_then(|places| {
-        let (checked, view) = rayon::join(
-            || verify::check_places(vault, &places),
-            || concurrent.map(|machine| crate::agents::view(vault, machine, Some(&places))),
-        );
-        Ok((checked?, view, places))
-    });
-    let (view, places) = match read {
-        Ok((checked, view, places)) => {
-            doctor.check_skills(checked)?;
-            (view, Some(places))
-        }
+    match verify::check(vault) {
+        Ok(checked) => doctor.check_skills(checked)?,
         // Without the key no skill can be verified. The missing key is already a finding.
-        Err(VaultError::Key(_)) => (None, None),
+        Err(VaultError::Key(_)) => {}
         Err(error) => return Err(error),
-    };
-    doctor.check_agents(view, places.as_ref())?;
+    }
+    doctor.check_agents()?;
     let report = &mut doctor.report;
     report.findings.sort_by(|a, b| {
         (a.severity(), a.code(), a.skill()).cmp(&(b.severity(), b.code(), b.skill()))

@@ -11,7 +11,7 @@ use vault_skill::name::{SkillName, VaultId};
 use vault_skill::time::Timestamp;
 
 use super::linked;
-use super::place::{self, Group, Origin, Place, Places};
+use super::place::{self, Group, Origin, Place};
 use super::variants;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
@@ -108,11 +108,7 @@ pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
 /// hashes and modes. For a linked skill it also encodes the bundle again and compares the hash with
 /// the one that the catalog named.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
-    check_places(vault, &place::places(vault)?)
-}
-
-/// Like [`check`], for places that are already listed.
-pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, VaultError> {
+    let places = place::places(vault)?;
     let store = vault.store();
     let rendered = Group {
         trusted: vault.trusted()?,

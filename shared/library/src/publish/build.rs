@@ -86,16 +86,12 @@ impl ReleaseBuilder<'_> {
     /// The rendered variants for the agents of all profiles, each with its skill.
     pub(super) fn variants(&self) -> impl Iterator<Item = (&Skill, &Variant)> {
         let agents: BTreeSet<_> = self.rules.iter().map(|rule| &rule.agent).collect();
-        let none = self.transforms.is_empty();
-        self.skills
-            .iter()
-            .filter(move |_| !none)
-            .flat_map(move |skill| {
-                agents
-                    .clone()
-                    .into_iter()
-                    .filter_map(move |agent| Some((skill, self.variant(skill, agent)?)))
-            })
+        self.skills.iter().flat_map(move |skill| {
+            agents
+                .clone()
+                .into_iter()
+                .filter_map(move |agent| Some((skill, self.variant(skill, agent)?)))
+        })
     }
 
     /// Hash of everything that determines the content of the objects and the catalog.
