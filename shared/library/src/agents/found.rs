@@ -325,6 +325,11 @@ mod tests {
             .collect()
     }
 
+    fn set(machine: &mut Machine, variable: &str, value: &str) {
+        let variable = variable.to_owned();
+        machine.variables.insert(variable, value.to_owned());
+    }
+
     fn ids(machine: &Machine) -> Vec<&'static str> {
         found(machine)
             .iter()
@@ -360,31 +365,19 @@ mod tests {
         fs::create_dir(home.path().join(".claude")).unwrap();
         fs::create_dir_all(home.path().join("elsewhere/codex")).unwrap();
         assert_eq!(ids(&machine), ["claude-code"]);
-        machine.variables.insert(
-            "CODEX_HOME".to_owned(),
-            home.path().join("elsewhere/codex").display().to_string(),
-        );
-        machine
-            .variables
-            .insert("CLAUDE_CONFIG_DIR".to_owned(), "/nowhere/claude".to_owned());
-        let found: Vec<_> = found(&machine)
-            .iter()
-            .map(|agent| agent.id.as_str())
-            .collect();
+        let codex = home.path().join("elsewhere/codex");
+        set(&mut machine, "CODEX_HOME", codex.to_str().unwrap());
+        set(&mut machine, "CLAUDE_CONFIG_DIR", "/nowhere/claude");
+        let found = found(&machine);
+        let found: Vec<_> = found.iter().map(|agent| agent.id.as_str()).collect();
         assert_eq!(
             found,
             ["codex"],
             "the variable moves where it is looked for"
         );
-        machine
-            .variables
-            .insert("CLAUDE_CONFIG_DIR".to_owned(), "relative".to_owned());
-        assert!(
-            by_name("claude-code")
-                .unwrap()
-                .mark_found(&machine)
-                .is_some()
-        );
+        set(&mut machine, "CLAUDE_CONFIG_DIR", "relative");
+        let claude = by_name("claude-code").unwrap();
+        assert!(claude.mark_found(&machine).is_some());
     }
 
     #[test]
@@ -396,13 +389,8 @@ mod tests {
         machine.project = Some(project.clone());
         assert_eq!(ids(&machine), ["cursor"]);
         let roots = by_name("cursor").unwrap().project_roots(&project);
-        assert_eq!(
-            roots,
-            [AgentRoot {
-                path: project.join(".agents/skills"),
-                main: true
-            }]
-        );
+        let path = project.join(".agents/skills");
+        assert_eq!(roots, [AgentRoot { path, main: true }]);
     }
 
     #[test]
@@ -415,19 +403,13 @@ mod tests {
         fs::create_dir_all(home.path().join(".codex/skills")).unwrap();
         assert_eq!(roots("codex", &machine), [main(".codex/skills")]);
         fs::create_dir_all(home.path().join(".agents/skills")).unwrap();
-        assert_eq!(
-            roots("codex", &machine),
-            [main(".codex/skills"), beside(".agents/skills")]
-        );
+        let both = [main(".codex/skills"), beside(".agents/skills")];
+        assert_eq!(roots("codex", &machine), both);
         assert_eq!(roots("pi", &machine), [main(".agents/skills")]);
         fs::create_dir_all(home.path().join(".pi/agent/skills")).unwrap();
-        assert_eq!(
-            roots("pi", &machine),
-            [main(".agents/skills"), beside(".pi/agent/skills")]
-        );
-        machine
-            .variables
-            .insert("XDG_CONFIG_HOME".to_owned(), "/conf".to_owned());
+        let both = [main(".agents/skills"), beside(".pi/agent/skills")];
+        assert_eq!(roots("pi", &machine), both);
+        set(&mut machine, "XDG_CONFIG_HOME", "/conf");
         assert_eq!(roots("opencode", &machine), [main("/conf/opencode/skills")]);
         assert!(roots("eve", &machine).is_empty(), "it reads projects only");
     }
@@ -435,10 +417,8 @@ mod tests {
     #[test]
     fn no_folder_is_made_for_an_agent_that_one_tool_alone_names() {
         let (home, machine) = machine();
-        let agent = all()
-            .iter()
-            .find(|agent| agent.confidence.is_some())
-            .unwrap();
+        let mut all = all().iter();
+        let agent = all.find(|agent| agent.confidence.is_some()).unwrap();
         assert!(agent.global_roots(&machine).is_empty());
         let path = agent.global_dir.as_ref().unwrap();
         fs::create_dir_all(home.path().join(path.trim_start_matches("~/"))).unwrap();

@@ -278,59 +278,30 @@ mod tests {
 
     #[test]
     fn only_unsigned_skills_of_this_machine_are_repairable() {
+        use RepairStatus::{Failed, RefusedRemote, RefusedTampered, Repairable};
         let missing = |what: &str| Damage::Missing(what.to_owned());
-        let linked = || {
-            let slug: Slug = "team".parse().unwrap();
-            Origin::Linked(LinkId::of("https://vault.example", &slug))
-        };
+        let unsigned = || missing("manifest.json");
+        let extra = || Damage::Extra("run.sh".to_owned());
+        let slug: Slug = "team".parse().unwrap();
+        let linked = || Origin::Linked(LinkId::of("https://vault.example", &slug));
         for (damage, origin, source, status) in [
+            (unsigned(), Origin::Local, "local:pdf", Repairable),
             (
-                missing("manifest.json"),
-                Origin::Local,
-                "local:pdf",
-                RepairStatus::Repairable,
-            ),
-            (
-                missing("manifest.json"),
+                unsigned(),
                 Origin::Local,
                 "github:acme/skills/pdf",
-                RepairStatus::RefusedRemote,
+                RefusedRemote,
             ),
-            (
-                missing("manifest.json"),
-                Origin::Local,
-                "",
-                RepairStatus::RefusedRemote,
-            ),
-            (
-                missing("SKILL.md"),
-                Origin::Local,
-                "local:pdf",
-                RepairStatus::Failed,
-            ),
-            (
-                Damage::Extra("run.sh".to_owned()),
-                Origin::Local,
-                "local:pdf",
-                RepairStatus::RefusedTampered,
-            ),
-            (
-                missing("manifest.json"),
-                linked(),
-                "local:pdf",
-                RepairStatus::RefusedRemote,
-            ),
-            (
-                Damage::Extra("run.sh".to_owned()),
-                linked(),
-                "local:pdf",
-                RepairStatus::RefusedRemote,
-            ),
+            (unsigned(), Origin::Local, "", RefusedRemote),
+            (missing("SKILL.md"), Origin::Local, "local:pdf", Failed),
+            (extra(), Origin::Local, "local:pdf", RefusedTampered),
+            (unsigned(), linked(), "local:pdf", RefusedRemote),
+            (extra(), linked(), "local:pdf", RefusedRemote),
         ] {
             let source: Option<ProvenanceId> = source.parse().ok();
             let expected = match (&origin, status) {
                 (Origin::Linked(_), _) => Remedy::Pull,
-                (_, RepairStatus::Repairable) => Remedy::Repair,
+                (_, Repairable) => Remedy::Repair,
                 _ => Remedy::AddAgain(source.clone()),
             };
             let found = verdict(&damage, &origin, source.as_ref());

@@ -262,6 +262,20 @@ macro_rules! contract_tests {
     };
 }
 
+/// Fails and prints the value unless it matches the pattern, as the unstable `std::assert_matches!` does.
+#[macro_export]
+macro_rules! assert_matches {
+    ($value:expr, $pattern:pat $(if $guard:expr)? $(, $($context:tt)+)?) => {
+        match $value {
+            $pattern $(if $guard)? => {}
+            ref other => {
+                let context = String::new() $(+ &format!($($context)+))?;
+                panic!("{other:?} is not {} {context}", stringify!($pattern));
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
