@@ -1,15 +1,8 @@
 //! Tests of linked vaults: pins, selections, all-or-nothing installs, withdrawals.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
-
-use support::host::{BASE, Host, planned};
-use support::pair::Pair;
-use support::{Home, durable, mode, name, snapshot};
+use crate::support::host::{BASE, Host, planned};
+use crate::support::pair::Pair;
+use crate::support::{self, Home, durable, mode, name, snapshot};
 use vault_library::add_folder;
 use vault_library::admit::Options;
 use vault_library::subscribe::{self, Link, LinkError, Selection, StagedBundles};

@@ -1,19 +1,11 @@
 //! Searching with and without an index gives the same results after any sequence of changes.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 
+use crate::support::pair::Pair;
+use crate::support::{Home, name, removal, replacing, set_mode};
 use proptest::prelude::*;
-use support::host::{BASE, Host};
-use support::{Home, name, set_mode};
-use vault_library::admit::remove::{RemoveSkills, remove_skills};
-use vault_library::subscribe::{self, Link, Selection};
+use vault_library::admit::remove::remove_skills;
 use vault_library::{Origin, shelf};
 
 const NAMES: [&str; 6] = [
@@ -114,29 +106,15 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct World {
-    home: Home,
-    owner: Home,
-    host: Host,
-    link: Link,
+    pair: Pair,
     /// Whether any skill was tampered with.
     tampered: bool,
 }
 
 impl World {
     fn new() -> Self {
-        let owner = Home::new(1);
-        let mut host = Host::new("acme");
-        for skill in ["delta", "rollback-plan"] {
-            owner.add(skill, "linked");
-        }
-        host.sync(&owner.vault, owner.now()).unwrap();
-        let home = Home::new(2);
-        let link = subscribe::create(&home.vault, BASE, &host.slug).unwrap();
         Self {
-            home,
-            owner,
-            host,
-            link,
+            pair: Pair::new(&["delta", "rollback-plan"], "linked"),
             tampered: false,
         }
     }
@@ -144,60 +122,49 @@ impl World {
     fn take(&mut self, step: &Step) {
         match step {
             Step::Add(at, body) => {
-                let folder = self
-                    .home
-                    .source(NAMES[*at], body, &[("notes.txt", b"notes\n")]);
-                let request = vault_library::admit::Options {
-                    replace: true,
-                    ..Default::default()
-                };
+                let files: &[(&str, &[u8])] = &[("notes.txt", b"notes\n")];
+                let folder = self.pair.device.source(NAMES[*at], body, files);
                 // A tampered skill may be rejected; the vault is then unchanged.
-                let _done = vault_library::add_folder(&self.home.vault, &folder, &request);
+                let _done = self.pair.device.add_with(&folder, &replacing());
             }
             Step::Remove(at) => {
-                let request = RemoveSkills {
-                    roots: Vec::new(),
-                    names: vec![NAMES[*at].to_owned()],
-                    withdraw: None,
-                };
-                remove_skills(&self.home.vault, &request).unwrap();
+                remove_skills(&self.pair.device.vault, &removal(&[NAMES[*at]])).unwrap();
             }
             Step::Tamper(at) => {
-                if let Some(path) = file_of(&self.home, NAMES[*at]).filter(|path| path.exists()) {
+                if let Some(path) =
+                    file_of(&self.pair.device, NAMES[*at]).filter(|path| path.exists())
+                {
                     tamper(&path);
                     self.tampered = true;
                 }
             }
             Step::Unlink(at) => {
-                let _absent = std::fs::remove_file(self.home.path("vault/skills").join(NAMES[*at]));
+                let _absent =
+                    std::fs::remove_file(self.pair.device.path("vault/skills").join(NAMES[*at]));
             }
             Step::Publish(at, body) => {
-                self.owner.add(NAMES[*at], body);
-                self.host.sync(&self.owner.vault, self.owner.now());
+                let owner = &self.pair.owner;
+                owner.add(NAMES[*at], body);
+                self.pair.host.sync(&owner.vault, owner.now());
             }
-            Step::Pull => {
-                self.host
-                    .pull(&self.home.vault, &self.link, &Selection::default())
-                    .unwrap();
-            }
+            Step::Pull => drop(self.pair.pull_all()),
             Step::Search(query, top_k) => self.compare(QUERIES[*query], *top_k),
         }
     }
 
     fn compare(&self, query: &str, top_k: usize) {
-        let fast = answer(&self.home, query, top_k);
-        let full = by_scan(&self.home, query, top_k);
+        let fast = answer(&self.pair.device, query, top_k);
+        let full = by_scan(&self.pair.device, query, top_k);
         if !self.tampered {
             assert_eq!(fast, full, "{query}");
             return;
         }
         // A tampered skill still counts in the word statistics, but it is never returned as a hit.
-        let good = vault_library::integrity::check(&self.home.vault).unwrap();
+        let good = vault_library::integrity::check(&self.pair.device.vault).unwrap();
         for hit in &fast {
-            let checked = good
-                .skills
-                .iter()
-                .find(|skill| skill.name.as_str() == hit.0 && skill.origin == hit.1);
+            let mut skills = good.skills.iter();
+            let checked =
+                skills.find(|skill| skill.name.as_str() == hit.0 && skill.origin == hit.1);
             assert!(checked.unwrap().damage.is_none(), "{hit:?}");
         }
     }
@@ -272,11 +239,8 @@ fn a_missing_broken_or_foreign_index_changes_no_answer() {
     for lie in lies {
         std::fs::write(index(&home), &lie).unwrap();
         assert_eq!(answer(&home, "deploy", 5), expected);
-        assert_ne!(
-            std::fs::read(index(&home)).unwrap(),
-            lie,
-            "it is written anew"
-        );
+        let written = std::fs::read(index(&home)).unwrap();
+        assert_ne!(written, lie, "it is written anew");
     }
     std::fs::remove_file(index(&home)).unwrap();
     std::fs::create_dir(index(&home)).unwrap();
@@ -301,22 +265,13 @@ fn a_skill_that_was_damaged_comes_back_when_it_is_mended() {
 fn many_searches_and_writers_at_once_agree_with_what_is_installed() {
     let home = three();
     let answers = std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(|| {
-                    (0..25)
-                        .map(|_| answer(&home, "deploy", 5))
-                        .collect::<Vec<_>>()
-                })
-            })
-            .collect();
+        let search = || (0..25).map(|_| answer(&home, "deploy", 5)).collect();
+        let readers = [(); 4].map(|()| scope.spawn(search));
         for body in ["two", "three", "four"] {
             home.add("deploy", body);
         }
-        readers
-            .into_iter()
-            .flat_map(|reader| reader.join().unwrap())
-            .collect::<Vec<_>>()
+        let answers: [Vec<Answer>; 4] = readers.map(|reader| reader.join().unwrap());
+        answers.concat()
     });
     for one in answers {
         assert_eq!(names(&one), ["deploy", "deploying"]);
