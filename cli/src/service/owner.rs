@@ -201,7 +201,11 @@ impl OwnerClient {
             return Err(signed_out(&self.base));
         }
         let grant: Grant = answer.json()?;
-        Ok(grant.tokens(tokens.client_id.clone(), tokens.token_endpoint.clone()))
+        Ok(grant.tokens(
+            tokens.client_id.clone(),
+            tokens.token_endpoint.clone(),
+            tokens.revocation_endpoint.clone(),
+        ))
     }
 }
 

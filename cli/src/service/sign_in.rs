@@ -93,7 +93,11 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     ];
     let answer = http.post_form(&metadata.token_endpoint, &fields).await?;
     let grant: Grant = oauth_answer(answer)?;
-    Ok(grant.tokens(client_id, metadata.token_endpoint))
+    Ok(grant.tokens(
+        client_id,
+        metadata.token_endpoint,
+        metadata.revocation_endpoint,
+    ))
 }
 
 async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {

@@ -33,6 +33,8 @@ pub struct Tokens {
     pub scope: String,
     /// The address where tokens are refreshed. It has the same origin as the service.
     pub token_endpoint: String,
+    /// The address where tokens are revoked, if the service has one.
+    pub revocation_endpoint: Option<String>,
 }
 
 /// The token response (RFC 6749).
@@ -46,7 +48,12 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    pub(super) fn tokens(self, client_id: String, token_endpoint: String) -> Tokens {
+    pub(super) fn tokens(
+        self,
+        client_id: String,
+        token_endpoint: String,
+        revocation_endpoint: Option<String>,
+    ) -> Tokens {
         Tokens {
             client_id,
             access_token: self.access_token,
@@ -54,6 +61,7 @@ impl Grant {
             refresh_token: self.refresh_token,
             scope: self.scope,
             token_endpoint,
+            revocation_endpoint,
         }
     }
 }
