@@ -5,12 +5,13 @@ use vault_library::{
     Vault,
     subscribe::{AcceptedCatalog, Link},
 };
+use vault_service::model::device::DeviceStatus;
 use vault_skill::catalog;
 
 use crate::{
     context::Context,
     errors::Failure,
-    output::Warning,
+    output::{GOOD, WARN, Warning, paint},
     service::{Base, DeviceClient},
 };
 
@@ -26,6 +27,21 @@ pub fn device_client(
         .parse()
         .map_err(|error| fail!(VaultDamaged, "{error}"))?;
     DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
+}
+
+/// The address of the linked vault.
+pub fn address(link: &Link) -> String {
+    format!("{}/v/{}", link.pin().base, link.pin().slug)
+}
+
+/// Formats the owner's decision about this machine; `None` if the service could not be asked.
+pub fn status_text(status: Option<DeviceStatus>) -> String {
+    match status {
+        Some(DeviceStatus::Active) => paint(GOOD, "admitted"),
+        Some(DeviceStatus::Pending) => paint(WARN, "waits for the owner"),
+        Some(DeviceStatus::Revoked) => paint(WARN, "shut out"),
+        None => "unknown".to_owned(),
+    }
 }
 
 /// Fails if a release is pinned. Call it when the service shows no catalog: hiding all releases is

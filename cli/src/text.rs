@@ -53,6 +53,12 @@ pub fn count(number: impl TryInto<u64>, noun: &str) -> String {
     }
 }
 
+/// Joins the texts of some items with commas.
+pub fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    texts.join(", ")
+}
+
 /// Formats a number with separators: `12,345`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();

@@ -24,11 +24,11 @@ use serde_json::Value;
 
 use self::report::{Envelope, EnvelopeError, Form, escaped, pretty};
 pub use self::{
-    report::{Report, Warning},
-    style::{BAD, BOLD, DIM, GOOD, HINT, WARN, paint},
+    report::{Report, Warning, single_or_list},
+    style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
     table::{Table, changes},
 };
-pub use crate::text::{clean, count, nearest, size, thousands};
+pub use crate::text::{clean, count, join, nearest, size, thousands};
 use crate::{
     errors::{Exit, Failure},
     flags::{ColourChoice, Global},

@@ -10,7 +10,7 @@ use vault_skill::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{Answer, Base, Http, ceiling};
-use vault_service::error::Code;
+use vault_service::{error::Code, model::device::DeviceStatus};
 
 use crate::{
     context::Context,
@@ -30,8 +30,8 @@ pub struct DeviceClient {
 pub struct DeviceState {
     /// The id of the machine.
     pub device_id: String,
-    /// `pending`, `active` or `revoked`.
-    pub status: String,
+    /// What the machine may do.
+    pub status: DeviceStatus,
     /// The current catalog, if the machine may read it.
     #[serde(default)]
     pub catalog: Option<CatalogNow>,
