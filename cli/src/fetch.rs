@@ -106,6 +106,23 @@ pub fn bad_source(bad: &BadSource) -> Failure {
     failure.hint_if(bad.hint())
 }
 
+/// Applies a folder inside the repository and a branch, tag, commit or version to a source.
+pub fn refined(
+    mut source: Source,
+    path: Option<&str>,
+    reference: Option<&str>,
+) -> Result<Source, Failure> {
+    if let Some(path) = path {
+        source = source.with_path(path).map_err(|bad| bad_source(&bad))?;
+    }
+    if let Some(reference) = reference {
+        source = source
+            .with_reference(reference)
+            .map_err(|bad| bad_source(&bad))?;
+    }
+    Ok(source)
+}
+
 /// Reads the settings of a fetcher. `guarded` is set for callers other than the command line.
 pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     let settings = context.settings()?;

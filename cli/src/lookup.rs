@@ -71,6 +71,13 @@ pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, Ski
     ))
 }
 
+/// The failure for a name that `names` lacks, with the nearest of them as a hint.
+pub fn not_there(name: &str, names: &[impl AsRef<str>]) -> Failure {
+    let failure = fail!(NotInstalled, "`{}` is not installed", clean(name, 64));
+    let names = names.iter().map(AsRef::as_ref);
+    not_listed(failure, name, names, "vault skill list")
+}
+
 pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
     match &error {
         run::RunError::UnknownSkill(name) => not_installed(Some(vault), name.as_str()),
@@ -86,7 +93,8 @@ fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
     }
 }
 
-fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
+/// The names of all installed skills that are not damaged.
+pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
     let skills = shelf::list(vault)?.skills.into_iter();
     Ok(skills.map(|skill| skill.name.to_string()).collect())
 }

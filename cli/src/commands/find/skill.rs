@@ -137,7 +137,7 @@ fn search(vault: Option<&Vault>, query: &str, top_k: usize) -> Result<Report, Fa
     let mut data = Vec::new();
     for hit in &hits {
         let description = clean(hit.skill.texts.description.trim(), 160);
-        lines.push(format!("{}  {description}", paint(BOLD, &hit.skill.name)));
+        lines.push(format!("{BOLD}{}{BOLD:#}  {description}", hit.skill.name));
         let actions: Vec<_> = hit
             .skill
             .texts
@@ -166,7 +166,7 @@ fn which(found: &LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> 
         let actions: Vec<Value> = found.actions.iter().map(action_json).collect();
         let mut lines = Vec::new();
         for action in &found.actions {
-            lines.push(format!("{}  {}", paint(BOLD, &action.name), action.command));
+            lines.push(format!("{BOLD}{}{BOLD:#}  {}", action.name, action.command));
         }
         if found.actions.is_empty() {
             lines.push(format!("{} declares no actions.", found.name));
@@ -181,25 +181,13 @@ fn which(found: &LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> 
         .iter()
         .find(|action| action.name.as_str() == wanted)
         .ok_or_else(|| no_action(found, wanted))?;
-    let mut lines = vec![format!("{}  {}", paint(DIM, "command"), action.command)];
+    let mut lines = vec![format!("{DIM}command{DIM:#}  {}", action.command)];
     for argument in &action.args {
-        lines.push(format!(
-            "{}      {}",
-            paint(DIM, "arg"),
-            clean(argument, 500)
-        ));
+        lines.push(format!("{DIM}arg{DIM:#}      {}", clean(argument, 500)));
     }
-    lines.push(format!(
-        "{}      {}",
-        paint(DIM, "cwd"),
-        action.cwd.display()
-    ));
+    lines.push(format!("{DIM}cwd{DIM:#}      {}", action.cwd.display()));
     if let Some(description) = &action.description {
-        lines.push(format!(
-            "{}    {}",
-            paint(DIM, "about"),
-            clean(description, 500)
-        ));
+        lines.push(format!("{DIM}about{DIM:#}    {}", clean(description, 500)));
     }
     Ok(Report::new(action_json(action), lines.join("\n")))
 }

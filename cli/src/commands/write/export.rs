@@ -8,9 +8,9 @@ use vault_library::export::{self, ExportError, SiteInput, SiteReport, ZipInput, 
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, chain},
+    errors::{Failure, chain},
     lookup,
-    output::{BOLD, DIM, GOOD, HINT, Report, Warning, count, paint, size},
+    output::{BOLD, DIM, HINT, Report, TICK, Warning, count, paint, size},
 };
 
 /// Since 0.5.0 (beta).
@@ -125,12 +125,7 @@ fn site(context: &Context, report: &SiteReport) -> Report {
         .iter()
         .map(|skill| {
             let about = format!("version {}, {}", skill.version, size(skill.size));
-            format!(
-                "{} {}  {}",
-                paint(GOOD, "✓"),
-                paint(BOLD, &skill.name),
-                paint(DIM, about)
-            )
+            format!("{TICK} {BOLD}{}{BOLD:#}  {DIM}{about}{DIM:#}", skill.name)
         })
         .collect();
     if !report.removed.is_empty() {
@@ -142,31 +137,20 @@ fn site(context: &Context, report: &SiteReport) -> Report {
             ),
         ));
     }
-    lines.push(format!(
-        "{} {}",
-        paint(HINT, "index:"),
-        report.index.display()
-    ));
+    lines.push(format!("{HINT}index:{HINT:#} {}", report.index.display()));
     Report::new(json!(report), lines.join("\n"))
 }
 
 fn archive(report: &ZipReport) -> Report {
     let skill = &report.skill;
     let text = format!(
-        "{} {}  {}\n  {}\n  {}",
-        paint(GOOD, "✓"),
-        paint(BOLD, &skill.name),
-        paint(
-            DIM,
-            format_args!(
-                "version {}, {}, sha256 {}",
-                skill.version,
-                size(skill.size),
-                skill.sha256
-            )
-        ),
+        "{TICK} {BOLD}{}{BOLD:#}  {DIM}version {}, {}, sha256 {}{DIM:#}\n  {}\n  {}",
+        skill.name,
+        skill.version,
+        size(skill.size),
+        skill.sha256,
         skill.file.display(),
-        report.manifest.display(),
+        report.manifest.display()
     );
     Report::new(json!(report), text)
 }
@@ -176,11 +160,9 @@ fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {
     match error {
         ExportError::Skill(error) => lookup::suggest(vault, error),
         ExportError::Vault(error) => error.into(),
-        ExportError::Exists(_) => {
-            Failure::new(ErrorCode::FileExists, message).hint("--force writes over it")
-        }
-        ExportError::InTheWay(_) => Failure::new(ErrorCode::InTheWay, message),
-        ExportError::Pack { .. } => Failure::new(ErrorCode::NotPacked, message),
-        ExportError::File(_) => Failure::new(ErrorCode::Io, message),
+        ExportError::Exists(_) => fail!(FileExists, "{message}").hint("--force writes over it"),
+        ExportError::InTheWay(_) => fail!(InTheWay, "{message}"),
+        ExportError::Pack { .. } => fail!(NotPacked, "{message}"),
+        ExportError::File(_) => fail!(Io, "{message}"),
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     admission,
     context::Context,
     errors::{Exit, Failure},
-    output::{BAD, DIM, GOOD, Report, clean, count, paint},
+    output::{BAD, DIM, GOOD, Report, TICK, clean, count, paint},
 };
 
 /// Since 0.5.0 (stable).
@@ -55,7 +55,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         } else {
             file.clone()
         };
-        match one(&file, arguments.write) {
+        match fix(&file, arguments.write) {
             Ok(changes) => {
                 if !changes.is_empty() {
                     mended += 1;
@@ -78,8 +78,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let files = count(arguments.files.len() as u64, "file");
     lines.push(match (mended, arguments.write) {
-        (0, _) => format!("{} {files}, nothing to mend", paint(GOOD, "✓")),
-        (_, true) => format!("{} {mended} of {files} mended", paint(GOOD, "✓")),
+        (0, _) => format!("{TICK} {files}, nothing to mend"),
+        (_, true) => format!("{TICK} {mended} of {files} mended"),
         (_, false) => format!("{mended} of {files} would be mended; --write does it"),
     });
     let data = json!({ "files": data, "mended": mended });
@@ -99,7 +99,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 /// Computes the fixes for one file and returns them. Writes the file if `put` is set.
-fn one(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
+fn fix(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
     let bytes = read(file)?;
     let result = document::mend(&bytes).map_err(|error| {
         let shown = file.display().to_string();
@@ -145,11 +145,11 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     };
     let put = || -> std::io::Result<()> {
         let permissions = std::fs::metadata(file)?.permissions();
-        let mut aside = tempfile::NamedTempFile::new_in(folder)?;
-        aside.write_all(bytes)?;
-        aside.as_file().set_permissions(permissions)?;
-        aside.as_file().sync_all()?;
-        aside.persist(file)?;
+        let mut new = tempfile::NamedTempFile::new_in(folder)?;
+        new.write_all(bytes)?;
+        new.as_file().set_permissions(permissions)?;
+        new.as_file().sync_all()?;
+        new.persist(file)?;
         Ok(())
     };
     put().map_err(|error| Failure::io("writing", file, &error))

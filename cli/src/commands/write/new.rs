@@ -17,7 +17,7 @@ use vault_skill::{
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, GOOD, HINT, Report, clean, paint},
+    output::{BOLD, HINT, Report, TICK, clean},
 };
 
 /// Since 0.5.0 (stable).
@@ -101,15 +101,10 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         write(&path, text, *mode).map_err(|error| failed(&path, &error))?;
     }
     let paths: Vec<&String> = files.iter().map(|(path, ..)| path).collect();
-    let mut lines = vec![format!(
-        "{} made {}",
-        paint(GOOD, "✓"),
-        paint(BOLD, folder.display())
-    )];
+    let mut lines = vec![format!("{TICK} made {BOLD}{}{BOLD:#}", folder.display())];
     lines.extend(paths.iter().map(|path| format!("  {path}")));
     lines.push(format!(
-        "{} write SKILL.md, then `vault lint {shown}` and `vault add {shown}`",
-        paint(HINT, "next:"),
+        "{HINT}next:{HINT:#} write SKILL.md, then `vault lint {shown}` and `vault add {shown}`",
         shown = folder.display()
     ));
     Ok(Report::new(
@@ -144,10 +139,11 @@ fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> Stri
         }
     }
     let title = name.as_str().replace('-', " ");
+    let (first, rest) = title.split_at(1);
     text.push_str(&format!(
-        "---\n\n# {}{}\n\n1. Say what to look at first.\n2. Say what to do, step by step.\n3. Say how to tell that it worked.\n",
-        title[..1].to_uppercase(),
-        &title[1..]
+        "---\n\n# {}{rest}\n\n1. Say what to look at first.\n2. Say what to do, step by step.\n\
+         3. Say how to tell that it worked.\n",
+        first.to_uppercase()
     ));
     text
 }

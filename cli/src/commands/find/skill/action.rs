@@ -122,7 +122,7 @@ fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
         } else {
             "variables"
         },
-        if missing.len() == 1 { "is" } else { "are" },
+        if missing.len() == 1 { "is" } else { "are" }
     )
     .details(lines)
     .data(serde_json::json!({ "missing": names }))

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Demo, Home, OWNER, SLUG, text};
 use crate::{
     errors::Failure,
-    output::{BOLD, HINT, count, paint, size},
+    output::{BOLD, HINT, count, size},
     starter,
 };
 
@@ -168,18 +168,16 @@ impl<'d> Tour<'d> {
         text(&data["device_fingerprint"]).clone_into(&mut self.device_fingerprint);
         self.results.push(data);
         Ok(format!(
-            "pinned the vault's key; this machine's own is {}",
-            paint(HINT, &self.device_fingerprint)
+            "pinned the vault's key; this machine's own is {HINT}{}{HINT:#}",
+            self.device_fingerprint
         ))
     }
 
     fn admit(&mut self) -> Result<String, Failure> {
         let data = self.owner.json(&["devices", "admit", &self.device])?;
         if data["fingerprint"] != *self.device_fingerprint {
-            return Err(fail!(
-                FingerprintMismatch,
-                "the service shows another fingerprint than the machine"
-            ));
+            let message = "the service shows another fingerprint than the machine";
+            return Err(fail!(FingerprintMismatch, "{message}"));
         }
         self.results.push(data);
         Ok("the owner saw the same fingerprint as the machine".to_owned())
@@ -226,7 +224,7 @@ impl<'d> Tour<'d> {
     fn search(&mut self) -> Result<String, Failure> {
         let arguments = ["skill", "search", QUESTION, "--top-k", "1"];
         let data = self.laptop.json(&arguments)?;
-        let outcome = format!("best match: {}", paint(BOLD, text(&data[0]["name"])));
+        let outcome = format!("best match: {BOLD}{}{BOLD:#}", text(&data[0]["name"]));
         self.results.push(data);
         Ok(outcome)
     }
