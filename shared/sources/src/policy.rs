@@ -72,9 +72,10 @@ impl SourcePolicy {
         Err(refusal(name, "no pattern of `allow` covers it"))
     }
 
-    /// Fails if a redirect leaves the host of `asked` for an address that no pattern covers.
+    /// Fails if a redirect leaves the origin of `asked` for an address that no pattern covers.
+    /// Another port of the same host may be another service, so it needs a pattern too.
     pub fn check_hop(&self, asked: &Url, reached: &Url) -> Result<()> {
-        if asked.host_str() == reached.host_str() || self.allow.is_none() {
+        if asked.origin() == reached.origin() || self.allow.is_none() {
             return Ok(());
         }
         self.check_names(&url_names(reached))
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_to_another_host_needs_a_pattern_of_its_own() {
+    fn a_hop_to_another_origin_needs_a_pattern_of_its_own() {
         let policy = policy(
             "[sources]\nallow = [\"wellknown:https://docs.example\", \"cdn.example/skills\"]\n",
         );
@@ -289,6 +290,8 @@ mod tests {
         let asked = at("https://docs.example/.well-known/x");
         for (to, allowed) in [
             ("https://docs.example/y", true),
+            ("https://docs.example:443/y", true),
+            ("https://docs.example:8443/y", false),
             ("https://cdn.example/skills/y.zip", true),
             ("https://cdn.example/other", false),
             ("https://evil.example/cdn.example/skills", false),
