@@ -53,6 +53,29 @@ async fn archives_of_each_form_give_the_same_skill() {
 }
 
 #[tokio::test]
+async fn the_only_skill_left_in_an_archive_does_not_replace_another_one() {
+    let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
+    let both = [
+        ("pdf/SKILL.md", 0o644, pdf.as_bytes()),
+        ("csv/SKILL.md", 0o644, csv.as_bytes()),
+    ];
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    let put = |files: &[File<'_>]| {
+        let body = Answer::Body("application/zip", zip_of(files));
+        site.put("/skills.zip", body);
+    };
+    put(&both);
+    let source = parse(&format!("{}/skills.zip", site.base));
+    let skill = fetch(&fetcher, &source, Some("pdf")).await.unwrap();
+    let policy = SourcePolicy::default();
+    let again = async || fetcher.fetch_recorded(&skill.upstream, &policy).await;
+    assert!(again().await.is_ok());
+    put(&both[1..]);
+    assert_eq!(code(again().await), "source_not_found");
+}
+
+#[tokio::test]
 async fn hostile_archives_are_refused_while_reading() {
     let document = skill_md("pdf");
     let good: File<'_> = ("SKILL.md", 0o644, document.as_bytes());
