@@ -41,14 +41,7 @@ pub enum Source {
         skill: Option<String>,
     },
     /// A skill in the registry that speaks ClawHub's protocol.
-    ClawHub {
-        /// The publisher, if given.
-        owner: Option<String>,
-        /// The skill's name in the registry.
-        slug: String,
-        /// The version, if given.
-        version: Option<String>,
-    },
+    ClawHub(ClawHubSkill),
     /// A skill in a registry that speaks the older protocol. A setting holds the registry's base
     /// address.
     Registry {
@@ -64,6 +57,27 @@ pub enum Source {
         /// The skill's name.
         name: String,
     },
+}
+
+/// A skill in the registry that speaks ClawHub's protocol.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClawHubSkill {
+    /// The publisher, if given.
+    pub owner: Option<String>,
+    /// The skill's name in the registry.
+    pub slug: String,
+    /// The version, if given.
+    pub version: Option<String>,
+}
+
+impl ClawHubSkill {
+    /// `owner/slug`, or the slug alone.
+    pub(crate) fn path(&self) -> String {
+        match &self.owner {
+            Some(owner) => format!("{owner}/{}", self.slug),
+            None => self.slug.clone(),
+        }
+    }
 }
 
 /// A repository, and the folder and commit to use.
@@ -272,9 +286,13 @@ impl Source {
             }
             _ => parse::remote(text, options)?,
         };
+        source.with_optional_reference(reference)
+    }
+
+    fn with_optional_reference(self, reference: Option<&str>) -> Result<Self, BadSource> {
         match reference {
-            Some(reference) => source.with_reference(reference),
-            None => Ok(source),
+            Some(reference) => self.with_reference(reference),
+            None => Ok(self),
         }
     }
 
@@ -284,7 +302,7 @@ impl Source {
         check_reference(reference)?;
         let slot = match &mut self {
             Self::Git(git) if git.tail.is_empty() => &mut git.reference,
-            Self::ClawHub { version, .. } | Self::Registry { version, .. } => version,
+            Self::ClawHub(ClawHubSkill { version, .. }) | Self::Registry { version, .. } => version,
             _ => {
                 return Err(BadSource::new(
                     reference,
@@ -327,16 +345,9 @@ impl Source {
             Self::Git(git) => git.policy_names(git.path.as_deref()),
             Self::Archive(url) | Self::SkillMd(url) => url_names(url),
             Self::WellKnown { origin, skill } => well_known_names(origin, skill.as_deref()),
-            Self::ClawHub { owner, slug, .. } => {
-                let slug = match owner {
-                    Some(owner) => format!("{owner}/{slug}"),
-                    None => slug.clone(),
-                };
-                vec![
-                    format!("clawhub:{slug}"),
-                    format!("registry:clawhub/{slug}"),
-                ]
-            }
+            Self::ClawHub(skill) => ["clawhub:", "registry:clawhub/"]
+                .map(|prefix| format!("{prefix}{}", skill.path()))
+                .into(),
             Self::Registry { slug, .. } => vec![format!("registry:{slug}")],
             Self::Vault { slug, name } => vec![format!("vault:{slug}/{name}")],
         }
@@ -352,7 +363,7 @@ impl Source {
             },
             Self::Archive(url) | Self::SkillMd(url) => url.to_string(),
             Self::WellKnown { origin, .. } => origin_text(origin),
-            Self::ClawHub { slug, .. } => format!("clawhub:{slug}"),
+            Self::ClawHub(skill) => format!("clawhub:{}", skill.slug),
             Self::Registry { slug, .. } => format!("registry:{slug}"),
             Self::Vault { slug, name } => format!("vault:{slug}/{name}"),
         }
