@@ -80,9 +80,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         });
     }
     let is_withdrawn = arguments.withdraw.is_some();
-    let note = match is_withdrawn {
-        true => ", and withdrawn from machines with the next release",
-        false => "",
+    let note = if is_withdrawn {
+        ", and withdrawn from machines with the next release"
+    } else {
+        ""
     };
     let mut lines = Vec::new();
     let mut removed = Vec::new();
