@@ -485,7 +485,7 @@ mod tests {
                 }
             }),
             ("bytes in one file", |skill| {
-                write(skill.join("a"), [0; 101]).unwrap()
+                write(skill.join("a"), [0; 101]).unwrap();
             }),
             ("bytes in one skill", |skill| {
                 write(skill.join("a"), [0; 80]).unwrap();
