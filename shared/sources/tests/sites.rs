@@ -9,7 +9,7 @@ use crate::support::{
 };
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
-use vault_sources::{FetchError, Source, Tokens};
+use vault_sources::{FetchError, Source, SourcePolicy, Tokens};
 use vault_store::assert_matches;
 use vault_store::fetch::Fetch;
 use vault_store::shelf::DriftState;
