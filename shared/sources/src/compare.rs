@@ -9,7 +9,7 @@ use vault_store::shelf::DriftState;
 use crate::access::Fetcher;
 use crate::error::{FetchError, Result};
 use crate::kinds::round::{Comparison, ComparisonBatch};
-use crate::kinds::{self, source_of};
+use crate::kinds::{kind_of, source_of};
 use crate::policy::SourcePolicy;
 
 /// Number of sources that are compared in parallel.
@@ -66,6 +66,6 @@ impl Fetcher {
             upstream,
             recorded,
         };
-        kinds::compare(&comparison, &source).await
+        kind_of(&source, None)?.compare(&comparison).await
     }
 }

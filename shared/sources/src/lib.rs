@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`source`] | the grammar of the sources that `vault add` accepts |
 //! | [`policy`] | `[sources]` of the owner's policy, checked before any request |
-//! | `kinds` | one file for each kind of source |
+//! | `kinds` | one file for each kind of source, behind one trait |
 //! | `access`, `opened` | what every kind of source receives, and what it returns |
 //! | `fetcher` | opening a source, listing its skills, downloading one |
 //! | `compare` | detecting upstream changes |
@@ -36,6 +36,6 @@ pub use git::{GitSettings, is_commit as git_commit};
 pub use kinds::site;
 pub use opened::{Found, Opened, by_name};
 pub use policy::SourcePolicy;
-pub use source::{BadSource, ClawHubSkill, GitSource, ParseOptions, Source};
+pub use source::{BadSource, GitSource, ParseOptions, Source};
 pub use tokens::{BadToken, Tokens};
 pub use vault_http::Limits;

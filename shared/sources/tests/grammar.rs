@@ -1,6 +1,6 @@
 //! The sources that `vault add` accepts, and those that it rejects before any request.
 
-use vault_sources::{BadSource, ClawHubSkill, GitSource, ParseOptions, Source};
+use vault_sources::{BadSource, GitSource, ParseOptions, Source};
 use vault_store::assert_matches;
 
 fn parse(text: &str) -> Result<Source, BadSource> {
@@ -127,11 +127,11 @@ clawhub:gifgrep@2.0.0 - gifgrep 2.0.0
 clawhub:gifgrep#1.0.0 - gifgrep 1.0.0";
     for row in table.lines() {
         let cells: Vec<&str> = row.split(' ').collect();
-        let wanted = Source::ClawHub(ClawHubSkill {
+        let wanted = Source::ClawHub {
             owner: some(cells[1]),
             slug: cells[2].to_owned(),
             version: some(cells[3]),
-        });
+        };
         assert_eq!(parsed(cells[0]), wanted, "{row}");
     }
     assert_matches!(parsed("registry:pdf@1.0"), Source::Registry { .. });

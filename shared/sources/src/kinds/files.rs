@@ -8,14 +8,25 @@ use vault_skill::gate::RawFile;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
 use vault_store::fetch::{FetchedSkill, Upstream};
+use vault_store::shelf::DriftState;
 
-use super::{MAX_SKILL_MD_BYTES, describe, join, plain_file, skill_file, upstream};
+use super::round::Comparison;
+use super::{Kind, MAX_SKILL_MD_BYTES, describe, join, plain_file, skill_file, upstream};
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
 use crate::error::{FetchError, Result};
 use crate::find;
 use crate::opened::{Content, Found, Opened, last_part};
 use crate::source::ARCHIVE_ENDINGS;
+
+/// A local archive.
+pub(crate) struct LocalArchive<'a>(pub(crate) &'a Path);
+
+/// An archive at a URL.
+pub(crate) struct RemoteArchive<'a>(pub(crate) &'a Url);
+
+/// A SKILL.md at a URL.
+pub(crate) struct RemoteSkillMd<'a>(pub(crate) &'a Url);
 
 /// All files of an artifact, and the origin to record for its skills.
 #[derive(Debug)]
@@ -25,37 +36,52 @@ struct FileSet {
     has_several: bool,
 }
 
-/// Opens a local archive.
-pub(super) fn open_local(path: &Path) -> Result<Opened> {
-    let place = path.display().to_string();
-    let bytes = read_file(path, MAX_DOWNLOAD_BYTES)?;
-    let files = archive::unpack(&place, &bytes)?;
-    let name = path.file_name().and_then(|name| name.to_str());
-    let identifier = format!("local:{}", name.unwrap_or("archive").trim());
-    let upstream = upstream(&identifier, format!("sha256:{}", Digest::of(&bytes)))?;
-    open_all(files, upstream, &place)
+#[async_trait]
+impl Kind for LocalArchive<'_> {
+    async fn open(&self, _: Access<'_>) -> Result<Opened> {
+        let place = self.0.display().to_string();
+        let bytes = read_file(self.0, MAX_DOWNLOAD_BYTES)?;
+        let files = archive::unpack(&place, &bytes)?;
+        let name = self.0.file_name().and_then(|name| name.to_str());
+        let identifier = format!("local:{}", name.unwrap_or("archive").trim());
+        let upstream = upstream(&identifier, format!("sha256:{}", Digest::of(&bytes)))?;
+        open_all(files, upstream, &place)
+    }
+
+    async fn compare(&self, _: &Comparison<'_>) -> Result<DriftState> {
+        let reason = "there is nothing to compare with".to_owned();
+        Ok(DriftState::Unchecked(reason))
+    }
 }
 
-/// Opens an archive at a URL.
-pub(super) async fn open_archive(access: Access<'_>, url: &Url) -> Result<Opened> {
-    let got = access.fetch(url, MAX_DOWNLOAD_BYTES).await?;
-    let files = archive::unpack(url.as_str(), &got.body)?;
-    open_all(files, web_upstream(url, &got.body)?, url.as_str())
+#[async_trait]
+impl Kind for RemoteArchive<'_> {
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let url = self.0;
+        let got = access.fetch(url, MAX_DOWNLOAD_BYTES).await?;
+        let files = archive::unpack(url.as_str(), &got.body)?;
+        open_all(files, web_upstream(url, &got.body)?, url.as_str())
+    }
 }
 
-/// Opens a SKILL.md at a URL.
-pub(super) async fn open_skill_md(access: Access<'_>, url: &Url) -> Result<Opened> {
-    let got = access.fetch(url, MAX_SKILL_MD_BYTES).await?;
-    if got.content_type.starts_with("text/html") {
-        return Err(FetchError::content(url, "it is a web page, not a SKILL.md"));
+#[async_trait]
+impl Kind for RemoteSkillMd<'_> {
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let url = self.0;
+        let got = access.fetch(url, MAX_SKILL_MD_BYTES).await?;
+        if got.content_type.starts_with("text/html") {
+            return Err(FetchError::content(url, "it is a web page, not a SKILL.md"));
+        }
+        let upstream = web_upstream(url, &got.body)?;
+        let mut opened = open_all(vec![plain_file(SKILL_MD, got.body)], upstream, url.as_str())?;
+        if url.path().trim_matches('/') != SKILL_MD {
+            opened.notices.push(
+                "one file was fetched; files beside it cannot be found behind an address"
+                    .to_owned(),
+            );
+        }
+        Ok(opened)
     }
-    let upstream = web_upstream(url, &got.body)?;
-    let mut opened = open_all(vec![plain_file(SKILL_MD, got.body)], upstream, url.as_str())?;
-    if url.path().trim_matches('/') != SKILL_MD {
-        let notice = "one file was fetched; files beside it cannot be found behind an address";
-        opened.notices.push(notice.to_owned());
-    }
-    Ok(opened)
 }
 
 /// Lists every skill among these files.

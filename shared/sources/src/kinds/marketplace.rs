@@ -1,12 +1,13 @@
 //! Plugin marketplaces: reads `.claude-plugin/marketplace.json` at the root of a repository and
 //! lists the skills of one plugin.
 
+use async_trait::async_trait;
 use serde::Deserialize;
 
 use super::files::{open_folders, web_upstream};
 use super::npm::Package;
 use super::repository::Repository;
-use super::{MAX_JSON_BYTES, join, parse_json};
+use super::{Kind, MAX_JSON_BYTES, join, parse_json};
 use crate::access::Access;
 use crate::archive;
 use crate::error::{FetchError, Result, shown};
@@ -16,6 +17,12 @@ use crate::opened::Opened;
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
 const FILE: &str = ".claude-plugin/marketplace.json";
+
+/// One plugin of a repository's marketplace.
+pub(crate) struct Plugin<'a> {
+    pub(crate) market: &'a GitSource,
+    pub(crate) name: &'a str,
+}
 
 /// The rule that selects the skill folders of a plugin.
 struct Selection {
@@ -74,66 +81,70 @@ struct RemotePlugin {
     version: Option<String>,
 }
 
-/// Lists the skills of one plugin of a repository's marketplace.
-pub(super) async fn open(access: Access<'_>, market: &GitSource, plugin: &str) -> Result<Opened> {
-    let repository = Repository::fetch(access, market).await?;
-    let place = format!("{}/{FILE}", market.place);
-    let (root, entry) = find_plugin(&repository, plugin, &place).await?;
-    let selection = Selection {
-        named: entry.skills,
-        strict: entry.strict,
-    };
-    let plugin = shown(plugin);
-    match entry.source {
-        Place::Path(path) => {
-            let base = joined(&root, &path).ok_or_else(|| {
-                FetchError::content(&place, "a plugin's path leads out of the repository")
-            })?;
-            let paths: Vec<&str> = repository.paths().collect();
-            let folders = selection.folders(&paths, &base, &place, &plugin)?;
-            let mut opened = repository.open_folders(folders).await?;
-            opened
-                .notices
-                .push(format!("skills of the plugin {plugin}"));
-            Ok(opened)
-        }
-        Place::RemotePlugin(elsewhere) if elsewhere.source == "npm" => {
-            let package = elsewhere.package.as_deref().unwrap_or_default();
-            let package = Package::new(package, elsewhere.version.as_deref());
-            let package = package.map_err(|reason| FetchError::content(&place, reason))?;
-            open_package(access, &package, selection, &plugin).await
-        }
-        Place::RemotePlugin(elsewhere) => {
-            let source = elsewhere.source(&access.fetcher.settings.parse, &place)?;
-            access.policy.check(&Source::Git(source.clone()))?;
-            let repository = Repository::fetch(access, &source).await?;
-            repository.open_all().await
+#[async_trait]
+impl Kind for Plugin<'_> {
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let repository = Repository::fetch(access, self.market).await?;
+        let place = format!("{}/{FILE}", self.market.place);
+        let (root, entry) = self.entry(&repository, &place).await?;
+        let selection = Selection {
+            named: entry.skills,
+            strict: entry.strict,
+        };
+        let plugin = shown(self.name);
+        match entry.source {
+            Place::Path(path) => {
+                let base = joined(&root, &path).ok_or_else(|| {
+                    FetchError::content(&place, "a plugin's path leads out of the repository")
+                })?;
+                let paths: Vec<&str> = repository.paths().collect();
+                let folders = selection.folders(&paths, &base, &place, &plugin)?;
+                let mut opened = repository.open_folders(folders).await?;
+                opened
+                    .notices
+                    .push(format!("skills of the plugin {plugin}"));
+                Ok(opened)
+            }
+            Place::RemotePlugin(elsewhere) if elsewhere.source == "npm" => {
+                let package = elsewhere.package.as_deref().unwrap_or_default();
+                let package = Package::new(package, elsewhere.version.as_deref());
+                let package = package.map_err(|reason| FetchError::content(&place, reason))?;
+                open_package(access, &package, selection, &plugin).await
+            }
+            Place::RemotePlugin(elsewhere) => {
+                let source = elsewhere.source(&access.fetcher.settings.parse, &place)?;
+                access.policy.check(&Source::Git(source.clone()))?;
+                let repository = Repository::fetch(access, &source).await?;
+                repository.open_all().await
+            }
         }
     }
 }
 
-/// Returns the base folder for relative plugin paths, and the plugin's entry in the marketplace.
-async fn find_plugin(repository: &Repository, name: &str, place: &str) -> Result<(String, Entry)> {
-    let market_place = &repository.source.place;
-    let checkout = &repository.checkout;
-    let file = checkout.tree.iter().find(|entry| entry.path == FILE);
-    let file = file.ok_or_else(|| {
-        FetchError::NotFound(format!(
-            "{market_place} is no marketplace: it has no {FILE}"
-        ))
-    })?;
-    let mut bytes = checkout.read(&[&file.id], MAX_JSON_BYTES).await?;
-    let market: Market = parse_json(place, &bytes.remove(&file.id).unwrap_or_default())?;
-    let names: Vec<String> = market.plugins.iter().map(|e| shown(&e.name)).collect();
-    let entry = market.plugins.into_iter().find(|e| e.name == name);
-    let entry = entry.ok_or_else(|| {
-        FetchError::NotFound(format!(
-            "{market_place} has no plugin {}; it has: {}",
-            shown(name),
-            names.join(", ")
-        ))
-    })?;
-    Ok((market.metadata.root.unwrap_or_default(), entry))
+impl Plugin<'_> {
+    /// Returns the base folder for relative plugin paths, and the plugin's entry in the
+    /// marketplace.
+    async fn entry(&self, repository: &Repository, place: &str) -> Result<(String, Entry)> {
+        let checkout = &repository.checkout;
+        let file = checkout.tree.iter().find(|entry| entry.path == FILE);
+        let file = file.ok_or_else(|| {
+            let market = &self.market.place;
+            FetchError::NotFound(format!("{market} is no marketplace: it has no {FILE}"))
+        })?;
+        let mut bytes = checkout.read(&[&file.id], MAX_JSON_BYTES).await?;
+        let market: Market = parse_json(place, &bytes.remove(&file.id).unwrap_or_default())?;
+        let names: Vec<String> = market.plugins.iter().map(|e| shown(&e.name)).collect();
+        let entry = market.plugins.into_iter().find(|e| e.name == self.name);
+        let entry = entry.ok_or_else(|| {
+            FetchError::NotFound(format!(
+                "{} has no plugin {}; it has: {}",
+                self.market.place,
+                shown(self.name),
+                names.join(", ")
+            ))
+        })?;
+        Ok((market.metadata.root.unwrap_or_default(), entry))
+    }
 }
 
 async fn open_package(

@@ -1,5 +1,5 @@
-//! The kinds of sources, one file each. A kind lists the skills of a source and compares the source
-//! with what is recorded.
+//! The kinds of sources, one file each, behind one trait. A kind lists the skills of a source and
+//! compares the source with what is recorded.
 
 mod files;
 mod index;
@@ -10,6 +10,7 @@ mod repository;
 pub(crate) mod round;
 pub mod site;
 
+use async_trait::async_trait;
 use url::Url;
 use vault_skill::document::Document;
 use vault_skill::gate::{RawFile, is_ignored};
@@ -18,86 +19,82 @@ use vault_skill::provenance::ProvenanceId;
 use vault_store::fetch::{FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
-use repository::Repository;
 use round::Comparison;
 
 use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, Result, shown};
 use crate::opened::{Found, Opened, last_part};
 
-use crate::source::{BadSource, ClawHubSkill, GitSource, Source};
+use crate::source::{BadSource, GitSource, Source};
 
 /// Maximum size of a SKILL.md that is fetched alone, in bytes.
 pub(crate) const MAX_SKILL_MD_BYTES: u64 = 256 << 10;
 /// Maximum size of a JSON response, in bytes.
 pub(crate) const MAX_JSON_BYTES: u64 = 1 << 20;
 
-/// Opens a source and lists its skills, if the policy allows it. `plugin` selects a plugin of a
-/// marketplace, which must be a repository.
-pub(crate) async fn open(
-    access: Access<'_>,
-    source: &Source,
-    plugin: Option<&str>,
-) -> Result<Opened> {
-    access.policy.check(source)?;
-    match (source, plugin) {
-        (Source::Git(market), Some(name)) => marketplace::open(access, market, name).await,
-        (_, Some(_)) => Err(FetchError::Unsupported {
+/// The operations that every kind of source implements.
+#[async_trait]
+pub(crate) trait Kind: Send + Sync {
+    /// Opens the source and lists its skills.
+    async fn open(&self, access: Access<'_>) -> Result<Opened>;
+
+    /// Compares the source's current state with what is recorded of a skill. The default fetches
+    /// the skill again. Kinds with a cheaper check override it.
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+        comparison.by_bytes().await
+    }
+}
+
+/// Returns the implementation for a source. `plugin` names a plugin of a marketplace, which must be
+/// a repository.
+pub(crate) fn kind_of<'a>(
+    source: &'a Source,
+    plugin: Option<&'a str>,
+) -> Result<Box<dyn Kind + 'a>> {
+    if plugin.is_some() && !matches!(source, Source::Git(_)) {
+        return Err(FetchError::Unsupported {
             message: "a marketplace is a repository; this source is none".to_owned(),
             hint: "name the repository: vault add github:<owner>/<repository> --plugin <name>"
                 .to_owned(),
+        });
+    }
+    Ok(match source {
+        Source::Local(path) => Box::new(files::LocalArchive(path)),
+        Source::Git(repository) => match plugin {
+            Some(plugin) => Box::new(marketplace::Plugin {
+                market: repository,
+                name: plugin,
+            }),
+            None => Box::new(repository::Address(repository)),
+        },
+        Source::Archive(url) => Box::new(files::RemoteArchive(url)),
+        Source::SkillMd(url) => Box::new(files::RemoteSkillMd(url)),
+        Source::WellKnown { origin, skill } => Box::new(site::Address {
+            origin,
+            skill: skill.as_deref(),
         }),
-        (Source::Local(path), None) => files::open_local(path),
-        (Source::Git(repository), None) => {
-            Repository::fetch(access, repository)
-                .await?
-                .open_all()
-                .await
+        Source::ClawHub {
+            owner,
+            slug,
+            version,
+        } => Box::new(registry::ClawHub {
+            owner: owner.as_deref(),
+            slug,
+            version: version.as_deref(),
+        }),
+        Source::Registry { slug, version } => Box::new(registry::FileRegistry {
+            slug,
+            version: version.as_deref(),
+        }),
+        Source::Vault { slug, name } => {
+            return Err(FetchError::Unsupported {
+                message: format!(
+                    "vault:{slug}/{name} comes with its vault and is not added a second time"
+                ),
+                hint: format!("vault cloud pull --skill {}", shown(name)),
+            });
         }
-        (Source::Archive(url), None) => files::open_archive(access, url).await,
-        (Source::SkillMd(url), None) => files::open_skill_md(access, url).await,
-        (Source::WellKnown { origin, skill }, None) => {
-            site::open(access, origin, skill.as_deref()).await
-        }
-        (Source::ClawHub(skill), None) => registry::open_clawhub(access, skill).await,
-        (Source::Registry { slug, version }, None) => {
-            registry::open_file(access, slug, version.as_deref()).await
-        }
-        (Source::Vault { slug, name }, None) => Err(comes_with_vault(slug, name)),
-    }
-}
-
-/// Compares the source's current state with what is recorded of a skill. Fetches the skill again if
-/// the source has no cheaper way.
-pub(crate) async fn compare(comparison: &Comparison<'_>, source: &Source) -> Result<DriftState> {
-    match source {
-        Source::Local(_) => {
-            let reason = "there is nothing to compare with".to_owned();
-            Ok(DriftState::Unchecked(reason))
-        }
-        Source::Git(source) => repository::compare(comparison, source).await,
-        Source::WellKnown { origin, skill } => {
-            site::compare(comparison, origin, skill.as_deref().unwrap_or_default()).await
-        }
-        Source::ClawHub(ClawHubSkill {
-            version: Some(_), ..
-        })
-        | Source::Registry {
-            version: Some(_), ..
-        } => Ok(DriftState::UpToDate),
-        Source::ClawHub(skill) => registry::compare_clawhub(comparison, skill).await,
-        Source::Archive(_) | Source::SkillMd(_) | Source::Registry { .. } => {
-            comparison.by_bytes().await
-        }
-        Source::Vault { slug, name } => Err(comes_with_vault(slug, name)),
-    }
-}
-
-fn comes_with_vault(slug: &str, name: &str) -> FetchError {
-    FetchError::Unsupported {
-        message: format!("vault:{slug}/{name} comes with its vault and is not added a second time"),
-        hint: format!("vault cloud pull --skill {}", shown(name)),
-    }
+    })
 }
 
 /// Fetches a skill again from its recorded origin, at the recorded reference. If the skill is
@@ -131,6 +128,17 @@ pub(crate) async fn fetch_recorded(
         reason: error.to_string(),
     })?;
     Ok(skill)
+}
+
+/// Opens a source and lists its skills, if the policy allows it. `plugin` selects a plugin of a
+/// marketplace.
+pub(crate) async fn open(
+    access: Access<'_>,
+    source: &Source,
+    plugin: Option<&str>,
+) -> Result<Opened> {
+    access.policy.check(source)?;
+    kind_of(source, plugin)?.open(access).await
 }
 
 /// Returns the source of a recorded origin, at the recorded reference.

@@ -1,6 +1,7 @@
 //! Registries: ClawHub's protocol, which may refer to a repository, and the older protocol
 //! `<base>/skills/<slug>[/<version>]/SKILL.md`.
 
+use async_trait::async_trait;
 use serde::Deserialize;
 use url::Url;
 use vault_skill::hash::Digest;
@@ -11,13 +12,27 @@ use vault_store::shelf::DriftState;
 use super::files::open_all;
 use super::repository::Repository;
 use super::round::Comparison;
-use super::{MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, join_url, parse_json, plain_file, upstream};
+use super::{Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, join_url, parse_json, plain_file, upstream};
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
 use crate::error::{FetchError, Result, shown};
 use crate::git::is_commit;
 use crate::opened::Opened;
-use crate::source::{ClawHubSkill, GitSource, ParseOptions, Source};
+use crate::source::{GitSource, ParseOptions, Source};
+
+/// A skill in the registry that speaks ClawHub's protocol.
+#[derive(Clone, Copy)]
+pub(crate) struct ClawHub<'a> {
+    pub(crate) owner: Option<&'a str>,
+    pub(crate) slug: &'a str,
+    pub(crate) version: Option<&'a str>,
+}
+
+/// A skill in a registry that speaks the older protocol, which serves only a SKILL.md per skill.
+pub(crate) struct FileRegistry<'a> {
+    pub(crate) slug: &'a str,
+    pub(crate) version: Option<&'a str>,
+}
 
 #[derive(Deserialize)]
 struct Discovery {
@@ -64,47 +79,56 @@ struct HandOff {
     path: Option<String>,
 }
 
-/// Opens a skill in the registry that speaks ClawHub's protocol.
-pub(super) async fn open_clawhub(access: Access<'_>, skill: &ClawHubSkill) -> Result<Opened> {
-    let api = api_base(access).await?;
-    let version = skill.resolve(access, &api).await?;
-    skill.verify(access, &api, &version).await?;
-    let mut url = endpoint(&api, &["download"])?;
-    url.query_pairs_mut()
-        .append_pair("slug", &skill.slug)
-        .append_pair("version", &version);
-    let got = access.get(&url, MAX_DOWNLOAD_BYTES).await?;
-    let got = got.ok_or_else(|| skill.missing(Some(&version)))?;
-    let recorded = Upstream {
-        reference: skill.version.clone(),
-        ..upstream(&format!("registry:clawhub/{}", skill.path()), version)?
-    };
-    // JSON instead of an archive refers to a commit of a repository.
-    if got.content_type.contains("json") {
-        let hand_off: HandOff = parse_json(&url, &got.body)?;
-        let source = hand_off.source(&url, &access.fetcher.settings.parse)?;
-        access.policy.check(&Source::Git(source.clone()))?;
-        let repository = Repository::fetch(access, &source).await?;
-        return repository.recorded_as(recorded).open_all().await;
+#[async_trait]
+impl Kind for ClawHub<'_> {
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let api = api_base(access).await?;
+        let version = self.resolve(access, &api).await?;
+        self.verify(access, &api, &version).await?;
+        let mut url = endpoint(&api, &["download"])?;
+        url.query_pairs_mut()
+            .append_pair("slug", self.slug)
+            .append_pair("version", &version);
+        let got = access.get(&url, MAX_DOWNLOAD_BYTES).await?;
+        let got = got.ok_or_else(|| self.missing(Some(&version)))?;
+        let owner = self.owner.map(|owner| format!("{owner}/"));
+        let identifier = format!(
+            "registry:clawhub/{}{}",
+            owner.unwrap_or_default(),
+            self.slug
+        );
+        let recorded = Upstream {
+            reference: self.version.map(str::to_owned),
+            ..upstream(&identifier, version)?
+        };
+        // JSON instead of an archive refers to a commit of a repository.
+        if got.content_type.contains("json") {
+            let hand_off: HandOff = parse_json(&url, &got.body)?;
+            let source = hand_off.source(&url, &access.fetcher.settings.parse)?;
+            access.policy.check(&Source::Git(source.clone()))?;
+            let repository = Repository::fetch(access, &source).await?;
+            return repository.recorded_as(recorded).open_all().await;
+        }
+        let files = archive::unpack(url.as_str(), &got.body)?;
+        open_all(files, recorded, &format!("clawhub:{}", self.slug))
     }
-    let files = archive::unpack(url.as_str(), &got.body)?;
-    open_all(files, recorded, &format!("clawhub:{}", skill.slug))
+
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+        if self.version.is_some() {
+            return Ok(DriftState::UpToDate);
+        }
+        let access = comparison.access;
+        let api = api_base(access).await?;
+        let latest = self.resolve(access, &api).await?;
+        Ok(comparison.with_revision(&latest))
+    }
 }
 
-pub(super) async fn compare_clawhub(
-    comparison: &Comparison<'_>,
-    skill: &ClawHubSkill,
-) -> Result<DriftState> {
-    let api = api_base(comparison.access).await?;
-    let latest = skill.resolve(comparison.access, &api).await?;
-    Ok(comparison.with_revision(&latest))
-}
-
-impl ClawHubSkill {
+impl ClawHub<'_> {
     /// Returns the version to fetch: the requested one, or else the latest. Fails if the registry
     /// blocks the skill as malware or names a different owner.
     async fn resolve(&self, access: Access<'_>, api: &Url) -> Result<String> {
-        let url = endpoint(api, &["skills", &self.slug])?;
+        let url = endpoint(api, &["skills", self.slug])?;
         let got = access.get(&url, MAX_JSON_BYTES).await?;
         let got = got.ok_or_else(|| self.missing(None))?;
         let skill: Skill = parse_json(&url, &got.body)?;
@@ -112,7 +136,7 @@ impl ClawHubSkill {
             return Err(self.refused("the registry marks it as malware".to_owned()));
         }
         let handle = skill.owner.and_then(|owner| owner.handle);
-        if let (Some(asked), Some(handle)) = (&self.owner, &handle)
+        if let (Some(asked), Some(handle)) = (self.owner, &handle)
             && !asked.eq_ignore_ascii_case(handle)
         {
             return Err(FetchError::NotFound(format!(
@@ -121,8 +145,8 @@ impl ClawHubSkill {
                 shown(handle)
             )));
         }
-        if let Some(version) = &self.version {
-            return Ok(version.clone());
+        if let Some(version) = self.version {
+            return Ok(version.to_owned());
         }
         let version = skill.latest.map(|latest| latest.version).filter(|version| {
             (1..=100).contains(&version.len())
@@ -134,7 +158,7 @@ impl ClawHubSkill {
     /// Fails if the registry's own check rejects the version. Succeeds if the registry has no such
     /// check.
     async fn verify(&self, access: Access<'_>, api: &Url, version: &str) -> Result<()> {
-        let mut url = endpoint(api, &["skills", &self.slug, "verify"])?;
+        let mut url = endpoint(api, &["skills", self.slug, "verify"])?;
         url.query_pairs_mut().append_pair("version", version);
         let Some(got) = access.get(&url, MAX_JSON_BYTES).await? else {
             return Ok(());
@@ -234,41 +258,45 @@ fn endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
     Ok(url)
 }
 
-/// Opens a skill in a registry that speaks the older protocol, which serves only a SKILL.md per
-/// skill.
-pub(super) async fn open_file(
-    access: Access<'_>,
-    skill: &str,
-    version: Option<&str>,
-) -> Result<Opened> {
-    let base = access.fetcher.settings.registry.as_ref();
-    let base = base.ok_or_else(|| FetchError::Unsupported {
-        message: "no registry is set".to_owned(),
-        hint: "set VAULT_REGISTRY_URL to its base address".to_owned(),
-    })?;
-    let host = base.host_str().unwrap_or_default();
-    // A recorded identifier contains the host before the slug.
-    let slug = skill.strip_prefix(&format!("{host}/"));
-    let slug = slug.unwrap_or(skill);
-    let mut url = base.clone();
-    url.path_segments_mut()
-        .map_err(|()| FetchError::content(base, "it is no base address"))?
-        .pop_if_empty()
-        .push("skills")
-        .extend(slug.split('/'))
-        .extend(version)
-        .push(SKILL_MD);
-    let got = access.fetch(&url, MAX_SKILL_MD_BYTES).await?;
-    let revision = match version {
-        Some(version) => version.to_owned(),
-        None => format!("sha256:{}", Digest::of(&got.body)),
-    };
-    // The host in an identifier must not contain colons, so an IPv6 address needs another form.
-    let host = host.trim_matches(['[', ']']).replace(':', "-");
-    let upstream = Upstream {
-        reference: version.map(str::to_owned),
-        ..upstream(&format!("registry:{host}/{slug}"), revision)?
-    };
-    let files = vec![plain_file(SKILL_MD, got.body)];
-    open_all(files, upstream, &format!("registry:{skill}"))
+#[async_trait]
+impl Kind for FileRegistry<'_> {
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let base = access.fetcher.settings.registry.as_ref();
+        let base = base.ok_or_else(|| FetchError::Unsupported {
+            message: "no registry is set".to_owned(),
+            hint: "set VAULT_REGISTRY_URL to its base address".to_owned(),
+        })?;
+        let host = base.host_str().unwrap_or_default();
+        // A recorded identifier contains the host before the slug.
+        let slug = self.slug.strip_prefix(&format!("{host}/"));
+        let slug = slug.unwrap_or(self.slug);
+        let mut url = base.clone();
+        url.path_segments_mut()
+            .map_err(|()| FetchError::content(base, "it is no base address"))?
+            .pop_if_empty()
+            .push("skills")
+            .extend(slug.split('/'))
+            .extend(self.version)
+            .push(SKILL_MD);
+        let got = access.fetch(&url, MAX_SKILL_MD_BYTES).await?;
+        let revision = match self.version {
+            Some(version) => version.to_owned(),
+            None => format!("sha256:{}", Digest::of(&got.body)),
+        };
+        // The host in an identifier must not contain colons, so an IPv6 address needs another form.
+        let host = host.trim_matches(['[', ']']).replace(':', "-");
+        let upstream = Upstream {
+            reference: self.version.map(str::to_owned),
+            ..upstream(&format!("registry:{host}/{slug}"), revision)?
+        };
+        let files = vec![plain_file(SKILL_MD, got.body)];
+        open_all(files, upstream, &format!("registry:{}", self.slug))
+    }
+
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+        match self.version {
+            Some(_) => Ok(DriftState::UpToDate),
+            None => comparison.by_bytes().await,
+        }
+    }
 }

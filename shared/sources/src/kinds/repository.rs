@@ -9,7 +9,7 @@ use vault_store::fetch::{FetchedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
 use super::round::{Comparison, once};
-use super::{MAX_SKILL_MD_BYTES, describe, join, skill_file, upstream};
+use super::{Kind, MAX_SKILL_MD_BYTES, describe, join, skill_file, upstream};
 use crate::access::{Access, Fetcher, short};
 use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
 use crate::error::{FetchError, Result, shown};
@@ -17,6 +17,9 @@ use crate::find;
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
 use crate::opened::{Content, Found, Opened, last_part};
 use crate::source::{GitSource, Source};
+
+/// A git repository as a [`Kind`] of source.
+pub(crate) struct Address<'a>(pub(crate) &'a GitSource);
 
 /// One commit of a repository.
 #[derive(Debug)]
@@ -28,41 +31,48 @@ pub(crate) struct Repository {
     recorded: Option<Upstream>,
 }
 
-pub(super) async fn compare(comparison: &Comparison<'_>, source: &GitSource) -> Result<DriftState> {
-    let upstream = comparison.upstream;
-    // A commit never changes, so a skill that was added at one needs no request.
-    if upstream.reference.as_deref().is_some_and(is_commit) {
-        return Ok(DriftState::UpToDate);
+#[async_trait]
+impl Kind for Address<'_> {
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        Repository::fetch(access, self.0).await?.open_all().await
     }
-    let (pinned, settings) = comparison.access.fetcher.git_access(source).await?;
-    let asked = format!(
-        "{} {:?} {:?}",
-        source.address, source.reference, source.tail
-    );
-    let resolve = git::resolve(&settings, source, &pinned);
-    let resolved = once(&comparison.round.commits, asked.clone(), resolve).await?;
-    if resolved.commit == comparison.recorded {
-        return Ok(DriftState::UpToDate);
-    }
-    // The branch or tag moved. The tree id of the skill's folder shows whether the skill itself
-    // changed.
-    let path = upstream.path.as_deref().unwrap_or_default();
-    let fetch = async {
-        let fetched = git::fetch(&settings, source, &resolved, Depth::Trees, &pinned).await;
-        fetched.map(Arc::new)
-    };
-    let checkout = once(&comparison.round.trees, asked, fetch).await?;
-    match (checkout.tree_id(path), &upstream.tree) {
-        (Some(tree), Some(before)) if tree == before => Ok(DriftState::UpToDate),
-        (Some(_), _) => Ok(DriftState::Drifted {
-            recorded: short(comparison.recorded).to_owned(),
-            upstream: short(&checkout.commit).to_owned(),
-        }),
-        (None, _) => Err(FetchError::NotFound(format!(
-            "{} has no folder {path} any more at commit {}",
-            source.place,
-            short(&checkout.commit)
-        ))),
+
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+        let (source, upstream) = (self.0, comparison.upstream);
+        // A commit never changes, so a skill that was added at one needs no request.
+        if upstream.reference.as_deref().is_some_and(is_commit) {
+            return Ok(DriftState::UpToDate);
+        }
+        let (pinned, settings) = comparison.access.fetcher.git_access(source).await?;
+        let asked = format!(
+            "{} {:?} {:?}",
+            source.address, source.reference, source.tail
+        );
+        let resolve = git::resolve(&settings, source, &pinned);
+        let resolved = once(&comparison.round.commits, asked.clone(), resolve).await?;
+        if resolved.commit == comparison.recorded {
+            return Ok(DriftState::UpToDate);
+        }
+        // The branch or tag moved. The tree id of the skill's folder shows whether the skill itself
+        // changed.
+        let path = upstream.path.as_deref().unwrap_or_default();
+        let fetch = async {
+            let fetched = git::fetch(&settings, source, &resolved, Depth::Trees, &pinned).await;
+            fetched.map(Arc::new)
+        };
+        let checkout = once(&comparison.round.trees, asked, fetch).await?;
+        match (checkout.tree_id(path), &upstream.tree) {
+            (Some(tree), Some(before)) if tree == before => Ok(DriftState::UpToDate),
+            (Some(_), _) => Ok(DriftState::Drifted {
+                recorded: short(comparison.recorded).to_owned(),
+                upstream: short(&checkout.commit).to_owned(),
+            }),
+            (None, _) => Err(FetchError::NotFound(format!(
+                "{} has no folder {path} any more at commit {}",
+                source.place,
+                short(&checkout.commit)
+            ))),
+        }
     }
 }
 

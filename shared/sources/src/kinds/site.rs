@@ -15,7 +15,7 @@ use vault_store::shelf::DriftState;
 pub use super::index::SCHEMA;
 use super::index::{Artifact, Entry, Site};
 use super::round::{Comparison, once};
-use super::{join_url, plain_file, upstream};
+use super::{Kind, join_url, plain_file, upstream};
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES, MAX_UNPACKED_BYTES};
 use crate::error::{FetchError, Result, shown};
@@ -25,44 +25,48 @@ use crate::source::{origin_text, well_known_names};
 /// Maximum size of a signed manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 2 << 20;
 
-/// Lists the skills of a site, or one of them.
-pub(super) async fn open(access: Access<'_>, origin: &Url, skill: Option<&str>) -> Result<Opened> {
-    let mut site = Site::fetch(access, origin).await?;
-    let wanted = |entry: &&Entry| skill.is_none_or(|skill| entry.name == skill);
-    let found: Vec<Found> = site
-        .entries
-        .iter()
-        .filter(wanted)
-        .map(|entry| Found {
-            name: entry.name.clone(),
-            folder: entry.name.clone(),
-            description: entry.description.clone(),
-        })
-        .collect();
-    if let (Some(skill), true) = (skill, found.is_empty()) {
-        return Err(site.lacks(skill));
-    }
-    let notices = std::mem::take(&mut site.notices);
-    let mut opened = Opened::new(found, site);
-    opened.notices = notices;
-    Ok(opened)
+/// The address of a site, and optionally the name of one of its skills.
+pub(crate) struct Address<'a> {
+    pub(crate) origin: &'a Url,
+    pub(crate) skill: Option<&'a str>,
 }
 
-pub(super) async fn compare(
-    comparison: &Comparison<'_>,
-    origin: &Url,
-    skill: &str,
-) -> Result<DriftState> {
-    let fetch = async {
-        let site = Site::fetch(comparison.access, origin).await;
-        site.map(Arc::new)
-    };
-    let site = once(&comparison.round.sites, origin.to_string(), fetch).await?;
-    match &site.entry(skill)?.artifact {
-        Artifact::SkillMd { digest, .. } | Artifact::Archive { digest, .. } => {
-            Ok(comparison.with_revision(&format!("sha256:{digest}")))
+#[async_trait]
+impl Kind for Address<'_> {
+    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+        let mut site = Site::fetch(access, self.origin).await?;
+        let wanted = |entry: &&Entry| self.skill.is_none_or(|skill| entry.name == skill);
+        let found: Vec<Found> = site
+            .entries
+            .iter()
+            .filter(wanted)
+            .map(|entry| Found {
+                name: entry.name.clone(),
+                folder: entry.name.clone(),
+                description: entry.description.clone(),
+            })
+            .collect();
+        if let (Some(skill), true) = (self.skill, found.is_empty()) {
+            return Err(site.lacks(skill));
         }
-        Artifact::Files(_) => comparison.by_bytes().await,
+        let notices = std::mem::take(&mut site.notices);
+        let mut opened = Opened::new(found, site);
+        opened.notices = notices;
+        Ok(opened)
+    }
+
+    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+        let fetch = async {
+            let site = Site::fetch(comparison.access, self.origin).await;
+            site.map(Arc::new)
+        };
+        let site = once(&comparison.round.sites, self.origin.to_string(), fetch).await?;
+        match &site.entry(self.skill.unwrap_or_default())?.artifact {
+            Artifact::SkillMd { digest, .. } | Artifact::Archive { digest, .. } => {
+                Ok(comparison.with_revision(&format!("sha256:{digest}")))
+            }
+            Artifact::Files(_) => comparison.by_bytes().await,
+        }
     }
 }
 

@@ -41,7 +41,14 @@ pub enum Source {
         skill: Option<String>,
     },
     /// A skill in the registry that speaks ClawHub's protocol.
-    ClawHub(ClawHubSkill),
+    ClawHub {
+        /// The publisher, if given.
+        owner: Option<String>,
+        /// The skill's name in the registry.
+        slug: String,
+        /// The version, if given.
+        version: Option<String>,
+    },
     /// A skill in a registry that speaks the older protocol. A setting holds the registry's base
     /// address.
     Registry {
@@ -57,27 +64,6 @@ pub enum Source {
         /// The skill's name.
         name: String,
     },
-}
-
-/// A skill in the registry that speaks ClawHub's protocol.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ClawHubSkill {
-    /// The publisher, if given.
-    pub owner: Option<String>,
-    /// The skill's name in the registry.
-    pub slug: String,
-    /// The version, if given.
-    pub version: Option<String>,
-}
-
-impl ClawHubSkill {
-    /// `owner/slug`, or the slug alone.
-    pub(crate) fn path(&self) -> String {
-        match &self.owner {
-            Some(owner) => format!("{owner}/{}", self.slug),
-            None => self.slug.clone(),
-        }
-    }
 }
 
 /// A repository, and the folder and commit to use.
@@ -286,13 +272,9 @@ impl Source {
             }
             _ => parse::remote(text, options)?,
         };
-        source.with_optional_reference(reference)
-    }
-
-    fn with_optional_reference(self, reference: Option<&str>) -> Result<Self, BadSource> {
         match reference {
-            Some(reference) => self.with_reference(reference),
-            None => Ok(self),
+            Some(reference) => source.with_reference(reference),
+            None => Ok(source),
         }
     }
 
@@ -302,7 +284,7 @@ impl Source {
         check_reference(reference)?;
         let slot = match &mut self {
             Self::Git(git) if git.tail.is_empty() => &mut git.reference,
-            Self::ClawHub(ClawHubSkill { version, .. }) | Self::Registry { version, .. } => version,
+            Self::ClawHub { version, .. } | Self::Registry { version, .. } => version,
             _ => {
                 return Err(BadSource::new(
                     reference,
@@ -345,9 +327,16 @@ impl Source {
             Self::Git(git) => git.policy_names(git.path.as_deref()),
             Self::Archive(url) | Self::SkillMd(url) => url_names(url),
             Self::WellKnown { origin, skill } => well_known_names(origin, skill.as_deref()),
-            Self::ClawHub(skill) => ["clawhub:", "registry:clawhub/"]
-                .map(|prefix| format!("{prefix}{}", skill.path()))
-                .into(),
+            Self::ClawHub { owner, slug, .. } => {
+                let slug = match owner {
+                    Some(owner) => format!("{owner}/{slug}"),
+                    None => slug.clone(),
+                };
+                vec![
+                    format!("clawhub:{slug}"),
+                    format!("registry:clawhub/{slug}"),
+                ]
+            }
             Self::Registry { slug, .. } => vec![format!("registry:{slug}")],
             Self::Vault { slug, name } => vec![format!("vault:{slug}/{name}")],
         }
@@ -363,7 +352,7 @@ impl Source {
             },
             Self::Archive(url) | Self::SkillMd(url) => url.to_string(),
             Self::WellKnown { origin, .. } => origin_text(origin),
-            Self::ClawHub(skill) => format!("clawhub:{}", skill.slug),
+            Self::ClawHub { slug, .. } => format!("clawhub:{slug}"),
             Self::Registry { slug, .. } => format!("registry:{slug}"),
             Self::Vault { slug, name } => format!("vault:{slug}/{name}"),
         }

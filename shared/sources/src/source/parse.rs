@@ -7,9 +7,7 @@ use vault_skill::name::is_deceptive;
 use super::check::{
     check_reference, check_repository_part, check_segments, check_ssh_word, decoded,
 };
-use super::{
-    BadSource, ClawHubSkill, FORMS, GitSource, ParseOptions, Source, is_archive, origin_text,
-};
+use super::{BadSource, FORMS, GitSource, ParseOptions, Source, is_archive, origin_text};
 
 /// Parses an address, a prefixed text or `owner/repository`, each with an optional `#reference`.
 pub(super) fn remote(text: &str, options: &ParseOptions) -> Result<Source, BadSource> {
@@ -39,7 +37,11 @@ impl Parser<'_> {
             }
             None => (self.text, None),
         };
-        self.unpinned(rest)?.with_optional_reference(reference)
+        let source = self.unpinned(rest)?;
+        match reference {
+            Some(reference) => source.with_reference(reference),
+            None => Ok(source),
+        }
     }
 
     fn unpinned(&self, text: &str) -> Result<Source, BadSource> {
@@ -435,11 +437,11 @@ impl Parser<'_> {
         if slug.contains('/') {
             return Err(self.bad("a registry's skill is `[@owner/]name[@version]`"));
         }
-        Ok(Source::ClawHub(ClawHubSkill {
+        Ok(Source::ClawHub {
             owner,
             slug,
             version,
-        }))
+        })
     }
 
     fn slug_and_version(&self, text: &str) -> Result<(String, Option<String>), BadSource> {
