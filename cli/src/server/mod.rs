@@ -13,6 +13,7 @@ use std::{
 
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{net::TcpListener, sync::watch};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt::MakeWriter;
 use vault_library::VaultPaths;
 use vault_service::{
@@ -189,8 +190,25 @@ fn port(settings: &Settings) -> Result<(u16, String), Failure> {
     Ok((8080, Origin::Default.to_string()))
 }
 
-/// Sends the log of this process to `writer`, one JSON object per line. Only the first call has an
-/// effect.
+/// Maximum number of buffered log lines. If the buffer is full, requests wait; no line is dropped.
+const LOG_LINES: usize = 4096;
+
+/// Logs to standard error from a separate thread, one JSON object per line. Dropping the returned
+/// guard flushes the buffer.
+pub fn log_to_stderr(level: &str) -> WorkerGuard {
+    // The thread flushes when its queue is empty, so the buffer saves system calls without delaying
+    // lines.
+    let stderr = std::io::BufWriter::new(std::io::stderr());
+    let (log, guard) = NonBlockingBuilder::default()
+        .lossy(false)
+        .buffered_lines_limit(LOG_LINES)
+        .thread_name("log")
+        .finish(stderr);
+    log_to(log, level);
+    guard
+}
+
+/// Sends the log of this process to `writer`. Only the first call has an effect.
 pub fn log_to<W>(writer: W, level: &str)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -266,8 +284,9 @@ impl Server {
             .with_documents(Arc::new(Outbound::new()));
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
-        let mut publisher = publisher::Publisher::open(&app, options.paths, shared)?;
-        let app = app.with_shelves(publisher.shelves(options.fetch));
+        let mut publisher =
+            publisher::Publisher::open(&app, options.paths, shared)?.with_fetch(options.fetch);
+        let app = app.with_shelves(publisher.shelves());
         publisher.publish_changes().await;
         // Bind last, so that every connection that is accepted can be served.
         let address = options.address;

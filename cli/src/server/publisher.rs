@@ -96,6 +96,7 @@ pub struct Publisher {
     holder: String,
     seen: Option<u64>,
     holding: Arc<Holding>,
+    fetch: Option<Arc<dyn Fetch>>,
 }
 
 impl Publisher {
@@ -113,16 +114,23 @@ impl Publisher {
             shared,
             seen: None,
             holding: Arc::default(),
+            fetch: None,
         })
     }
 
-    /// Returns the shelves of this server, whose tools fetch with `fetch`. The library serves
-    /// `default` while this server holds the lease; otherwise releases do.
-    pub fn shelves(&self, fetch: Option<Arc<dyn Fetch>>) -> Arc<OwnShelves> {
+    /// Sets the fetcher for the tools of the shelves.
+    #[must_use]
+    pub fn with_fetch(self, fetch: Option<Arc<dyn Fetch>>) -> Self {
+        Self { fetch, ..self }
+    }
+
+    /// Returns the shelves of this server. The library serves `default` while this server holds the
+    /// lease; otherwise releases do.
+    pub fn shelves(&self) -> Arc<OwnShelves> {
         let vault = self.vault.clone().with_wait(WAIT);
         let mut library = LibraryShelf::new(vault, self.slug.as_str());
-        if let Some(fetch) = fetch {
-            library = library.with_fetch(fetch);
+        if let Some(fetch) = &self.fetch {
+            library = library.with_fetch(Arc::clone(fetch));
         }
         let holding = Arc::clone(&self.holding);
         Arc::new(OwnShelves::new(self.slug.clone(), library, holding))

@@ -110,8 +110,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return print_config(context, &settings, options.err());
     }
     let options = options?;
-    let level = settings.text("VAULT_LOG_LEVEL").unwrap_or("info");
-    server::log_to(std::io::stderr, level);
+    let _flush_log = server::log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("info"));
     for (written, meant) in Settings::likely_misspellings(&context.process) {
         tracing::warn!(variable = %written, did_you_mean = meant, "a variable that is no setting");
     }

@@ -22,7 +22,7 @@ use crate::{
     errors::{Exit, Failure},
     fetch,
     output::Report,
-    server::{log_to, tool_names},
+    server::{log_to_stderr, tool_names},
 };
 
 /// The owner part of ids on this machine.
@@ -87,8 +87,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 fn serve(context: &Context) -> Result<Report, Failure> {
     let settings = context.settings()?;
-    let level = settings.text("VAULT_LOG_LEVEL").unwrap_or("warn");
-    log_to(std::io::stderr, level);
+    let _flush_log = log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("warn"));
     let names = tool_names(settings);
     let vault = context.vault_or_new()?;
     context.block_on(async {
