@@ -72,24 +72,20 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
     let current = installed(vault, name, &vault.trusted()?)?.map(|installed| installed.bundle);
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
-    let found: Vec<_> = bundles
-        .par_iter()
+    let mut versions: Vec<_> = bundles
+        .into_par_iter()
         .filter_map(|bundle| {
-            let manifest = store::manifest(&store, bundle, &trusted)?;
-            (manifest.name == *name && manifest.rendered_from.is_none())
-                .then_some((*bundle, manifest))
+            let manifest = store::manifest(&store, &bundle, &trusted)?;
+            let wanted = manifest.name == *name && manifest.rendered_from.is_none();
+            wanted.then(|| PastVersion {
+                // Ignore a source record that can't be read: the version itself is intact.
+                upstream: upstream::of_bundle(vault, &bundle).unwrap_or_default(),
+                installed: current == Some(bundle),
+                manifest,
+                bundle,
+            })
         })
         .collect();
-    let mut versions = Vec::new();
-    for (bundle, manifest) in found {
-        versions.push(PastVersion {
-            // Ignore a source record that can't be read: the version itself is intact.
-            upstream: upstream::of_bundle(vault, &bundle).unwrap_or_default(),
-            installed: current == Some(bundle),
-            manifest,
-            bundle,
-        });
-    }
     versions.sort_by_key(|past| std::cmp::Reverse((past.manifest.version, past.installed)));
     Ok(versions)
 }
@@ -130,24 +126,20 @@ pub fn roll_back(
     strict: bool,
 ) -> Result<AdmitReport, RollbackError> {
     let versions = history(vault, name)?;
-    let current = versions
-        .iter()
-        .find(|past| past.installed)
-        .ok_or_else(|| RollbackError::NotInstalled(name.clone()))?;
+    let current = versions.iter().find(|past| past.installed);
+    let current = current.ok_or_else(|| RollbackError::NotInstalled(name.clone()))?;
+    let (current, mut stored) = (&current.manifest, versions.iter());
     let wanted = match to {
-        Some(version) => versions
-            .iter()
+        Some(version) => stored
             .find(|past| past.manifest.version == version)
             .ok_or_else(|| RollbackError::NoSuchVersion {
                 name: name.clone(),
                 version,
             })?,
-        None => versions
-            .iter()
-            .find(|past| {
-                past.manifest.version < current.manifest.version
-                    && past.manifest.files != current.manifest.files
-            })
+        None => stored
+            .map(|past| (past, &past.manifest))
+            .find(|(_, past)| past.version < current.version && past.files != current.files)
+            .map(|(past, _)| past)
             .ok_or_else(|| RollbackError::NothingEarlier(name.clone()))?,
     };
     let version = wanted.manifest.version;

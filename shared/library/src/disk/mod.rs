@@ -427,6 +427,17 @@ pub(crate) fn new_link(link: &Path, target: &Path) -> Result<(), FileError> {
     std::os::unix::fs::symlink(target, link).map_err(file_error("link", link))
 }
 
+/// A path in a folder that does not exist yet: `<name>`, or the first free `<name>-<number>`.
+pub(crate) fn free_path(folder: &Path, name: &str) -> Result<PathBuf, FileError> {
+    let mut path = folder.join(name);
+    let mut number = 1;
+    while kind(&path)?.is_some() {
+        path = folder.join(format!("{name}-{number}"));
+        number += 1;
+    }
+    Ok(path)
+}
+
 /// Moves a file or folder within one file system.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     fs::rename(from, to).map_err(file_error("move", from))

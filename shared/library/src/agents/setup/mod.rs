@@ -323,12 +323,7 @@ fn move_aside(root: &Path, folder: &Path) -> Result<PathBuf, FileError> {
     let kept = PathBuf::from(kept);
     disk::make_dirs(&kept, 0o755)?;
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    let mut place = kept.join(&*name);
-    let mut number = 1;
-    while disk::kind(&place)?.is_some() {
-        place = kept.join(format!("{name}-{number}"));
-        number += 1;
-    }
+    let place = disk::free_path(&kept, &name)?;
     disk::rename(folder, &place)?;
     disk::sync_dir(&kept)?;
     disk::sync_dir(root)?;
