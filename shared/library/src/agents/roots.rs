@@ -290,7 +290,7 @@ impl RootChange {
         }
         if self.record.mode == RootMode::Link
             && !self.make.is_empty()
-            && !disk::holds_links(&self.real)
+            && !disk::supports_links(&self.real)
         {
             self.without_links(profiles);
         }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat};
 
-use super::{FileError, Kind, file_error};
+use super::{FileError, file_error};
 
 /// Limit on the entries of one folder tree; a skill has at most 1,024 files.
 const MAX_ENTRIES: usize = 20_000;
@@ -44,15 +44,6 @@ impl FileStat {
             modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
             changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u64),
             inode: stat.st_ino as u64,
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        match FileType::from_raw_mode(self.mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Dir,
-            FileType::Symlink => Kind::Link,
-            _ => Kind::Other,
         }
     }
 
@@ -147,8 +138,9 @@ impl Walker<'_> {
                 FileType::Directory => true,
                 // Some file systems omit the type from a listing.
                 FileType::Unknown => {
-                    kind_of(fd.as_fd(), name).map_err(|cause| self.failed("look at", cause))?
-                        == Kind::Dir
+                    let stat = rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW)
+                        .map_err(|cause| self.failed("look at", cause))?;
+                    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
                 }
                 _ => false,
             };
@@ -198,7 +190,7 @@ impl Walker<'_> {
         };
         let stat = fstat(&fd).map_err(|cause| self.failed("look at", cause))?;
         let stat = FileStat::of(&stat);
-        let entry = if stat.kind() != Kind::File {
+        let entry = if FileType::from_raw_mode(stat.mode) != FileType::RegularFile {
             Entry::Foreign
         } else if stat.size > self.max_file {
             Entry::TooLarge
@@ -219,12 +211,6 @@ impl Walker<'_> {
         let cause = io::Error::new(io::ErrorKind::InvalidData, why);
         FileError::new("read", &self.root.join(&self.path), cause)
     }
-}
-
-/// The kind of an entry in an open folder, links not followed.
-pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Kind> {
-    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-        .map(|stat| FileStat::of(&stat).kind())
 }
 
 /// Reads a file of `size` bytes; `None` if the file is longer or shorter.

@@ -178,7 +178,7 @@ fn note(vault: &Vault, index: &mut Index, fresh: &[NewRow]) {
     }
     if let Ok(settled) = vault
         .scratch()
-        .and_then(|scratch| disk::settled_before(scratch.path()))
+        .and_then(|scratch| disk::settled_time(scratch.path()))
     {
         index.note(fresh, settled);
     }

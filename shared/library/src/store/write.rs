@@ -109,14 +109,14 @@ fn note_moved(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileE
             text.push('\n');
         }
     }
-    disk::note(&aside.join(ADMITTED), &text)
+    disk::write_unflushed(&aside.join(ADMITTED), &text)
 }
 
 /// Lists bundles that are about to lose their last link. If the writer is killed before it removes
 /// them, the next writer does.
 pub(crate) fn note_unlinked(aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
     let lines: Vec<String> = hashes.iter().map(|hash| format!("{hash}\n")).collect();
-    disk::note(&aside.join(ADMITTED), &lines.concat())
+    disk::write_unflushed(&aside.join(ADMITTED), &lines.concat())
 }
 
 /// The bundles that the staging folder of a dead writer lists.
