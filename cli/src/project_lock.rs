@@ -243,7 +243,10 @@ pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest
 /// Creates the lock entry of a fetched skill. Returns `None` if the skill has no upstream.
 pub fn locked(candidate: &Candidate) -> Option<LockEntry> {
     let upstream = candidate.upstream.as_ref()?;
-    let (name, agents) = (candidate.package.name.clone(), candidate.options.agents.clone());
+    let (name, agents) = (
+        candidate.package.name.clone(),
+        candidate.options.agents.clone(),
+    );
     Some(of_upstream(name, upstream, Some(digest(candidate)), agents))
 }
 

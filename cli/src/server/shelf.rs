@@ -270,7 +270,7 @@ mod tests {
         app.shelves.shelf(app, &own_namespace(app).await, None)
     }
 
-    fn assert_elsewhere(result: Result<Submitted, ShelfError>) {
+    fn assert_elsewhere(result: &Result<Submitted, ShelfError>) {
         assert!(
             matches!(result, Err(ShelfError::LibraryElsewhere)),
             "{result:?}"
@@ -325,7 +325,7 @@ mod tests {
         let loaded = shelf(&second).await.load(&entry).await.unwrap();
         assert_eq!(loaded.file("notes.txt").unwrap().bytes, b"notes on one\n");
 
-        assert_elsewhere(shelf(&second).await.submit(&by(), take("beta")).await);
+        assert_elsewhere(&shelf(&second).await.submit(&by(), take("beta")).await);
         servers.clock.advance(1);
         let removed = Change::Remove("alpha".parse().unwrap());
         let removed = shelf(&first).await.submit(&by(), removed).await;
@@ -353,7 +353,7 @@ mod tests {
         let kept = shelf(&first).await;
         servers.clock.advance(31);
         assert_eq!(shelf(&first).await.writes(), Writes::Elsewhere);
-        assert_elsewhere(kept.submit(&by(), take("alpha")).await);
+        assert_elsewhere(&kept.submit(&by(), take("alpha")).await);
         other.publish_changes().await;
         holder.publish_changes().await;
         assert_eq!(shelf(&second).await.writes(), Writes::Signed);

@@ -76,7 +76,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     for locked in lock.skills.clone() {
         let result = install.install(&lock, &locked).map(|(outcome, completed)| {
             is_changed |= completed.is_some();
-            completed.into_iter().for_each(|entry| lock.put(entry));
+            if let Some(entry) = completed {
+                lock.put(entry);
+            }
             outcome
         });
         outcomes.push(locked.name.as_str(), result);
