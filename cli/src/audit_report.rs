@@ -70,17 +70,14 @@ pub enum FailOn {
 impl ReportOptions {
     /// Rejects `--json` together with a format that is not JSON, unless the report goes to a file.
     pub fn check(&self, context: &Context, has_output: bool) -> Result<(), Failure> {
-        if context.ui.is_json()
-            && !has_output
-            && !matches!(self.format, Format::Text | Format::Json)
-        {
-            return Err(Failure::new(
-                ErrorCode::Usage,
-                "--json and another --format cannot both be printed",
-            )
-            .hint("leave out --json, or write the report to a file: --output <file>"));
+        let is_other = !matches!(self.format, Format::Text | Format::Json);
+        if !context.ui.is_json() || has_output || !is_other {
+            return Ok(());
         }
-        Ok(())
+        Err(
+            fail!(Usage, "--json and another --format cannot both be printed")
+                .hint("leave out --json, or write the report to a file: --output <file>"),
+        )
     }
 
     /// Renders the report as JSON lines, Markdown or SARIF. Returns `None` for the text format and
@@ -169,12 +166,12 @@ pub fn skipped_lines<'a>(
     audit: &'a Audit,
 ) -> impl Iterator<Item = String> + 'a {
     audit.skipped.iter().map(|skipped| {
+        let folder = clean(&printable(&location.prefix), 300);
+        let path = clean(&printable(&skipped.path), 300);
+        let reason = clean(&printable(&skipped.reason), 200);
         format!(
-            "{} {}{}  could not be looked into: {}",
-            paint(BAD, "?"),
-            clean(&printable(&location.prefix), 300),
-            clean(&printable(&skipped.path), 300),
-            clean(&printable(&skipped.reason), 200)
+            "{} {folder}{path}  could not be looked into: {reason}",
+            paint(BAD, "?")
         )
     })
 }
@@ -221,39 +218,30 @@ pub fn mark(verdict: Verdict) -> String {
 pub fn verdict(place: &Location, skill: &Audited) -> String {
     let blocking = skill.blocking();
     let warnings = skill.findings.len() - blocking;
-    let more = if blocking > 0 && warnings > 0 {
-        format!(", {}", count(warnings as u64, "warning"))
-    } else {
-        String::new()
+    let found = match (
+        count(blocking as u64, "finding"),
+        count(warnings as u64, "warning"),
+    ) {
+        (findings, more) if blocking > 0 && warnings > 0 => format!("{findings}, {more}"),
+        (findings, _) => findings,
     };
     let text = match skill.verdict {
         Verdict::Accepted => "accepted, nothing to say".to_owned(),
         Verdict::Warnings => format!("accepted with {}", count(warnings as u64, "warning")),
-        Verdict::Blocked => format!("blocked by {}{more}", count(blocking as u64, "finding")),
-        Verdict::Unreadable => {
-            format!(
-                "not all of it could be read: {}{more}",
-                count(blocking as u64, "finding")
-            )
-        }
+        Verdict::Blocked => format!("blocked by {found}"),
+        Verdict::Unreadable => format!("not all of it could be read: {found}"),
     };
     let (Some(path), Some(likeness)) = (&skill.duplicate_of, skill.likeness) else {
         return text;
     };
     let path = clean(&printable(&format!("{}{path}", place.prefix)), 300);
-    if likeness >= 1.0
-        && skill
-            .findings
-            .iter()
-            .all(|at| at.finding.rule != "duplicate")
-    {
-        format!("{text}; same bytes as {}", paint(HINT, path))
+    let path = paint(HINT, path);
+    let mut rules = skill.findings.iter().map(|at| at.finding.rule);
+    if likeness >= 1.0 && rules.all(|rule| rule != "duplicate") {
+        format!("{text}; same bytes as {path}")
     } else {
         let much = similar::percent(likeness);
-        format!(
-            "{text}; {much} of its text is that of {}",
-            paint(HINT, path)
-        )
+        format!("{text}; {much} of its text is that of {path}")
     }
 }
 
@@ -264,16 +252,14 @@ pub fn warn_about_bounds(context: &Context, audit: &Audit) {
             "folders" => "--max-folders",
             _ => "--max-depth",
         };
-        context.ui.warn(
-            Warning::new(
-                "bound_reached",
-                format!(
-                    "only the first {} {} were looked through; skills beyond them are not in this report",
-                    bound.limit, bound.unit
-                ),
-            )
-            .hint(format!("{flag} <number> looks further, or name a folder further down")),
+        let message = format!(
+            "only the first {} {} were looked through; skills beyond them are not in this report",
+            bound.limit, bound.unit
         );
+        let hint = format!("{flag} <number> looks further, or name a folder further down");
+        context
+            .ui
+            .warn(Warning::new("bound_reached", message).hint(hint));
     }
 }
 
@@ -286,34 +272,27 @@ pub fn summary(audit: &Audit) -> String {
             count(some as u64, "folder")
         ),
     };
-    format!(
-        "{}{skipped} {}",
-        counts(audit),
-        paint(
-            DIM,
-            format_args!("({} looked through)", count(audit.folders as u64, "folder"))
-        )
-    )
+    let folders = format!("({} looked through)", count(audit.folders as u64, "folder"));
+    format!("{}{skipped} {}", counts(audit), paint(DIM, folders))
 }
 
 /// Formats the number of skills for each verdict.
 pub fn counts(audit: &Audit) -> String {
     let sum = audit.summary();
-    let mut parts = Vec::new();
-    for (number, style, what) in [
+    let parts = [
         (sum.accepted, GOOD, "accepted"),
         (sum.warnings, WARN, "with warnings"),
         (sum.blocked, BAD, "blocked"),
         (sum.unreadable, BAD, "unreadable"),
-    ] {
-        if number > 0 {
-            parts.push(paint(style, format_args!("{number} {what}")));
-        }
-    }
-    let counts = if parts.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", parts.join(", "))
-    };
-    format!("{}{counts}", count(sum.skills as u64, "skill"))
+    ];
+    let parts = parts.into_iter().filter(|(number, ..)| *number > 0);
+    let parts: Vec<_> = parts
+        .map(|(number, style, what)| paint(style, format_args!("{number} {what}")))
+        .collect();
+    let colon = if parts.is_empty() { "" } else { ": " };
+    format!(
+        "{}{colon}{}",
+        count(sum.skills as u64, "skill"),
+        parts.join(", ")
+    )
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{
     CommandFactory, FromArgMatches, Parser,
-    builder::styling::{AnsiColor, Styles},
+    builder::styling::{AnsiColor, Style, Styles},
 };
 
 use crate::{
@@ -13,10 +13,12 @@ use crate::{
     output::{BOLD, paint},
 };
 
+const HEADING: Style = AnsiColor::Green.on_default().bold();
+const LITERAL: Style = AnsiColor::Cyan.on_default().bold();
 const STYLES: Styles = Styles::styled()
-    .header(AnsiColor::Green.on_default().bold())
-    .usage(AnsiColor::Green.on_default().bold())
-    .literal(AnsiColor::Cyan.on_default().bold())
+    .header(HEADING)
+    .usage(HEADING)
+    .literal(LITERAL)
     .placeholder(AnsiColor::Cyan.on_default());
 
 /// Keep agent skills that were checked and signed, and hand them to people, agents and machines unchanged.
@@ -47,23 +49,20 @@ pub fn command() -> clap::Command {
     for (heading, sub) in Command::HEADINGS.iter().zip(command.get_subcommands()) {
         if above != *heading {
             let break_before = if above.is_empty() { "" } else { "\n" };
-            let styled = paint(
-                AnsiColor::Green.on_default().bold(),
-                format_args!("{heading}:"),
-            );
+            let styled = paint(HEADING, format_args!("{heading}:"));
             groups.push_str(&format!("{break_before}{styled}\n"));
             above = heading;
         }
         groups.push_str(&format!(
             "  {}{}{}\n",
-            paint(AnsiColor::Cyan.on_default().bold(), sub.get_name()),
+            paint(LITERAL, sub.get_name()),
             " ".repeat(15 - sub.get_name().len()),
             sub.get_about().map(ToString::to_string).unwrap_or_default()
         ));
     }
     groups.push_str(&format!(
         "\n{}\n  0 done  1 failed  2 wrong usage  3 differences found  4 not signed in or not allowed\n  5 refused by the gate  6 signature or digest wrong  7 network  8 subscription lapsed\n  130 interrupted\n\nRun {} to see how a command is used.",
-        paint(AnsiColor::Green.on_default().bold(), "Exit codes:"),
+        paint(HEADING, "Exit codes:"),
         paint(BOLD, "vault <command> --help")
     ));
     command.after_help(groups)
@@ -95,22 +94,11 @@ mod tests {
         assert_eq!(script.matches("_vault_skills() {").count(), 1);
         let defined = script.find("_vault_skills() {").unwrap();
         assert!(defined < script.find(ZSH_RUNS).unwrap());
-        for (command, names) in [
-            ("remove", "_vault_skills'"),
-            ("enable", "_vault_skills'"),
-            ("disable", "_vault_skills'"),
-            ("doctor", "_vault_skills'"),
-            ("outdated", "_vault_skills'"),
-            ("update", "_vault_skills'"),
-            ("history", "_vault_skills'"),
-            ("rollback", "_vault_skills'"),
-            ("which", "_vault_skills'"),
-            ("zip", "_vault_skills'"),
-            ("show", "_vault_skills_or_files'"),
-            ("verify", "_vault_skills_or_files'"),
-            ("audit", "_vault_skills_or_files'"),
-            ("lint", "_vault_skills_or_files'"),
-        ] {
+        let skills = "remove enable disable doctor outdated update history rollback which zip";
+        let skills = skills.split(' ').map(|command| (command, "_vault_skills'"));
+        let files = ["show", "verify", "audit", "lint"];
+        let files = files.map(|command| (command, "_vault_skills_or_files'"));
+        for (command, names) in skills.chain(files) {
             let name = format!("\n({command})\n");
             // A nested command may have the same name, so every section of that name is checked.
             let mut sections = script.split(&name).skip(1);

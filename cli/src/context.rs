@@ -6,7 +6,7 @@ use vault_library::{Vault, VaultError, VaultPaths};
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     flags::Global,
     output::Ui,
     settings::{
@@ -51,7 +51,7 @@ impl Context {
     /// home folder is known.
     pub fn config_folder(&self) -> Result<PathBuf, Failure> {
         self.process.config_folder().ok_or_else(|| {
-            Failure::new(ErrorCode::NoHome, "there is no home folder to keep keys in")
+            fail!(NoHome, "there is no home folder to keep keys in")
                 .hint("set HOME or XDG_CONFIG_HOME")
         })
     }
@@ -77,10 +77,8 @@ impl Context {
 
     /// Whether security findings of the gate block a skill.
     pub fn strict(&self) -> Result<bool, Failure> {
-        Ok(self
-            .settings()?
-            .boolean("VAULT_SECURITY_STRICT")
-            .unwrap_or(true))
+        let strict = self.settings()?.boolean("VAULT_SECURITY_STRICT");
+        Ok(strict.unwrap_or(true))
     }
 
     /// Paths of the vault and its keys.
@@ -94,24 +92,21 @@ impl Context {
         let root = match (&self.global.vault, settings.text("VAULT_STORAGE_PATH")) {
             (Some(path), _) => path.clone(),
             (None, Some(path)) => expand(&self.process, path),
-            (None, None) => self
-                .process
-                .home()
-                .ok_or_else(|| {
-                    Failure::new(
-                        ErrorCode::NoHome,
-                        "there is no home folder to keep the vault in",
-                    )
-                    .hint("set HOME, or name a folder with --vault")
-                })?
-                .join(".vault"),
+            (None, None) => match self.process.home() {
+                Some(home) => home.join(".vault"),
+                None => {
+                    return Err(
+                        fail!(NoHome, "there is no home folder to keep the vault in")
+                            .hint("set HOME, or name a folder with --vault"),
+                    );
+                }
+            },
         };
         let root =
             std::path::absolute(&root).map_err(|error| Failure::io("resolving", &root, &error))?;
         let mut paths = VaultPaths::new(root, self.config_folder()?);
-        paths.index = settings
-            .text("VAULT_DB_PATH")
-            .map(|path| expand(&self.process, path));
+        let index = settings.text("VAULT_DB_PATH");
+        paths.index = index.map(|path| expand(&self.process, path));
         Ok(paths)
     }
 
@@ -122,7 +117,7 @@ impl Context {
                 |_| String::new(),
                 |paths| format!(" at {}", paths.root.display()),
             );
-            Failure::new(ErrorCode::NoVault, format!("there is no vault{place} yet"))
+            fail!(NoVault, "there is no vault{place} yet")
                 .hint("vault add <folder> makes one with its first skill")
         })
     }
@@ -130,29 +125,24 @@ impl Context {
     /// Opens the vault of this run if it exists; never creates one.
     pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
         match Vault::open(self.paths()?, Arc::new(SystemClock), Arc::new(SystemRandom)) {
-            Ok(vault) => Ok(Some(vault)),
             Err(VaultError::Missing(_)) => Ok(None),
-            Err(error) => Err(error.into()),
+            vault => Ok(Some(vault?)),
         }
     }
 
     /// Opens the vault of this run. Creates it with its keys if it does not exist.
     pub fn vault_or_new(&self) -> Result<Vault, Failure> {
-        Ok(Vault::open_or_create(
-            self.paths()?,
-            Arc::new(SystemClock),
-            Arc::new(SystemRandom),
-        )?)
+        let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+        Ok(Vault::open_or_create(self.paths()?, clock, random)?)
     }
 
     /// Fails if `--offline` forbids network access.
     pub fn require_network(&self) -> Result<(), Failure> {
         if self.global.offline {
-            return Err(Failure::new(
-                ErrorCode::Offline,
-                "this needs the network, and --offline forbids it",
-            )
-            .hint("leave out --offline"));
+            return Err(
+                fail!(Offline, "this needs the network, and --offline forbids it")
+                    .hint("leave out --offline"),
+            );
         }
         Ok(())
     }
@@ -169,9 +159,7 @@ impl Context {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| {
-                Failure::new(ErrorCode::Io, format!("no event loop can be made: {error}"))
-            })?;
+            .map_err(|error| fail!(Io, "no event loop can be made: {error}"))?;
         let result = runtime.block_on(work);
         // A blocking task may still be reading standard input. Do not wait for it.
         runtime.shutdown_background();

@@ -1,6 +1,6 @@
 //! Shows the differences between two versions of a skill, line by line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use similar::{ChangeTag, TextDiff};
 use vault_skill::manifest::Mode;
@@ -27,9 +27,7 @@ pub fn diff_files(
     after: &BTreeMap<&str, Version<'_>>,
 ) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut paths: Vec<&str> = before.keys().chain(after.keys()).copied().collect();
-    paths.sort_unstable();
-    paths.dedup();
+    let paths: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
     for path in paths {
         let shown = clean(path, 200);
         match (before.get(path), after.get(path)) {
@@ -47,11 +45,8 @@ pub fn diff_files(
                 }
             }
             (None, Some(new)) => {
-                let runs = if new.mode == Mode::Executable {
-                    ", executable"
-                } else {
-                    ""
-                };
+                let runs = new.mode == Mode::Executable;
+                let runs = if runs { ", executable" } else { "" };
                 lines.push(paint(BOLD, format!("new {shown}{runs}")));
                 lines.extend(diff_texts(b"", new.bytes));
             }
@@ -98,42 +93,27 @@ mod tests {
     use super::*;
 
     fn plain(old: &str, new: &str) -> Vec<String> {
-        diff_texts(old.as_bytes(), new.as_bytes())
-            .iter()
-            .map(|line| anstream::adapter::strip_str(line).to_string())
+        let lines = diff_texts(old.as_bytes(), new.as_bytes()).into_iter();
+        lines
+            .map(|line| anstream::adapter::strip_str(&line).to_string())
             .collect()
     }
 
     #[test]
     fn changes_are_shown_with_what_stands_around_them() {
-        assert_eq!(
-            plain("a\nb\nc\n", "a\nx\nc\n"),
-            ["    a", "  - b", "  + x", "    c"]
-        );
+        let lines = plain("a\nb\nc\n", "a\nx\nc\n");
+        assert_eq!(lines, ["    a", "  - b", "  + x", "    c"]);
         assert_eq!(plain("", "a\n"), ["  + a"]);
-        let long: String = (0..20)
-            .flat_map(|at: i32| [at.to_string(), "\n".to_owned()])
-            .collect();
+        let long = (0..20)
+            .map(|at| format!("{at}\n"))
+            .collect::<Vec<_>>()
+            .concat();
         let changed = long
             .replace("\n1\n", "\none\n")
             .replace("18\n", "eighteen\n");
         assert_eq!(
-            plain(&long, &changed),
-            [
-                "    0",
-                "  - 1",
-                "  + one",
-                "    2",
-                "    3",
-                "    4",
-                "  …",
-                "    15",
-                "    16",
-                "    17",
-                "  - 18",
-                "  + eighteen",
-                "    19"
-            ]
+            plain(&long, &changed).join("|"),
+            "    0|  - 1|  + one|    2|    3|    4|  …|    15|    16|    17|  - 18|  + eighteen|    19"
         );
     }
 }

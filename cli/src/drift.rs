@@ -49,34 +49,27 @@ pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<DriftTargets, Failure>
             sorted.unchecked.push((skill.name, why));
             continue;
         }
-        let identifier: Option<ProvenanceId> = skill.texts.provenance.parse().ok();
+        let (name, provenance) = (skill.name, skill.texts.provenance);
+        let identifier: Option<ProvenanceId> = provenance.parse().ok();
         // Prefer the upstream recorded for this bundle, if it matches the signed provenance.
         let known = upstream::of_bundle(vault, &skill.bundle)?
             .filter(|known| Some(&known.identifier) == identifier.as_ref());
         let found = match known {
-            Some(known) => Some(known),
-            None => upstream::of_skill(vault, &skill.name)?,
+            None => upstream::of_skill(vault, &name)?,
+            known => known,
         };
-        match found {
-            Some(upstream) => sorted.asked.push(DriftCheck {
-                name: skill.name,
-                upstream,
-            }),
-            None => {
-                let why = format!(
-                    "is from {}: there is nothing to ask",
-                    clean(&skill.texts.provenance, 200)
-                );
-                sorted.unchecked.push((skill.name, why));
-            }
+        if let Some(upstream) = found {
+            sorted.asked.push(DriftCheck { name, upstream });
+        } else {
+            let source = clean(&provenance, 200);
+            let why = format!("is from {source}: there is nothing to ask");
+            sorted.unchecked.push((name, why));
         }
     }
     for (name, origin, _) in &listing.damaged {
         if *origin == Origin::Local && wanted(name) {
-            sorted.unchecked.push((
-                name.clone(),
-                "is not what was signed; add it again".to_owned(),
-            ));
+            let why = "is not what was signed; add it again".to_owned();
+            sorted.unchecked.push((name.clone(), why));
         }
     }
     Ok(sorted)

@@ -15,7 +15,7 @@ use vault_store::clock::SystemClock;
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, Place, chain},
-    output::clean,
+    output::{clean, nearest},
 };
 
 /// The fetcher of a command with its policy and parse options.
@@ -36,22 +36,17 @@ impl Fetching {
         let root = context.paths()?.root;
         let policy = read_policy_at(&root).map_err(|error| {
             let path = root.join(vault_library::POLICY_FILE);
-            Failure::new(
-                ErrorCode::PolicyInvalid,
-                format!(
-                    "nothing is fetched under a policy that cannot be read: {}",
-                    chain(&error)
-                ),
+            let error = chain(&error);
+            fail!(
+                PolicyInvalid,
+                "nothing is fetched under a policy that cannot be read: {error}"
             )
-            .at(Place {
-                path: path.display().to_string(),
-                ..Place::default()
-            })
+            .at(Place::new(&path, None))
             .hint("vault policy check shows the place")
         })?;
         let options = settings.parse.clone();
         Ok(Self {
-            fetcher: Arc::new(Fetcher::new(settings, Arc::new(SystemClock))),
+            fetcher: fetcher(settings),
             policy: SourcePolicy::new(policy.as_ref()),
             options,
         })
@@ -60,25 +55,17 @@ impl Fetching {
 
 /// How source arguments are parsed in this process.
 pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
+    let loopback = context.settings()?.boolean("VAULT_SOURCES_ALLOW_LOOPBACK");
     let mut options = ParseOptions {
-        loopback: context
-            .settings()?
-            .boolean("VAULT_SOURCES_ALLOW_LOOPBACK")
-            .unwrap_or(false),
+        loopback: loopback.unwrap_or(false),
         ..ParseOptions::default()
     };
     if let Some(host) = context.process.variable("GH_HOST") {
         // The host becomes part of an address, so accept only characters of a host name.
-        let fine = host.len() <= 253
-            && !host.starts_with(['-', '.'])
-            && host
-                .bytes()
-                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
-        if !fine {
-            return Err(
-                Failure::new(ErrorCode::SettingInvalid, "GH_HOST is no host name")
-                    .hint("it is the host of owner/repository: git.example.com"),
-            );
+        let is_allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+        if host.len() > 253 || host.starts_with(['-', '.']) || !host.bytes().all(is_allowed) {
+            return Err(fail!(SettingInvalid, "GH_HOST is no host name")
+                .hint("it is the host of owner/repository: git.example.com"));
         }
         host.clone_into(&mut options.default_host);
     }
@@ -96,11 +83,11 @@ pub fn parse(context: &Context, text: &str, options: &ParseOptions) -> Result<So
     if let BadSource::Shorthand { written, .. } = &bad {
         let written = clean(written, 400);
         let question = format!("{}. Fetch {written}?", clean(&bad.to_string(), 600));
-        let confirmed = context.ui.confirm(&question).map_err(|failure| {
-            failure.hint(format!(
-                "for the repository write {written}, or answer with `--yes`"
-            ))
-        })?;
+        let hint = || format!("for the repository write {written}, or answer with `--yes`");
+        let confirmed = context
+            .ui
+            .confirm(&question)
+            .map_err(|failure| failure.hint(hint()))?;
         if confirmed {
             return bad.accept_shorthand().map_err(|bad| bad_source(&bad));
         }
@@ -111,9 +98,7 @@ pub fn parse(context: &Context, text: &str, options: &ParseOptions) -> Result<So
 /// The failure for an argument that cannot be parsed as a source.
 pub fn bad_source(bad: &BadSource) -> Failure {
     let failure = match bad {
-        BadSource::Invalid { .. } => {
-            Failure::new(ErrorCode::SourceInvalid, clean(&bad.to_string(), 600))
-        }
+        BadSource::Invalid { .. } => fail!(SourceInvalid, "{}", clean(&bad.to_string(), 600)),
         BadSource::Missing { text, .. } | BadSource::Shorthand { text, .. } => {
             Failure::no_such_path(text)
         }
@@ -121,50 +106,47 @@ pub fn bad_source(bad: &BadSource) -> Failure {
     failure.hint_if(bad.hint())
 }
 
+/// Applies a folder inside the repository and a branch, tag, commit or version to a source.
+pub fn refined(
+    mut source: Source,
+    path: Option<&str>,
+    reference: Option<&str>,
+) -> Result<Source, Failure> {
+    if let Some(path) = path {
+        source = source.with_path(path).map_err(|bad| bad_source(&bad))?;
+    }
+    if let Some(reference) = reference {
+        source = source
+            .with_reference(reference)
+            .map_err(|bad| bad_source(&bad))?;
+    }
+    Ok(source)
+}
+
 /// Reads the settings of a fetcher. `guarded` is set for callers other than the command line.
 pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     let settings = context.settings()?;
     let parse = parse_options(context)?;
-    let mut git = GitSettings::new(
-        context
-            .process
-            .program("git")
-            .unwrap_or_else(|| "git".into()),
-    );
-    git.ssh_command = context
-        .process
-        .variable("GIT_SSH_COMMAND")
-        .map(str::to_owned);
+    let process = &context.process;
+    let mut git = GitSettings::new(process.program("git").unwrap_or_else(|| "git".into()));
+    git.ssh_command = process.variable("GIT_SSH_COMMAND").map(str::to_owned);
     git.loopback = parse.loopback;
-    let address = |name: &'static str| {
-        settings
-            .text(name)
-            .map(|text| {
-                let url: Option<Url> = text.parse().ok();
-                url.filter(|url| url.scheme() == "https" || parse.loopback)
-                    .ok_or_else(|| {
-                        Failure::new(
-                            ErrorCode::SettingInvalid,
-                            format!("{name} is no https address"),
-                        )
-                    })
-            })
-            .transpose()
+    let address = |name: &str, text: &str| {
+        let url: Option<Url> = text.parse().ok();
+        url.filter(|url| url.scheme() == "https" || parse.loopback)
+            .ok_or_else(|| fail!(SettingInvalid, "{name} is no https address"))
     };
-    let address_or = |name: &'static str, default: &str| match address(name)? {
-        Some(url) => Ok(url),
-        None => default
-            .parse()
-            .map_err(|error| Failure::new(ErrorCode::Io, format!("a default is wrong: {error}"))),
-    };
+    let address_or = |name, default| address(name, settings.text(name).unwrap_or(default));
+    let registry = "VAULT_REGISTRY_URL";
+    let registry = settings
+        .text(registry)
+        .map(|text| address(registry, text))
+        .transpose()?;
     // Tools must not use the user's source tokens; only commands that the user runs may.
     let tokens = match settings.text("VAULT_SOURCE_TOKENS") {
         Some(text) if !guarded => Tokens::parse(text).map_err(|bad| {
-            Failure::new(
-                ErrorCode::SettingInvalid,
-                format!("VAULT_SOURCE_TOKENS: {bad}"),
-            )
-            .hint("docs.example=TOKEN,other.example:8443=TOKEN")
+            fail!(SettingInvalid, "VAULT_SOURCE_TOKENS: {bad}")
+                .hint("docs.example=TOKEN,other.example:8443=TOKEN")
         })?,
         _ => Tokens::default(),
     };
@@ -174,7 +156,7 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
         limits: Limits::default(),
         clawhub: address_or("VAULT_CLAWHUB_URL", DEFAULT_CLAWHUB)?,
         npm: address_or("VAULT_NPM_REGISTRY_URL", DEFAULT_NPM)?,
-        registry: address("VAULT_REGISTRY_URL")?,
+        registry,
         parse,
         guarded,
     })
@@ -182,10 +164,7 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
 
 /// Creates the fetcher for agents' tools. It only reaches public hosts and does not use SSH.
 pub fn for_tools(context: &Context) -> Result<Arc<Fetcher>, Failure> {
-    Ok(Arc::new(Fetcher::new(
-        settings(context, true)?,
-        Arc::new(SystemClock),
-    )))
+    Ok(fetcher(settings(context, true)?))
 }
 
 /// Creates the fetcher for remote callers. Like [`for_tools`], and git runs without this user's
@@ -193,7 +172,11 @@ pub fn for_tools(context: &Context) -> Result<Arc<Fetcher>, Failure> {
 pub fn for_remote_callers(context: &Context) -> Result<Arc<Fetcher>, Failure> {
     let mut settings = settings(context, true)?;
     settings.git.own_credentials = false;
-    Ok(Arc::new(Fetcher::new(settings, Arc::new(SystemClock))))
+    Ok(fetcher(settings))
+}
+
+fn fetcher(settings: Settings) -> Arc<Fetcher> {
+    Arc::new(Fetcher::new(settings, Arc::new(SystemClock)))
 }
 
 /// Converts a fetch error, with its exit code and hint.
@@ -249,46 +232,37 @@ pub fn choose<'f>(
     let options: Vec<String> = found.iter().map(line).collect();
     let chosen = context
         .ui
-        .choose_many(&question, "--skill <name>` or `--all", options)
+        .choose_many(&question, "--skill <name>` or `--all", &options)
         .map_err(|failure| {
-            failure.data(serde_json::json!({
-                "skills": found.iter().map(|found| &found.name).collect::<Vec<_>>(),
-            }))
+            let names: Vec<_> = found.iter().map(|found| &found.name).collect();
+            failure.data(serde_json::json!({ "skills": names }))
         })?;
     let chosen: Vec<&Found> = chosen.into_iter().filter_map(|at| found.get(at)).collect();
     if chosen.is_empty() {
-        return Err(Failure::new(
-            ErrorCode::NothingChosen,
-            "no skill was chosen",
-        ));
+        return Err(fail!(NothingChosen, "no skill was chosen"));
     }
     Ok(chosen)
 }
 
 fn line(found: &Found) -> String {
     let name = clean(&found.name, 64);
-    match &found.description {
-        Some(description) => {
-            let first = description.lines().next().unwrap_or_default();
-            format!("{name}  {}", clean(first, 80))
-        }
-        None => name,
-    }
+    let Some(description) = &found.description else {
+        return name;
+    };
+    let first = description.lines().next().unwrap_or_default();
+    format!("{name}  {}", clean(first, 80))
 }
 
 /// The failure for a skill that the source does not contain.
 pub fn no_such_skill(place: &str, found: &[Found], name: &str) -> Failure {
     let names = found.iter().map(|found| found.name.as_str());
-    let hint = match crate::output::text::nearest(name, names.clone()) {
+    let hint = match nearest(name, names.clone()) {
         Some(near) => format!("did you mean `{}`?", clean(near, 64)),
         None => {
             let list: Vec<String> = names.take(20).map(|name| clean(name, 64)).collect();
             format!("it has: {}", list.join(", "))
         }
     };
-    Failure::new(
-        ErrorCode::SkillNotInSource,
-        format!("{} has no skill {}", clean(place, 200), clean(name, 64)),
-    )
-    .hint(hint)
+    let (place, name) = (clean(place, 200), clean(name, 64));
+    fail!(SkillNotInSource, "{place} has no skill {name}").hint(hint)
 }

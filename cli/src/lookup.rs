@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vault_library::{
-    Vault,
+    Vault, VaultError,
     run::{self, is_installed},
     shelf,
 };
@@ -50,9 +50,10 @@ pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
 
 /// The failure for a name that is not installed, with the nearest installed name as a hint.
 pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
-    let failure = Failure::new(
-        ErrorCode::SkillNotFound,
-        format!("no skill named `{}` is installed", clean(name, 64)),
+    let failure = fail!(
+        SkillNotFound,
+        "no skill named `{}` is installed",
+        clean(name, 64)
     );
     match vault {
         Some(vault) => with_suggestion(failure, vault, name),
@@ -70,6 +71,13 @@ pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, Ski
     ))
 }
 
+/// The failure for a name that `names` lacks, with the nearest of them as a hint.
+pub fn not_there(name: &str, names: &[impl AsRef<str>]) -> Failure {
+    let failure = fail!(NotInstalled, "`{}` is not installed", clean(name, 64));
+    let names = names.iter().map(AsRef::as_ref);
+    not_listed(failure, name, names, "vault skill list")
+}
+
 pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
     match &error {
         run::RunError::UnknownSkill(name) => not_installed(Some(vault), name.as_str()),
@@ -78,19 +86,17 @@ pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
 }
 
 fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
-    let names: Vec<String> = shelf::list(vault)
-        .map(|listing| {
-            listing
-                .skills
-                .into_iter()
-                .map(|skill| skill.name.to_string())
-                .collect()
-        })
-        .unwrap_or_default();
+    let names = installed_names(vault).unwrap_or_default();
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => failure.hint(format!("did you mean `{}`?", paint(HINT, near))),
         None => failure.hint("vault skill list shows what is installed"),
     }
+}
+
+/// The names of all installed skills that are not damaged.
+pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
+    let skills = shelf::list(vault)?.skills.into_iter();
+    Ok(skills.map(|skill| skill.name.to_string()).collect())
 }
 
 /// Adds a hint to `failure`: the nearest of `names`, or else the command that lists them.
@@ -108,21 +114,14 @@ pub fn not_listed<'n>(
 
 /// The failure for a skill that this vault did not sign itself.
 pub fn not_own(vault: &Vault, name: &SkillName) -> Result<Failure, Failure> {
-    let names: Vec<String> = shelf::list(vault)?
-        .skills
-        .into_iter()
-        .map(|skill| skill.name.to_string())
-        .collect();
+    let mut names = installed_names(vault)?;
+    names.retain(|other| other != name.as_str());
+    let failure = fail!(SkillNotFound, "{name} is not installed from this vault");
+    let names = names.iter().map(String::as_str);
     Ok(not_listed(
-        Failure::new(
-            ErrorCode::SkillNotFound,
-            format!("{name} is not installed from this vault"),
-        ),
+        failure,
         name.as_str(),
-        names
-            .iter()
-            .map(String::as_str)
-            .filter(|other| *other != name.as_str()),
+        names,
         "vault skill list",
     ))
 }
@@ -151,10 +150,8 @@ pub fn pick<'t, T>(
     if let Some(entry) = entries.iter().find(|entry| id_and_name(entry).0 == asked) {
         return Ok(entry);
     }
-    let named: Vec<&T> = entries
-        .iter()
-        .filter(|entry| id_and_name(entry).1 == Some(asked))
-        .collect();
+    let has_name = |entry: &&'t T| id_and_name(entry).1 == Some(asked);
+    let named: Vec<&T> = entries.iter().filter(has_name).collect();
     let (noun, shown) = (kind.noun, clean(asked, 64));
     match named[..] {
         [entry] => Ok(entry),

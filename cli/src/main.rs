@@ -2,6 +2,10 @@
 //!
 //! This file starts and ends the process. Each command is a file `commands/<group>/<command>.rs`.
 
+// First, since its macro `fail!` is in scope only below it.
+#[macro_use]
+mod errors;
+
 mod admission;
 mod audit_report;
 mod cli;
@@ -9,7 +13,6 @@ mod commands;
 mod context;
 mod diff;
 mod drift;
-mod errors;
 mod fetch;
 mod flags;
 mod lookup;
@@ -24,6 +27,7 @@ mod service;
 mod settings;
 mod starter;
 mod subscription;
+mod text;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -32,7 +36,7 @@ use clap::error::ErrorKind;
 use crate::{
     cli::Cli,
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::Exit,
     flags::{ColourChoice, Global},
     output::{Report, Ui},
     settings::{Settings, layers::user_file, process::Process},
@@ -105,14 +109,9 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
             let message = lines
                 .next()
                 .unwrap_or("wrong usage")
-                .trim_start_matches("error: ")
-                .to_owned();
-            let hint = lines
-                .find_map(|line| line.strip_prefix("tip: "))
-                .map(str::to_owned);
-            let mut failure = Failure::new(ErrorCode::Usage, message);
-            failure.hint = hint;
-            ui.fail(&failure)
+                .trim_start_matches("error: ");
+            let hint = lines.find_map(|line| line.strip_prefix("tip: "));
+            ui.fail(&fail!(Usage, "{message}").hint_if(hint))
         }
         _ => {
             ui.must_see(styled.trim_end());

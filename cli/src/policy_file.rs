@@ -12,7 +12,7 @@ use vault_skill::policy::{self, Asker, CompiledPolicy, Input, MAX_BYTES, Policy,
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, Place},
-    output::{clean, excerpt::Line, nearest},
+    output::{clean, excerpt::marked_line, nearest},
 };
 
 /// The path of this run's policy file.
@@ -40,7 +40,10 @@ pub fn compiled(policy: Option<Policy>) -> Result<CompiledPolicy, Failure> {
     policy.map_or_else(
         || Ok(CompiledPolicy::absent()),
         // Parsing a policy has already compiled it, so this does not fail.
-        |policy| CompiledPolicy::new(policy).map_err(|error| invalid(&error, POLICY_FILE, None)),
+        |policy| {
+            CompiledPolicy::new(policy)
+                .map_err(|error| invalid(&error, Path::new(POLICY_FILE), None))
+        },
     )
 }
 
@@ -59,50 +62,35 @@ pub fn read_file(path: &Path) -> Result<Policy, Failure> {
     std::fs::File::open(path)
         .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
         .map_err(|error| Failure::io("reading", path, &error))?;
-    let shown = path.display().to_string();
-    let text = String::from_utf8(bytes).map_err(|_| not_text(&shown))?;
-    Policy::from_toml(&text).map_err(|error| invalid(&error, &shown, Some(&text)))
+    let text = String::from_utf8(bytes).map_err(|_| not_text(path))?;
+    Policy::from_toml(&text).map_err(|error| invalid(&error, path, Some(&text)))
 }
 
-fn not_text(path: &str) -> Failure {
-    Failure::new(ErrorCode::PolicySchema, format!("{path} is not UTF-8"))
+fn not_text(path: &Path) -> Failure {
+    fail!(PolicySchema, "{} is not UTF-8", path.display())
 }
 
 /// Converts an error in the vault's own policy, with the wrong line.
 fn refused(error: ResolveError, path: &Path) -> Failure {
-    let shown = path.display().to_string();
     match error {
         ResolveError::Vault(error) => error.into(),
-        ResolveError::NotText => not_text(&shown),
-        ResolveError::Policy(error) => invalid(
-            &error,
-            &shown,
-            std::fs::read_to_string(path).ok().as_deref(),
-        ),
+        ResolveError::NotText => not_text(path),
+        ResolveError::Policy(error) => {
+            invalid(&error, path, std::fs::read_to_string(path).ok().as_deref())
+        }
     }
 }
 
-fn invalid(error: &PolicyError, path: &str, text: Option<&str>) -> Failure {
-    let failure = Failure::new(
-        ErrorCode::parse(error.word()).unwrap_or(ErrorCode::PolicySchema),
-        clean(error.message(), 1000),
-    )
-    .hint_if(meant(error.message()));
-    let place = Place {
-        path: path.to_owned(),
-        ..Place::default()
-    };
+fn invalid(error: &PolicyError, path: &Path, text: Option<&str>) -> Failure {
+    let code = ErrorCode::parse(error.word()).unwrap_or(ErrorCode::PolicySchema);
+    let failure = Failure::new(code, clean(error.message(), 1000)).hint_if(meant(error.message()));
+    let mut place = Place::new(path, None);
     let Some(at) = error.position() else {
         return failure.at(place);
     };
-    let line = text.and_then(|text| Line::of(text, at.line));
-    failure
-        .at(Place {
-            line: Some(at.line),
-            column: Some(at.column),
-            ..place
-        })
-        .details(line.map(|line| line.value(at.column)))
+    (place.line, place.column) = (Some(at.line), Some(at.column));
+    let line = text.and_then(|text| marked_line(text, at.line, at.column));
+    failure.at(place).details(line)
 }
 
 /// A caller with their platform, channel and query.
@@ -124,29 +112,39 @@ pub fn capabilities(
     policy: &CompiledPolicy,
     asked: CallerQuery<'_>,
 ) -> Result<Capabilities, Failure> {
-    let callers = &[asked.caller][..];
+    let CallerQuery {
+        caller,
+        platform,
+        channel,
+        query,
+    } = asked;
+    let (callers, query) = (&[caller][..], Some(query));
+    let bound_profile = None;
     let Some(vault) = vault else {
+        let asker = Asker {
+            callers,
+            bound_profile,
+            platform,
+            channel,
+        };
+        let (catalog, skills) = (None, &[][..]);
         return Ok(policy::resolve_capabilities(&Input {
             policy,
-            catalog: None,
-            asker: Asker {
-                callers,
-                bound_profile: None,
-                platform: asked.platform,
-                channel: asked.channel,
-            },
-            query: Some(asked.query),
-            skills: &[],
+            catalog,
+            asker,
+            query,
+            skills,
         }));
     };
+    let policy = Some(policy);
     let input = ResolveInput {
         vault,
-        policy: Some(policy),
+        policy,
         callers,
-        bound_profile: None,
-        platform: asked.platform,
-        channel: asked.channel,
-        query: Some(asked.query),
+        bound_profile,
+        platform,
+        channel,
+        query,
     };
     resolve_capabilities(&input).map_err(|error| match error {
         ResolveError::Vault(error) => error.into(),

@@ -1,8 +1,8 @@
 //! Agents' skill folders: updating them after a change, and reporting the result.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use vault_library::{
     Vault,
     agents::{self, Machine, ProfileSyncError, ProfileSyncReport, RootMode, RootState},
@@ -11,10 +11,10 @@ use vault_skill::name::AgentId;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     output::{
         BAD, BOLD, DIM, GOOD, HINT, Report, Table, Warning, clean, count, doctor::profile_warning,
-        paint,
+        nearest, paint,
     },
 };
 
@@ -39,7 +39,7 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
         .parse()
         .map_err(|error: vault_skill::name::BadName| error.to_string())?;
     let ids = agents::all().iter().map(|agent| agent.id.as_str());
-    match crate::output::text::nearest(text, ids) {
+    match nearest(text, ids) {
         // Unknown agents are allowed, but an id this close to a known one is more likely a
         // misspelling.
         Some(near) => Err(format!("no agent is called `{id}`; did you mean `{near}`?")),
@@ -50,11 +50,7 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
 /// Describes this machine. Fails without a home folder.
 pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
     context.process.machine(project).ok_or_else(|| {
-        Failure::new(
-            ErrorCode::NoHome,
-            "there is no home folder to look for agents in",
-        )
-        .hint("set HOME")
+        fail!(NoHome, "there is no home folder to look for agents in").hint("set HOME")
     })
 }
 
@@ -73,11 +69,9 @@ pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
             Some(report)
         }
         Err(error) => {
-            let failure = failure(error);
-            context.ui.warn(
-                Warning::new("profiles_not_synced", failure.message.clone())
-                    .hint("vault sync-profiles, once that is mended"),
-            );
+            let warning = Warning::new("profiles_not_synced", failure(error).message);
+            let hint = "vault sync-profiles, once that is mended";
+            context.ui.warn(warning.hint(hint));
             None
         }
     }
@@ -86,33 +80,26 @@ pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
 fn warn(context: &Context, report: &ProfileSyncReport) {
     for warning in &report.warnings {
         let (message, hint) = profile_warning(warning);
-        context
-            .ui
-            .warn(Warning::new(warning.code(), clean(&message, 400)).hint(hint));
+        let warning = Warning::new(warning.code(), clean(&message, 400));
+        context.ui.warn(warning.hint(hint));
     }
     for root in &report.roots {
+        let path = root.path.display();
         if let Some(reason) = &root.failed {
-            context.ui.warn(
-                Warning::new(
-                    "root_failed",
-                    format!("{} was not changed: {reason}", root.path.display()),
-                )
-                .hint("give this user the right to write there, then vault sync-profiles"),
-            );
+            let warning = Warning::new("root_failed", format!("{path} was not changed: {reason}"));
+            let hint = "give this user the right to write there, then vault sync-profiles";
+            context.ui.warn(warning.hint(hint));
         }
         if !root.foreign.is_empty() {
-            context.ui.warn(
-                Warning::new(
-                    "foreign_skill",
-                    format!(
-                        "{}: {} {} of your own, not from the vault",
-                        root.path.display(),
-                        list(&root.foreign),
-                        if root.foreign.len() == 1 { "is" } else { "are" },
-                    ),
-                )
-                .hint("vault setup --review takes them into the vault; vault disable <name> --agent <agent> ends this warning"),
+            let (names, verb) = (
+                list(&root.foreign),
+                if root.foreign.len() == 1 { "is" } else { "are" },
             );
+            let message = format!("{path}: {names} {verb} of your own, not from the vault");
+            let hint = "vault setup --review takes them into the vault; vault disable <name> --agent <agent> ends this warning";
+            context
+                .ui
+                .warn(Warning::new("foreign_skill", message).hint(hint));
         }
     }
 }
@@ -129,17 +116,20 @@ fn list(names: &[impl ToString]) -> String {
 /// Creates the report of a sync for people and programs.
 pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
     warn(context, report);
-    let mut lines = Vec::new();
-    if !report.roots.is_empty() {
+    let text = if report.roots.is_empty() {
+        "No agent's folder is linked yet.".to_owned()
+    } else {
         let mut table = Table::new(&["folder", "agents", "skills", ""]);
         for root in &report.roots {
             table.row(row(context, root));
         }
-        lines.push(table.text());
-    }
-    if report.roots.is_empty() {
-        lines.push("No agent's folder is linked yet.".to_owned());
-    }
+        let result = if report.restart_required {
+            paint(GOOD, "✓") + " Agents that are running see it after a restart."
+        } else {
+            paint(DIM, "Nothing changed.")
+        };
+        format!("{}\n{result}", table.text())
+    };
     if !report.unlinked_agents.is_empty() {
         context.ui.note(format!(
             "{} found and not linked: {}; {} links them",
@@ -148,84 +138,42 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
             paint(HINT, "vault sync-profiles --discover"),
         ));
     }
-    if report.restart_required && !report.roots.is_empty() {
-        lines.push(format!(
-            "{} Agents that are running see it after a restart.",
-            paint(GOOD, "✓")
-        ));
-    } else if !report.roots.is_empty() {
-        lines.push(paint(DIM, "Nothing changed."));
-    }
     let failed = report.roots.iter().any(|root| root.failed.is_some());
-    Report::new(ReportJson::new(report), lines.join("\n")).exit(if failed {
-        Exit::Failed
-    } else {
-        Exit::Done
-    })
+    let exit = if failed { Exit::Failed } else { Exit::Done };
+    Report::new(json(report), text).exit(exit)
 }
 
 /// The JSON of a sync, with the text of its warnings.
-#[derive(Serialize)]
-struct ReportJson<'a> {
-    #[serde(flatten)]
-    report: &'a ProfileSyncReport,
-    warnings: Vec<WarningJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct WarningJson<'a> {
-    code: &'static str,
-    message: String,
-    hint: String,
-    path: Option<&'a Path>,
-}
-
-impl<'a> ReportJson<'a> {
-    fn new(report: &'a ProfileSyncReport) -> Self {
-        let warnings = report.warnings.iter().map(|warning| {
-            let (message, hint) = profile_warning(warning);
-            WarningJson {
-                code: warning.code(),
-                message,
-                hint,
-                path: warning.path(),
-            }
-        });
-        Self {
-            report,
-            warnings: warnings.collect(),
-        }
-    }
+fn json(report: &ProfileSyncReport) -> Value {
+    let warnings = report.warnings.iter().map(|warning| {
+        let (message, hint) = profile_warning(warning);
+        let (code, path) = (warning.code(), warning.path());
+        json!({ "code": code, "message": message, "hint": hint, "path": path })
+    });
+    let warnings: Vec<_> = warnings.collect();
+    let mut data = json!(report);
+    data["warnings"] = warnings.into();
+    data
 }
 
 fn row(context: &Context, root: &RootState) -> [String; 4] {
-    let mut what = Vec::new();
-    for (mark, names) in [
-        ("+", &root.added),
-        ("~", &root.changed),
-        ("-", &root.removed),
-    ] {
-        if !names.is_empty() {
-            what.push(format!("{mark}{}", names.len()));
-        }
-    }
-    if root.created {
-        what.push("made".to_owned());
-    }
-    if root.mode == RootMode::Copy {
-        what.push("copies".to_owned());
-    }
-    if root.missing {
-        what.push("missing".to_owned());
-    }
-    if root.failed.is_some() {
-        what.push(paint(BAD, "not changed"));
-    }
+    let number =
+        |mark, names: &Vec<_>| (!names.is_empty()).then(|| format!("{mark}{}", names.len()));
+    let word = |is: bool, word: &str| is.then(|| word.to_owned());
+    let changes = [
+        number('+', &root.added),
+        number('~', &root.changed),
+        number('-', &root.removed),
+        word(root.created, "made"),
+        word(root.mode == RootMode::Copy, "copies"),
+        word(root.missing, "missing"),
+        word(root.failed.is_some(), &paint(BAD, "not changed")),
+    ];
     [
         paint(BOLD, context.process.short(&root.path)),
         list(&root.agents),
         root.skills.to_string(),
-        what.join(" "),
+        changes.into_iter().flatten().collect::<Vec<_>>().join(" "),
     ]
 }
 
@@ -234,7 +182,7 @@ pub fn failure(error: ProfileSyncError) -> Failure {
     match error {
         ProfileSyncError::Vault(error) => error.into(),
         error @ (ProfileSyncError::Rules(_) | ProfileSyncError::Target(_)) => {
-            Failure::new(ErrorCode::ProfilesInvalid, error.to_string())
+            fail!(ProfilesInvalid, "{error}")
                 .hint("mend profiles.toml in the vault's folder; nothing was changed")
         }
     }

@@ -5,8 +5,13 @@
 //! the skills through its own gate and signs them with its own vault's key. The content digest
 //! ensures that the installed files are the locked ones. `docs/sources.md` describes the format.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs::Permissions,
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use vault_library::{
@@ -23,8 +28,9 @@ use vault_store::fetch::Upstream;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, Place},
-    output::clean,
+    errors::{ErrorCode, Failure, Place, chain},
+    lookup::folder_of,
+    text::{clean, line_of},
 };
 
 /// The file name.
@@ -110,73 +116,49 @@ struct File {
 impl Lock {
     /// Reads the lock of the current project, if there is one.
     pub fn find(context: &Context) -> Result<Option<Self>, Failure> {
-        match place(context)? {
-            (path, true) => Self::read(path).map(Some),
-            (_, false) => Ok(None),
-        }
+        let (path, exists) = place(context)?;
+        exists.then(|| Self::read(path)).transpose()
     }
 
     /// Reads the lock of the current project, or creates an empty one in memory for the project's
     /// root.
     pub fn find_or_new(context: &Context) -> Result<Self, Failure> {
-        match place(context)? {
-            (path, true) => Self::read(path),
-            (path, false) => Ok(Self {
-                path,
-                skills: Vec::new(),
-            }),
+        let (path, exists) = place(context)?;
+        let skills = Vec::new();
+        if exists {
+            Self::read(path)
+        } else {
+            Ok(Self { path, skills })
         }
     }
 
     /// Reads a lock file. Errors name the wrong line.
     pub fn read(path: PathBuf) -> Result<Self, Failure> {
-        let facts =
-            std::fs::metadata(&path).map_err(|error| Failure::io("reading", &path, &error))?;
-        if !facts.is_file() || facts.len() > MAX_BYTES {
-            return Err(Failure::new(
-                ErrorCode::LockInvalid,
-                format!("{} is no file of at most 4 MiB", path.display()),
-            ));
+        let failed = |error| Failure::io("reading", &path, &error);
+        let shown = path.display();
+        let metadata = std::fs::metadata(&path).map_err(failed)?;
+        if !metadata.is_file() || metadata.len() > MAX_BYTES {
+            return Err(fail!(LockInvalid, "{shown} is no file of at most 4 MiB"));
         }
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| Failure::io("reading", &path, &error))?;
+        let text = std::fs::read_to_string(&path).map_err(failed)?;
         let file: File = toml::from_str(&text).map_err(|error| {
-            let line = error.span().map(|span| {
-                let before = text.get(..span.start).unwrap_or_default();
-                u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX)
-            });
-            Failure::new(ErrorCode::LockInvalid, clean(error.message(), 300)).at(Place {
-                path: path.display().to_string(),
-                line,
-                column: None,
-            })
+            let line = error.span().map(|span| line_of(&text, span.start));
+            Failure::new(ErrorCode::LockInvalid, clean(error.message(), 300))
+                .at(Place::new(&path, line))
         })?;
-        if file.schema != 1 {
-            return Err(Failure::new(
-                ErrorCode::LockVersion,
-                format!(
-                    "{} has the schema {}; this version reads 1",
-                    path.display(),
-                    file.schema
-                ),
+        let File { schema, skills } = file;
+        if schema != 1 {
+            return Err(fail!(
+                LockVersion,
+                "{shown} has the schema {schema}; this version reads 1"
             )
             .hint("a newer vault wrote it: update vault"));
         }
-        let mut names = std::collections::BTreeSet::new();
-        if let Some(twice) = file
-            .skills
-            .iter()
-            .find(|locked| !names.insert(&locked.name))
-        {
-            return Err(Failure::new(
-                ErrorCode::LockInvalid,
-                format!("{} names {} twice", path.display(), twice.name),
-            ));
+        let mut names = BTreeSet::new();
+        if let Some(twice) = skills.iter().find(|locked| !names.insert(&locked.name)) {
+            return Err(fail!(LockInvalid, "{shown} names {} twice", twice.name));
         }
-        Ok(Self {
-            path,
-            skills: file.skills,
-        })
+        Ok(Self { path, skills })
     }
 
     /// The folder of the project.
@@ -186,47 +168,39 @@ impl Lock {
 
     /// Adds an entry or replaces the one with the same name.
     pub fn put(&mut self, locked: LockEntry) {
-        match self
-            .skills
-            .iter_mut()
-            .find(|other| other.name == locked.name)
-        {
-            Some(other) => *other = locked,
-            None => self.skills.push(locked),
-        }
+        self.skills.retain(|other| other.name != locked.name);
+        self.skills.push(locked);
         self.skills.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    /// Adds or replaces an entry, writes the file and says so.
+    fn note(mut self, context: &Context, locked: LockEntry) -> Result<(), Failure> {
+        self.put(locked);
+        self.write()?;
+        context.ui.note(format!("Noted in {}", self.path.display()));
+        Ok(())
     }
 
     /// Writes the file atomically.
     pub fn write(&self) -> Result<(), Failure> {
-        let failed = |error: &std::io::Error| Failure::io("writing", &self.path, error);
-        let file = File {
-            schema: 1,
-            skills: self.skills.clone(),
-        };
-        let text = toml::to_string(&file)
-            .map_err(|error| Failure::new(ErrorCode::LockInvalid, error.to_string()))?;
-        let mut aside = tempfile::Builder::new()
-            .prefix(".vault.lock-")
-            .tempfile_in(self.folder())
-            .map_err(|error| failed(&error))?;
-        let written = aside
-            .write_all(HEAD.as_bytes())
-            .and_then(|()| aside.write_all(text.as_bytes()))
-            .and_then(|()| {
-                use std::os::unix::fs::PermissionsExt as _;
-                // Temporary files are private, but everyone who has the project reads its lock
-                // file.
-                let bits = std::fs::Permissions::from_mode(0o644);
-                aside.as_file().set_permissions(bits)
-            })
+        let skills = self.skills.clone();
+        let text = toml::to_string(&File { schema: 1, skills })
+            .map_err(|error| fail!(LockInvalid, "{error}"))?;
+        let write = || -> std::io::Result<()> {
+            let mut temporary = tempfile::Builder::new()
+                .prefix(".vault.lock-")
+                .tempfile_in(self.folder())?;
+            temporary.write_all((HEAD.to_owned() + &text).as_bytes())?;
+            // Temporary files are private, but everyone who has the project reads its lock file.
+            temporary
+                .as_file()
+                .set_permissions(Permissions::from_mode(0o644))?;
             // Sync before the rename, so that a crash cannot leave an empty lock file.
-            .and_then(|()| aside.as_file().sync_all());
-        written.map_err(|error| failed(&error))?;
-        aside
-            .persist(&self.path)
-            .map_err(|error| failed(&error.error))?;
-        Ok(())
+            temporary.as_file().sync_all()?;
+            temporary.persist(&self.path)?;
+            Ok(())
+        };
+        write().map_err(|error| Failure::io("writing", &self.path, &error))
     }
 }
 
@@ -234,7 +208,6 @@ impl Lock {
 /// to the repository's root or the home folder.
 fn place(context: &Context) -> Result<(PathBuf, bool), Failure> {
     let here = std::path::absolute(".").map_err(|error| Failure::io("resolving", ".", &error))?;
-    let mut root = None;
     for folder in here.ancestors() {
         let path = folder.join(FILE);
         if path.symlink_metadata().is_ok() {
@@ -242,45 +215,38 @@ fn place(context: &Context) -> Result<(PathBuf, bool), Failure> {
         }
         // A lock above the repository belongs to another project.
         if folder.join(".git").symlink_metadata().is_ok() {
-            root = Some(folder.to_owned());
-            break;
+            return Ok((path, false));
         }
         if context.process.home() == Some(folder) {
             break;
         }
     }
-    Ok((root.unwrap_or(here).join(FILE), false))
+    Ok((here.join(FILE), false))
 }
 
 /// The digest of a candidate's files.
 pub fn digest(candidate: &Candidate) -> Digest {
-    digest_of(
-        candidate
-            .package
-            .files
-            .iter()
-            .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())),
-    )
+    let files = candidate.package.files.iter();
+    digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
 }
 
 /// The digest of the skill installed under a name, or `None` if there is none.
 pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, Failure> {
     let found = history::read_installed(vault, name)
-        .map_err(|error| Failure::new(ErrorCode::SkillDamaged, crate::errors::chain(&error)))?;
+        .map_err(|error| fail!(SkillDamaged, "{}", chain(&error)))?;
     Ok(found.map(|found| {
-        digest_of(
-            found
-                .files
-                .iter()
-                .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())),
-        )
+        let files = found.files.iter();
+        digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
     }))
 }
 
 /// Creates the lock entry of a fetched skill. Returns `None` if the skill has no upstream.
 pub fn locked(candidate: &Candidate) -> Option<LockEntry> {
     let upstream = candidate.upstream.as_ref()?;
-    let (name, agents) = (candidate.package.name.clone(), candidate.agents.clone());
+    let (name, agents) = (
+        candidate.package.name.clone(),
+        candidate.options.agents.clone(),
+    );
     Some(of_upstream(name, upstream, Some(digest(candidate)), agents))
 }
 
@@ -316,12 +282,7 @@ pub fn note_fetched(context: &Context, candidate: &Candidate, make: bool) -> Res
     } else {
         Lock::find(context)?
     };
-    if let Some(mut lock) = lock {
-        lock.put(locked);
-        lock.write()?;
-        context.ui.note(format!("Noted in {}", lock.path.display()));
-    }
-    Ok(())
+    lock.map_or(Ok(()), |lock| lock.note(context, locked))
 }
 
 /// Records a skill from a folder of the project in its lock. Fails if the folder is outside the
@@ -333,24 +294,23 @@ pub fn note_folder(
     name: &SkillName,
     agents: &[AgentId],
 ) -> Result<(), Failure> {
-    let mut lock = Lock::find_or_new(context)?;
+    let lock = Lock::find_or_new(context)?;
     let real = |path: &Path| {
         path.canonicalize()
             .map_err(|error| Failure::io("resolving", path, &error))
     };
-    let mut folder = real(Path::new(source))?;
-    if folder.is_file() {
-        folder.pop();
-    }
+    let folder = folder_of(&real(Path::new(source))?);
     let root = real(lock.folder())?;
     let inside = folder.strip_prefix(&root).map_err(|_| {
-        Failure::new(
-            ErrorCode::LockOutside,
-            format!("{} lies outside of {}", folder.display(), root.display()),
+        fail!(
+            LockOutside,
+            "{} lies outside of {}",
+            folder.display(),
+            root.display()
         )
         .hint("a lock names folders of its own project; keep the skill there, or in a repository")
     })?;
-    lock.put(LockEntry {
+    let locked = LockEntry {
         name: name.clone(),
         source: format!("./{}", inside.display()),
         address: None,
@@ -362,8 +322,6 @@ pub fn note_folder(
         signed_version: None,
         digest: installed_digest(vault, name)?,
         agents: agents.to_vec(),
-    });
-    lock.write()?;
-    context.ui.note(format!("Noted in {}", lock.path.display()));
-    Ok(())
+    };
+    lock.note(context, locked)
 }

@@ -45,10 +45,8 @@ pub const FILES: &[StarterFile] = starter![
 
 /// The names of the starter skills, sorted.
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<_> = FILES
-        .iter()
-        .filter_map(|file| file.path.split('/').next())
-        .collect();
+    let folders = FILES.iter().filter_map(|file| file.path.split('/').next());
+    let mut names: Vec<_> = folders.collect();
     names.dedup();
     names
 }
@@ -56,10 +54,8 @@ pub fn names() -> Vec<&'static str> {
 /// Lists the starter skills by name. The value is the path of a copy that the installer left in
 /// `installed`, or `None` if only the binary contains the skill.
 pub fn offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
-    let mut offers: BTreeMap<_, _> = names()
-        .into_iter()
-        .map(|name| (name.to_owned(), None))
-        .collect();
+    let built_in = names().into_iter().map(|name| (name.to_owned(), None));
+    let mut offers: BTreeMap<_, _> = built_in.collect();
     let folders = installed.and_then(|folder| fs::read_dir(folder).ok());
     for entry in folders.into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -78,17 +74,15 @@ pub fn unpack(folder: &Path) -> io::Result<()> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        let mode = if file.path.contains("/bin/") {
-            0o755
-        } else {
-            0o644
-        };
-        OpenOptions::new()
+        let is_program = file.path.contains("/bin/");
+        let mode = if is_program { 0o755 } else { 0o644 };
+        let mut options = OpenOptions::new();
+        let mut created = options
             .write(true)
             .create_new(true)
             .mode(mode)
-            .open(&path)?
-            .write_all(file.bytes)?;
+            .open(&path)?;
+        created.write_all(file.bytes)?;
     }
     Ok(())
 }

@@ -1,17 +1,18 @@
 //! Linked vaults: the client that signs as this machine, and checks of the catalog that the service
-//! offers.
+//! shows.
 
 use vault_library::{
     Vault,
     subscribe::{AcceptedCatalog, Link},
 };
+use vault_service::model::device::DeviceStatus;
 use vault_skill::catalog;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
-    output::Warning,
-    service::{Address, Base, DeviceClient},
+    errors::Failure,
+    output::{GOOD, WARN, Warning, paint},
+    service::{Base, DeviceClient},
 };
 
 /// Creates the client that signs with this machine's key for the link.
@@ -23,10 +24,24 @@ pub fn device_client(
     let base: Base = link
         .pin()
         .base
-        .parse::<Address>()
-        .map_err(|error| Failure::new(ErrorCode::VaultDamaged, error.to_string()))?
-        .base;
+        .parse()
+        .map_err(|error| fail!(VaultDamaged, "{error}"))?;
     DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
+}
+
+/// The address of the linked vault.
+pub fn address(link: &Link) -> String {
+    format!("{}/v/{}", link.pin().base, link.pin().slug)
+}
+
+/// Formats the owner's decision about this machine; `None` if the service could not be asked.
+pub fn status_text(status: Option<DeviceStatus>) -> String {
+    match status {
+        Some(DeviceStatus::Active) => paint(GOOD, "admitted"),
+        Some(DeviceStatus::Pending) => paint(WARN, "waits for the owner"),
+        Some(DeviceStatus::Revoked) => paint(WARN, "shut out"),
+        None => "unknown".to_owned(),
+    }
 }
 
 /// Fails if a release is pinned. Call it when the service shows no catalog: hiding all releases is
@@ -35,18 +50,16 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     let Some(release) = link.pin().release else {
         return Ok(());
     };
-    Err(Failure::new(
-        ErrorCode::ServiceRolledBack,
-        format!(
-            "the service shows no catalog, but release {release} is pinned: it was rolled back"
-        ),
+    Err(fail!(
+        ServiceRolledBack,
+        "the service shows no catalog, but release {release} is pinned: it was rolled back"
     )
     .hint("installed skills stay as they are; tell the owner"))
 }
 
 /// Warns about anomalies of an accepted catalog.
-pub fn warn_about_catalog(context: &Context, offer: &AcceptedCatalog) {
-    for warning in &offer.accepted().warnings {
+pub fn warn_about_catalog(context: &Context, catalog: &AcceptedCatalog) {
+    for warning in &catalog.accepted().warnings {
         context.ui.warn(match warning {
             catalog::Warning::IssuedInFuture => Warning::new(
                 "issued_in_future",

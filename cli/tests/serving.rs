@@ -2,55 +2,32 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-fn vault(home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vault"));
-    command
-        .env_clear()
-        .env("HOME", home)
-        .env("TMPDIR", home)
-        .env("PATH", "/usr/bin:/bin")
-        .current_dir(home)
-        .stdin(Stdio::null());
-    command
-}
+use crate::support::{Ended, Home, run_program};
 
 #[test]
 fn the_demo_runs_every_step_and_leaves_nothing_behind() {
-    let home = TempDir::new().unwrap();
-    let output = vault(home.path())
-        .args(["demo", "--exit", "--json"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let steps = said["data"].as_array().unwrap();
+    let home = Home::new();
+    let mut demo = home.vault(&["demo", "--exit", "--json"]);
+    let said = Ended::of(demo.env("TMPDIR", home.root())).ok();
+    let steps = said.as_array().unwrap();
     assert_eq!(steps.len(), 9, "{said}");
     assert_eq!(steps[0]["added"].as_array().unwrap().len(), 5);
     assert_eq!(steps[6]["installed"].as_array().unwrap().len(), 5);
     assert_eq!(steps[3]["release"], steps[8]["release"]);
-    assert_eq!(home.path().read_dir().unwrap().count(), 0);
+    assert_eq!(home.root().read_dir().unwrap().count(), 0);
 }
 
 #[test]
 fn every_log_line_is_one_json_object_and_the_last_one_is_written_at_a_stop() {
-    let home = TempDir::new().unwrap();
-    let mut server = vault(home.path())
-        .args([
-            "serve",
-            "--port",
-            "0",
-            "--public-url",
-            "http://127.0.0.1:1",
-            "--log-level",
-            "debug",
-        ])
+    let home = Home::new();
+    let serve = ["serve", "--port", "0", "--public-url", "http://127.0.0.1:1"];
+    let mut server = home
+        .vault(&[&serve[..], &["--log-level", "debug"]].concat())
         .env("VAULT_ADMIN_EMAIL", "owner@example.com")
         .env("VAULT_ADMIN_PASSWORD", "a password of many words")
         .stdout(Stdio::piped())
@@ -82,25 +59,15 @@ fn every_log_line_is_one_json_object_and_the_last_one_is_written_at_a_stop() {
         }
     });
     let id = server.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    run_program(home.command("kill").args(["-TERM", &id]));
     log.extend(lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()));
     let output = server.wait_with_output().unwrap();
-    assert!(
-        output.status.success() && output.stdout.is_empty(),
-        "{output:?}"
-    );
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
     let requests = log.iter().filter(|line| line["status"].is_number()).count();
     assert!(requests >= 100, "{requests} of 100 requests are logged");
-    assert!(
-        log.iter()
-            .all(|line| line["timestamp"].is_string() && line["level"].is_string())
-    );
+    let is_whole = |line: &Value| line["timestamp"].is_string() && line["level"].is_string();
+    assert!(log.iter().all(is_whole));
     let last: Vec<_> = log
         .iter()
         .rev()

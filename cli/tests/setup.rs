@@ -3,46 +3,29 @@
 //! `script` provides the terminal. Without it, the test is skipped with a message. The snapshots
 //! are in `tests/screens`.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves, and say what they leave out"
-)]
-
-#[path = "screens/mod.rs"]
-mod screens;
-
 use std::fs;
-use std::path::Path;
 
-use screens::terminal::{DOWN, ENTER, LEFT};
-use screens::{compare, start};
+use crate::screens::terminal::{DOWN, ENTER, LEFT};
+use crate::screens::{compare, start};
+use crate::support::Home;
 
-fn home() -> tempfile::TempDir {
-    // A short path of constant length keeps the tables of the snapshots identical.
-    let home = tempfile::Builder::new()
-        .prefix("setup-")
-        .rand_bytes(6)
-        .tempdir_in("/tmp")
-        .unwrap();
+/// A home with three agents and these skills of the user's own.
+fn home(skills: &[&str]) -> Home {
+    let home = Home::for_screens("setup-");
     for mark in [".claude/skills", ".codex", ".cursor"] {
-        fs::create_dir_all(home.path().join(mark)).unwrap();
+        fs::create_dir_all(home.path(mark)).unwrap();
+    }
+    for name in skills {
+        let description = format!("Does {name} the way I like it.");
+        home.skill(&format!(".claude/skills/{name}"), &description);
     }
     home
 }
 
-fn own_skill(home: &Path, name: &str, body: &str) {
-    let folder = home.join(".claude/skills").join(name);
-    fs::create_dir_all(&folder).unwrap();
-    let text =
-        format!("---\nname: {name}\ndescription: Does {name} the way I like it.\n---\n{body}\n");
-    fs::write(folder.join("SKILL.md"), text).unwrap();
-}
-
 #[test]
 fn a_new_user_goes_through_with_backup_and_every_agent_sees_all() {
-    let home = home();
-    own_skill(home.path(), "my-notes", "Take notes.");
-    let Some(mut terminal) = start(home.path(), "setup") else {
+    let home = home(&["my-notes"]);
+    let Some(mut terminal) = start(home.root(), "setup") else {
         return;
     };
     terminal.answer("Which starter skills", &[ENTER]);
@@ -50,26 +33,20 @@ fn a_new_user_goes_through_with_backup_and_every_agent_sees_all() {
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
-    compare("setup.txt", &screen, home.path());
+    compare("setup.txt", &screen, home.root());
     for root in [".claude/skills", ".agents/skills", ".cursor/skills"] {
         for skill in ["my-notes", "code-review"] {
-            let file = home.path().join(root).join(skill).join("SKILL.md");
+            let file = home.path(root).join(skill).join("SKILL.md");
             assert!(file.is_file(), "{}", file.display());
         }
     }
-    assert!(
-        home.path()
-            .join(".claude/skills.bak/my-notes/SKILL.md")
-            .is_file()
-    );
+    assert!(home.path(".claude/skills.bak/my-notes/SKILL.md").is_file());
 }
 
 #[test]
 fn a_review_asks_about_each_and_advanced_about_the_rest() {
-    let home = home();
-    own_skill(home.path(), "first", "One.");
-    own_skill(home.path(), "second", "Two.");
-    let Some(mut terminal) = start(home.path(), "setup --review --advanced") else {
+    let home = home(&["first", "second"]);
+    let Some(mut terminal) = start(home.root(), "setup --review --advanced") else {
         return;
     };
     terminal.answer("Which agents should see", &[ENTER]);
@@ -82,22 +59,17 @@ fn a_review_asks_about_each_and_advanced_about_the_rest() {
     terminal.answer("Go ahead?", &[ENTER]);
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
-    compare("setup-review.txt", &screen, home.path());
-    let root = home.path().join(".claude/skills");
-    assert!(
-        fs::symlink_metadata(root.join("first"))
-            .unwrap()
-            .is_symlink()
-    );
-    assert!(fs::symlink_metadata(root.join("second")).unwrap().is_dir());
-    assert!(!home.path().join(".claude/skills.bak").exists());
+    compare("setup-review.txt", &screen, home.root());
+    let root = home.path(".claude/skills");
+    assert!(root.join("first").is_symlink());
+    assert!(root.join("second").is_dir() && !root.join("second").is_symlink());
+    assert!(!home.path(".claude/skills.bak").exists());
 }
 
 #[test]
 fn who_says_no_has_changed_nothing() {
-    let home = home();
-    own_skill(home.path(), "mine", "One.");
-    let Some(mut terminal) = start(home.path(), "setup") else {
+    let home = home(&["mine"]);
+    let Some(mut terminal) = start(home.root(), "setup") else {
         return;
     };
     terminal.answer("Which starter skills", &[ENTER]);
@@ -106,6 +78,6 @@ fn who_says_no_has_changed_nothing() {
     let (screen, code) = terminal.finish();
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("Nothing was changed."), "{screen}");
-    assert!(!home.path().join(".vault").exists());
-    assert!(home.path().join(".claude/skills/mine/SKILL.md").is_file());
+    assert!(!home.path(".vault").exists());
+    assert!(home.path(".claude/skills/mine/SKILL.md").is_file());
 }

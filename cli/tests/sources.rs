@@ -1,62 +1,49 @@
 //! `vault` with sources on loopback: sites, registries, policies, tools for agents, and hostile
 //! sources.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
-#[path = "../../shared/sources/tests/support/mod.rs"]
-mod support;
-
-#[path = "sources/signer.rs"]
 mod signer;
-#[path = "sources/tools.rs"]
 mod tools;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
-use support::{Answer, Repository, SiteServer, skill_md};
 use tempfile::TempDir;
 use vault_skill::hash::Digest;
 
-struct Machine {
-    home: TempDir,
-    site: Option<String>,
-}
+use crate::fetching::{Answer, INDEX, Repository, SiteServer, skill_md};
+use crate::support::{Ended, Home, files_below, make_fifo, run_program};
 
-struct Ended {
-    code: i32,
-    json: Value,
-    out: String,
+/// A home with a project in it, whose commands may reach this machine.
+struct Machine {
+    home: Home,
+    registry: Option<String>,
 }
 
 impl Machine {
     fn new() -> Self {
+        let home = Home::new();
+        std::fs::create_dir(home.path("project")).unwrap();
         Self {
-            home: TempDir::new().unwrap(),
-            site: None,
+            home,
+            registry: None,
         }
     }
 
     fn with_registry(site: &SiteServer) -> Self {
         Self {
-            site: Some(site.base.clone()),
+            registry: Some(site.base.clone()),
             ..Self::new()
         }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let project = self.home.path().join("project");
-        std::fs::create_dir_all(&project).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vault"));
+        let mut command = self.home.vault(arguments);
         command
-            .args(arguments)
-            .current_dir(project)
-            .env_clear()
-            .env("HOME", self.home.path())
+            .current_dir(self.home.path("project"))
             .env("PATH", std::env!("PATH"))
             .env("VAULT_SOURCES_ALLOW_LOOPBACK", "true");
-        if let Some(site) = &self.site {
+        if let Some(site) = &self.registry {
             command.env("VAULT_CLAWHUB_URL", site);
             command.env("VAULT_REGISTRY_URL", format!("{site}/older"));
         }
@@ -64,33 +51,20 @@ impl Machine {
     }
 
     fn run(&self, arguments: &[&str]) -> Ended {
-        let mut all = vec!["--json"];
-        all.extend(arguments);
-        let ended = self.command(&all).stdin(Stdio::null()).output().unwrap();
-        let out = String::from_utf8_lossy(&ended.stdout).into_owned();
-        Ended {
-            code: ended.status.code().unwrap(),
-            json: serde_json::from_str(&out).unwrap_or(Value::Null),
-            out,
-        }
+        Ended::of(&mut self.command(&[&["--json"], arguments].concat()))
     }
 
     fn policy(&self, toml: &str) {
-        let vault = self.home.path().join(".vault");
-        std::fs::create_dir_all(&vault).unwrap();
-        std::fs::write(vault.join("policy.toml"), toml).unwrap();
+        self.home.write(".vault/policy.toml", toml);
     }
 
     fn skill(&self, name: &str) -> std::path::PathBuf {
-        self.home.path().join(".vault/skills").join(name)
+        self.home.path(".vault/skills").join(name)
     }
-}
 
-fn index(entries: &str) -> String {
-    format!(
-        r#"{{"$schema":"{}","skills":[{entries}]}}"#,
-        vault_sources::site::SCHEMA
-    )
+    fn document(&self, name: &str) -> String {
+        self.home.read(&format!(".vault/skills/{name}/SKILL.md"))
+    }
 }
 
 fn listed(name: &str, text: &str) -> String {
@@ -104,110 +78,60 @@ fn listed(name: &str, text: &str) -> String {
 fn a_site_is_added_from_updated_and_never_believed_against_its_digests() {
     let site = SiteServer::new();
     let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
-    site.json(
-        "/.well-known/agent-skills/index.json",
-        index(&format!("{},{}", listed("pdf", &pdf), listed("csv", &csv))),
-    )
-    .text("/pdf/SKILL.md", &pdf)
-    .text(
-        "/csv/SKILL.md",
-        "---\nname: csv\ndescription: Something else altogether.\n---\n",
-    );
+    let other = "---\nname: csv\ndescription: Something else altogether.\n---\n";
+    site.index(&format!("{},{}", listed("pdf", &pdf), listed("csv", &csv)))
+        .text("/pdf/SKILL.md", &pdf)
+        .text("/csv/SKILL.md", other);
     let machine = Machine::new();
     let asked = machine.run(&["add", &site.base]);
-    assert_eq!(
-        (asked.code, asked.json["error"]["code"].as_str()),
-        (2, Some("no_tty")),
-        "{}",
-        asked.out
-    );
     assert_eq!(asked.json["data"]["skills"], json!(["pdf", "csv"]));
-    let lied = machine.run(&["add", &site.base, "--skill", "csv"]);
-    assert_eq!(
-        (lied.code, lied.json["error"]["code"].as_str()),
-        (6, Some("source_digest")),
-        "{}",
-        lied.out
-    );
+    asked.fails(2, "no_tty");
+    machine
+        .run(&["add", &site.base, "--skill", "csv"])
+        .fails(6, "source_digest");
     assert!(
-        !machine.home.path().join(".vault").exists(),
+        !machine.home.path(".vault").exists(),
         "a refusal makes no vault"
     );
-    let added = machine.run(&["add", &site.base, "--skill", "pdf"]);
-    assert_eq!(added.code, 0, "{}", added.out);
-    assert_eq!(
-        std::fs::read_to_string(machine.skill("pdf").join("SKILL.md")).unwrap(),
-        pdf
-    );
-    assert_eq!(machine.run(&["outdated"]).code, 0);
+    machine.run(&["add", &site.base, "--skill", "pdf"]).ok();
+    assert_eq!(machine.document("pdf"), pdf);
+    machine.run(&["outdated"]).ok();
     let newer = pdf.replace("Do it.", "Do it well.");
-    site.json(
-        "/.well-known/agent-skills/index.json",
-        index(&listed("pdf", &newer)),
-    )
-    .text("/pdf/SKILL.md", &newer);
+    site.index(&listed("pdf", &newer))
+        .text("/pdf/SKILL.md", &newer);
     let drifted = machine.run(&["outdated"]);
     assert_eq!(drifted.code, 3, "{}", drifted.out);
     assert_eq!(drifted.json["data"]["drifted"][0]["name"], "pdf");
-    let generation = std::fs::read(machine.home.path().join(".vault/generation")).unwrap();
+    let generation = machine.home.read(".vault/generation");
     let shown = machine.run(&["update", "--diff"]);
     assert_eq!(shown.code, 3, "{}", shown.out);
     assert_eq!(
-        std::fs::read(machine.home.path().join(".vault/generation")).unwrap(),
+        machine.home.read(".vault/generation"),
         generation,
         "looking writes nothing"
     );
-    let updated = machine.run(&["update"]);
-    assert_eq!(
-        (
-            updated.code,
-            updated.json["data"]["updated"][0]["version"].as_u64()
-        ),
-        (0, Some(2)),
-        "{}",
-        updated.out
-    );
-    assert_eq!(
-        std::fs::read_to_string(machine.skill("pdf").join("SKILL.md")).unwrap(),
-        newer
-    );
+    let updated = machine.run(&["update"]).ok();
+    assert_eq!(updated["updated"][0]["version"], 2);
+    assert_eq!(machine.document("pdf"), newer);
 }
 
 #[test]
 fn a_policy_keeps_places_out_before_they_are_asked() {
     let site = SiteServer::new();
-    site.json(
-        "/.well-known/agent-skills/index.json",
-        index(&listed("pdf", &skill_md("pdf"))),
-    )
-    .text("/pdf/SKILL.md", skill_md("pdf"));
+    site.index(&listed("pdf", &skill_md("pdf")))
+        .text("/pdf/SKILL.md", skill_md("pdf"));
     let machine = Machine::with_registry(&site);
     machine.policy("[sources]\nallow = [\"github.com/acme/*\"]\n");
-    for source in [
-        site.base.as_str(),
-        &format!("{}/pdf/SKILL.md", site.base),
-        "clawhub:pdf",
-        "registry:pdf",
-    ] {
-        let refused = machine.run(&["add", source]);
-        assert_eq!(
-            (refused.code, refused.json["error"]["code"].as_str()),
-            (5, Some("source_refused")),
-            "{source}: {}",
-            refused.out
-        );
+    let document = format!("{}/pdf/SKILL.md", site.base);
+    for source in [&site.base, &document, "clawhub:pdf", "registry:pdf"] {
+        machine.run(&["add", source]).fails(5, "source_refused");
     }
+    let add = ["add", &site.base, "--all"];
     machine.policy("[sources]\nallow = \"everything\"\n");
-    let refused = machine.run(&["add", &site.base, "--all"]);
-    assert_eq!(
-        (refused.code, refused.json["error"]["code"].as_str()),
-        (5, Some("policy_invalid")),
-        "{}",
-        refused.out
-    );
+    machine.run(&add).fails(5, "policy_invalid");
     assert!(site.asked().is_empty(), "{:?}", site.asked());
     machine.policy("[sources]\nsigned_only = true\n");
-    assert_eq!(machine.run(&["add", &site.base, "--all"]).code, 0);
+    machine.run(&add).ok();
 }
 
 #[test]
@@ -223,45 +147,28 @@ fn a_word_that_is_no_file_asks_no_registry() {
         ("greet.zip", ""),
     ] {
         for arguments in [&["--yes", "add", source][..], &["add", "--dry-run", source]] {
-            let refused = machine.run(arguments);
-            assert_eq!(
-                (refused.code, refused.json["error"]["code"].as_str()),
-                (2, Some("source_unreadable")),
-                "{source}: {}",
-                refused.out
-            );
-            let error = &refused.json["error"];
-            assert_eq!(
-                error["message"],
-                format!("no such file or folder: {source}")
-            );
+            let error = machine.run(arguments).fails(2, "source_unreadable");
+            let message = format!("no such file or folder: {source}");
+            assert_eq!(error["message"], message);
             let said = error["hint"].as_str().unwrap_or_default();
-            assert!(
-                said.contains(hint) && said.is_empty() == hint.is_empty(),
-                "{source}: {said}"
-            );
+            assert!(said.contains(hint), "{source}: {said}");
+            assert_eq!(said.is_empty(), hint.is_empty(), "{source}: {said}");
         }
     }
-    let shorthand = machine.run(&["add", "acme/skills/pdf#v1"]);
-    assert_eq!(
-        (shorthand.code, shorthand.json["error"]["code"].as_str()),
-        (2, Some("no_tty")),
-        "{}",
-        shorthand.out
-    );
-    let hint = shorthand.json["error"]["hint"].as_str().unwrap();
-    assert!(
-        hint.contains("github:acme/skills/pdf#v1") && hint.contains("--yes"),
-        "{hint}"
-    );
-    let accepted = machine.run(&["--offline", "--yes", "add", "acme/skills/pdf#v1"]);
-    assert_eq!(
-        accepted.json["error"]["code"], "offline",
-        "{}",
-        accepted.out
-    );
+    let shorthand = machine
+        .run(&["add", "acme/skills/pdf#v1"])
+        .fails(2, "no_tty");
+    for part in ["github:acme/skills/pdf#v1", "--yes"] {
+        assert!(
+            shorthand["hint"].as_str().unwrap().contains(part),
+            "{shorthand}"
+        );
+    }
+    machine
+        .run(&["--offline", "--yes", "add", "acme/skills/pdf#v1"])
+        .fails(7, "offline");
     assert!(site.asked().is_empty(), "{:?}", site.asked());
-    assert!(!machine.home.path().join(".vault").exists());
+    assert!(!machine.home.path(".vault").exists());
 }
 
 #[test]
@@ -270,32 +177,14 @@ fn a_name_stays_with_its_source_and_offline_asks_nobody() {
     site.text("/a/SKILL.md", skill_md("pdf"))
         .text("/b/SKILL.md", skill_md("pdf"));
     let machine = Machine::new();
-    let (a, b) = (
-        format!("{}/a/SKILL.md", site.base),
-        format!("{}/b/SKILL.md", site.base),
-    );
-    assert_eq!(machine.run(&["add", &a]).code, 0);
-    let taken = machine.run(&["add", &b]);
-    assert_eq!(
-        (taken.code, taken.json["error"]["code"].as_str()),
-        (1, Some("name_taken")),
-        "{}",
-        taken.out
-    );
-    assert_eq!(machine.run(&["add", &b, "--replace"]).code, 0);
+    let [a, b] = ["a", "b"].map(|at| format!("{}/{at}/SKILL.md", site.base));
+    machine.run(&["add", &a]).ok();
+    machine.run(&["add", &b]).fails(1, "name_taken");
+    machine.run(&["add", &b, "--replace"]).ok();
     let before = site.asked().len();
-    for arguments in [
-        &["--offline", "add", &a][..],
-        &["--offline", "outdated"],
-        &["--offline", "update"],
-    ] {
-        let refused = machine.run(arguments);
-        assert_eq!(
-            (refused.code, refused.json["error"]["code"].as_str()),
-            (7, Some("offline")),
-            "{}",
-            refused.out
-        );
+    for arguments in [&["add", &a][..], &["outdated"], &["update"]] {
+        let offline = [&["--offline"], arguments].concat();
+        machine.run(&offline).fails(7, "offline");
     }
     assert_eq!(site.asked().len(), before);
 }
@@ -303,17 +192,11 @@ fn a_name_stays_with_its_source_and_offline_asks_nobody() {
 #[test]
 fn servers_that_misbehave_change_nothing() {
     let site = SiteServer::new();
-    site.put(
-        "/private/SKILL.md",
-        Answer::To("https://169.254.169.254/latest".to_owned()),
-    )
-    .put("/endless/SKILL.md", Answer::Endless)
-    .put("/secret/SKILL.md", Answer::Status(401))
-    .put("/broken/SKILL.md", Answer::Status(500))
-    .put(
-        "/page/SKILL.md",
-        Answer::Body("text/html", b"<html>".to_vec()),
-    );
+    site.redirect("/private/SKILL.md", "https://169.254.169.254/latest")
+        .put("/endless/SKILL.md", Answer::Endless)
+        .put("/secret/SKILL.md", Answer::Status(401))
+        .put("/broken/SKILL.md", Answer::Status(500))
+        .body("/page/SKILL.md", "text/html", "<html>");
     let machine = Machine::new();
     for (at, code, word) in [
         ("private", 5, "source_not_public"),
@@ -323,58 +206,32 @@ fn servers_that_misbehave_change_nothing() {
         ("page", 1, "source_malformed"),
         ("none", 1, "source_not_found"),
     ] {
-        let refused = machine.run(&["add", &format!("{}/{at}/SKILL.md", site.base)]);
-        assert_eq!(
-            (refused.code, refused.json["error"]["code"].as_str()),
-            (code, Some(word)),
-            "{at}: {}",
-            refused.out
-        );
+        let source = format!("{}/{at}/SKILL.md", site.base);
+        machine.run(&["add", &source]).fails(code, word);
     }
-    assert!(!machine.home.path().join(".vault").exists());
+    assert!(!machine.home.path(".vault").exists());
 }
 
 #[test]
 fn folders_of_the_own_machine_that_are_no_skills_end_soon() {
     let machine = Machine::new();
-    let folder = machine.home.path().join("many");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::write(folder.join("SKILL.md"), skill_md("many")).unwrap();
-    for at in 0..10_000 {
-        std::fs::write(folder.join(format!("f{at}")), "").unwrap();
+    let home = &machine.home;
+    for name in ["many", "piped"] {
+        home.write(&format!("{name}/SKILL.md"), skill_md(name));
     }
-    let refused = machine.run(&["add", folder.to_str().unwrap()]);
-    assert_eq!(refused.code, 1, "{}", refused.out);
-    let pipe = machine.home.path().join("pipe.zip");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let refused = machine.run(&["add", pipe.to_str().unwrap()]);
-    assert_eq!(
-        (refused.code, refused.json["error"]["code"].as_str()),
-        (1, Some("source_malformed")),
-        "{}",
-        refused.out
-    );
-    let link = machine.home.path().join("link.zip");
-    std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
-    assert_eq!(machine.run(&["add", link.to_str().unwrap()]).code, 1);
-    let piped = machine.home.path().join("piped");
-    std::fs::create_dir(&piped).unwrap();
-    std::fs::write(piped.join("SKILL.md"), skill_md("piped")).unwrap();
-    assert!(
-        Command::new("mkfifo")
-            .arg(piped.join("data"))
-            .status()
-            .unwrap()
-            .success()
-    );
-    let refused = machine.run(&["add", piped.to_str().unwrap()]);
-    assert_eq!(refused.code, 1, "{}", refused.out);
+    for at in 0..10_000 {
+        home.write(&format!("many/f{at}"), "");
+    }
+    make_fifo(&home.path("piped/data"));
+    make_fifo(&home.path("pipe.zip"));
+    std::os::unix::fs::symlink("/etc/passwd", home.path("link.zip")).unwrap();
+    for source in ["many", "piped", "pipe.zip", "link.zip"] {
+        let ended = machine.run(&["add", home.path(source).to_str().unwrap()]);
+        assert_eq!(ended.code, 1, "{source}: {}", ended.out);
+        if source == "pipe.zip" {
+            ended.fails(1, "source_malformed");
+        }
+    }
 }
 
 #[test]
@@ -384,44 +241,29 @@ fn a_locked_project_is_the_same_on_another_machine() {
     repository.commit();
     let address = repository.address();
     let one = Machine::new();
-    let added = one.run(&["add", &address, "--lock"]);
-    assert_eq!(added.code, 0, "{}", added.out);
-    let lock = std::fs::read_to_string(one.home.path().join("project/vault.lock")).unwrap();
+    one.run(&["add", &address, "--lock"]).ok();
+    let lock = one.home.read("project/vault.lock");
     repository.write("pdf/later.md", "later");
     repository.commit();
     let two = Machine::new();
-    two.run(&["version"]);
-    std::fs::write(two.home.path().join("project/vault.lock"), &lock).unwrap();
-    let installed = two.run(&["install", "--frozen"]);
-    assert_eq!(installed.code, 0, "{}", installed.out);
-    assert!(
-        !two.skill("pdf").join("later.md").exists(),
-        "the locked commit, not the branch"
-    );
-    assert_eq!(
-        two.run(&["outdated"]).code,
-        3,
-        "it goes on following the branch"
-    );
+    two.home.write("project/vault.lock", &lock);
+    two.run(&["install", "--frozen"]).ok();
+    let later = two.skill("pdf").join("later.md");
+    assert!(!later.exists(), "the locked commit, not the branch");
+    let outdated = two.run(&["outdated"]);
+    assert_eq!(outdated.code, 3, "it goes on following the branch");
     // A rewritten history no longer contains the locked commit. Nothing else may be installed
     // instead.
-    let gone = lock.replace(
-        lock.lines()
-            .find(|line| line.starts_with("revision"))
-            .unwrap(),
-        &format!("revision = \"{}\"", "0".repeat(40)),
-    );
+    let mut lines = lock.lines();
+    let revision = lines.find(|line| line.starts_with("revision")).unwrap();
+    let gone = lock.replace(revision, &format!("revision = \"{}\"", "0".repeat(40)));
     let three = Machine::new();
-    three.run(&["version"]);
-    std::fs::write(three.home.path().join("project/vault.lock"), gone).unwrap();
+    three.home.write("project/vault.lock", gone);
     let refused = three.run(&["install"]);
     assert_ne!(refused.code, 0, "{}", refused.out);
     assert!(!three.skill("pdf").exists());
-    std::fs::write(
-        three.home.path().join("project/vault.lock"),
-        "schema = 1\n[[skill]]\nname = 5\n",
-    )
-    .unwrap();
+    let broken = "schema = 1\n[[skill]]\nname = 5\n";
+    three.home.write("project/vault.lock", broken);
     let broken = three.run(&["install"]);
     assert_eq!(broken.json["error"]["at"]["line"], 3, "{}", broken.out);
 }
@@ -430,28 +272,17 @@ fn a_locked_project_is_the_same_on_another_machine() {
 fn published(path: &Path) -> (SiteServer, Repository) {
     let site = SiteServer::new();
     let repository = Repository::new();
-    assert!(
-        Command::new("cp")
-            .arg("-R")
-            .arg(path.join("."))
-            .arg(repository.path())
-            .status()
-            .unwrap()
-            .success()
-    );
+    let mut copy = Command::new("cp");
+    run_program(copy.arg("-R").arg(path.join(".")).arg(repository.path()));
     repository.commit();
-    let packed = Command::new("tar")
-        .args(["-czf", "-", "-C"])
-        .arg(path)
-        .arg(".")
-        .output()
-        .unwrap()
-        .stdout;
+    let mut tar = Command::new("tar");
+    let packed = tar.args(["-czf", "-", "-C"]).arg(path).arg(".").output();
+    let packed = packed.unwrap().stdout;
     let digest = Digest::of(&packed);
-    site.put("/skill.tar.gz", Answer::Body("application/gzip", packed)).json(
-        "/.well-known/agent-skills/index.json",
-        index(&format!(r#"{{"name":"one","type":"archive","url":"/skill.tar.gz","digest":"sha256:{digest}"}}"#)),
-    );
+    site.body("/skill.tar.gz", "application/gzip", packed)
+        .index(&format!(
+            r#"{{"name":"one","type":"archive","url":"/skill.tar.gz","digest":"sha256:{digest}"}}"#
+        ));
     (site, repository)
 }
 
@@ -459,23 +290,18 @@ fn published(path: &Path) -> (SiteServer, Repository) {
 /// Skipped if the collection of skills is not next to the project.
 #[test]
 fn real_skills_come_the_same_from_repositories_archives_and_sites() {
-    let corpora = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../shared/corpora/dev.tar.zst"
-    ));
-    if !corpora.exists() {
+    let corpora = "/../../shared/corpora/dev.tar.zst";
+    let corpora = format!("{}{corpora}", env!("CARGO_MANIFEST_DIR"));
+    if !Path::new(&corpora).exists() {
         println!("the collection of skills is not beside the project: nothing to compare");
         return;
     }
     let folder = TempDir::new().unwrap();
-    let unpacked = Command::new("tar")
-        .args(["--zstd", "-xf"])
-        .arg(corpora)
-        .arg("-C")
-        .arg(folder.path())
-        .status()
-        .unwrap();
-    assert!(unpacked.success());
+    let mut tar = Command::new("tar");
+    run_program(
+        tar.args(["--zstd", "-xf", &corpora, "-C"])
+            .arg(folder.path()),
+    );
     let mut skills: Vec<_> = vault_sources::find::local_skills(folder.path());
     skills.sort();
     let machine = Machine::new();
@@ -483,15 +309,12 @@ fn real_skills_come_the_same_from_repositories_archives_and_sites() {
     for skill in skills.iter().step_by(61) {
         let path = folder.path().join(skill);
         // Skip skills that the gate rejects.
-        if machine
-            .run(&["add", path.to_str().unwrap(), "--dry-run"])
-            .code
-            != 0
-        {
+        let dry = machine.run(&["add", path.to_str().unwrap(), "--dry-run"]);
+        if dry.code != 0 {
             continue;
         }
         let (site, repository) = published(&path);
-        let digests: Vec<Vec<(String, String)>> = [
+        let digests: Vec<Vec<(String, Digest)>> = [
             repository.address(),
             format!("{}/skill.tar.gz", site.base),
             site.base.clone(),
@@ -516,30 +339,13 @@ fn real_skills_come_the_same_from_repositories_archives_and_sites() {
         assert_eq!(digests[1], digests[2], "{skill}");
         compared += 1;
     }
-    assert!(
-        compared > 8,
-        "{compared} of {} skills were compared",
-        skills.len()
-    );
+    assert!(compared > 8, "{compared} skills were compared");
 }
 
-fn contents(folder: &Path) -> Vec<(String, String)> {
-    let mut files = Vec::new();
-    let mut waiting = vec![folder.to_owned()];
-    while let Some(at) = waiting.pop() {
-        for entry in std::fs::read_dir(at).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                waiting.push(path);
-            } else {
-                let shown = path.strip_prefix(folder).unwrap().display().to_string();
-                files.push((
-                    shown,
-                    Digest::of(&std::fs::read(&path).unwrap()).to_string(),
-                ));
-            }
-        }
-    }
-    files.sort();
-    files
+fn contents(folder: &Path) -> Vec<(String, Digest)> {
+    let digest = |path: std::path::PathBuf| {
+        let shown = path.strip_prefix(folder).unwrap().display().to_string();
+        (shown, Digest::of(&std::fs::read(&path).unwrap()))
+    };
+    files_below(folder).into_iter().map(digest).collect()
 }

@@ -1,79 +1,17 @@
 //! Runs `vault mcp` as an agent does: it reads and writes only frames, and ends with its input.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::Stdio;
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use serde_json::json;
 
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use crate::support::agent::{Agent, greeting};
+use crate::support::{Home, make_fifo};
 
-struct Agent {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-    _home: TempDir,
-}
-
-fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Agent {
-    let home = TempDir::new().unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_vault"))
-        .args(arguments)
-        .env_clear()
-        .env("HOME", home.path())
-        .envs(variables.iter().copied())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let input = child.stdin.take();
-    let output = BufReader::new(child.stdout.take().unwrap());
-    Agent {
-        child,
-        input,
-        output,
-        _home: home,
-    }
-}
-
-impl Agent {
-    fn send(&mut self, message: &Value) {
-        let input = self.input.as_mut().unwrap();
-        writeln!(input, "{message}").unwrap();
-        input.flush().unwrap();
-    }
-
-    /// Reads the next line, which must be a frame.
-    fn frame(&mut self) -> Value {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        let frame: Value =
-            serde_json::from_str(&line).unwrap_or_else(|_| panic!("no frame: {line:?}"));
-        assert_eq!(frame["jsonrpc"], "2.0");
-        frame
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.send(&json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }));
-        self.frame()["result"].clone()
-    }
-
-    fn greet(&mut self) {
-        let client = json!({ "name": "test", "version": "1" });
-        let params =
-            json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
-        let result = self.ask("initialize", &params);
-        assert_eq!(result["protocolVersion"], "2025-06-18");
-        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-    }
-
-    /// Closes the input. Returns the remaining output lines and the exit code.
-    fn end(mut self) -> (Vec<String>, Option<i32>) {
-        drop(self.input.take());
-        let rest = self.output.lines().map(Result::unwrap).collect();
-        (rest, self.child.wait().unwrap().code())
-    }
+fn start(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Agent {
+    let mut command = home.vault(arguments);
+    command.envs(variables.iter().copied());
+    Agent::start(command)
 }
 
 const DOCUMENT: &str =
@@ -82,26 +20,18 @@ const DOCUMENT: &str =
 #[test]
 fn an_owner_at_the_machine_reads_and_changes_the_library() {
     for (arguments, variables) in [(&["mcp"][..], &[][..]), (&[], &[("VAULT_MODE", "local")])] {
-        let mut agent = start(arguments, variables);
+        let home = Home::new();
+        let mut agent = start(&home, arguments, variables);
         agent.greet();
         let tools = agent.ask("tools/list", &json!({}));
         assert_eq!(tools["tools"].as_array().unwrap().len(), 10);
-        let arguments = json!({ "skill_md": DOCUMENT });
-        let added = agent.ask(
-            "tools/call",
-            &json!({ "name": "propose_skill", "arguments": arguments }),
-        );
+        let added = agent.call("propose_skill", &json!({ "skill_md": DOCUMENT }));
         assert_eq!(added["structuredContent"]["status"], "accepted", "{added}");
         assert_eq!(added["structuredContent"]["id"], "local/greeting");
-        let got = agent.ask(
-            "tools/call",
-            &json!({ "name": "get_skill", "arguments": { "name": "greeting" } }),
-        );
+        let got = agent.call("get_skill", &json!({ "name": "greeting" }));
         assert_eq!(got["content"][0]["text"], DOCUMENT);
-        let read = agent.ask(
-            "resources/read",
-            &json!({ "uri": "skill://local/greeting/SKILL.md" }),
-        );
+        let uri = json!({ "uri": "skill://local/greeting/SKILL.md" });
+        let read = agent.ask("resources/read", &uri);
         assert_eq!(read["contents"][0]["text"], DOCUMENT);
         assert_eq!(agent.end(), (Vec::new(), Some(0)));
     }
@@ -109,7 +39,7 @@ fn an_owner_at_the_machine_reads_and_changes_the_library() {
 
 #[test]
 fn the_revision_without_a_greeting_is_spoken() {
-    let mut agent = start(&["mcp"], &[("VAULT_TOOL_NAMES", "dotted")]);
+    let mut agent = start(&Home::new(), &["mcp"], &[("VAULT_TOOL_NAMES", "dotted")]);
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
@@ -124,49 +54,40 @@ fn the_revision_without_a_greeting_is_spoken() {
 
 #[test]
 fn an_input_that_ends_at_once_is_no_failure() {
-    assert_eq!(start(&["mcp"], &[]).end(), (Vec::new(), Some(0)));
+    assert_eq!(
+        start(&Home::new(), &["mcp"], &[]).end(),
+        (Vec::new(), Some(0))
+    );
 }
 
 #[test]
 fn bare_vault_in_no_mode_shows_its_help_and_speaks_nothing() {
-    let (lines, code) = start(&[], &[]).end();
+    let (lines, code) = start(&Home::new(), &[], &[]).end();
     assert_eq!((lines, code), (Vec::new(), Some(2)));
 }
 
 #[test]
 fn the_server_ends_when_who_started_it_is_gone() {
-    let home = TempDir::new().unwrap();
-    let pipe = home.path().join("pipe");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    let home = Home::new();
+    let pipe = home.path("pipe");
+    make_fifo(&pipe);
     // Open the pipe for reading and writing. Opening then does not block, and the server's input
     // never ends.
-    let mut input = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open(&pipe)
-        .unwrap();
+    let mut options = std::fs::File::options();
+    let mut input = options.read(true).write(true).open(&pipe).unwrap();
     // The shell starts the server and exits after reading a line.
-    let mut shell = Command::new("/bin/sh")
+    let mut shell = home
+        .command("/bin/sh")
         .args(["-c", "\"$VAULT\" mcp <\"$HOME/pipe\" & read -r told"])
-        .env_clear()
         .env("VAULT", env!("CARGO_BIN_EXE_vault"))
-        .env("HOME", home.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut output = BufReader::new(shell.stdout.take().unwrap());
-    let client = json!({ "name": "test", "version": "1" });
-    let params =
-        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
-    let greeting = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    let greeting =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": greeting() });
     writeln!(input, "{greeting}").unwrap();
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
@@ -175,6 +96,6 @@ fn the_server_ends_when_who_started_it_is_gone() {
     assert!(shell.wait().unwrap().success());
     // Only the server still holds the output open, so the output ends when the server exits.
     let mut rest = String::new();
-    std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
+    output.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");
 }

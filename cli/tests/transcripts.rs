@@ -1,10 +1,5 @@
 //! Runs the transcripts in `tests/cmd`, each in its own home and without this machine's settings.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
 use std::path::Path;
 
 /// Runs one transcript. `TRYCMD=overwrite` records the current output; review the difference before

@@ -3,6 +3,7 @@
 mod dependencies;
 mod map;
 mod notices;
+mod programs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

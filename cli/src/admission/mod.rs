@@ -20,27 +20,15 @@ use crate::{
 
 /// Formats an admitted skill as one line for people.
 pub fn admitted_text(report: &AdmitReport) -> String {
-    let what = match report.admission {
-        Admission::Added => format!("{} added", paint(GOOD, "✓")),
-        Admission::Updated { .. } => format!("{} updated", paint(GOOD, "✓")),
-        Admission::Unchanged => format!("{} unchanged", paint(DIM, "=")),
+    let (done, version) = (paint(GOOD, "✓"), report.version);
+    let (what, version) = match report.admission {
+        Admission::Added => (done + " added", format!("version {version}")),
+        Admission::Updated { from } => (done + " updated", format!("version {from} → {version}")),
+        Admission::Unchanged => (paint(DIM, "=") + " unchanged", format!("version {version}")),
     };
-    let version = match report.admission {
-        Admission::Updated { from } => format!("version {from} → {}", report.version),
-        Admission::Added | Admission::Unchanged => format!("version {}", report.version),
-    };
-    format!(
-        "{what} {}  {}",
-        paint(BOLD, &report.name),
-        paint(
-            DIM,
-            format_args!(
-                "{version}, {}, {}",
-                count(report.files as u64, "file"),
-                size(report.bytes)
-            )
-        )
-    )
+    let (files, size) = (count(report.files as u64, "file"), size(report.bytes));
+    let details = paint(DIM, format_args!("{version}, {files}, {size}"));
+    format!("{what} {}  {details}", paint(BOLD, &report.name))
 }
 
 /// Formats an admitted skill as JSON.
@@ -86,17 +74,9 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
     let message = chain(&error);
     match error {
         AdmitError::Blocked { findings } => {
-            let blocking = findings
-                .iter()
-                .filter(|finding| finding.level > Level::Warning)
-                .count();
-            Failure::new(ErrorCode::GateBlocked,
-                format!(
-                    "the gate refused {}: {}",
-                    clean(source, 200),
-                    count(blocking as u64, "finding")
-                ),
-            )
+            let blocking = findings.iter().filter(|finding| finding.level > Level::Warning);
+            let (source_shown, number) = (clean(source, 200), count(blocking.count() as u64, "finding"));
+            fail!(GateBlocked, "the gate refused {source_shown}: {number}")
             .details(findings.iter().map(|finding| texts.excerpt(finding)))
             .data(json!({ "source": source, "findings": findings }))
             .hint_if(below_hint(source).or_else(|| allow_hint(&findings)))
@@ -127,16 +107,14 @@ fn allow_hint(findings: &[Finding]) -> Option<String> {
     let blocking = findings
         .iter()
         .filter(|finding| finding.level > Level::Warning);
-    let flags: BTreeSet<&str> = blocking
-        .map(|finding| (finding.level == Level::Flag).then_some(finding.rule))
-        .collect::<Option<_>>()?;
-    if flags.is_empty() || flags.len() > FEW {
-        return None;
-    }
+    let flags = blocking.map(|finding| (finding.level == Level::Flag).then_some(finding.rule));
+    let flags: BTreeSet<&str> = flags.collect::<Option<_>>()?;
     let allowed: Vec<String> = flags.iter().map(|rule| format!("--allow {rule}")).collect();
+    let allowed = (1..=FEW)
+        .contains(&allowed.len())
+        .then(|| allowed.join(" "))?;
     Some(format!(
-        "whoever has read it and trusts it lets exactly these bytes pass: {} --reason <why>",
-        allowed.join(" ")
+        "whoever has read it and trusts it lets exactly these bytes pass: {allowed} --reason <why>"
     ))
 }
 
@@ -147,17 +125,13 @@ fn below_hint(source: &str) -> Option<String> {
     if folder.join("SKILL.md").exists() {
         return None;
     }
-    let below = std::fs::read_dir(folder)
-        .ok()?
-        .filter_map(Result::ok)
-        .filter(|entry| entry.path().join("SKILL.md").is_file())
-        .count() as u64;
-    (below > 0).then(|| {
-        format!(
-            "there {} {} below it: vault add {}/*",
-            if below == 1 { "is" } else { "are" },
-            count(below, "skill"),
-            clean(source.trim_end_matches('/'), 200)
-        )
-    })
+    let below = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let skills = below.filter(|entry| entry.path().join("SKILL.md").is_file());
+    let number = skills.count() as u64;
+    let verb = if number == 1 { "is" } else { "are" };
+    let (skills, folder) = (
+        count(number, "skill"),
+        clean(source.trim_end_matches('/'), 200),
+    );
+    (number > 0).then(|| format!("there {verb} {skills} below it: vault add {folder}/*"))
 }

@@ -58,10 +58,9 @@ impl Texts {
     }
 
     fn path(&self, inner: &str) -> String {
-        let path = if inner.is_empty() {
-            self.base.clone()
-        } else {
-            self.base.join(inner)
+        let path = match inner {
+            "" => self.base.clone(),
+            inner => self.base.join(inner),
         };
         clean(&printable(&path.display().to_string()), 300)
     }

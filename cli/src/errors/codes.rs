@@ -22,7 +22,7 @@ pub struct Row {
 }
 
 macro_rules! codes {
-    ($($exit:ident { $($name:ident $word:literal $meaning:literal $action:literal;)* })*) => {
+    ($($exit:ident $heading:literal { $($name:ident $word:literal $meaning:literal $action:literal;)* })*) => {
         /// The error codes of this program.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub enum ErrorCode {
@@ -32,6 +32,9 @@ macro_rules! codes {
         impl ErrorCode {
             /// All codes, grouped by exit code.
             pub const ALL: &[Self] = &[$($(Self::$name,)*)*];
+
+            /// The exit codes of failures, each with its heading.
+            const EXITS: &[(Exit, &str)] = &[$((Exit::$exit, $heading),)*];
 
             /// The row of this code.
             pub const fn row(self) -> Row {
@@ -49,7 +52,7 @@ macro_rules! codes {
 }
 
 codes! {
-    Failed {
+    Failed "failed" {
         Io "io" "A file or folder could not be read or written." "Check its permissions and the free space.";
         Internal "internal" "vault met a state that should be impossible." "Report it with the command that you ran.";
         ActionNotFound "action_not_found" "The skill declares no action of this name." "`vault skill which <skill>` lists its actions.";
@@ -111,7 +114,7 @@ codes! {
         VaultNotFound "vault_not_found" "The service has no namespace of this name." "`vault operator namespace list` shows them.";
         VersionNotStored "version_not_stored" "The earlier version is not stored." "`vault history <skill>` shows what is.";
     }
-    Usage {
+    Usage "wrong usage, or a setting that cannot be read" {
         Usage "usage" "The command line is wrong." "`vault <command> --help` shows the usage.";
         NoTtyError "NoTtyError" "`vault setup` asks questions and found no terminal." "In scripts: `vault add <folder>`, then `vault sync-profiles --discover`.";
         RemoteModeError "RemoteModeError" "The command changes this machine, and settings name a service to work on." "Unset what names the service.";
@@ -152,12 +155,12 @@ codes! {
         SourceUnsupported "source_unsupported" "The source is of a kind that cannot be used here." "Fetch it another way and add the folder.";
         UnknownRule "unknown_rule" "The gate has no rule of this name." "The message lists what was found.";
     }
-    Differences {
+    Differences "differences found" {
         LockStale "lock_stale" "What is installed differs from `vault.lock`." "`vault install` installs what it names.";
         ReleaseConflict "release_conflict" "Somebody else published at the same time." "Run `vault sync --cloud` again.";
         ReleaseDiverged "release_diverged" "The service has a release that this vault does not know." "`--adopt` takes its skills in, `--replace` drops them.";
     }
-    NotAllowed {
+    NotAllowed "not signed in, not admitted or not allowed" {
         AccessDenied "access_denied" "Access was denied on the sign-in page." "Sign in again and allow it.";
         DevicePending "device_pending" "The owner has not admitted this machine yet." "The owner runs `vault devices admit <id>`.";
         DeviceRevoked "device_revoked" "The owner revoked this machine." "The owner can forget it; then link again.";
@@ -172,14 +175,14 @@ codes! {
         StateMismatch "state_mismatch" "The answer belongs to another sign-in." "Run the command again and use the address that it prints.";
         TokenReadableByOthers "token_readable_by_others" "Other users can read the token file." "Run the `chmod` that the hint shows.";
     }
-    Gate {
+    Gate "refused by the gate or a policy" {
         GateBlocked "gate_blocked" "The gate refused a skill." "Fix the findings, or allow a rule after reading what it found.";
         PolicyInvalid "policy_invalid" "The policy could not be read, and nothing is done without it." "`vault policy check` shows the place.";
         SourceNotPublic "source_not_public" "The source lies on an address that is not public." "Fetch it another way and add the folder.";
         SourceRefused "source_refused" "The policy does not allow this source." "`vault policy show` shows what it allows.";
         TransformInvalid "transform_invalid" "The transform cannot be applied, or the gate refused its result." "Fix the transform.";
     }
-    Integrity {
+    Integrity "a signature or digest is wrong" {
         BundleRefused "bundle_refused" "The service sent a bundle that the owner did not sign." "Nothing was changed; tell the owner.";
         CatalogAudience "catalog_audience" "The catalog was signed for another address." "Link the address that the owner publishes for.";
         CatalogClock "catalog_clock" "The catalog has expired, or this machine's clock is wrong." "Check the clock; the owner renews with `vault sync --cloud --renew`.";
@@ -209,7 +212,7 @@ codes! {
         TwoCatalogs "two_catalogs" "The service has two catalogs of the same release." "If this library is the right one: `vault sync --cloud --replace`.";
         VaultDamaged "vault_damaged" "A file of the vault is damaged." "`vault doctor` says which.";
     }
-    Network {
+    Network "the network or the service" {
         AnswerUnreadable "answer_unreadable" "The service answered with something unexpected." "Check that the address is a vault service's.";
         BrokenOff "broken_off" "The connection was lost." "Run the command again: it goes on where it stopped.";
         EncodingRefused "encoding_refused" "The service sent an encoded body that was not asked for." "Check for a proxy in between.";
@@ -226,7 +229,7 @@ codes! {
         TooSlow "too_slow" "The service sends less than 1 KiB a second." "Try again.";
         Unreachable "unreachable" "The service could not be reached." "Check that it runs and the address is right.";
     }
-    Interrupted {
+    Interrupted "interrupted" {
         Interrupted "interrupted" "The command was interrupted." "Run it again.";
         NothingChosen "nothing_chosen" "Nothing was chosen." "Run the command again and choose.";
     }
@@ -235,10 +238,8 @@ codes! {
 impl ErrorCode {
     /// Finds the code with this text.
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|code| code.row().word == word)
+        let mut all = Self::ALL.iter().copied();
+        all.find(|code| code.row().word == word)
     }
 }
 
@@ -296,26 +297,41 @@ impl PartialEq<Code> for FailureCode {
 
 /// Finds the service code with this text. Returns `None` for codes that this version does not know.
 pub fn service_code(word: &str) -> Option<Code> {
-    Code::ALL
-        .iter()
-        .copied()
-        .find(|code| code.row().code == word)
+    let mut all = Code::ALL.iter().copied();
+    all.find(|code| code.row().code == word)
 }
 
-/// The exit codes of failures, each with its heading.
-const EXITS: [(Exit, &str); 8] = [
-    (Exit::Failed, "failed"),
-    (Exit::Usage, "wrong usage, or a setting that cannot be read"),
-    (Exit::Differences, "differences found"),
-    (
-        Exit::NotAllowed,
-        "not signed in, not admitted or not allowed",
-    ),
-    (Exit::Gate, "refused by the gate or a policy"),
-    (Exit::Integrity, "a signature or digest is wrong"),
-    (Exit::Network, "the network or the service"),
-    (Exit::Interrupted, "interrupted"),
-];
+/// What to do about a service's refusal, where the code alone decides it.
+pub const fn service_hint(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::DevicePending => {
+            "ask the owner to admit this machine: vault devices list, vault devices admit <id>"
+        }
+        Code::DeviceRevoked => "ask the owner; a revoked machine can be forgotten and enrol afresh",
+        Code::DeviceUnknown => {
+            "check the address, or enrol this machine: vault link <url>/v/<slug>"
+        }
+        Code::VaultNotFound | Code::NotFound => "check the address and the slug",
+        Code::CatalogNotPublished => "the owner publishes with: vault sync --cloud",
+        Code::SubscriptionLapsed => {
+            "installed skills go on working; the owner renews the subscription"
+        }
+        Code::PendingQueueFull => "20 machines wait: the owner admits or denies some of them",
+        Code::NamespaceSelfSigned => {
+            "the server signs this vault itself: add skills where the server runs"
+        }
+        Code::InsufficientScope => {
+            "sign in again and allow writing on the page: vault cloud connect <url>"
+        }
+        Code::OwnerRequired => "ask an owner of this vault",
+        Code::OperatorRequired | Code::VaultSuspended => "ask whoever operates the service",
+        Code::SlugTaken | Code::SlugReserved => "choose another name",
+        Code::EmailInvalid => "write it like ann@example.com",
+        Code::DeviceState => "vault devices list shows it; a forgotten machine may enrol afresh",
+        Code::QuotaExceeded => "remove skills, or ask whoever operates the service for more room",
+        _ => return None,
+    })
+}
 
 fn rows(exit: Exit) -> impl Iterator<Item = Row> {
     let rows = ErrorCode::ALL.iter().map(|code| code.row());
@@ -325,14 +341,16 @@ fn rows(exit: Exit) -> impl Iterator<Item = Row> {
 /// Formats the table for a terminal.
 pub fn text() -> String {
     let mut text = String::new();
-    for (exit, heading) in EXITS {
+    for (exit, heading) in ErrorCode::EXITS {
         let _ = writeln!(text, "Exit {}: {heading}", exit.code());
-        for row in rows(exit) {
-            let _ = writeln!(
-                text,
-                "  {}\n      {}\n      {}",
-                row.word, row.meaning, row.action
-            );
+        for Row {
+            word,
+            meaning,
+            action,
+            ..
+        } in rows(*exit)
+        {
+            let _ = writeln!(text, "  {word}\n      {meaning}\n      {action}");
         }
         text.push('\n');
     }
@@ -354,15 +372,17 @@ mod tests {
              ([shared/service/ERRORS.md](../shared/service/ERRORS.md)); its exit code follows from the HTTP status: 401 and 403 give 4, 402 gives 8,\n\
              408, 429 and 5xx give 7, the rest 1.\n",
         );
-        for (exit, heading) in EXITS {
+        for (exit, heading) in ErrorCode::EXITS {
             let _ = writeln!(page, "\n## Exit {}: {heading}\n", exit.code());
             page.push_str("| code | what happened | what to do |\n|---|---|---|\n");
-            for row in rows(exit) {
-                let _ = writeln!(
-                    page,
-                    "| `{}` | {} | {} |",
-                    row.word, row.meaning, row.action
-                );
+            for Row {
+                word,
+                meaning,
+                action,
+                ..
+            } in rows(*exit)
+            {
+                let _ = writeln!(page, "| `{word}` | {meaning} | {action} |");
             }
         }
         page
@@ -376,10 +396,11 @@ mod tests {
             std::fs::write(page_file.with_extension("md.new"), page()).unwrap();
             panic!("docs/errors.md differs from the table: move docs/errors.md.new over it");
         }
+        let text = text();
         assert!(
             ErrorCode::ALL
                 .iter()
-                .all(|code| text().contains(code.row().word))
+                .all(|code| text.contains(code.row().word))
         );
     }
 
@@ -403,6 +424,7 @@ mod tests {
                 }
             }
         }
+        sources.retain(|c| !c.is_whitespace());
         for code in ErrorCode::ALL {
             let word = code.row().word;
             assert_eq!(
@@ -410,13 +432,12 @@ mod tests {
                 Some(*code),
                 "`{word}` has two lines"
             );
-            let named = sources
-                .match_indices(&format!("ErrorCode::{code:?}"))
-                .any(|(at, found)| !sources[at + found.len()..].starts_with(char::is_alphanumeric));
-            assert!(
-                named || sources.contains(&format!("\"{word}\"")),
-                "nothing fails with `{word}`"
-            );
+            let name = format!("ErrorCode::{code:?}");
+            let ends = |(at, _)| !sources[at + name.len()..].starts_with(char::is_alphanumeric);
+            let is_named = sources.match_indices(&name).any(ends);
+            let other = [format!("fail!({code:?},"), format!("\"{word}\"")];
+            let is_used = is_named || other.iter().any(|text| sources.contains(text));
+            assert!(is_used, "nothing fails with `{word}`");
         }
     }
 }

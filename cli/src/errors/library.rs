@@ -64,13 +64,12 @@ impl From<RunError> for Failure {
             RunError::UnknownAction {
                 skill, declared, ..
             } => {
-                let failure = Self::new(ErrorCode::ActionNotFound, message);
-                if declared.is_empty() {
-                    failure.hint(format!("{skill} declares no actions at all"))
+                let names: Vec<_> = declared.iter().map(ToString::to_string).collect();
+                Self::new(ErrorCode::ActionNotFound, message).hint(if names.is_empty() {
+                    format!("{skill} declares no actions at all")
                 } else {
-                    let names: Vec<_> = declared.iter().map(ToString::to_string).collect();
-                    failure.hint(format!("it declares: {}", names.join(", ")))
-                }
+                    format!("it declares: {}", names.join(", "))
+                })
             }
             RunError::Damaged { skill, damage } => Self::damaged(skill.as_str(), &damage),
             RunError::Start { .. } => Self::new(ErrorCode::ActionNotStarted, message),
@@ -110,24 +109,25 @@ impl From<CatalogError> for Failure {
             ErrorCode::parse(error.word()).unwrap_or(ErrorCode::CatalogSchema),
             format!("the catalog is refused: {}", chain(&error)),
         );
-        match error {
-            CatalogError::Key(_) => failure.hint(
-                "if the owner confirms a new key: vault link <url>/v/<slug> --repin --expect-key <fingerprint>",
-            ),
+        let hint = match error {
+            CatalogError::Key(_) => {
+                "if the owner confirms a new key: vault link <url>/v/<slug> --repin --expect-key <fingerprint>"
+            }
             CatalogError::Older { .. } => {
-                failure.hint("the service shows an old state; installed skills stay as they are")
+                "the service shows an old state; installed skills stay as they are"
             }
-            CatalogError::TwoCatalogs(_) => failure.hint(
-                "the service shows different catalogs to different machines; tell the owner",
-            ),
-            CatalogError::Clock(_) => failure.hint(
-                "check this machine's clock; an expired catalog is renewed by its owner: vault sync --cloud --renew",
-            ),
+            CatalogError::TwoCatalogs(_) => {
+                "the service shows different catalogs to different machines; tell the owner"
+            }
+            CatalogError::Clock(_) => {
+                "check this machine's clock; an expired catalog is renewed by its owner: vault sync --cloud --renew"
+            }
             CatalogError::Audience | CatalogError::Slug => {
-                failure.hint("link the address that the owner publishes for")
+                "link the address that the owner publishes for"
             }
-            _ => failure,
-        }
+            _ => return failure,
+        };
+        failure.hint(hint)
     }
 }
 
@@ -147,18 +147,14 @@ impl From<PlanError> for Failure {
             PlanError::Damaged(skills) => Self::new(ErrorCode::SkillDamaged, message)
                 .hint("add them again or remove them; nothing was published")
                 .details(skills.iter().map(|(name, damage)| format!("{name}: {}", chain(damage)))),
-            PlanError::Policy(_) => Self::new(ErrorCode::PolicyInvalid, message),
-            PlanError::Profiles(_) => Self::new(ErrorCode::ProfilesInvalid, message),
+            PlanError::Profiles(_) | PlanError::NotText { file: PROFILES_FILE } => {
+                Self::new(ErrorCode::ProfilesInvalid, message)
+            }
+            PlanError::Policy(_) | PlanError::NotText { .. } => {
+                Self::new(ErrorCode::PolicyInvalid, message)
+            }
             PlanError::Refused { .. } => Self::new(ErrorCode::GateBlocked, message)
                 .hint("add it again or remove it; nothing was published"),
-            PlanError::NotText { file } => Self::new(
-                if file == PROFILES_FILE {
-                    ErrorCode::ProfilesInvalid
-                } else {
-                    ErrorCode::PolicyInvalid
-                },
-                message,
-            ),
             PlanError::Transform { ref skill, .. } => Self::new(ErrorCode::TransformFailed, message)
                 .hint(format!(
                     "mend the transform and add it again, or remove it: vault transform list {skill}"
@@ -170,11 +166,11 @@ impl From<PlanError> for Failure {
 }
 
 fn diverged(difference: &Difference, message: String) -> Failure {
-    let lines = |mark: &str, what: &str, names: &[SkillName]| {
+    let lines = |mark: &str, what: &str, names: &[SkillName]| -> Vec<_> {
         names
             .iter()
             .map(|name| format!("{mark} {name}  {what}"))
-            .collect::<Vec<_>>()
+            .collect()
     };
     Failure::new(ErrorCode::ReleaseDiverged, message)
         .details(lines("+", "only there", &difference.theirs))
@@ -203,16 +199,16 @@ impl From<AdoptError> for Failure {
             AdoptError::Refused {
                 reason: AdmitError::Blocked { findings },
                 name,
-            } => Self::new(
-                ErrorCode::GateBlocked,
-                format!("the gate refuses the earlier {name} now; nothing was changed"),
-            )
-            .details(
-                findings
+            } => {
+                let blocking = findings
                     .iter()
-                    .filter(|finding| finding.level > Level::Warning)
-                    .map(|finding| format!("{}: {}", finding.rule, finding.message)),
-            ),
+                    .filter(|finding| finding.level > Level::Warning);
+                fail!(
+                    GateBlocked,
+                    "the gate refuses the earlier {name} now; nothing was changed"
+                )
+                .details(blocking.map(|finding| format!("{}: {}", finding.rule, finding.message)))
+            }
             AdoptError::Refused { .. } | AdoptError::Admit(_) => {
                 Self::new(ErrorCode::SigningFailed, message)
             }
@@ -223,15 +219,12 @@ impl From<AdoptError> for Failure {
 impl Failure {
     /// The failure for an installed skill that was modified after signing or cannot be read.
     pub fn damaged(skill: &str, damage: &Damage) -> Self {
+        let message = format!("{skill} is not what was signed: {}", chain(damage));
         let code = if damage.is_tampering() {
             ErrorCode::SkillDamaged
         } else {
             ErrorCode::SkillUnreadable
         };
-        Self::new(
-            code,
-            format!("{skill} is not what was signed: {}", chain(damage)),
-        )
-        .hint(format!("nothing of it was used; add or pull {skill} again"))
+        Self::new(code, message).hint(format!("nothing of it was used; add or pull {skill} again"))
     }
 }

@@ -2,18 +2,28 @@
 //! the hint for people.
 //!
 //! Every failure states what happened, where, and what to do about it. Text from a network or a
-//! file goes through [`crate::output::text::clean`] before it is shown.
+//! file goes through [`clean`] before it is shown.
+
+/// Builds a [`Failure`] from the name of an [`ErrorCode`] and a message, written as for `format!`.
+macro_rules! fail {
+    ($code:ident, $($message:tt)+) => {
+        $crate::errors::Failure::new(
+            $crate::errors::ErrorCode::$code,
+            format_args!($($message)+).to_string(),
+        )
+    };
+}
 
 pub mod codes;
 mod library;
 
-use std::{fmt, io::ErrorKind, path::PathBuf};
+use std::{fmt, io::ErrorKind, path::Path};
 
 use serde::Serialize;
 
 pub use codes::{ErrorCode, FailureCode};
 
-use crate::output::text::clean;
+use crate::text::clean;
 
 /// The exit codes of `vault`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -74,6 +84,17 @@ pub struct Place {
     pub column: Option<u32>,
 }
 
+impl Place {
+    /// A line of a file, or the file alone.
+    pub fn new(path: &Path, line: impl Into<Option<u32>>) -> Self {
+        Self {
+            path: path.display().to_string(),
+            line: line.into(),
+            column: None,
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;
@@ -127,27 +148,25 @@ impl Failure {
     /// The failure for a path that does not exist: exit 2.
     pub fn no_such_path(path: impl fmt::Display) -> Self {
         let path = clean(&path.to_string(), 400);
-        Self::new(
-            ErrorCode::SourceUnreadable,
-            format!("no such file or folder: {path}"),
-        )
+        fail!(SourceUnreadable, "no such file or folder: {path}")
     }
 
     /// The failure for a file or folder that could not be read or written: exit 1.
-    pub fn io(doing: &str, path: impl Into<PathBuf>, error: &std::io::Error) -> Self {
-        let path = path.into();
-        Self::of_disk(format!("{doing} {} failed: {error}", path.display()), error)
+    pub fn io(doing: &str, path: impl AsRef<Path>, error: &std::io::Error) -> Self {
+        let path = path.as_ref().display();
+        Self::of_disk(format!("{doing} {path} failed: {error}"), error)
     }
 
     /// The failure for a disk error, with a hint if the disk is full.
     fn of_disk(message: String, cause: &std::io::Error) -> Self {
         let failure = Self::new(ErrorCode::Io, message);
-        match cause.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.hint(
-                "free some space, then give the command again: what was there before is unharmed",
-            ),
-            _ => failure,
-        }
+        let is_full = matches!(
+            cause.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+        );
+        failure.hint_if(is_full.then_some(
+            "free some space, then give the command again: what was there before is unharmed",
+        ))
     }
 
     /// Sets the hint: the command or step that fixes the problem.
@@ -159,8 +178,8 @@ impl Failure {
 
     /// Sets the hint if there is one; otherwise keeps the current hint.
     #[must_use]
-    pub fn hint_if(mut self, hint: Option<String>) -> Self {
-        self.hint = hint.or(self.hint.take());
+    pub fn hint_if(mut self, hint: Option<impl Into<String>>) -> Self {
+        self.hint = hint.map(Into::into).or(self.hint.take());
         self
     }
 
@@ -237,20 +256,14 @@ mod tests {
         #[error("not a key rotation: unknown variant `\u{1b}[2J\u{9b}1m`\nline 2{}", "x".repeat(5000))]
         struct Quoting;
         let text = chain(&Quoting);
-        assert!(
-            text.starts_with(
-                "not a key rotation: unknown variant `\u{fffd}[2J\u{fffd}1m`\nline 2xx"
-            )
-        );
+        let start = "not a key rotation: unknown variant `\u{fffd}[2J\u{fffd}1m`\nline 2xx";
+        assert!(text.starts_with(start));
         assert!(text.chars().count() < 1100, "{}", text.len());
     }
 
     #[test]
     fn a_place_prints_as_compilers_print_it() {
-        let mut place = Place {
-            path: "SKILL.md".into(),
-            ..Place::default()
-        };
+        let mut place = Place::new(Path::new("SKILL.md"), None);
         assert_eq!(place.to_string(), "SKILL.md");
         place.line = Some(3);
         assert_eq!(place.to_string(), "SKILL.md:3");

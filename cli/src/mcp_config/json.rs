@@ -2,7 +2,7 @@
 
 use jsonc_parser::{
     CollectOptions, ParseOptions, ast,
-    cst::{CstInputValue, CstObject, CstRootNode},
+    cst::{CstInputValue, CstRootNode},
     parse_to_ast,
 };
 use serde_json::{Map, Value};
@@ -68,7 +68,7 @@ pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<Strin
 }
 
 /// Returns the offset of the end of the table's last member if the table is on one line.
-/// [`CstObject::append`] would spread such a table over several lines.
+/// `CstObject::append` would spread such a table over several lines.
 fn end_of_one_line_table(text: &str, path: &[&str]) -> Option<usize> {
     let bom = text.len() - text.trim_start_matches(BOM).len();
     let parsed = parse_to_ast(&text[bom..], &CollectOptions::default(), &OPTIONS).ok()?;
@@ -85,42 +85,38 @@ fn end_of_one_line_table(text: &str, path: &[&str]) -> Option<usize> {
 }
 
 fn one_line(value: &Value) -> String {
-    let list = |items: Vec<String>| items.join(", ");
     match value {
         Value::Object(members) => {
-            let members = in_order(members).into_iter();
-            let members = members.map(|(name, value)| {
+            let member = |(name, value): (&String, _)| {
                 format!("{}: {}", Value::from(name.as_str()), one_line(value))
-            });
-            format!("{{{}}}", list(members.collect()))
+            };
+            let members: Vec<_> = in_order(members).into_iter().map(member).collect();
+            format!("{{{}}}", members.join(", "))
         }
-        Value::Array(items) => format!("[{}]", list(items.iter().map(one_line).collect())),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(one_line).collect();
+            format!("[{}]", items.join(", "))
+        }
         other => other.to_string(),
     }
 }
 
 /// Removes the entry and its comma.
-pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
+pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
     let root = parse(text)?;
-    let table = path
-        .iter()
-        .try_fold(root.object_value(), |table, part| {
-            Some(table?.object_value(part))
-        })
-        .flatten();
-    if let Some(property) = table.as_ref().and_then(|table: &CstObject| table.get(name)) {
+    let mut table = root.object_value();
+    for part in path {
+        table = table.and_then(|table| table.object_value(part));
+    }
+    if let Some(property) = table.and_then(|table| table.get(name)) {
         property.remove();
     }
     Ok(print(text, &root))
 }
 
 fn print(before: &str, root: &CstRootNode) -> String {
-    let mark = if before.starts_with(BOM) {
-        "\u{feff}"
-    } else {
-        ""
-    };
-    format!("{mark}{root}")
+    let mark = before.chars().next().filter(|first| *first == BOM);
+    format!("{}{root}", mark.map_or_else(String::new, String::from))
 }
 
 fn input(value: &Value) -> CstInputValue {
@@ -132,11 +128,8 @@ fn input(value: &Value) -> CstInputValue {
         Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
         Value::Object(members) => {
             let members = in_order(members).into_iter();
-            CstInputValue::Object(
-                members
-                    .map(|(name, value)| (name.clone(), input(value)))
-                    .collect(),
-            )
+            let members = members.map(|(name, value)| (name.clone(), input(value)));
+            CstInputValue::Object(members.collect())
         }
     }
 }

@@ -76,27 +76,34 @@ impl Format {
             Self::Json => json::put(text, path, name, value)?,
             Self::Toml => toml::put(text, path, name, value)?,
         };
-        let mut wanted = self.read(text)?;
-        set(&mut wanted, path, name, value);
-        self.checked(changed, &wanted)
+        let wanted = with_entry(self.read(text)?, path, name, Some(value));
+        self.checked(changed, wanted, path)
     }
 
     /// Removes an entry and returns the new text, which is unchanged if the entry does not exist.
-    pub fn take(self, text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
+    pub fn remove(self, text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
         if self.entry(text, path, name)?.is_none() {
             return Ok(text.to_owned());
         }
         let changed = match self {
-            Self::Json => json::take(text, path, name)?,
-            Self::Toml => toml::take(text, path, name)?,
+            Self::Json => json::remove(text, path, name)?,
+            Self::Toml => toml::remove(text, path, name)?,
         };
-        let mut wanted = self.read(text)?;
-        unset(&mut wanted, path, name);
+        let wanted = with_entry(self.read(text)?, path, name, None);
+        self.checked(changed, wanted, path)
+    }
+
+    fn checked(
+        self,
+        changed: String,
+        mut wanted: Map<String, Value>,
+        path: &[&str],
+    ) -> Result<String, EditError> {
+        // TOML drops a table with its last entry, JSON keeps it. Empty tables on the path
+        // therefore do not count as a difference.
         let mut found = self.read(&changed)?;
-        // TOML drops a table with its last entry, JSON keeps it. Empty tables therefore do not
-        // count as a difference.
-        for table in [&mut wanted, &mut found] {
-            drop_empty(table, path);
+        for root in [&mut wanted, &mut found] {
+            drop_empty(root, path);
         }
         if found == wanted {
             Ok(changed)
@@ -104,37 +111,28 @@ impl Format {
             Err(EditError::WouldChangeOtherEntries)
         }
     }
-
-    fn checked(self, changed: String, wanted: &Map<String, Value>) -> Result<String, EditError> {
-        if self.read(&changed)? == *wanted {
-            Ok(changed)
-        } else {
-            Err(EditError::WouldChangeOtherEntries)
-        }
-    }
 }
 
-fn set(root: &mut Map<String, Value>, path: &[&str], name: &str, value: &Value) {
-    let mut table = root;
+/// Sets the entry, or removes it without a value.
+fn with_entry(
+    mut root: Map<String, Value>,
+    path: &[&str],
+    name: &str,
+    value: Option<&Value>,
+) -> Map<String, Value> {
+    let mut table = &mut root;
     for part in path {
-        let next = table
-            .entry((*part).to_owned())
-            .or_insert_with(|| Value::Object(Map::new()));
-        let Value::Object(members) = next else { return };
-        table = members;
-    }
-    table.insert(name.to_owned(), value.clone());
-}
-
-fn unset(root: &mut Map<String, Value>, path: &[&str], name: &str) {
-    let mut table = root;
-    for part in path {
-        let Some(Value::Object(members)) = table.get_mut(*part) else {
-            return;
+        let next = table.entry(*part).or_insert_with(|| Map::new().into());
+        let Value::Object(members) = next else {
+            return root;
         };
         table = members;
     }
-    table.remove(name);
+    match value {
+        Some(value) => table.insert(name.to_owned(), value.clone()),
+        None => table.remove(name),
+    };
+    root
 }
 
 fn drop_empty(root: &mut Map<String, Value>, path: &[&str]) {
@@ -151,22 +149,12 @@ fn drop_empty(root: &mut Map<String, Value>, path: &[&str]) {
 /// Sorts members in the conventional order: the type, the command, then the rest by name.
 fn in_order(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut all: Vec<_> = members.iter().collect();
+    let first = ["type", "source", "command", "args"];
     all.sort_by_key(|(name, _)| {
-        let first = ["type", "source", "command", "args"];
-        first
-            .iter()
-            .position(|known| known == name)
-            .unwrap_or(first.len())
+        let place = first.iter().position(|known| known == name);
+        place.unwrap_or(first.len())
     });
     all
-}
-
-fn line_of(text: &str, offset: usize) -> u32 {
-    let end = (0..=offset.min(text.len()))
-        .rev()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0);
-    u32::try_from(text[..end].matches('\n').count() + 1).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -182,15 +170,10 @@ mod tests {
     #[test]
     fn json_gets_the_entry_and_nothing_else_changes() {
         let path = &["mcpServers"][..];
+        let new = "{\n  \"mcpServers\": {\n    \"vault\": {\n      \"command\": \"/bin/vault\",\n      \"args\": [\"mcp\"]\n    }\n  }\n}";
         for (before, after) in [
-            (
-                "",
-                "{\n  \"mcpServers\": {\n    \"vault\": {\n      \"command\": \"/bin/vault\",\n      \"args\": [\"mcp\"]\n    }\n  }\n}\n",
-            ),
-            (
-                "{}",
-                "{\n  \"mcpServers\": {\n    \"vault\": {\n      \"command\": \"/bin/vault\",\n      \"args\": [\"mcp\"]\n    }\n  }\n}",
-            ),
+            ("", &*format!("{new}\n")),
+            ("{}", new),
             (
                 "{\n\t// mine\n\t\"a\": 1, // one\n\t\"mcpServers\": {\n\t\t\"x\": { \"command\": \"x\" } /* last */\n\t}\n}\n",
                 "{\n\t// mine\n\t\"a\": 1, // one\n\t\"mcpServers\": {\n\t\t\"x\": { \"command\": \"x\" }, /* last */\n\t\t\"vault\": {\n\t\t\t\"command\": \"/bin/vault\",\n\t\t\t\"args\": [\"mcp\"]\n\t\t}\n\t}\n}\n",
@@ -204,21 +187,15 @@ mod tests {
                 "{\"b\":[1,2],\"mcpServers\":{\"x\":{}, \"vault\": {\"command\": \"/bin/vault\", \"args\": [\"mcp\"]}}}",
             ),
         ] {
-            let put = Format::Json.put(before, path, "vault", &entry()).unwrap();
-            assert_eq!(put, after);
-            assert_eq!(
-                Format::Json.put(&put, path, "vault", &entry()).unwrap(),
-                after,
-                "again"
-            );
-            let taken = Format::Json.take(&put, path, "vault").unwrap();
+            let put = |text: &str| Format::Json.put(text, path, "vault", &entry()).unwrap();
+            assert_eq!(put(before), after);
+            assert_eq!(put(after), after, "again");
+            let taken = Format::Json.remove(after, path, "vault").unwrap();
             if before.contains("mcpServers") {
                 assert_eq!(taken, before, "taking undoes putting");
             } else {
-                assert_eq!(
-                    Format::Json.read(&taken).unwrap(),
-                    json!({ "mcpServers": {} }).as_object().unwrap().clone()
-                );
+                let members = Format::Json.read(&taken).unwrap();
+                assert_eq!(Value::from(members), json!({ "mcpServers": {} }));
             }
         }
     }
@@ -229,21 +206,21 @@ mod tests {
         let text = "{\n  \"mcpServers\": {\n    // first\n    \"a\": 1,\n    \"vault\": {\"old\": true}, // ours\n    // second\n    \"b\": 2\n  }\n}\n";
         let put = Format::Json.put(text, path, "vault", &json!(7)).unwrap();
         assert_eq!(put, text.replace("{\"old\": true}", "7"));
-        let taken = Format::Json.take(text, path, "vault").unwrap();
+        let remove = |text: &str| Format::Json.remove(text, path, "vault").unwrap();
+        let without = text.replace("    \"vault\": {\"old\": true}, // ours\n", "");
+        assert_eq!(remove(text), without);
         assert_eq!(
-            taken,
-            "{\n  \"mcpServers\": {\n    // first\n    \"a\": 1,\n    // second\n    \"b\": 2\n  }\n}\n"
+            remove("{\"mcpServers\":{\"vault\":1,\"b\":2}}"),
+            "{\"mcpServers\":{\"b\":2}}"
         );
-        let first = Format::Json
-            .take("{\"mcpServers\":{\"vault\":1,\"b\":2}}", path, "vault")
-            .unwrap();
-        assert_eq!(first, "{\"mcpServers\":{\"b\":2}}");
     }
 
     #[test]
     fn toml_gets_a_table_at_its_end_and_loses_it_again() {
         let path = &["mcp_servers"][..];
         let ours = "[mcp_servers.vault]\ncommand = \"/bin/vault\"\nargs = [\"mcp\"]\n";
+        let put = |text: &str| Format::Toml.put(text, path, "vault", &entry()).unwrap();
+        let remove = |text: &str| Format::Toml.remove(text, path, "vault").unwrap();
         for before in [
             "",
             "# mine\nmodel = \"x\" # why\n",
@@ -251,27 +228,26 @@ mod tests {
             "a = \"\"\"\n[not.a.header]\n\"\"\"\r\n",
             "no_newline = true",
         ] {
-            let put = Format::Toml.put(before, path, "vault", &entry()).unwrap();
-            assert!(put.starts_with(before) && put.ends_with(ours), "{put}");
-            assert_eq!(
-                Format::Toml.put(&put, path, "vault", &entry()).unwrap(),
-                put
+            let after = put(before);
+            assert!(
+                after.starts_with(before) && after.ends_with(ours),
+                "{after}"
             );
-            let taken = Format::Toml.take(&put, path, "vault").unwrap();
-            assert_eq!(taken.trim_end(), before.trim_end());
+            assert_eq!(put(&after), after);
+            assert_eq!(remove(&after).trim_end(), before.trim_end());
         }
         let between = "[mcp_servers.vault]\ncommand = \"old\"\n[mcp_servers.vault.env]\nA = \"1\"\n\n# of the next\n[tui]\na = 1\n";
+        assert_eq!(remove(between), "\n# of the next\n[tui]\na = 1\n");
         assert_eq!(
-            Format::Toml.take(between, path, "vault").unwrap(),
-            "\n# of the next\n[tui]\na = 1\n"
+            put(between),
+            format!("\n# of the next\n[tui]\na = 1\n\n{ours}")
         );
-        let replaced = Format::Toml.put(between, path, "vault", &entry()).unwrap();
-        assert_eq!(replaced, format!("\n# of the next\n[tui]\na = 1\n\n{ours}"));
     }
 
     #[test]
     fn what_cannot_be_read_or_changed_by_itself_is_left_alone() {
         let path = &["mcpServers"][..];
+        let put = |text: &str| Format::Json.put(text, path, "vault", &entry());
         for text in [
             "{",
             "{\"a\":}",
@@ -282,17 +258,12 @@ mod tests {
             "{\"a\": 01}",
             "{\"mcpServers\":{},\"mcpServers\":{}}",
         ] {
-            assert!(
-                Format::Json.put(text, path, "vault", &entry()).is_err(),
-                "{text}"
-            );
+            assert!(put(text).is_err(), "{text}");
         }
         let deep = format!("{}{}", "{\"a\":".repeat(2_000), "1");
         assert!(Format::Json.read(&deep).is_err());
-        assert_eq!(
-            Format::Json.put("{\"mcpServers\": 3}", path, "vault", &entry()),
-            Err(EditError::NotATable("mcpServers".to_owned()))
-        );
+        let no_table = EditError::NotATable("mcpServers".to_owned());
+        assert_eq!(put("{\"mcpServers\": 3}"), Err(no_table));
         let path = &["mcp_servers"][..];
         for text in [
             "a = ",
@@ -300,15 +271,11 @@ mod tests {
             "mcp_servers = { x = {} }",
             "mcp_servers = 1",
         ] {
-            assert!(
-                Format::Toml.put(text, path, "vault", &entry()).is_err(),
-                "{text}"
-            );
+            let put = Format::Toml.put(text, path, "vault", &entry());
+            assert!(put.is_err(), "{text}");
         }
         let inline = "mcp_servers = { vault = { command = \"x\" } }\n";
-        assert_eq!(
-            Format::Toml.take(inline, path, "vault"),
-            Err(EditError::WouldChangeOtherEntries)
-        );
+        let taken = Format::Toml.remove(inline, path, "vault");
+        assert_eq!(taken, Err(EditError::WouldChangeOtherEntries));
     }
 }

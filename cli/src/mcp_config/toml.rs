@@ -5,17 +5,19 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 use toml_edit::{Document, DocumentMut, Item, Table};
 
-use super::{EditError, in_order, line_of};
+use super::{EditError, in_order};
+use crate::text::line_of;
 
 /// Returns the members of the file as JSON values. Dates become objects.
 pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
-    let table: toml::Table =
-        text.trim_start_matches('\u{feff}')
-            .parse()
-            .map_err(|error: toml::de::Error| EditError::Syntax {
-                line: error.span().map_or(1, |span| line_of(text, span.start)),
-                reason: error.message().to_owned(),
-            })?;
+    let syntax = |error: toml::de::Error| EditError::Syntax {
+        line: error.span().map_or(1, |span| line_of(text, span.start)),
+        reason: error.message().to_owned(),
+    };
+    let table: toml::Table = text
+        .trim_start_matches('\u{feff}')
+        .parse()
+        .map_err(syntax)?;
     match serde_json::to_value(table) {
         Ok(Value::Object(members)) => Ok(members),
         _ => Err(EditError::WouldChangeOtherEntries),
@@ -33,7 +35,7 @@ pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<Strin
     }
     let mut entry = DocumentMut::new();
     *entry.as_item_mut() = item;
-    let mut text = take(text, path, name)?;
+    let mut text = remove(text, path, name)?;
     if !text.is_empty() {
         let missing = if text.ends_with('\n') { "\n" } else { "\n\n" };
         text.push_str(&with_line_ends_of(&text, missing));
@@ -73,7 +75,7 @@ fn table(value: &Value) -> Result<Table, EditError> {
 
 /// Removes the lines of the entry's table and of its nested tables. Comments after its last value
 /// stay, because they belong to what follows.
-pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
+pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
     let document = Document::parse(text).map_err(|_| EditError::WouldChangeOtherEntries)?;
     let mut item = document.as_item();
     for part in path.iter().chain([&name]) {
@@ -82,17 +84,14 @@ pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> 
         };
         item = inner;
     }
+    let table = item.as_table().ok_or(EditError::WouldChangeOtherEntries)?;
     let mut ranges = Vec::new();
-    spans(
-        item.as_table().ok_or(EditError::WouldChangeOtherEntries)?,
-        &mut ranges,
-    );
+    spans(table, &mut ranges);
     ranges.sort_by_key(|range| range.start);
     let mut out = text.to_owned();
     for range in ranges.into_iter().rev() {
-        let end = out[range.end..]
-            .find('\n')
-            .map_or(out.len(), |at| range.end + at + 1);
+        let line_end = out[range.end..].find('\n');
+        let end = line_end.map_or(out.len(), |at| range.end + at + 1);
         out.replace_range(range.start..end, "");
     }
     // `put` adds a blank line before the table, so remove it too.
@@ -109,14 +108,10 @@ pub fn take(text: &str, path: &[&str], name: &str) -> Result<String, EditError> 
 /// Collects the byte ranges of the table's header and values, and of its nested tables.
 fn spans(table: &Table, ranges: &mut Vec<Range<usize>>) {
     let values = table.get_values().into_iter();
-    let end = values
-        .filter_map(|(_, value)| Some(value.span()?.end))
-        .max();
-    ranges.extend(
-        table
-            .span()
-            .map(|header| header.start..end.unwrap_or(header.end)),
-    );
+    let ends = values.filter_map(|(_, value)| Some(value.span()?.end));
+    if let Some(header) = table.span() {
+        ranges.push(header.start..ends.max().unwrap_or(header.end));
+    }
     let inner = table.iter().filter_map(|(_, item)| item.as_table());
     for table in inner.filter(|table| !table.is_dotted()) {
         spans(table, ranges);

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use vault_library::{
-    agents::{AgentView, Hidden, HiddenReason, ProfileWarning},
-    doctor::{ContextCost, DoctorFinding, DoctorReport, Remedy, Severity, SkillHealth},
+    agents::{Hidden, HiddenReason, ProfileWarning},
+    doctor::{DoctorFinding, DoctorReport, Remedy, Severity},
     keys::KeyError,
 };
 use vault_skill::{
@@ -259,68 +259,29 @@ pub fn hidden_text(agent: &AgentId, hidden: &Hidden) -> (String, String) {
     }
 }
 
-/// Returns the member `data` of `vault doctor --json` as serialized JSON. With thousands of skills,
-/// building a [`serde_json::Value`] first would take longer than the checks.
-pub fn json(report: &DoctorReport, findings: &[FindingText]) -> Box<RawValue> {
-    let agents = report.agents.agents.iter().map(AgentJson::new).collect();
-    let data = DoctorJson {
-        healthy: report.is_clean() && !report.is_tampered(),
-        damaged: report.damaged(),
-        skills: &report.skills,
-        findings,
-        agents,
-        context: &report.context,
-        cleaned: &report.cleaned,
-    };
-    serde_json::value::to_raw_value(&data)
-        .expect("our types have text keys and infallible serializers")
-}
-
-#[derive(Serialize)]
-struct DoctorJson<'a> {
-    healthy: bool,
-    damaged: usize,
-    skills: &'a [SkillHealth],
-    findings: &'a [FindingText],
-    agents: Vec<AgentJson<'a>>,
-    context: &'a [ContextCost],
-    cleaned: &'a [PathBuf],
-}
-
-#[derive(Serialize)]
-struct AgentJson<'a> {
-    agent: &'a AgentId,
-    linked: bool,
-    roots: &'a [PathBuf],
-    sees: &'a [SkillName],
-    hidden: Vec<HiddenJson<'a>>,
-}
-
-impl<'a> AgentJson<'a> {
-    fn new(view: &'a AgentView) -> Self {
+/// Returns the member `data` of `vault doctor --json`.
+pub fn json(report: &DoctorReport, findings: &[FindingText]) -> Value {
+    let agents = report.agents.agents.iter().map(|view| {
         let hidden = view.hidden.iter().map(|hidden| {
             let (reason, hint) = hidden_text(&view.agent, hidden);
-            HiddenJson {
-                skill: &hidden.skill,
-                code: hidden.reason.code(),
-                reason,
-                hint,
-            }
+            let code = hidden.reason.code();
+            json!({ "skill": hidden.skill, "code": code, "reason": reason, "hint": hint })
         });
-        Self {
-            agent: &view.agent,
-            linked: view.linked,
-            roots: &view.roots,
-            sees: &view.sees,
-            hidden: hidden.collect(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct HiddenJson<'a> {
-    skill: &'a SkillName,
-    code: &'static str,
-    reason: String,
-    hint: String,
+        json!({
+            "agent": view.agent,
+            "linked": view.linked,
+            "roots": view.roots,
+            "sees": view.sees,
+            "hidden": hidden.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "healthy": report.is_clean() && !report.is_tampered(),
+        "damaged": report.damaged(),
+        "skills": report.skills,
+        "findings": findings,
+        "agents": agents.collect::<Vec<_>>(),
+        "context": report.context,
+        "cleaned": report.cleaned,
+    })
 }

@@ -1,7 +1,7 @@
 //! Renders findings of the gate in the style of compiler diagnostics: the rule, the location, the
 //! line with a mark, the reason and the fix.
 //!
-//! Names and lines of skills pass through [`crate::output::text::clean`] or an [`Excerpt`], so that
+//! Names and lines of skills pass through [`clean`] or an [`Excerpt`], so that
 //! untrusted text never reaches the terminal unchanged.
 
 use std::path::Path;
@@ -12,10 +12,8 @@ use vault_skill::{
     report::{Excerpt, decode},
 };
 
-use crate::output::{
-    style::{BAD, DIM, WARN, paint},
-    text::clean,
-};
+use super::style::{BAD, DIM, WARN, paint};
+use crate::text::clean;
 
 /// Largest file that is read again for an excerpt, in bytes. It equals the gate's limit.
 const MAX_BYTES: u64 = 4 << 20;
@@ -77,9 +75,9 @@ pub fn line(path: &str, finding: &Finding) -> String {
         Level::Warning => paint(WARN, "warning"),
         Level::Flag | Level::Error => paint(BAD, "error"),
     };
+    let message = clean(&finding.message, 400);
     format!(
-        "{place}: {level}: {} {}",
-        clean(&finding.message, 400),
+        "{place}: {level}: {message} {}",
         paint(DIM, format_args!("({})", finding.rule))
     )
 }
@@ -126,8 +124,9 @@ mod tests {
           = note: decoded, it reads: rm \u{202e}-rf
           = help: mend \u{7}it
         ");
+        let one_line = plain(&line("a\u{9b}x", &finding()));
         assert_eq!(
-            plain(&line("a\u{9b}x", &finding())),
+            one_line,
             "a\\u{9b}x:2:3: error: bad \\u{1b}[2J (action-command)"
         );
     }

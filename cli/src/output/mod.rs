@@ -11,7 +11,6 @@ mod prompt;
 pub mod report;
 pub mod style;
 pub mod table;
-pub mod text;
 
 use std::{
     cell::RefCell,
@@ -23,13 +22,13 @@ use anstream::{AutoStream, ColorChoice};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
-use self::report::{Data, Envelope, EnvelopeError, Form, escaped, pretty};
+use self::report::{Envelope, EnvelopeError, Form, escaped, pretty};
 pub use self::{
-    report::{Report, Warning},
-    style::{BAD, BOLD, DIM, GOOD, HINT, WARN, paint},
-    table::Table,
-    text::{changes, clean, count, nearest, size, thousands},
+    report::{Report, Warning, single_or_list},
+    style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
+    table::{Table, changes},
 };
+pub use crate::text::{clean, count, join, nearest, size, thousands};
 use crate::{
     errors::{Exit, Failure},
     flags::{ColourChoice, Global},
@@ -117,26 +116,19 @@ impl Ui {
     /// step. Prints nothing with `--json`.
     pub fn line(&self, text: impl AsRef<str>) {
         if !self.json {
-            self.out_line(text.as_ref());
+            self.print(text.as_ref(), Exit::Done);
         }
     }
 
     /// Records a warning. People see it on standard error, programs in the envelope.
     pub fn warn(&self, warning: Warning) {
         if !self.json {
-            let place = match (&warning.path, warning.line) {
-                (Some(path), Some(line)) => format!("{path}:{line}: "),
-                (Some(path), None) => format!("{path}: "),
-                (None, _) => String::new(),
-            };
-            self.error_line(&format!(
-                "{} {place}{}",
-                paint(WARN, "warning:"),
-                warning.message
-            ));
-            if let Some(hint) = &warning.hint {
-                self.error_line(&format!("{} {hint}", paint(HINT, "hint:")));
-            }
+            let place = warning.path.as_ref().map(|path| match warning.line {
+                Some(line) => format!("{path}:{line}: "),
+                None => format!("{path}: "),
+            });
+            self.problem(&paint(WARN, "warning:"), place, &warning.message);
+            self.hint(warning.hint.as_deref());
         }
         self.warnings.borrow_mut().push(warning);
     }
@@ -144,23 +136,20 @@ impl Ui {
     /// Prints the result of a command and returns its exit code.
     pub fn report(&self, report: &Report) -> Exit {
         let exit = report.exit;
-        match &report.form {
-            Form::BareText => finish(
-                std::io::stdout().lock().write_all(report.text.as_bytes()),
-                exit,
-            ),
+        match report.form {
+            Form::BareText => {
+                finish(
+                    std::io::stdout().lock().write_all(report.text.as_bytes()),
+                    exit,
+                );
+            }
             Form::BareData => {
-                let terminal = self.out != ColorChoice::Never;
-                print_json(escaped(pretty(&report.data, terminal)), exit);
+                let text = pretty(&report.data, self.out != ColorChoice::Never);
+                print_json(&escaped(&text), exit);
             }
-            Form::Written(Some(written)) if self.json => {
-                print_json(self.envelope(Data::Written(written), None), exit);
-            }
-            Form::Result | Form::Written(_) if self.json => {
-                print_json(self.enveloped(&report.data), exit);
-            }
-            Form::Result | Form::Written(_) if report.text.is_empty() => {}
-            Form::Result | Form::Written(_) => self.print(report.text.trim_end_matches('\n'), exit),
+            Form::Result if self.json => print_json(&self.enveloped(&report.data), exit),
+            Form::Result if report.text.is_empty() => {}
+            Form::Result => self.print(report.text.trim_end_matches('\n'), exit),
         }
         exit
     }
@@ -169,48 +158,43 @@ impl Ui {
     pub fn fail(&self, failure: &Failure) -> Exit {
         if self.json {
             let data = failure.facts().unwrap_or(&Value::Null);
-            print_json(
-                self.envelope(Data::Built(data), Some(failure)),
-                failure.exit(),
-            );
-            return failure.exit();
+            print_json(&self.envelope(data, Some(failure)), failure.exit());
         }
-        self.show(failure);
+        self.note_failure(failure);
         failure.exit()
     }
 
     /// Prints the failure of one part of a command that continues. The caller counts it. Prints
     /// nothing with `--json`.
     pub fn note_failure(&self, failure: &Failure) {
-        if !self.json {
-            self.show(failure);
+        if self.json {
+            return;
         }
-    }
-
-    fn show(&self, failure: &Failure) {
-        let place = failure
-            .place()
-            .map(|place| format!("{place}: "))
-            .unwrap_or_default();
-        self.error_line(&format!(
-            "{} {place}{}",
-            paint(BAD, "error:"),
-            failure.message
-        ));
+        let place = failure.place().map(|place| format!("{place}: "));
+        self.problem(&paint(BAD, "error:"), place, &failure.message);
         for line in failure.lines().iter().flat_map(|text| text.lines()) {
             self.error_line(&format!("  {line}"));
         }
-        if let Some(hint) = &failure.hint {
+        self.hint(failure.hint.as_deref());
+    }
+
+    fn problem(&self, kind: &str, place: Option<String>, message: &str) {
+        self.error_line(&format!("{kind} {}{message}", place.unwrap_or_default()));
+    }
+
+    fn hint(&self, hint: Option<&str>) {
+        if let Some(hint) = hint {
             self.error_line(&format!("{} {hint}", paint(HINT, "hint:")));
         }
     }
 
     /// Returns the line that `--json` prints for a result.
     pub fn enveloped(&self, data: &Value) -> String {
-        self.envelope(Data::Built(data), None)
+        self.envelope(data, None)
     }
 
-    fn envelope(&self, data: Data<'_>, failure: Option<&Failure>) -> String {
+    fn envelope(&self, data: &Value, failure: Option<&Failure>) -> String {
+        let plain = |line: &String| anstream::adapter::strip_str(line).to_string();
         let envelope = Envelope {
             schema: 1,
             ok: failure.is_none(),
@@ -221,30 +205,22 @@ impl Ui {
                 message: &failure.message,
                 hint: failure.hint.as_deref(),
                 at: failure.place(),
-                details: failure
-                    .lines()
-                    .iter()
-                    .map(|line| anstream::adapter::strip_str(line).to_string())
-                    .collect(),
+                details: failure.lines().iter().map(plain).collect(),
             }),
         };
-        escaped(serde_json::to_string(&envelope).unwrap_or_default())
+        escaped(&serde_json::to_string(&envelope).unwrap_or_default())
     }
 
     /// Creates a progress bar over `total` steps. It is hidden unless a person watches standard
     /// error.
     pub fn progress(&self, total: u64, label: &'static str) -> ProgressBar {
-        let bar = ProgressBar::with_draw_target(
-            Some(total),
-            if self.animate {
-                ProgressDrawTarget::stderr_with_hz(15)
-            } else {
-                ProgressDrawTarget::hidden()
-            },
-        );
-        if let Ok(style) =
-            ProgressStyle::with_template("{prefix:>10} [{bar:30}] {pos}/{len} {wide_msg}")
-        {
+        if !self.animate {
+            return ProgressBar::hidden();
+        }
+        let bar =
+            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(15));
+        let template = "{prefix:>10} [{bar:30}] {pos}/{len} {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("━╸ "));
         }
         bar.set_prefix(label);
@@ -273,10 +249,6 @@ impl Ui {
         (read > 0).then(|| line.trim().to_owned())
     }
 
-    fn out_line(&self, text: &str) {
-        self.print(text, Exit::Done);
-    }
-
     fn print(&self, text: &str, exit: Exit) {
         let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
         let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
@@ -285,21 +257,18 @@ impl Ui {
 
     fn error_line(&self, text: &str) {
         // If standard error is closed, there is no place left to report the error.
-        let _ = writeln!(
-            AutoStream::new(std::io::stderr().lock(), self.err),
-            "{text}"
-        );
+        let mut stream = AutoStream::new(std::io::stderr().lock(), self.err);
+        let _ = writeln!(stream, "{text}");
     }
 }
 
 /// Writes JSON and a newline. The caller has already escaped the text for terminals.
-fn print_json(mut text: String, exit: Exit) {
-    text.push('\n');
+fn print_json(text: &str, exit: Exit) {
     let mut stream = std::io::stdout().lock();
-    let written = stream
-        .write_all(text.as_bytes())
-        .and_then(|()| stream.flush());
-    finish(written, exit);
+    finish(
+        writeln!(stream, "{text}").and_then(|()| stream.flush()),
+        exit,
+    );
 }
 
 /// Exits if standard output could not be written. A closed pipe (`| head`) keeps the exit code; any
@@ -311,10 +280,8 @@ fn finish(written: std::io::Result<()>, exit: Exit) {
             std::process::exit(exit.code().into())
         }
         Err(error) => {
-            let _ = writeln!(
-                std::io::stderr(),
-                "error: standard output cannot be written: {error}"
-            );
+            let mut stderr = std::io::stderr();
+            let _ = writeln!(stderr, "error: standard output cannot be written: {error}");
             std::process::exit(Exit::Failed.code().into())
         }
         Ok(()) => {}

@@ -2,28 +2,29 @@
 //! it.
 
 use super::Ui;
-use crate::errors::{ErrorCode, Failure};
+use crate::errors::Failure;
 
 impl Ui {
-    /// Fails without a terminal, and names the flag that answers the question instead.
-    fn require_terminal(&self, question: &str, flag: &str) -> Result<(), Failure> {
+    /// Fails without a terminal, lists the options and names the flag that answers the question
+    /// instead.
+    fn require_terminal(
+        &self,
+        question: &str,
+        flag: &str,
+        options: &[String],
+    ) -> Result<(), Failure> {
         if self.may_ask() {
             return Ok(());
         }
-        Err(Failure::new(
-            ErrorCode::NoTty,
-            format!("{question} There is no terminal to ask on"),
-        )
-        .hint(format!("answer with `{flag}`")))
+        Err(fail!(NoTty, "{question} There is no terminal to ask on")
+            .hint(format!("answer with `{flag}`"))
+            .details(options.iter().cloned()))
     }
 
     /// Asks yes or no; the default is no. `--yes` answers yes. Without a terminal it fails and
     /// names that flag.
     pub fn confirm(&self, question: &str) -> Result<bool, Failure> {
-        if self.yes {
-            return Ok(true);
-        }
-        self.confirm_default(question, false)
+        Ok(self.yes || self.confirm_default(question, false)?)
     }
 
     /// Asks for a confirmation. Fails if the answer is no.
@@ -31,7 +32,7 @@ impl Ui {
         if self.confirm(question)? {
             return Ok(());
         }
-        Err(Failure::new(ErrorCode::NotConfirmed, "nothing was changed"))
+        Err(fail!(NotConfirmed, "nothing was changed"))
     }
 
     /// Asks for one of several options. Without a terminal it fails and names the flag that
@@ -42,8 +43,7 @@ impl Ui {
         flag: &str,
         options: Vec<String>,
     ) -> Result<String, Failure> {
-        self.require_terminal(question, flag)
-            .map_err(|failure| failure.details(options.clone()))?;
+        self.require_terminal(question, flag, &options)?;
         inquire::Select::new(question, options)
             .prompt()
             .map_err(asking_failed)
@@ -55,11 +55,10 @@ impl Ui {
         &self,
         question: &str,
         flags: &str,
-        options: Vec<String>,
+        options: &[String],
     ) -> Result<Vec<usize>, Failure> {
         let options = aligned(options);
-        self.require_terminal(question, flags)
-            .map_err(|failure| failure.details(options.clone()))?;
+        self.require_terminal(question, flags, &options)?;
         let chosen = inquire::MultiSelect::new(question, options)
             .with_page_size(15)
             .with_help_message("space ticks, right ticks all, left none, text filters, Enter adds")
@@ -81,11 +80,9 @@ impl Ui {
         if self.yes {
             return Ok(answer);
         }
-        self.require_terminal(question, "--yes")?;
-        inquire::Confirm::new(question)
-            .with_default(answer)
-            .prompt()
-            .map_err(asking_failed)
+        self.require_terminal(question, "--yes", &[])?;
+        let confirm = inquire::Confirm::new(question).with_default(answer);
+        confirm.prompt().map_err(asking_failed)
     }
 
     /// Asks for one of several options. `--yes` chooses the first.
@@ -107,8 +104,7 @@ impl Ui {
         if self.yes {
             return Ok(if ticked { options } else { Vec::new() });
         }
-        self.require_terminal(question, "--yes")
-            .map_err(|failure| failure.details(options.clone()))?;
+        self.require_terminal(question, "--yes", &options)?;
         let all: Vec<usize> = (0..options.len()).filter(|_| ticked).collect();
         inquire::MultiSelect::new(question, options)
             .with_default(&all)
@@ -122,43 +118,35 @@ impl Ui {
         if self.yes {
             return Ok(String::new());
         }
-        self.require_terminal(question, "--yes")?;
-        inquire::Text::new(question)
+        self.require_terminal(question, "--yes", &[])?;
+        let text = inquire::Text::new(question)
             .prompt()
-            .map(|text| text.trim().to_owned())
-            .map_err(asking_failed)
+            .map_err(asking_failed)?;
+        Ok(text.trim().to_owned())
     }
 }
 
 /// Aligns the explanations of the options in a column, except where a name exceeds 24 characters.
-fn aligned(options: Vec<String>) -> Vec<String> {
+fn aligned(options: &[String]) -> Vec<String> {
     const MOST: usize = 24;
-    let parts = |option: &String| {
-        option
-            .split_once("  ")
-            .map_or((option.clone(), None), |(name, text)| {
-                (name.to_owned(), Some(text.trim_start().to_owned()))
-            })
-    };
-    let widths = options.iter().map(|option| parts(option).0.chars().count());
+    let parts: Vec<_> = options
+        .iter()
+        .map(|option| option.split_once("  ").unwrap_or((option, "")))
+        .collect();
+    let widths = parts.iter().map(|(name, _)| name.chars().count());
     let width = widths.max().unwrap_or(0).min(MOST);
-    options
-        .into_iter()
-        .map(|option| match parts(&option) {
-            (name, Some(text)) => format!("{name:<width$}  {text}"),
-            (name, None) => name,
-        })
-        .collect()
+    let lines = parts.iter().map(|(name, text)| match text.trim_start() {
+        "" => (*name).to_owned(),
+        text => format!("{name:<width$}  {text}"),
+    });
+    lines.collect()
 }
 
 fn asking_failed(error: inquire::InquireError) -> Failure {
     match error {
         inquire::InquireError::OperationCanceled | inquire::InquireError::OperationInterrupted => {
-            Failure::new(ErrorCode::Interrupted, "interrupted")
+            fail!(Interrupted, "interrupted")
         }
-        other => Failure::new(
-            ErrorCode::NoTty,
-            format!("the question could not be asked: {other}"),
-        ),
+        other => fail!(NoTty, "the question could not be asked: {other}"),
     }
 }

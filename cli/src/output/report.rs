@@ -1,10 +1,12 @@
 //! The result of a command, and the envelope that `--json` prints.
 
 use serde::Serialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 
-use super::text::is_deceptive;
-use crate::errors::{Exit, Failure, Place};
+use crate::{
+    errors::{Exit, Failure, Place},
+    text::is_deceptive,
+};
 
 /// The result of a command, for people and for programs.
 #[derive(Debug)]
@@ -24,9 +26,6 @@ pub struct Report {
 pub enum Form {
     /// The text, or the envelope with the data if `--json` is set.
     Result,
-    /// Like [`Form::Result`], with data that is already serialized because it is large. `None`
-    /// without `--json`.
-    Written(Option<Box<RawValue>>),
     /// The data without an envelope, regardless of `--json`.
     BareData,
     /// The unchanged text, regardless of `--json`, for formats of their own.
@@ -44,11 +43,6 @@ impl Report {
         }
     }
 
-    /// Creates a result with data that is already serialized; `None` without `--json`.
-    pub fn written(data: Option<Box<RawValue>>, text: impl Into<String>) -> Self {
-        Self::new(Value::Null, text).form(Form::Written(data))
-    }
-
     /// Creates a result from text that also serves as its data.
     pub fn text(text: impl Into<String>) -> Self {
         let text = text.into();
@@ -63,12 +57,18 @@ impl Report {
 
     /// Creates a result that prints `text` unchanged.
     pub fn raw(text: impl Into<String>) -> Self {
-        Self::new(Value::Null, text).form(Form::BareText)
+        Self {
+            form: Form::BareText,
+            ..Self::new(Value::Null, text)
+        }
     }
 
     /// Creates a result that prints JSON without an envelope.
     pub fn bare(data: impl Serialize) -> Self {
-        Self::new(data, "").form(Form::BareData)
+        Self {
+            form: Form::BareData,
+            ..Self::new(data, "")
+        }
     }
 
     /// Sets the exit code.
@@ -77,10 +77,13 @@ impl Report {
         self.exit = exit;
         self
     }
+}
 
-    fn form(mut self, form: Form) -> Self {
-        self.form = form;
-        self
+/// Returns the only result by itself, or several as a list.
+pub fn single_or_list(mut results: Vec<Value>) -> Value {
+    match &mut results[..] {
+        [result] => result.take(),
+        _ => Value::Array(results),
     }
 }
 
@@ -131,16 +134,9 @@ impl From<&Failure> for Warning {
 pub(super) struct Envelope<'a> {
     pub schema: u32,
     pub ok: bool,
-    pub data: Data<'a>,
+    pub data: &'a Value,
     pub warnings: &'a [Warning],
     pub error: Option<EnvelopeError<'a>>,
-}
-
-#[derive(Clone, Copy, Serialize)]
-#[serde(untagged)]
-pub(super) enum Data<'a> {
-    Built(&'a Value),
-    Written(&'a RawValue),
 }
 
 #[derive(Serialize)]
@@ -165,14 +161,8 @@ pub(super) fn pretty(data: &Value, terminal: bool) -> String {
 
 /// Escapes every character that could control a terminal but that JSON allows unescaped. The text
 /// still decodes to the same value.
-pub(super) fn escaped(json: String) -> String {
-    // JSON serializers escape every ASCII control character but DEL. ASCII text without DEL is
-    // therefore safe, and most texts need no scan.
-    let harmless = json.is_ascii() && !json.as_bytes().contains(&0x7f);
-    if harmless || !json.chars().any(|c| c != '\n' && is_deceptive(c)) {
-        return json;
-    }
-    let mut text = String::with_capacity(json.len() + 64);
+pub(super) fn escaped(json: &str) -> String {
+    let mut text = String::new();
     for c in json.chars() {
         if c != '\n' && is_deceptive(c) {
             text.push_str(&format!("\\u{:04x}", u32::from(c)));
@@ -192,9 +182,9 @@ mod tests {
         let data =
             serde_json::json!({ "a\u{9b}": ["\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2028}é\n", "plain"] });
         for text in [pretty(&data, true), pretty(&data, false)] {
-            let shown = escaped(text.clone());
+            let shown = escaped(&text);
             assert!(
-                !shown.chars().any(|c| c != '\n' && is_deceptive(c)),
+                !shown.replace('\n', "").chars().any(is_deceptive),
                 "{shown}"
             );
             assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), data);

@@ -15,7 +15,20 @@ pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// A hint, an address, a fingerprint.
 pub const HINT: Style = AnsiColor::Cyan.on_default();
 
+/// The mark before a good result: a check mark in [`GOOD`].
+pub const TICK: &str = "\u{1b}[32m✓\u{1b}[0m";
+
 /// Wraps text in the escape codes of a style.
 pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_check_mark_has_the_style_of_success() {
+        assert_eq!(TICK, paint(GOOD, "✓"));
+    }
 }

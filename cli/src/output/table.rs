@@ -1,6 +1,6 @@
-//! Text tables for people.
+//! Text tables and lists of names for people.
 
-use super::style::{DIM, paint};
+use super::style::{DIM, GOOD, WARN, paint};
 
 /// Columns of text with two spaces between them. Widths are counted in characters without styles,
 /// and the last column has no limit.
@@ -24,41 +24,56 @@ impl Table {
 
     /// Formats the table as lines.
     pub fn text(&self) -> String {
-        let width = |cell: &str| {
-            anstream::adapter::strip_str(cell)
-                .to_string()
-                .chars()
-                .count()
+        let strip = anstream::adapter::strip_str;
+        let width = |cell: &String| strip(cell).to_string().chars().count();
+        let column_width = |column| {
+            let cells = self.rows.iter().filter_map(|row: &Vec<_>| row.get(column));
+            cells.map(width).max().unwrap_or(0)
         };
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns)
-            .map(|column| {
-                self.rows
-                    .iter()
-                    .filter_map(|row| row.get(column))
-                    .map(|cell| width(cell))
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-        let mut lines = Vec::with_capacity(self.rows.len());
-        for row in &self.rows {
-            let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                line.push_str(cell);
-                if column + 1 < row.len() {
-                    line.push_str(&" ".repeat(widths[column] - width(cell) + 2));
-                }
-            }
-            lines.push(line.trim_end().to_owned());
-        }
-        lines.join("\n")
+        let widths: Vec<usize> = (0..columns).map(column_width).collect();
+        let lines = self.rows.iter().map(|row| {
+            let cells = row.iter().zip(&widths);
+            let cells =
+                cells.map(|(cell, most)| cell.clone() + &" ".repeat(most - width(cell) + 2));
+            cells.collect::<String>().trim_end().to_owned()
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Formats the names that a release added, changed and removed, one per line. Each kind shows at
+/// most 20 names.
+pub fn changes<T: std::fmt::Display>(added: &[T], changed: &[T], removed: &[T]) -> Vec<String> {
+    const SHOWN: usize = 20;
+    let mut lines = Vec::new();
+    for (mark, names) in [
+        (paint(GOOD, "+"), added),
+        (paint(WARN, "~"), changed),
+        (paint(DIM, "-"), removed),
+    ] {
+        let named = names.iter().take(SHOWN);
+        lines.extend(named.map(|name| format!("  {mark} {name}")));
+        if let more @ 1.. = names.len().saturating_sub(SHOWN) {
+            lines.push(format!("  {mark} and {more} more"));
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_changes_of_one_kind_the_first_twenty_are_named() {
+        let many: Vec<_> = (1..=22).map(|n| format!("skill-{n}")).collect();
+        let lines = changes(&many, &many[..20], &[]);
+        assert_eq!(lines.len(), 21 + 20);
+        assert!(lines[19].ends_with(" skill-20"), "{}", lines[19]);
+        assert!(lines[20].ends_with(" and 2 more"), "{}", lines[20]);
+        assert!(lines[40].ends_with(" skill-20"), "{}", lines[40]);
+    }
 
     #[test]
     fn a_table_lines_up_whatever_the_styles() {

@@ -8,20 +8,21 @@ mod upload;
 
 use std::collections::HashMap;
 
-use reqwest::Method;
 use serde_json::{Value, json};
 use vault_library::{
     Vault, adopt,
-    publish::{self, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan},
+    publish::{
+        self, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan, state::AcknowledgedRelease,
+    },
 };
 use vault_service::error::Code;
-use vault_skill::{catalog::SkillEntry, hash::Digest, name::SkillName, time::Timestamp};
+use vault_skill::{catalog::SkillEntry, hash::Digest, name::SkillName};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::{ErrorCode, Failure, codes::service_hint},
     output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
-    service::{Body, OwnerClient, ceiling, connection::Connection, in_flight},
+    service::{OwnerClient, connection::Connection, in_flight},
 };
 
 /// Options of a sync.
@@ -51,12 +52,8 @@ impl Default for SyncOptions {
 pub enum SyncOutcome {
     /// Nothing changed, and the current release stays.
     Unchanged {
-        /// The number of the current release.
-        release: u64,
-        /// The number of its skills.
-        skills: u64,
-        /// When it expires.
-        expires_at: Timestamp,
+        /// The current release.
+        current: AcknowledgedRelease,
         /// Skills adopted from other machines.
         adopted: Vec<SkillName>,
     },
@@ -106,13 +103,8 @@ impl<'a> Publisher<'a> {
         let (mut may_plan_again, mut may_publish_again) = (true, true);
         loop {
             match self.plan(options).await? {
-                Ok(Plan::Unchanged(known)) => {
-                    return Ok(SyncOutcome::Unchanged {
-                        release: known.release,
-                        skills: known.skills,
-                        expires_at: known.expires_at,
-                        adopted,
-                    });
+                Ok(Plan::Unchanged(current)) => {
+                    return Ok(SyncOutcome::Unchanged { current, adopted });
                 }
                 Ok(Plan::Adopt(entries)) => adopted.extend(self.adopt(&entries).await?),
                 Ok(Plan::Publish(plan)) => match self.publish(&plan).await {
@@ -124,13 +116,12 @@ impl<'a> Publisher<'a> {
                             adopted,
                         });
                     }
-                    Err(failure)
-                        if failure.code == ErrorCode::ReleaseConflict && may_publish_again =>
+                    Err(conflict)
+                        if conflict.code == ErrorCode::ReleaseConflict && may_publish_again =>
                     {
                         may_publish_again = false;
-                        self.context
-                            .ui
-                            .note("Another release was published meanwhile; looking again.");
+                        let ui = &self.context.ui;
+                        ui.note("Another release was published meanwhile; looking again.");
                     }
                     Err(failure) => return Err(failure),
                 },
@@ -153,16 +144,13 @@ impl<'a> Publisher<'a> {
     async fn plan(&self, options: &SyncOptions) -> Result<Result<Plan, PlanError>, Failure> {
         let spinner = self.context.ui.spinner("planning the release");
         let current = self.current_catalog().await?;
+        let Connection { base, slug } = self.connection;
         let request = PlanRequest {
             also_served_from: &options.also,
             on_divergence: options.on_divergence,
             renew: options.renew,
             days: options.days,
-            ..PlanRequest::new(
-                self.connection.base.as_str(),
-                &self.connection.slug,
-                current.as_deref(),
-            )
+            ..PlanRequest::new(base.as_str(), slug, current.as_deref())
         };
         let planned = publish::plan(self.vault, &request);
         spinner.finish_and_clear();
@@ -176,11 +164,9 @@ impl<'a> Publisher<'a> {
         if shown["kind"] != "self_signed" {
             return Ok(());
         }
-        Err(Failure::new(
-            ErrorCode::NamespaceSelfSigned,
-            "this vault signs its releases itself; nothing can be pushed into it",
-        )
-        .hint("the server signs this vault itself: add skills where the server runs"))
+        let message = "this vault signs its releases itself; nothing can be pushed into it";
+        Err(fail!(NamespaceSelfSigned, "{message}")
+            .hint_if(service_hint(Code::NamespaceSelfSigned)))
     }
 
     /// Returns the exact bytes of the current catalog, or `None` before the first release. Uses the
@@ -200,11 +186,7 @@ impl<'a> Publisher<'a> {
                 return Ok(Some(bytes));
             }
         }
-        let path = format!("{}/catalog", self.root);
-        let answer = self
-            .client
-            .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
-            .await?;
+        let answer = self.client.read(&format!("{}/catalog", self.root)).await?;
         if answer.is_refusal(Code::CatalogNotPublished) {
             return Ok(None);
         }
@@ -214,18 +196,15 @@ impl<'a> Publisher<'a> {
     /// Fetches the exact bytes of an earlier release's catalog, unverified.
     pub async fn earlier_catalog(&self, release: u64) -> Result<Vec<u8>, Failure> {
         let path = format!("{}/releases/{release}/catalog", self.root);
-        let answer = self
-            .client
-            .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
-            .await?;
+        let answer = self.client.read(&path).await?;
         if answer.is_refusal(Code::NotFound) {
-            return Err(Failure::new(
-                ErrorCode::ReleaseNotFound,
-                format!("there is no release {release} to go back to"),
+            let hint =
+                "vault status --cloud shows the current one; old releases are not kept for ever";
+            return Err(fail!(
+                ReleaseNotFound,
+                "there is no release {release} to go back to"
             )
-            .hint(
-                "vault status --cloud shows the current one; old releases are not kept for ever",
-            ));
+            .hint(hint));
         }
         Ok(answer.good()?.body)
     }
@@ -272,33 +251,25 @@ impl<'a> Publisher<'a> {
 }
 
 async fn object(client: &OwnerClient, root: &str, hash: &Digest) -> Result<Vec<u8>, Failure> {
-    let path = format!("{root}/{hash}");
-    let answer = client
-        .call(Method::GET, &path, &[], Body::Empty, ceiling::OBJECT)
-        .await?;
-    Ok(answer.good()?.body)
+    Ok(client.read(&format!("{root}/{hash}")).await?.good()?.body)
 }
 
 /// Creates the report of a sync for people and programs.
 pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
+    let (done, address) = (paint(GOOD, "✓"), connection.address());
+    let shown = paint(HINT, &address);
     match outcome {
-        SyncOutcome::Unchanged {
-            release,
-            skills,
-            expires_at,
-            adopted,
-        } => {
+        SyncOutcome::Unchanged { current, adopted } => {
+            let (release, skills) = (current.release, current.skills);
+            let number = count(skills, "skill");
             let mut lines = vec![format!(
-                "{} nothing changed: release {release} with {} is current at {}",
-                paint(GOOD, "✓"),
-                count(*skills, "skill"),
-                paint(HINT, connection.address())
+                "{done} nothing changed: release {release} with {number} is current at {shown}"
             )];
             lines.extend(adopted_line(adopted));
             Report::new(
                 json!({
-                    "changed": false, "release": release, "skills": skills, "expires_at": expires_at,
-                    "adopted": adopted, "address": connection.address(),
+                    "changed": false, "release": release, "skills": skills,
+                    "expires_at": current.expires_at, "adopted": adopted, "address": address,
                 }),
                 lines.join("\n"),
             )
@@ -309,31 +280,28 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
             bytes,
             adopted,
         } => {
-            let mut lines = vec![format!(
-                "{} published release {} with {} at {}",
-                paint(GOOD, "✓"),
+            let (release, number) = (
                 paint(BOLD, plan.release),
                 count(plan.skills as u64, "skill"),
-                paint(HINT, connection.address())
+            );
+            let mut lines = vec![format!(
+                "{done} published release {release} with {number} at {shown}"
             )];
             lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
             lines.extend(adopted_line(adopted));
-            lines.push(paint(
-                DIM,
-                format_args!(
-                    "  uploaded {}, {}; good until {}",
-                    count(*uploaded as u64, "object"),
-                    size(*bytes),
-                    plan.expires_at
-                ),
-            ));
+            let (objects, size) = (count(*uploaded as u64, "object"), size(*bytes));
+            let details = format!(
+                "  uploaded {objects}, {size}; good until {}",
+                plan.expires_at
+            );
+            lines.push(paint(DIM, details));
             Report::new(
                 json!({
                     "changed": true, "release": plan.release, "skills": plan.skills,
                     "added": plan.added, "updated": plan.changed, "removed": plan.removed,
                     "uploaded": uploaded, "bytes": bytes, "expires_at": plan.expires_at,
                     "payload_sha256": plan.payload_sha256, "sha256": plan.file_sha256,
-                    "resumed": plan.resumed, "adopted": adopted, "address": connection.address(),
+                    "resumed": plan.resumed, "adopted": adopted, "address": address,
                 }),
                 lines.join("\n"),
             )
@@ -342,8 +310,6 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
 }
 
 fn adopted_line(adopted: &[SkillName]) -> Option<String> {
-    (!adopted.is_empty()).then(|| {
-        let names: Vec<_> = adopted.iter().map(ToString::to_string).collect();
-        format!("  took in {}", names.join(", "))
-    })
+    let names: Vec<_> = adopted.iter().map(ToString::to_string).collect();
+    (!names.is_empty()).then(|| format!("  took in {}", names.join(", ")))
 }

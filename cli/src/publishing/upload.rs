@@ -10,12 +10,11 @@ use vault_library::{
     Vault,
     publish::{self, PlannedObject, ReleasePlan},
 };
+use vault_service::error::Code;
 use vault_skill::hash::Digest;
 use vault_store::objects::Class;
 
 use super::Publisher;
-use vault_service::error::Code;
-
 use crate::{
     errors::{ErrorCode, Failure},
     service::{Body, PACK_BYTES, ceiling, in_flight},
@@ -43,9 +42,8 @@ impl Publisher<'_> {
     async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
         let mut uploaded = (0, 0);
         for class in [Class::Bundles, Class::Policies] {
-            let asked: Vec<&PlannedObject> = plan
-                .objects
-                .iter()
+            let objects = plan.objects.iter();
+            let asked: Vec<_> = objects
                 .filter(|object| object.class == class && (all || !object.known))
                 .collect();
             let missing = self.missing(class, &asked).await?;
@@ -67,8 +65,8 @@ impl Publisher<'_> {
         }
         let mut lacking = HashSet::new();
         for some in asked.chunks(ASKED) {
-            let objects: Vec<Value> = some
-                .iter()
+            let hashes = some.iter();
+            let objects: Vec<Value> = hashes
                 .map(|object| json!({ "sha256": object.sha256, "size": object.size }))
                 .collect();
             let body = json!({ "class": class_name(class), "objects": objects });
@@ -76,10 +74,9 @@ impl Publisher<'_> {
             let answer: Missing = self.client.post(&path, body).await?;
             lacking.extend(answer.missing);
         }
-        Ok(asked
-            .iter()
+        let missing = asked.iter().copied();
+        Ok(missing
             .filter(|object| lacking.contains(&object.sha256))
-            .copied()
             .collect())
     }
 
@@ -134,26 +131,19 @@ impl Publisher<'_> {
     /// Makes the release current. If the service reports missing objects, it uploads them and puts
     /// the catalog once more.
     async fn put_catalog(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
-        let condition = match &plan.follows {
+        let condition = [match &plan.follows {
             // The service accepts the catalog only if the release it follows is still current.
             Some(hash) => (header::IF_MATCH, format!("\"{hash}\"")),
             None => (header::IF_NONE_MATCH, "*".to_owned()),
-        };
+        }];
         let path = format!("{}/catalog", self.root);
         let mut more = (0, 0);
         for last in [false, true] {
             let body = Body::Bytes("application/octet-stream", plan.catalog.clone().into());
-            let answer = self
+            let put = self
                 .client
-                .call(
-                    Method::PUT,
-                    &path,
-                    std::slice::from_ref(&condition),
-                    body,
-                    ceiling::SMALL,
-                )
-                .await?;
-            match answer.good() {
+                .call(Method::PUT, &path, &condition, body, ceiling::SMALL);
+            match put.await?.good() {
                 Ok(_) => break,
                 // The service lacks objects that counted as present. Check all of them.
                 Err(failure) if failure.code == Code::ObjectsMissing && !last => {

@@ -18,7 +18,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use vault_library::VaultPaths;
 use vault_service::{
     App,
-    config::Config,
+    config::{BadPublicUrl, Config},
     model::namespace::Kind,
     oauth::bootstrap::{self, BootstrapError, FirstStart},
     outbound::Outbound,
@@ -28,7 +28,7 @@ use vault_store::{clock::SystemClock, fetch::Fetch, random::SystemRandom};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, chain},
+    errors::{Failure, chain},
     fetch,
     settings::{Origin, Settings},
 };
@@ -60,9 +60,9 @@ impl Options {
     /// Reads the settings of a server. Fails with exit 2 and lists all missing settings at once.
     pub fn from_settings(context: &Context, settings: &Settings) -> Result<Self, Failure> {
         if settings.text("VAULT_MODE") == Some("local") {
-            return Err(Failure::new(
-                ErrorCode::ModeLocal,
-                "VAULT_MODE is local, and serve is the remote mode",
+            return Err(fail!(
+                ModeLocal,
+                "VAULT_MODE is local, and serve is the remote mode"
             )
             .hint("unset VAULT_MODE, or set it to remote"));
         }
@@ -71,22 +71,18 @@ impl Options {
             .unwrap_or("./data/vault.db");
         // The first owner is created only once, and an existing database may already contain one.
         let first = is_new_file(database);
-        let missing: Vec<&str> = [
-            ("VAULT_PUBLIC_URL", true),
-            ("VAULT_ADMIN_EMAIL", first),
-            ("VAULT_ADMIN_PASSWORD", first),
-        ]
-        .into_iter()
-        .filter(|(name, needed)| *needed && settings.text(name).is_none())
-        .map(|(name, _)| name)
-        .collect();
+        let mut missing = vec!["VAULT_PUBLIC_URL"];
+        if first {
+            missing.extend(["VAULT_ADMIN_EMAIL", "VAULT_ADMIN_PASSWORD"]);
+        }
+        missing.retain(|name| settings.text(name).is_none());
         if !missing.is_empty() {
             return Err(missing_settings(&missing.join(", ")));
         }
         let password = settings.text("VAULT_ADMIN_PASSWORD");
         // Reject a short password before anything is created. If the database exists, the check
         // waits until it is known whether an owner is still needed.
-        if first && password.is_some_and(|text| text.chars().count() < ADMIN_PASSWORD_CHARACTERS) {
+        if first && password.is_some_and(is_short) {
             return Err(short_password());
         }
         let config = config(settings)?;
@@ -94,9 +90,9 @@ impl Options {
         let loopback = config.public_url.is_loopback();
         let bind: IpAddr = match settings.text("VAULT_BIND") {
             Some(text) => text.parse().map_err(|_| {
-                Failure::new(
-                    ErrorCode::SettingInvalid,
-                    format!("VAULT_BIND must be an address, not `{text}`"),
+                fail!(
+                    SettingInvalid,
+                    "VAULT_BIND must be an address, not `{text}`"
                 )
             })?,
             None if loopback => Ipv4Addr::LOCALHOST.into(),
@@ -121,30 +117,31 @@ fn is_new_file(database: &str) -> bool {
 }
 
 fn missing_settings(names: &str) -> Failure {
-    Failure::new(ErrorCode::SettingMissing, format!("{names} must be set"))
-        .hint("vault serve --help shows how")
+    fail!(SettingMissing, "{names} must be set").hint("vault serve --help shows how")
+}
+
+fn is_short(password: &str) -> bool {
+    password.chars().count() < ADMIN_PASSWORD_CHARACTERS
 }
 
 fn short_password() -> Failure {
-    Failure::new(
-        ErrorCode::AdminPasswordShort,
-        format!("VAULT_ADMIN_PASSWORD must have at least {ADMIN_PASSWORD_CHARACTERS} characters"),
+    let least = ADMIN_PASSWORD_CHARACTERS;
+    fail!(
+        AdminPasswordShort,
+        "VAULT_ADMIN_PASSWORD must have at least {least} characters"
     )
     .hint("openssl rand -base64 24 makes one")
 }
 
 fn config(settings: &Settings) -> Result<Config, Failure> {
     let invalid = |name: &str, why: String| {
-        Failure::new(ErrorCode::SettingInvalid, format!("{name}: {why}"))
-            .hint("vault serve --help shows how")
+        fail!(SettingInvalid, "{name}: {why}").hint("vault serve --help shows how")
     };
-    let url = settings.text("VAULT_PUBLIC_URL").unwrap_or_default();
-    let url = url
-        .parse()
-        .map_err(|error: vault_service::config::BadPublicUrl| {
-            invalid("VAULT_PUBLIC_URL", error.to_string())
-        })?;
-    let mut config = Config::new(url);
+    let url: Result<_, BadPublicUrl> = settings
+        .text("VAULT_PUBLIC_URL")
+        .unwrap_or_default()
+        .parse();
+    let mut config = Config::new(url.map_err(|bad| invalid("VAULT_PUBLIC_URL", bad.to_string()))?);
     if let Some(seconds) = settings.number("VAULT_TOKEN_TTL")? {
         let set = config.set_token_ttl(seconds);
         set.map_err(|why| invalid("VAULT_TOKEN_TTL", why.to_string()))?;
@@ -155,12 +152,9 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
         let parsed = range
             .parse()
             .or_else(|_| range.parse::<IpAddr>().map(ipnet::IpNet::from));
-        config.trusted_proxies.push(parsed.map_err(|_| {
-            invalid(
-                "VAULT_TRUSTED_PROXIES",
-                format!("`{range}` is no range of addresses"),
-            )
-        })?);
+        let wrong = || format!("`{range}` is no range of addresses");
+        let parsed = parsed.map_err(|_| invalid("VAULT_TRUSTED_PROXIES", wrong()))?;
+        config.trusted_proxies.push(parsed);
     }
     for origin in settings.list("VAULT_ALLOWED_ORIGINS") {
         let allowed = config.allow_origin(&origin);
@@ -187,11 +181,10 @@ pub fn tool_names(settings: &Settings) -> vault_mcp::Names {
 /// `VAULT_HTTP_PORT`.
 fn port(settings: &Settings) -> Result<(u16, String), Failure> {
     for name in ["VAULT_PORT", "PORT", "VAULT_HTTP_PORT"] {
-        if let Some(port) = settings.number(name)? {
-            let origin = settings
-                .with_origin(name)
-                .map_or_else(String::new, |(_, origin)| origin.to_string());
-            return Ok((port, origin));
+        if let (Some(port), Some((_, origin))) =
+            (settings.number(name)?, settings.with_origin(name))
+        {
+            return Ok((port, origin.to_string()));
         }
     }
     Ok((8080, Origin::Default.to_string()))
@@ -260,12 +253,12 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(ErrorCode::Io, format!("no event loop can be made: {error}")))
+        .map_err(|error| fail!(Io, "no event loop can be made: {error}"))
 }
 
 fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
     tokio::signal::unix::signal(kind)
-        .map_err(|error| Failure::new(ErrorCode::Io, format!("signals cannot be handled: {error}")))
+        .map_err(|error| fail!(Io, "signals cannot be handled: {error}"))
 }
 
 /// A server with an open listening socket.
@@ -281,38 +274,27 @@ impl Server {
         let clock = Arc::new(SystemClock);
         // Several servers can share a Postgres database, but not a SQLite file.
         let shared = options.database.starts_with("postgres");
-        let sql = Sql::open(&options.database, clock.clone())
-            .await
-            .map_err(|error| {
-                Failure::new(
-                    ErrorCode::Database,
-                    format!("the database cannot be opened: {}", chain(&error)),
-                )
+        let sql = Sql::open(&options.database, clock.clone()).await;
+        let sql = sql.map_err(|error| {
+            fail!(Database, "the database cannot be opened: {}", chain(&error))
                 .hint("VAULT_DATABASE_URL names it")
-            })?;
-        let app = App::new(
-            sql.records(),
-            sql.objects(),
-            clock,
-            Arc::new(SystemRandom),
-            options.config,
-        )
-        .with_documents(Arc::new(Outbound::new()));
+        })?;
+        let (records, objects, random) = (sql.records(), sql.objects(), Arc::new(SystemRandom));
+        let app = App::new(records, objects, clock, random, options.config)
+            .with_documents(Arc::new(Outbound::new()));
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
         let mut publisher =
             publisher::Publisher::open(&app, options.paths, shared)?.with_fetch(options.fetch);
         let app = app.with_shelves(publisher.shelves());
-        publisher.look().await;
+        publisher.publish_changes().await;
         // Bind last, so that every connection that is accepted can be served.
-        let listener = TcpListener::bind(options.address).await.map_err(|error| {
-            Failure::new(
-                ErrorCode::AddressInUse,
-                format!("{} cannot be listened on: {error}", options.address),
-            )
-            .hint("choose another port with --port")
+        let address = options.address;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            fail!(AddressInUse, "{address} cannot be listened on: {error}")
+                .hint("choose another port with --port")
         })?;
-        let address = listener.local_addr().unwrap_or(options.address);
+        let address = listener.local_addr().unwrap_or(address);
         tracing::info!(
             %address,
             port_from = %options.port_origin,
@@ -369,15 +351,13 @@ async fn first_owner(
             Err(missing_settings("VAULT_ADMIN_EMAIL, VAULT_ADMIN_PASSWORD"))
         }
         Err(BootstrapError::Password(_))
-            if password.is_some_and(|password| {
-                password.expose_secret().chars().count() < ADMIN_PASSWORD_CHARACTERS
-            }) =>
+            if password.is_some_and(|password| is_short(password.expose_secret())) =>
         {
             Err(short_password())
         }
         Err(error @ (BootstrapError::Email(_) | BootstrapError::Password(_))) => {
-            Err(Failure::new(ErrorCode::SettingInvalid, chain(&error)))
+            Err(fail!(SettingInvalid, "{}", chain(&error)))
         }
-        Err(error) => Err(Failure::new(ErrorCode::Database, chain(&error))),
+        Err(error) => Err(fail!(Database, "{}", chain(&error))),
     }
 }

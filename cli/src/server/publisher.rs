@@ -7,14 +7,16 @@
 //! If several servers share a database, only the server that holds the lease record publishes. A
 //! lease expires if its holder stops renewing it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use vault_library::{
     Vault, VaultPaths,
-    publish::{self as releases, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan},
+    publish::{
+        self as releases, OnDivergence, Plan, PlanError, PlanRequest, PlannedObject, ReleasePlan,
+    },
     shelf::{self, LibraryShelf},
 };
 use vault_service::{
@@ -32,12 +34,12 @@ use vault_skill::{name::Slug, time::Timestamp};
 use vault_store::{
     StoreError,
     fetch::Fetch,
-    objects::{Class, ObjectKey},
+    objects::Class,
     records::{Document, RecordKey, When, Write},
 };
 
 use super::shelf::{Holding, OwnShelves};
-use crate::errors::{ErrorCode, Failure, chain};
+use crate::errors::{Failure, chain};
 
 /// Interval between polls of the library.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -101,12 +103,9 @@ impl Publisher {
     /// Opens the server's library. Creates it with its keys if it does not exist.
     pub fn open(app: &App, paths: VaultPaths, shared: bool) -> Result<Self, Failure> {
         let vault = Vault::open_or_create(paths, app.clock.clone(), app.random.clone())?;
-        let slug = FIRST_NAMESPACE.parse().map_err(|_| {
-            Failure::new(
-                ErrorCode::Internal,
-                "the first namespace has a name that cannot be",
-            )
-        })?;
+        let slug = FIRST_NAMESPACE
+            .parse()
+            .map_err(|_| fail!(Internal, "the first namespace has a name that cannot be"))?;
         Ok(Self {
             holder: app.fresh_id().to_string(),
             app: app.clone(),
@@ -144,7 +143,7 @@ impl Publisher {
 
     /// Checks the library once and publishes changes. Errors are only logged, because a server that
     /// cannot publish can still serve.
-    pub async fn look(&mut self) {
+    pub async fn publish_changes(&mut self) {
         match self.publish_if_changed().await {
             Ok(Some(plan)) => tracing::info!(
                 namespace = %self.slug,
@@ -182,7 +181,7 @@ impl Publisher {
                 self.seen = None;
             }
             let before = self.seen;
-            self.look().await;
+            self.publish_changes().await;
             at_once = before != self.seen || self.seen.is_none();
             if at_once {
                 // A release was published, or publishing failed. Wait before the next attempt.
@@ -193,7 +192,7 @@ impl Publisher {
             }
         }
         self.holding.set(None);
-        if let Err(error) = self.give_back().await {
+        if let Err(error) = self.release_lease().await {
             tracing::warn!(error = %chain(&error), "the lease of the library was not given back");
         }
     }
@@ -214,34 +213,21 @@ impl Publisher {
             return Ok(None);
         };
         let current = self.current(&namespace).await?;
-        let planned = self.plan(current.clone()).await?;
-        let published = match planned {
-            Some(plan) => {
-                self.store(&namespace, &plan).await?;
-                let precondition = plan
-                    .follows
-                    .map_or(Precondition::NothingYet, Precondition::Current);
-                publish::publish(
-                    &self.app,
-                    &self.slug,
-                    Bytes::from(plan.catalog.clone()),
-                    precondition,
-                    &Actor::server(),
-                )
-                .await?;
-                let vault = self.vault.clone();
-                let plan = tokio::task::spawn_blocking(move || {
-                    releases::published(&vault, &plan).map(|_| plan)
-                })
-                .await??;
-                Some(plan)
-            }
-            None => None,
-        };
+        let planned = self.plan(current).await?;
+        if let Some(plan) = planned.clone() {
+            self.store(&namespace, &plan).await?;
+            let follows = plan
+                .follows
+                .map_or(Precondition::NothingYet, Precondition::Current);
+            let (catalog, actor) = (Bytes::from(plan.catalog.clone()), Actor::server());
+            publish::publish(&self.app, &self.slug, catalog, follows, &actor).await?;
+            let vault = self.vault.clone();
+            tokio::task::spawn_blocking(move || releases::published(&vault, &plan)).await??;
+        }
         // Use the generation read before planning. A change during the plan is then found next
         // time.
         self.seen = Some(generation);
-        Ok(published)
+        Ok(planned)
     }
 
     async fn current(&self, namespace: &Namespace) -> Result<Option<Bytes>, PublishError> {
@@ -278,32 +264,23 @@ impl Publisher {
 
     /// Stores the objects that the namespace lacks.
     async fn store(&self, namespace: &Namespace, plan: &ReleasePlan) -> Result<(), PublishError> {
-        let keys: Vec<(ObjectKey, u64)> = plan
-            .objects
-            .iter()
-            .map(|object| (namespace.object(object.class, object.sha256), object.size))
-            .collect();
-        let mut missing = std::collections::HashSet::new();
+        let key = |object: &PlannedObject| namespace.object(object.class, object.sha256);
+        let objects = plan.objects.iter();
+        let keys: Vec<_> = objects.map(|object| (key(object), object.size)).collect();
+        let mut missing = HashSet::new();
         for some in keys.chunks(vault_store::objects::MAX_ASKED) {
-            missing.extend(
-                uploads::missing(&self.app, namespace.id, some)
-                    .await?
-                    .into_iter()
-                    .map(|key| key.digest),
-            );
+            missing.extend(uploads::missing(&self.app, namespace.id, some).await?);
         }
         let mut batch = Vec::new();
         let mut held = 0;
-        for object in &plan.objects {
-            if !missing.contains(&object.sha256) {
-                continue;
-            }
-            let bytes = plan.read(&self.vault, object)?;
+        for object in plan
+            .objects
+            .iter()
+            .filter(|object| missing.contains(&key(object)))
+        {
+            let bytes = Bytes::from(plan.read(&self.vault, object)?);
             held += bytes.len();
-            batch.push((
-                namespace.object(object.class, object.sha256),
-                Bytes::from(bytes),
-            ));
+            batch.push((key(object), bytes));
             if held >= BATCH_BYTES || batch.len() >= 100 {
                 uploads::put(&self.app, namespace.id, std::mem::take(&mut batch)).await?;
                 held = 0;
@@ -338,16 +315,15 @@ impl Publisher {
             }
             Some(record) => When::At(record.revision),
         };
-        let lease = Document::of(&Lease {
-            holder: self.holder.clone(),
-        })?;
+        let holder = self.holder.clone();
+        let lease = Document::of(&Lease { holder })?;
         let until = now.plus_seconds(LEASE_SECONDS);
         let write = Write::put_until(key, lease, when, until);
         let done = self.app.records.commit(vec![write]).await?.is_done();
         Ok(done.then_some(until))
     }
 
-    async fn give_back(&self) -> Result<(), StoreError> {
+    async fn release_lease(&self) -> Result<(), StoreError> {
         if !self.shared {
             return Ok(());
         }

@@ -23,7 +23,7 @@ use vault_service::{
 };
 use vault_skill::{
     draft::Submitter,
-    name::{NamespaceId, SkillName, Slug},
+    name::{NamespaceId, Slug},
     time::Timestamp,
 };
 use vault_store::{
@@ -37,14 +37,14 @@ use crate::errors::chain;
 #[derive(Debug)]
 pub struct Holding {
     until: AtomicI64,
-    bell: Notify,
+    wake: Notify,
 }
 
 impl Default for Holding {
     fn default() -> Self {
         Self {
             until: AtomicI64::new(i64::MIN),
-            bell: Notify::new(),
+            wake: Notify::new(),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Holding {
 
     /// Waits until there is something to publish.
     pub async fn woken(&self) {
-        self.bell.notified().await;
+        self.wake.notified().await;
     }
 }
 
@@ -119,7 +119,7 @@ struct OwnShelf {
 impl OwnShelf {
     /// Writes a change to the audit log. The library is not part of the database, so this happens
     /// after the signature and cannot undo it.
-    async fn note(&self, by: &Submitter, submitted: &Submitted) -> Result<(), StoreError> {
+    async fn audit(&self, by: &Submitter, submitted: &Submitted) -> Result<(), StoreError> {
         let (action, name, after) = match submitted {
             Submitted::Signed {
                 name,
@@ -166,10 +166,6 @@ impl Shelf for OwnShelf {
         self.library.snapshot().await
     }
 
-    async fn about(&self, name: &SkillName) -> Result<Arc<Snapshot>, ShelfError> {
-        self.library.about(name).await
-    }
-
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         self.library.load(entry).await
     }
@@ -192,9 +188,9 @@ impl Shelf for OwnShelf {
         let submitted = self.library.admit(by, prepared).await?;
         if matches!(submitted, Submitted::Signed { .. } | Submitted::Removed(_)) {
             // The change is signed and must be published. Notify before any step that may fail.
-            self.holding.bell.notify_one();
+            self.holding.wake.notify_one();
         }
-        if let Err(error) = self.note(by, &submitted).await {
+        if let Err(error) = self.audit(by, &submitted).await {
             tracing::error!(error = %chain(&error), user = %by.user_id, ?submitted, "a change of the library is missing in the audit log");
         }
         Ok(submitted)
@@ -230,17 +226,18 @@ mod tests {
     impl Servers {
         async fn new() -> Self {
             let clock = Arc::new(TestClock::default());
+            let memory = Arc::new(Memory::new(clock.clone()));
+            let home = tempfile::tempdir().unwrap();
             let servers = Self {
-                memory: Arc::new(Memory::new(clock.clone())),
                 clock,
-                home: tempfile::tempdir().unwrap(),
+                memory,
+                home,
             };
             let password = SecretString::from("a password of the first owner");
             let email = Some("owner@example.org");
             let app = servers.app(0);
-            first_owner(&app, Kind::SelfSigned, email, Some(&password))
-                .await
-                .unwrap();
+            let made = first_owner(&app, Kind::SelfSigned, email, Some(&password)).await;
+            made.unwrap();
             servers
         }
 
@@ -248,14 +245,8 @@ mod tests {
             let mut config = Config::new("https://vault.example".parse().unwrap());
             config.limits = Limits::off();
             let random = Arc::new(SeededRandom::new(seed));
-            let memory = &self.memory;
-            App::new(
-                memory.clone(),
-                memory.clone(),
-                self.clock.clone(),
-                random,
-                config,
-            )
+            let (memory, clock) = (&self.memory, self.clock.clone());
+            App::new(memory.clone(), memory.clone(), clock, random, config)
         }
 
         /// Creates a server that shares the database and has a library of its own.
@@ -269,10 +260,21 @@ mod tests {
         }
     }
 
-    async fn shelf(app: &App) -> Arc<dyn Shelf> {
+    async fn own_namespace(app: &App) -> Namespace {
         let slug = FIRST_NAMESPACE.parse().unwrap();
         let found = namespace::find(&*app.records, &slug).await.unwrap();
-        app.shelves.shelf(app, &found.unwrap().0, None)
+        found.unwrap().0
+    }
+
+    async fn shelf(app: &App) -> Arc<dyn Shelf> {
+        app.shelves.shelf(app, &own_namespace(app).await, None)
+    }
+
+    fn assert_elsewhere(result: &Result<Submitted, ShelfError>) {
+        assert!(
+            matches!(result, Err(ShelfError::LibraryElsewhere)),
+            "{result:?}"
+        );
     }
 
     fn take(name: &str) -> Change {
@@ -301,8 +303,8 @@ mod tests {
         let servers = Servers::new().await;
         let (first, mut holder) = servers.server(1);
         let (second, mut waiting) = servers.server(2);
-        holder.look().await;
-        waiting.look().await;
+        holder.publish_changes().await;
+        waiting.publish_changes().await;
         assert_eq!(shelf(&first).await.writes(), Writes::Signed);
         assert_eq!(shelf(&second).await.writes(), Writes::Elsewhere);
         assert_eq!(shelf(&first).await.owner(), "default");
@@ -317,39 +319,28 @@ mod tests {
         assert!(names(&second).await.is_empty(), "not published yet");
         // The publisher was notified before the response was sent.
         holder.woken().await;
-        holder.look().await;
+        holder.publish_changes().await;
         assert_eq!(names(&second).await, ["alpha"]);
         let entry = shelf(&second).await.snapshot().await.unwrap().entries()[0].clone();
         let loaded = shelf(&second).await.load(&entry).await.unwrap();
         assert_eq!(loaded.file("notes.txt").unwrap().bytes, b"notes on one\n");
 
-        let refused = shelf(&second).await.submit(&by(), take("beta")).await;
-        assert!(
-            matches!(refused, Err(ShelfError::LibraryElsewhere)),
-            "{refused:?}"
-        );
+        assert_elsewhere(&shelf(&second).await.submit(&by(), take("beta")).await);
         servers.clock.advance(1);
         let removed = Change::Remove("alpha".parse().unwrap());
         let removed = shelf(&first).await.submit(&by(), removed).await;
         assert!(matches!(removed, Ok(Submitted::Removed(_))), "{removed:?}");
         holder.woken().await;
-        holder.look().await;
+        holder.publish_changes().await;
         assert!(names(&second).await.is_empty());
 
-        let slug = FIRST_NAMESPACE.parse().unwrap();
-        let found = namespace::find(&*first.records, &slug)
-            .await
-            .unwrap()
-            .unwrap()
-            .0;
-        let partition = audit::partition(Some(&found.id));
+        let partition = audit::partition(Some(&own_namespace(&first).await.id));
         let entries = first.records.list(&partition, "", None, 100).await.unwrap();
-        let actions: Vec<_> = entries
+        let entries = entries
             .iter()
-            .map(|entry| entry.read::<audit::Entry>().unwrap())
-            .filter(|entry| entry.actor == "usr_1")
-            .map(|entry| entry.action)
-            .collect();
+            .map(|entry| entry.read::<audit::Entry>().unwrap());
+        let ours = entries.filter(|entry| entry.actor == "usr_1");
+        let actions: Vec<_> = ours.map(|entry| entry.action).collect();
         assert_eq!(actions, ["skill.sign", "skill.remove"]);
     }
 
@@ -358,21 +349,17 @@ mod tests {
         let servers = Servers::new().await;
         let (first, mut holder) = servers.server(1);
         let (second, mut other) = servers.server(2);
-        holder.look().await;
+        holder.publish_changes().await;
         let kept = shelf(&first).await;
         servers.clock.advance(31);
         assert_eq!(shelf(&first).await.writes(), Writes::Elsewhere);
-        let late = kept.submit(&by(), take("alpha")).await;
-        assert!(
-            matches!(late, Err(ShelfError::LibraryElsewhere)),
-            "{late:?}"
-        );
-        other.look().await;
-        holder.look().await;
+        assert_elsewhere(&kept.submit(&by(), take("alpha")).await);
+        other.publish_changes().await;
+        holder.publish_changes().await;
         assert_eq!(shelf(&second).await.writes(), Writes::Signed);
         assert_eq!(shelf(&first).await.writes(), Writes::Elsewhere);
         servers.clock.advance(31);
-        holder.look().await;
+        holder.publish_changes().await;
         assert_eq!(shelf(&first).await.writes(), Writes::Signed);
     }
 
@@ -380,7 +367,7 @@ mod tests {
     async fn no_folder_of_the_server_is_read_for_who_asks_over_the_network() {
         let servers = Servers::new().await;
         let (app, mut holder) = servers.server(1);
-        holder.look().await;
+        holder.publish_changes().await;
         let folder = servers.home.path().join("alpha");
         std::fs::create_dir(&folder).unwrap();
         for file in skill("alpha", "one") {
@@ -403,7 +390,7 @@ mod tests {
     async fn a_hosted_namespace_is_never_the_library() {
         let servers = Servers::new().await;
         let (app, mut holder) = servers.server(1);
-        holder.look().await;
+        holder.publish_changes().await;
         for slug in ["acme", FIRST_NAMESPACE] {
             let slug = slug.parse().unwrap();
             let owner = "owner@example.org".to_owned();

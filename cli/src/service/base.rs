@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 use vault_skill::{hash::Digest, name::Slug};
 
@@ -9,7 +10,8 @@ use vault_skill::{hash::Digest, name::Slug};
 /// and path prefix, without a trailing slash.
 ///
 /// Only https is valid, and http on loopback. The address has no user, query or fragment.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Base {
     text: String,
     /// Length of the origin within `text`, in bytes.
@@ -74,10 +76,7 @@ impl Base {
     pub fn file_name(&self) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         let host = self.text.replacen("://", "_", 1);
-        let name: String = host
-            .chars()
-            .map(|c| if plain(c) { c } else { '_' })
-            .collect();
+        let name = host.replace(|c| !plain(c), "_");
         let (scheme, rest) = self.text.split_once("://").unwrap_or_default();
         let (host, port) = rest.split_once(':').unwrap_or((rest, "0"));
         let says_all = !scheme.is_empty()
@@ -106,6 +105,28 @@ impl fmt::Display for Base {
 #[error("{0}; an address looks like https://vault.example or https://vault.example/v/team")]
 pub struct BadAddress(String);
 
+impl FromStr for Base {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        Ok(text.parse::<Address>()?.base)
+    }
+}
+
+impl TryFrom<String> for Base {
+    type Error = BadAddress;
+
+    fn try_from(text: String) -> Result<Self, BadAddress> {
+        text.parse()
+    }
+}
+
+impl From<Base> for String {
+    fn from(base: Base) -> Self {
+        base.text
+    }
+}
+
 impl FromStr for Address {
     type Err = BadAddress;
 
@@ -114,9 +135,8 @@ impl FromStr for Address {
         // The URL parser would normalize these. Accept only addresses that need no correction.
         let untidy = |segment| matches!(segment, "." | "..");
         if text.contains(['%', '\\']) || text.split(['/', '?', '#']).any(untidy) {
-            return Err(refuse(
-                "it has escapes, backslashes, or segments that only have dots",
-            ));
+            let why = "it has escapes, backslashes, or segments that only have dots";
+            return Err(refuse(why));
         }
         let url = Url::parse(text).map_err(|error| refuse(&error.to_string()))?;
         let loopback = match url.host() {
@@ -151,9 +171,8 @@ impl FromStr for Address {
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"-._~/".contains(&b));
         if !good || prefix.contains("//") {
-            return Err(refuse(
-                "its path has characters that an address of a vault never has",
-            ));
+            let why = "its path has characters that an address of a vault never has";
+            return Err(refuse(why));
         }
         let origin = url.origin().ascii_serialization();
         Ok(Self {
@@ -173,35 +192,20 @@ mod tests {
 
     #[test]
     fn an_address_has_one_text() {
-        for (text, base, slug) in [
-            ("https://Vault.Example", "https://vault.example", None),
-            ("https://vault.example:443/", "https://vault.example", None),
-            (
-                "https://vault.example/v/team",
-                "https://vault.example",
-                Some("team"),
-            ),
-            (
-                "https://vault.example/skills/v/team/",
-                "https://vault.example/skills",
-                Some("team"),
-            ),
-            (
-                "http://127.0.0.1:8080/v/default",
-                "http://127.0.0.1:8080",
-                Some("default"),
-            ),
-            ("http://[::1]:8080", "http://[::1]:8080", None),
-            ("http://localhost:3000", "http://localhost:3000", None),
-            (
-                "http://a1b2.api.localhost:4566/v/team",
-                "http://a1b2.api.localhost:4566",
-                Some("team"),
-            ),
+        for line in [
+            "https://Vault.Example -> https://vault.example",
+            "https://vault.example:443/ -> https://vault.example",
+            "https://vault.example/v/team -> https://vault.example team",
+            "https://vault.example/skills/v/team/ -> https://vault.example/skills team",
+            "http://127.0.0.1:8080/v/default -> http://127.0.0.1:8080 default",
+            "http://[::1]:8080 -> http://[::1]:8080",
+            "http://localhost:3000 -> http://localhost:3000",
+            "http://a1b2.api.localhost:4566/v/team -> http://a1b2.api.localhost:4566 team",
         ] {
-            let address: Address = text.parse().unwrap();
-            assert_eq!(address.base.as_str(), base);
-            assert_eq!(address.slug.map(|slug| slug.to_string()).as_deref(), slug);
+            let (text, expected) = line.split_once(" -> ").unwrap();
+            let Address { base, slug } = text.parse().unwrap();
+            let slug = slug.map_or_else(String::new, |slug| format!(" {slug}"));
+            assert_eq!(format!("{base}{slug}"), expected);
         }
     }
 
@@ -234,9 +238,11 @@ mod tests {
 
     #[test]
     fn a_prefix_stays_apart_from_the_origin() {
-        let address: Address = "https://vault.example/skills/v/a".parse().unwrap();
-        assert_eq!(address.base.origin(), "https://vault.example");
-        assert_eq!(address.base.prefix(), "/skills");
+        let base: Base = "https://vault.example/skills/v/a".parse().unwrap();
+        assert_eq!(
+            (base.origin(), base.prefix()),
+            ("https://vault.example", "/skills")
+        );
     }
 
     #[test]
@@ -248,8 +254,8 @@ mod tests {
             ("http://127.0.0.1:8080", None),
             ("http://[::1]:8080", None),
         ] {
-            let address: Address = text.parse().unwrap();
-            assert_eq!(address.base.localhost_name(), name, "{text}");
+            let base: Base = text.parse().unwrap();
+            assert_eq!(base.localhost_name(), name, "{text}");
         }
     }
 
@@ -270,10 +276,7 @@ mod tests {
             "http://[::1]:80",
             "http://[::1]:8080",
         ];
-        let bases: Vec<Base> = texts
-            .iter()
-            .filter_map(|text| Some(text.parse::<Address>().ok()?.base))
-            .collect();
+        let bases: Vec<Base> = texts.iter().filter_map(|text| text.parse().ok()).collect();
         let names: std::collections::BTreeSet<_> = bases.iter().map(Base::file_name).collect();
         assert_eq!(names.len(), bases.len(), "{names:?}");
         assert!(names.contains("https_vault.example_8443"));

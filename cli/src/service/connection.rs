@@ -3,22 +3,20 @@
 //! The record is the file `connection.json` in the vault and contains no secrets. Tokens are in the
 //! user's configuration folder.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 use vault_library::Vault;
 use vault_skill::{json::to_bytes, name::Slug};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
-    service::{Address, Base, OwnerClient},
+    errors::Failure,
+    service::{Base, OwnerClient},
 };
 
 const FILE: &str = "connection.json";
 
 /// A connected vault.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Connection {
     /// The service.
     pub base: Base,
@@ -26,54 +24,31 @@ pub struct Connection {
     pub slug: Slug,
 }
 
-#[derive(Deserialize, Serialize)]
-struct Stored {
-    base: String,
-    slug: Slug,
-}
-
 impl Connection {
     /// Loads the connection of this vault. Fails with exit 2 if the vault is not connected.
     pub fn load(context: &Context) -> Result<Self, Failure> {
         Self::find(context)?.ok_or_else(|| {
-            Failure::new(
-                ErrorCode::NotConnected,
-                "this vault is not connected to a service",
-            )
-            .hint("vault cloud connect <url>")
+            fail!(NotConnected, "this vault is not connected to a service")
+                .hint("vault cloud connect <url>")
         })
     }
 
     /// Loads the connection of this vault, or returns `None` if it is not connected.
     pub fn find(context: &Context) -> Result<Option<Self>, Failure> {
-        let path = path(context)?;
+        let path = context.paths()?.root.join(FILE);
         let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Failure::io("reading", path, &error)),
+            bytes => bytes.map_err(|error| Failure::io("reading", &path, &error))?,
         };
-        let damaged = || {
-            Failure::new(
-                ErrorCode::ConnectionDamaged,
-                format!("{} is damaged", path.display()),
-            )
-            .hint("vault cloud connect <url> writes it anew")
-        };
-        let stored: Stored = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
-        let address: Address = stored.base.parse().map_err(|_| damaged())?;
-        Ok(Some(Self {
-            base: address.base,
-            slug: stored.slug,
-        }))
+        serde_json::from_slice(&bytes).map(Some).map_err(|_| {
+            fail!(ConnectionDamaged, "{} is damaged", path.display())
+                .hint("vault cloud connect <url> writes it anew")
+        })
     }
 
     /// Stores the connection in the vault, atomically.
     pub fn save(&self, vault: &Vault) -> Result<(), Failure> {
-        let stored = Stored {
-            base: self.base.to_string(),
-            slug: self.slug.clone(),
-        };
-        Ok(vault.replace_file(FILE, &to_bytes(&stored))?)
+        Ok(vault.replace_file(FILE, &to_bytes(self))?)
     }
 
     /// Creates the owner's client. Fails with exit 4 if the owner is not signed in.
@@ -85,8 +60,4 @@ impl Connection {
     pub fn address(&self) -> String {
         self.base.at(&format!("/v/{}", self.slug))
     }
-}
-
-fn path(context: &Context) -> Result<PathBuf, Failure> {
-    Ok(context.paths()?.root.join(FILE))
 }

@@ -1,6 +1,8 @@
 //! The client of an enrolled machine. It signs every request with the key that belongs to this one
 //! vault.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
@@ -8,7 +10,7 @@ use vault_skill::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{Answer, Base, Http, ceiling};
-use vault_service::error::Code;
+use vault_service::{error::Code, model::device::DeviceStatus};
 
 use crate::{
     context::Context,
@@ -28,8 +30,8 @@ pub struct DeviceClient {
 pub struct DeviceState {
     /// The id of the machine.
     pub device_id: String,
-    /// `pending`, `active` or `revoked`.
-    pub status: String,
+    /// What the machine may do.
+    pub status: DeviceStatus,
     /// The current catalog, if the machine may read it.
     #[serde(default)]
     pub catalog: Option<CatalogNow>,
@@ -71,19 +73,14 @@ impl DeviceClient {
 
     /// Fetches this machine's state and the current catalog's digest.
     pub async fn current(&self) -> Result<DeviceState, Failure> {
-        self.read(
-            &format!("/v/{}/devices/current", self.slug),
-            ceiling::DEVICE,
-        )
-        .await?
-        .json()
+        let path = format!("/v/{}/devices/current", self.slug);
+        self.read(&path, ceiling::DEVICE).await?.json()
     }
 
     /// Fetches the catalog's exact bytes, unverified. Returns `None` before the first release.
     pub async fn catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
-        let answer = self
-            .read(&format!("/v/{}/catalog.json", self.slug), ceiling::OBJECT)
-            .await?;
+        let path = format!("/v/{}/catalog.json", self.slug);
+        let answer = self.read(&path, ceiling::OBJECT).await?;
         if answer.is_refusal(Code::CatalogNotPublished) {
             return Ok(None);
         }
@@ -101,7 +98,7 @@ impl DeviceClient {
             match answer.retry_after() {
                 Some(seconds) if tries < 3 => {
                     tries += 1;
-                    tokio::time::sleep(std::time::Duration::from_secs(seconds.clamp(1, 20))).await;
+                    tokio::time::sleep(Duration::from_secs(seconds.clamp(1, 20))).await;
                 }
                 _ => return Ok(answer.good()?.body),
             }
@@ -132,9 +129,9 @@ fn longer_than_signed(hash: &Digest, size: u64, failure: Failure) -> Failure {
     if failure.code != ErrorCode::TooLarge {
         return failure;
     }
-    Failure::new(
-        ErrorCode::BundleRefused,
-        format!("the bundle {hash} is longer than the {size} bytes that were signed for"),
+    fail!(
+        BundleRefused,
+        "the bundle {hash} is longer than the {size} bytes that were signed for"
     )
     .hint("nothing was changed; the service sent something that the owner did not sign")
 }

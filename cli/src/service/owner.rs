@@ -5,17 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reqwest::{Method, header};
 use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 use tokio::sync::Mutex;
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{
     Answer, Base, Http, ceiling,
-    tokens::{TokenFile, Tokens},
+    tokens::{Grant, TokenFile, Tokens},
 };
-use crate::{
-    context::Context,
-    errors::{ErrorCode, Failure},
-};
+use crate::{context::Context, errors::Failure};
 
 /// Maximum size of a pack of objects, in bytes. The service accepts 4 MiB; smaller packs stay
 /// within the time limit on slow connections.
@@ -27,7 +25,7 @@ pub enum Body {
     /// Nothing.
     Empty,
     /// JSON.
-    Json(serde_json::Value),
+    Json(Value),
     /// Bytes with their media type.
     Bytes(&'static str, Bytes),
 }
@@ -89,16 +87,17 @@ impl OwnerClient {
         body: Body,
         ceiling: u64,
     ) -> Result<Answer, Failure> {
-        let mut access = self.access(None).await?;
-        for last in [false, true] {
-            let mut request = self
+        let mut refused: Option<String> = None;
+        for _ in 0..2 {
+            let access = self.access(refused.as_deref()).await?;
+            let request = self
                 .http
                 .request(method.clone(), &self.base.at(path))
                 .bearer_auth(&access);
-            for (name, value) in headers {
-                request = request.header(name, value);
-            }
-            request = match &body {
+            let request = headers.iter().fold(request, |request, (name, value)| {
+                request.header(name, value)
+            });
+            let request = match &body {
                 Body::Empty => request,
                 Body::Json(value) => request.json(value),
                 Body::Bytes(kind, bytes) => request
@@ -106,34 +105,28 @@ impl OwnerClient {
                     .body(bytes.clone()),
             };
             let answer = self.http.send(request, ceiling).await?;
-            if answer.status != 401 || last {
-                return if answer.status == 401 {
-                    Err(signed_out(&self.base))
-                } else {
-                    Ok(answer)
-                };
+            if answer.status != 401 {
+                return Ok(answer);
             }
-            access = self.access(Some(&access)).await?;
+            refused = Some(access);
         }
-        unreachable!("the second round returns")
+        Err(signed_out(&self.base))
+    }
+
+    /// Sends `GET` for a catalog or an object. Error statuses are returned as responses.
+    pub async fn read(&self, path: &str) -> Result<Answer, Failure> {
+        self.call(Method::GET, path, &[], Body::Empty, ceiling::OBJECT)
+            .await
     }
 
     /// Sends `GET` and parses the JSON response.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        self.call(Method::GET, path, &[], Body::Empty, ceiling::LIST)
-            .await?
-            .json()
+        self.send(Method::GET, path, None).await
     }
 
     /// Sends `POST` with JSON and parses the JSON response.
-    pub async fn post<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: serde_json::Value,
-    ) -> Result<T, Failure> {
-        self.call(Method::POST, path, &[], Body::Json(body), ceiling::LIST)
-            .await?
-            .json()
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: Value) -> Result<T, Failure> {
+        self.send(Method::POST, path, Some(body)).await
     }
 
     /// Sends any method with JSON or without a body, and parses the JSON response.
@@ -141,7 +134,7 @@ impl OwnerClient {
         &self,
         method: Method,
         path: &str,
-        body: Option<serde_json::Value>,
+        body: Option<Value>,
     ) -> Result<T, Failure> {
         let body = body.map_or(Body::Empty, Body::Json);
         self.call(method, path, &[], body, ceiling::LIST)
@@ -152,25 +145,18 @@ impl OwnerClient {
     /// Fetches all pages of a list: at most 1,000 pages of 100 entries. `path` may contain a query.
     pub async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Failure> {
         let mut items = Vec::new();
-        let mut after = None;
+        let mut after = String::new();
         let join = if path.contains('?') { '&' } else { '?' };
         for _ in 0..1000 {
-            let query = after.map_or_else(String::new, |after: String| {
-                let after: String =
-                    url::form_urlencoded::byte_serialize(after.as_bytes()).collect();
-                format!("&after={after}")
-            });
-            let page: Page<T> = self.get(&format!("{path}{join}limit=100{query}")).await?;
+            let page: Page<T> = self.get(&format!("{path}{join}limit=100{after}")).await?;
             items.extend(page.items);
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(items),
-            }
+            let Some(next) = page.next else {
+                return Ok(items);
+            };
+            after = String::from("&after=");
+            after.extend(url::form_urlencoded::byte_serialize(next.as_bytes()));
         }
-        Err(Failure::new(
-            ErrorCode::AnswerUnreadable,
-            "the service's list does not end",
-        ))
+        Err(fail!(AnswerUnreadable, "the service's list does not end"))
     }
 
     /// Returns a valid access token. `refused` is a token that the service has just rejected.
@@ -205,17 +191,12 @@ impl OwnerClient {
         if !self.base.is_origin_of(&tokens.token_endpoint) {
             return Err(signed_out(&self.base));
         }
-        let form = form(&[
+        let fields = [
             ("grant_type", "refresh_token"),
             ("refresh_token", &tokens.refresh_token),
             ("client_id", &tokens.client_id),
-        ]);
-        let request = self
-            .http
-            .request(Method::POST, &tokens.token_endpoint)
-            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .body(form);
-        let answer = self.http.send(request, ceiling::SMALL).await?;
+        ];
+        let answer = self.http.post_form(&tokens.token_endpoint, &fields).await?;
         if matches!(answer.status, 400 | 401) {
             return Err(signed_out(&self.base));
         }
@@ -228,46 +209,6 @@ impl OwnerClient {
     }
 }
 
-/// The token response (RFC 6749).
-#[derive(Deserialize)]
-pub(super) struct Grant {
-    access_token: String,
-    expires_in: i64,
-    refresh_token: String,
-    #[serde(default)]
-    scope: String,
-}
-
-impl Grant {
-    pub(super) fn tokens(
-        self,
-        client_id: String,
-        token_endpoint: String,
-        revocation_endpoint: Option<String>,
-    ) -> Tokens {
-        Tokens {
-            client_id,
-            access_token: self.access_token,
-            expires_at: SystemClock.now().unix() + self.expires_in.clamp(0, 86_400),
-            refresh_token: self.refresh_token,
-            scope: self.scope,
-            token_endpoint,
-            revocation_endpoint,
-        }
-    }
-}
-
-/// Encodes name and value pairs as a form.
-pub fn form(pairs: &[(&str, &str)]) -> String {
-    url::form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(pairs)
-        .finish()
-}
-
 fn signed_out(base: &Base) -> Failure {
-    Failure::new(
-        ErrorCode::SignedOut,
-        format!("you are not signed in at {base}"),
-    )
-    .hint(format!("vault cloud connect {base}"))
+    fail!(SignedOut, "you are not signed in at {base}").hint(format!("vault cloud connect {base}"))
 }

@@ -6,19 +6,17 @@
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
-    io::Write,
+    io::{ErrorKind, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use serde::{Deserialize, Serialize};
+use vault_store::clock::{Clock as _, SystemClock};
 use zeroize::Zeroize;
 
 use super::Base;
-use crate::{
-    context::Context,
-    errors::{ErrorCode, Failure},
-};
+use crate::{context::Context, errors::Failure};
 
 /// The tokens of a sign-in.
 #[derive(Clone, Deserialize, Serialize)]
@@ -37,6 +35,35 @@ pub struct Tokens {
     pub token_endpoint: String,
     /// The address where tokens are revoked, if the service has one.
     pub revocation_endpoint: Option<String>,
+}
+
+/// The token response (RFC 6749).
+#[derive(Deserialize)]
+pub(super) struct Grant {
+    access_token: String,
+    expires_in: i64,
+    refresh_token: String,
+    #[serde(default)]
+    scope: String,
+}
+
+impl Grant {
+    pub(super) fn tokens(
+        self,
+        client_id: String,
+        token_endpoint: String,
+        revocation_endpoint: Option<String>,
+    ) -> Tokens {
+        Tokens {
+            client_id,
+            access_token: self.access_token,
+            expires_at: SystemClock.now().unix() + self.expires_in.clamp(0, 86_400),
+            refresh_token: self.refresh_token,
+            scope: self.scope,
+            token_endpoint,
+            revocation_endpoint,
+        }
+    }
 }
 
 impl Drop for Tokens {
@@ -76,22 +103,17 @@ impl TokenFile {
     /// Reads the tokens, or returns `None` if there are none. Fails if other users can read the
     /// file.
     pub fn read(&self) -> Result<Option<Tokens>, Failure> {
+        let fail = |error: std::io::Error| Failure::io("reading", &self.path, &error);
         let file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Failure::io("reading", &self.path, &error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(fail)?,
         };
-        let mode = file
-            .metadata()
-            .map_err(|error| Failure::io("reading", &self.path, &error))?
-            .mode();
+        let mode = file.metadata().map_err(fail)?.mode();
         // Reject a file that other users can access: its tokens may already be compromised.
         if mode & 0o077 != 0 {
-            return Err(Failure::new(
-                ErrorCode::TokenReadableByOthers,
-                format!("others can read {}", self.path.display()),
-            )
-            .hint(format!("chmod 600 {}", self.path.display())));
+            let path = self.path.display();
+            return Err(fail!(TokenReadableByOthers, "others can read {path}")
+                .hint(format!("chmod 600 {path}")));
         }
         // A damaged file counts as not signed in.
         Ok(serde_json::from_reader(std::io::BufReader::new(file)).ok())
@@ -102,14 +124,14 @@ impl TokenFile {
     pub fn write(&self, tokens: &Tokens, _lock: &File) -> Result<(), Failure> {
         let fail = |error: &std::io::Error| Failure::io("writing", &self.path, error);
         let mut text = serde_json::to_vec(tokens).map_err(|error| fail(&error.into()))?;
-        let aside = self.aside();
+        let temporary = self.temporary();
         let written = OpenOptions::new()
             .create_new(true)
             .write(true)
             .mode(0o600)
-            .open(&aside)
+            .open(&temporary)
             .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
-            .and_then(|()| std::fs::rename(&aside, &self.path))
+            .and_then(|()| std::fs::rename(&temporary, &self.path))
             // The service has already invalidated the previous pair. If a power cut restored it,
             // its reuse would revoke the whole token family. Sync the folder to make the rename
             // durable.
@@ -119,12 +141,12 @@ impl TokenFile {
             });
         text.zeroize();
         written.map_err(|error| {
-            let _ = std::fs::remove_file(&aside);
+            let _ = std::fs::remove_file(&temporary);
             fail(&error)
         })
     }
 
-    fn aside(&self) -> PathBuf {
+    fn temporary(&self) -> PathBuf {
         self.path.with_extension("new")
     }
 
@@ -134,7 +156,12 @@ impl TokenFile {
         let path = self.path.with_extension("lock");
         let fail = |error: std::io::Error| Failure::io("locking", &path, &error);
         if let Some(folder) = path.parent() {
-            private_folder(folder).map_err(fail)?;
+            let mut private = DirBuilder::new();
+            private
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(fail)?;
         }
         let file = OpenOptions::new()
             .create(true)
@@ -145,13 +172,9 @@ impl TokenFile {
             .map_err(fail)?;
         file.lock().map_err(fail)?;
         // A killed process may have left its temporary file behind.
-        match std::fs::remove_file(self.aside()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(fail(error)),
+        match std::fs::remove_file(self.temporary()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(fail(error)),
             _ => Ok(file),
         }
     }
-}
-
-fn private_folder(folder: &Path) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OwnerClient;
 use crate::{
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     lookup::not_listed,
     output::{clean, count},
 };
@@ -47,13 +47,11 @@ fn pick(users: &[User], user: &str) -> Result<User, Failure> {
     if let Some(found) = users.iter().find(is) {
         return Ok(found.clone());
     }
-    let failure = Failure::new(
-        ErrorCode::UserNotFound,
-        format!(
-            "`{}` is none of the {}",
-            clean(user, 64),
-            count(users.len() as u64, "user")
-        ),
+    let number = count(users.len() as u64, "user");
+    let failure = fail!(
+        UserNotFound,
+        "`{}` is none of the {number}",
+        clean(user, 64)
     );
     let names = users.iter().map(|user| user.email.as_str());
     Err(not_listed(failure, user, names, "vault users list"))
@@ -61,27 +59,18 @@ fn pick(users: &[User], user: &str) -> Result<User, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
 
-    fn user(id: &str, email: &str) -> User {
-        User {
-            id: id.into(),
-            email: email.into(),
-            role: "role:member".into(),
-            scopes: vec!["read".into()],
-            profile: None,
-            created_at: String::new(),
-            last_seen_at: None,
-            invite_url: None,
-        }
-    }
+    use super::*;
+    use crate::errors::ErrorCode;
 
     #[test]
     fn a_user_is_found_by_id_or_by_address() {
-        let users = vec![
-            user("usr_a", "ann@example.com"),
-            user("usr_b", "bob@example.com"),
-        ];
+        let users = ["ann", "bob"].map(|name| -> User {
+            let (id, email) = (format!("usr_{}", &name[..1]), format!("{name}@example.com"));
+            let user = json!({ "id": id, "email": email, "role": "role:member", "scopes": [] });
+            serde_json::from_value(user).unwrap()
+        });
         for (asked, id) in [
             ("usr_b", "usr_b"),
             ("ann@example.com", "usr_a"),

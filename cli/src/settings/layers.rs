@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     errors::{ErrorCode, Failure, Place},
-    output::text::{clean, nearest},
+    text::{clean, line_of, nearest},
 };
 
 /// The settings that a project's `vault.toml` may contain. All others concern keys, addresses,
@@ -65,54 +65,21 @@ impl Settings {
 
     fn read_file(&mut self, path: &Path, project: bool) -> Result<(), Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::new(
-                ErrorCode::SettingsUnreadable,
-                format!("the settings in {} cannot be read: {error}", path.display()),
+            let path = path.display();
+            fail!(
+                SettingsUnreadable,
+                "the settings in {path} cannot be read: {error}"
             )
         })?;
-        let at = |offset: usize| {
-            let before = &text[..offset.min(text.len())];
-            let line = before.matches('\n').count() + 1;
-            u32::try_from(line).unwrap_or(u32::MAX)
-        };
-        let place = |line| Place {
-            path: path.display().to_string(),
-            line: Some(line),
-            column: None,
-        };
         let table = toml::de::DeTable::parse(&text).map_err(|error| {
-            Failure::new(ErrorCode::SettingsInvalid, error.message().to_owned())
-                .at(place(at(error.span().map_or(0, |span| span.start))))
+            let start = error.span().map_or(0, |span| span.start);
+            Failure::new(ErrorCode::SettingsInvalid, error.message())
+                .at(Place::new(path, line_of(&text, start)))
         })?;
         for (key, value) in table.get_ref() {
-            let line = at(key.span().start);
-            let wanted = format!("VAULT_{}", key.get_ref().to_uppercase());
-            let Some(&Variable { name, kind, .. }) = variable_named(&wanted) else {
-                let failure = Failure::new(
-                    ErrorCode::SettingUnknown,
-                    format!("there is no setting `{}`", clean(key.get_ref(), 60)),
-                )
-                .at(place(line));
-                return Err(match nearest(&wanted, variable_names()) {
-                    Some(near) => failure.hint(format!("did you mean `{}`?", file_name(near))),
-                    None => failure,
-                });
-            };
-            let Some(value) = plain(value.get_ref()) else {
-                return Err(Failure::new(
-                    ErrorCode::SettingInvalid,
-                    format!("`{}` cannot be a table or a date", file_name(name)),
-                )
-                .at(place(line)));
-            };
-            if project && !FOR_PROJECTS.contains(&name) {
-                return Err(not_for_projects(name, "a project cannot set").at(place(line)));
-            }
-            // A project may come from someone untrusted, so it must not disable the strict gate.
-            let weakens = name == "VAULT_SECURITY_STRICT" && is_true(&value) == Some(false);
-            if project && weakens {
-                return Err(not_for_projects(name, "a project cannot turn off").at(place(line)));
-            }
+            let line = line_of(&text, key.span().start);
+            let (name, kind, value) = setting(key.get_ref(), value.get_ref(), project)
+                .map_err(|failure| failure.at(Place::new(path, line)))?;
             let from = if project {
                 Origin::Project
             } else {
@@ -124,13 +91,38 @@ impl Settings {
     }
 }
 
-fn not_for_projects(name: &'static str, what: &str) -> Failure {
-    Failure::new(ErrorCode::SettingNotForProjects,
-        format!("{what} `{}`", file_name(name)),
-    )
-    .hint(format!(
+/// Finds the variable that a key of a file means, and the text of its value. Fails if there is no
+/// such setting, or if the file is a project's and must not set it.
+fn setting(
+    key: &str,
+    value: &toml::de::DeValue<'_>,
+    project: bool,
+) -> Result<(&'static str, Kind, String), Failure> {
+    let wanted = format!("VAULT_{}", key.to_uppercase());
+    let Some(&Variable { name, kind, .. }) = variable_named(&wanted) else {
+        let near = nearest(&wanted, variable_names());
+        return Err(
+            fail!(SettingUnknown, "there is no setting `{}`", clean(key, 60))
+                .hint_if(near.map(|near| format!("did you mean `{}`?", file_name(near)))),
+        );
+    };
+    let shown = file_name(name);
+    let Some(value) = plain(value) else {
+        return Err(fail!(
+            SettingInvalid,
+            "`{shown}` cannot be a table or a date"
+        ));
+    };
+    // A project may come from someone untrusted, so it must not disable the strict gate.
+    let weakens = name == "VAULT_SECURITY_STRICT" && is_true(&value) == Some(false);
+    let refused = match project {
+        true if !FOR_PROJECTS.contains(&name) => "set",
+        true if weakens => "turn off",
+        _ => return Ok((name, kind, value)),
+    };
+    Err(fail!(SettingNotForProjects, "a project cannot {refused} `{shown}`").hint(format!(
         "set it in your own config.toml, or as {name}; `vault config list --origin` shows who set what"
-    ))
+    )))
 }
 
 fn plain(value: &toml::de::DeValue<'_>) -> Option<String> {
@@ -139,11 +131,10 @@ fn plain(value: &toml::de::DeValue<'_>) -> Option<String> {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => Some(number.as_str().to_owned()),
         DeValue::Boolean(yes) => Some(yes.to_string()),
-        DeValue::Array(members) => members
-            .iter()
-            .map(|member| plain(member.get_ref()))
-            .collect::<Option<Vec<_>>>()
-            .map(|members| members.join(",")),
+        DeValue::Array(members) => {
+            let members = members.iter().map(|member| plain(member.get_ref()));
+            Some(members.collect::<Option<Vec<_>>>()?.join(","))
+        }
         _ => None,
     }
 }
@@ -176,10 +167,8 @@ pub fn user_file(process: &Process) -> Option<PathBuf> {
         .map(|folder| expand(process, folder).join("config.toml"))
         .filter(|file| file.is_file());
     beside.or_else(|| {
-        process
-            .config_folder()
-            .map(|folder| folder.join("config.toml"))
-            .filter(|file| file.exists())
+        let file = process.config_folder()?.join("config.toml");
+        file.exists().then_some(file)
     })
 }
 

@@ -16,9 +16,8 @@ use self::{
     table::{Kind, TABLE, is_true, masked, variable_named, variable_names},
 };
 use crate::{
-    errors::{ErrorCode, Failure, Place},
-    output::text::clean,
-    output::text::nearest,
+    errors::{Failure, Place},
+    text::{clean, nearest},
 };
 
 /// The origin of a value, for messages and for the start-up log of `serve`.
@@ -62,19 +61,16 @@ impl Settings {
         name: &'static str,
         value: Option<String>,
     ) -> Result<(), Failure> {
-        match (value, variable_named(name)) {
-            (Some(value), Some(variable)) => {
-                self.set(variable.name, variable.kind, value, Origin::Flag(flag))
-            }
-            _ => Ok(()),
-        }
+        let (Some(value), Some(variable)) = (value, variable_named(name)) else {
+            return Ok(());
+        };
+        self.set(variable.name, variable.kind, value, Origin::Flag(flag))
     }
 
     /// Returns a value and its origin.
     pub fn with_origin(&self, name: &str) -> Option<(&str, &Origin)> {
-        self.values
-            .get(name)
-            .map(|(value, origin)| (value.as_str(), origin))
+        let (value, origin) = self.values.get(name)?;
+        Some((value, origin))
     }
 
     /// Returns a value.
@@ -87,11 +83,8 @@ impl Settings {
         self.with_origin(name)
             .map(|(value, origin)| {
                 value.parse().map_err(|_| {
-                    Failure::new(
-                        ErrorCode::SettingInvalid,
-                        format!("{name} is out of range: {value}"),
-                    )
-                    .hint(format!("it was set by {origin}"))
+                    fail!(SettingInvalid, "{name} is out of range: {value}")
+                        .hint(format!("it was set by {origin}"))
                 })
             })
             .transpose()
@@ -116,9 +109,10 @@ impl Settings {
     /// Finds variables named `VAULT_…` that look like misspellings of known ones. Returns pairs of
     /// the name that is set and the nearest known name.
     pub fn likely_misspellings(process: &Process) -> Vec<(String, &'static str)> {
-        process
+        let unknown = process
             .vault_variables()
-            .filter(|name| variable_named(name).is_none())
+            .filter(|name| variable_named(name).is_none());
+        unknown
             .filter_map(|name| Some((name.to_owned(), nearest(name, variable_names())?)))
             .collect()
     }
@@ -137,33 +131,23 @@ impl Settings {
     /// Lists every setting with its value and the layer that set it. Secrets are masked. The value
     /// is `None` if it is not set and has no default.
     pub fn shown(&self) -> Vec<SettingRow> {
-        let mut rows: Vec<SettingRow> = TABLE
-            .iter()
-            .map(|variable| match self.values.get(variable.name) {
-                Some((value, origin)) => SettingRow {
-                    name: variable.name,
-                    value: Some(masked(variable, value)),
-                    source: origin.to_string(),
-                },
-                None => SettingRow {
-                    name: variable.name,
-                    value: (!variable.default.is_empty()).then(|| variable.default.to_owned()),
-                    source: Origin::Default.to_string(),
-                },
-            })
-            .collect();
+        let row = |name, kind, default: &str| {
+            let set = self.with_origin(name);
+            let default = (!default.is_empty()).then(|| default.to_owned());
+            SettingRow {
+                name,
+                value: set.map_or(default, |(value, _)| Some(masked(kind, value))),
+                source: set
+                    .map_or(&Origin::Default, |(_, origin)| origin)
+                    .to_string(),
+            }
+        };
         // `PORT` is set by platforms, so it is only shown if it is set.
-        if let Some((value, origin)) = self.values.get("PORT") {
-            rows.insert(
-                0,
-                SettingRow {
-                    name: "PORT",
-                    value: Some(value.clone()),
-                    source: origin.to_string(),
-                },
-            );
-        }
-        rows
+        let port = self.text("PORT").map(|_| row("PORT", Kind::Number, ""));
+        let rows = TABLE
+            .iter()
+            .map(|known| row(known.name, known.kind, known.default));
+        port.into_iter().chain(rows).collect()
     }
 
     fn set(
@@ -187,20 +171,18 @@ impl Settings {
             }
         };
         if let Some(wanted) = wanted {
-            let mut failure = Failure::new(
-                ErrorCode::SettingInvalid,
-                format!("{name} must be {wanted}, not `{}`", clean(&value, 40)),
+            let failure = fail!(
+                SettingInvalid,
+                "{name} must be {wanted}, not `{}`",
+                clean(&value, 40)
             );
-            failure = match &origin {
-                Origin::File(path, line) | Origin::Project(path, line) => failure.at(Place {
-                    path: path.display().to_string(),
-                    line: Some(*line),
-                    column: None,
-                }),
+            return Err(match &origin {
+                Origin::File(path, line) | Origin::Project(path, line) => {
+                    failure.at(Place::new(path, *line))
+                }
                 Origin::Flag(flag) => failure.hint(format!("it was set by {flag}")),
                 Origin::Variable(_) | Origin::Default => failure,
-            };
-            return Err(failure);
+            });
         }
         self.values.insert(name, (value, origin));
         Ok(())
@@ -220,6 +202,8 @@ pub struct SettingRow {
 
 #[cfg(test)]
 mod tests {
+    use crate::errors::ErrorCode;
+
     use std::path::Path;
 
     use super::{
@@ -270,11 +254,8 @@ mod tests {
             ("VAULT_SEARCH_MODE", "text", "environment"),
             ("VAULT_PORT", "3", "flag"),
         ] {
-            assert_eq!(
-                (settings.text(name), settings.origin_word(name)),
-                (Some(value), word),
-                "{name}"
-            );
+            let found = (settings.text(name), settings.origin_word(name));
+            assert_eq!(found, (Some(value), word), "{name}");
         }
         assert_eq!(settings.origin_word("VAULT_BIND"), "default");
     }
@@ -330,26 +311,19 @@ mod tests {
     #[test]
     fn what_is_misspelt_is_refused_with_its_place() {
         for (text, code, line, hint) in [
-            (
-                "\npublic_ulr = \"x\"\n",
-                "setting_unknown",
-                2,
-                Some("public_url"),
-            ),
-            ("security_strict = \"ture\"", "setting_invalid", 1, None),
-            ("search_mode = \"vector\"", "setting_invalid", 1, None),
-            ("port = \"eighty\"", "setting_invalid", 1, None),
-            ("port = {}", "setting_invalid", 1, None),
-            ("a\n", "settings_invalid", 1, None),
+            ("\npublic_ulr = \"x\"\n", "setting_unknown", 2, "public_url"),
+            ("security_strict = \"ture\"", "setting_invalid", 1, ""),
+            ("search_mode = \"vector\"", "setting_invalid", 1, ""),
+            ("port = \"eighty\"", "setting_invalid", 1, ""),
+            ("port = {}", "setting_invalid", 1, ""),
+            ("a\n", "settings_invalid", 1, ""),
         ] {
             let (_folder, path) = file(text);
             let failure = Settings::load(&Process::default(), Some(&path)).unwrap_err();
             assert_eq!(failure.code.word(), code, "{text}");
             assert_eq!(failure.exit(), crate::errors::Exit::Usage);
             assert_eq!(failure.place().unwrap().line, Some(line), "{text}");
-            if let Some(hint) = hint {
-                assert!(failure.hint.as_ref().unwrap().contains(hint), "{text}");
-            }
+            assert!(failure.hint.unwrap_or_default().contains(hint), "{text}");
         }
     }
 
@@ -368,7 +342,7 @@ mod tests {
             ("VAULT_ADMIN_PASSWORD", "a secret of some length"),
             (
                 "VAULT_DATABASE_URL",
-                "postgres://vault:hunter2@db/vault?password=hunter3&x=1",
+                "postgres://vault:hunter2@db/v?password=hunter3&x=1",
             ),
             ("PORT", "81"),
         ]);
@@ -379,30 +353,23 @@ mod tests {
             assert!(!all.contains(secret), "{all}");
         }
         let row = |name: &str| {
-            let found = shown.iter().filter(|row| row.name == name);
-            let found: Vec<_> = found.collect();
+            let found: Vec<_> = shown.iter().filter(|row| row.name == name).collect();
             assert_eq!(found.len(), 1, "{name}");
             (
-                found[0].value.clone().unwrap_or_default(),
-                found[0].source.clone(),
+                found[0].value.as_deref().unwrap_or_default(),
+                found[0].source.as_str(),
             )
         };
-        assert_eq!(row("PORT"), ("81".to_owned(), "PORT".to_owned()));
+        assert_eq!(row("PORT"), ("81", "PORT"));
         assert_eq!(row("VAULT_ADMIN_PASSWORD").0, MASK);
         assert_eq!(
             row("VAULT_DATABASE_URL").0,
-            "postgres://vault:********@db/vault?password=********&x=1"
+            "postgres://vault:********@db/v?password=********&x=1"
         );
-        assert_eq!(row("VAULT_PORT"), ("8080".to_owned(), "default".to_owned()));
-        assert_eq!(
-            row("VAULT_PUBLIC_URL"),
-            (String::new(), "default".to_owned())
-        );
+        assert_eq!(row("VAULT_PORT"), ("8080", "default"));
+        assert_eq!(row("VAULT_PUBLIC_URL"), ("", "default"));
         let (value, source) = row("VAULT_TOKEN_TTL");
-        assert_eq!(
-            (value.as_str(), source.ends_with("vault.toml:1")),
-            ("60", true)
-        );
+        assert_eq!((value, source.ends_with("vault.toml:1")), ("60", true));
         assert_eq!(shown.len(), TABLE.len() + 1);
     }
 
@@ -421,7 +388,7 @@ mod tests {
             ("VAULT_LIMIT_SIGN_IN", limits.sign_in_failures.into()),
             ("VAULT_LIMIT_TOKEN", limits.token_per_client.into()),
         ] {
-            let variable = TABLE.iter().find(|variable| variable.name == name).unwrap();
+            let variable = variable_named(name).unwrap();
             assert_eq!(variable.default, value.to_string(), "{name}");
         }
         let numbers = TABLE

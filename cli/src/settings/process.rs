@@ -64,18 +64,14 @@ impl Process {
 
     /// Returns a variable's value. An empty value counts as unset.
     pub fn variable(&self, name: &str) -> Option<&str> {
-        self.variables
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        let value = self.variables.get(name)?;
+        (!value.is_empty()).then_some(value)
     }
 
     /// The names of all non-empty variables that start with `VAULT_`.
     pub fn vault_variables(&self) -> impl Iterator<Item = &str> {
-        self.variables
-            .iter()
-            .filter(|(name, value)| name.starts_with("VAULT_") && !value.is_empty())
-            .map(|(name, _)| name.as_str())
+        let names = self.variables.keys().map(String::as_str);
+        names.filter(|name| name.starts_with("VAULT_") && self.variable(name).is_some())
     }
 
     /// The user's home folder, if known.
@@ -94,22 +90,26 @@ impl Process {
     /// The folder where the installer puts starter skills: `$XDG_DATA_HOME/vault/skills`, or else
     /// `~/.local/share/vault/skills`.
     pub fn starter_dir(&self) -> Option<PathBuf> {
-        let share = self
-            .variable("XDG_DATA_HOME")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-            .or_else(|| Some(self.home()?.join(".local/share")))?;
-        Some(share.join("vault/skills"))
+        Some(
+            self.user_folder("XDG_DATA_HOME", ".local/share")?
+                .join("vault/skills"),
+        )
     }
 
     /// The configuration folder: `$XDG_CONFIG_HOME/vault`, or else `~/.config/vault`. Relative
     /// values count as unset, as the XDG specification requires.
     pub fn config_folder(&self) -> Option<PathBuf> {
-        self.variable("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
+        Some(
+            self.user_folder("XDG_CONFIG_HOME", ".config")?
+                .join("vault"),
+        )
+    }
+
+    fn user_folder(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
+        let named = self.variable(variable).map(PathBuf::from);
+        named
             .filter(|path| path.is_absolute())
-            .or_else(|| self.home.as_ref().map(|home| home.join(".config")))
-            .map(|folder| folder.join("vault"))
+            .or_else(|| Some(self.home()?.join(below_home)))
     }
 
     /// Describes this machine for the search for agents. Returns `None` without a home folder.
@@ -140,13 +140,10 @@ impl Process {
         if self.variable("NO_COLOR").is_some() {
             return false;
         }
-        if self
+        let is_forced = self
             .variable("CLICOLOR_FORCE")
-            .is_some_and(|value| value != "0")
-        {
-            return true;
-        }
-        stream_is_terminal && self.variable("TERM") != Some("dumb")
+            .is_some_and(|value| value != "0");
+        is_forced || (stream_is_terminal && self.variable("TERM") != Some("dumb"))
     }
 
     /// Finds an executable file with this name in the folders of `PATH`.
@@ -163,11 +160,9 @@ impl Process {
     /// The machine's host name. It labels the device and the OAuth client of this machine.
     pub fn host_name(&self) -> Option<String> {
         self.variable("HOSTNAME").map(str::to_owned).or_else(|| {
-            ["/proc/sys/kernel/hostname", "/etc/hostname"]
-                .iter()
-                .find_map(|file| std::fs::read_to_string(file).ok())
-                .map(|text| text.trim().to_owned())
-                .filter(|text| !text.is_empty())
+            let mut files = ["/proc/sys/kernel/hostname", "/etc/hostname"].iter();
+            let text = files.find_map(|file| std::fs::read_to_string(file).ok())?;
+            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
         })
     }
 
@@ -209,11 +204,8 @@ mod tests {
             (&[("CLICOLOR_FORCE", "0")], false, false),
             (&[("TERM", "dumb")], true, false),
         ] {
-            assert_eq!(
-                Process::with(variables).wants_colour(terminal),
-                wanted,
-                "{variables:?} on a terminal: {terminal}"
-            );
+            let wants = Process::with(variables).wants_colour(terminal);
+            assert_eq!(wants, wanted, "{variables:?} on a terminal: {terminal}");
         }
     }
 

@@ -31,23 +31,20 @@ const fn variable(name: &'static str, kind: Kind, default: &'static str) -> Vari
     }
 }
 
+const DEFAULT_BIND: &str = "127.0.0.1, or 0.0.0.0 for a public URL elsewhere";
+const DEFAULT_INDEX: &str = "index.db under the storage path";
+const LOG_LEVELS: &[&str] = &["debug", "info", "warn", "error"];
+const TOOL_NAMES: &[&str] = &["plain", "dotted"];
+
 /// Every variable that `vault` reads except `PORT`, which platforms set.
 pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_ADMIN_EMAIL", Kind::Text, ""),
     variable("VAULT_ADMIN_PASSWORD", Kind::Secret, ""),
     variable("VAULT_ALLOWED_ORIGINS", Kind::List, ""),
-    variable(
-        "VAULT_BIND",
-        Kind::Text,
-        "127.0.0.1, or 0.0.0.0 for a public URL elsewhere",
-    ),
+    variable("VAULT_BIND", Kind::Text, DEFAULT_BIND),
     variable("VAULT_CLAWHUB_URL", Kind::Text, DEFAULT_CLAWHUB),
     variable("VAULT_DATABASE_URL", Kind::Text, "./data/vault.db"),
-    variable(
-        "VAULT_DB_PATH",
-        Kind::Text,
-        "index.db under the storage path",
-    ),
+    variable("VAULT_DB_PATH", Kind::Text, DEFAULT_INDEX),
     variable("VAULT_HTTP_PORT", Kind::Number, ""),
     variable("VAULT_KEY_PASSPHRASE_FILE", Kind::Text, ""),
     variable("VAULT_LIMIT_BUNDLES", Kind::Number, "30000"),
@@ -57,11 +54,7 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_LIMIT_REGISTER", Kind::Number, "200"),
     variable("VAULT_LIMIT_SIGN_IN", Kind::Number, "5"),
     variable("VAULT_LIMIT_TOKEN", Kind::Number, "60"),
-    variable(
-        "VAULT_LOG_LEVEL",
-        Kind::OneOf(&["debug", "info", "warn", "error"]),
-        "info",
-    ),
+    variable("VAULT_LOG_LEVEL", Kind::OneOf(LOG_LEVELS), "info"),
     variable("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
     variable("VAULT_NPM_REGISTRY_URL", Kind::Text, DEFAULT_NPM),
     variable("VAULT_PORT", Kind::Number, "8080"),
@@ -73,11 +66,7 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_SOURCE_TOKENS", Kind::Secret, ""),
     variable("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),
     variable("VAULT_TOKEN_TTL", Kind::Number, "900"),
-    variable(
-        "VAULT_TOOL_NAMES",
-        Kind::OneOf(&["plain", "dotted"]),
-        "plain",
-    ),
+    variable("VAULT_TOOL_NAMES", Kind::OneOf(TOOL_NAMES), "plain"),
     variable("VAULT_TRUSTED_PROXIES", Kind::List, ""),
 ];
 
@@ -109,27 +98,24 @@ pub(super) fn is_true(value: &str) -> Option<bool> {
 pub(super) const MASK: &str = "********";
 
 /// Returns a value for display, with secrets masked.
-pub(super) fn masked(variable: &Variable, value: &str) -> String {
-    match variable.kind {
+pub(super) fn masked(kind: Kind, value: &str) -> String {
+    match kind {
         Kind::Secret => MASK.to_owned(),
         // A database address may contain a password. Text that looks like such an address but
         // cannot be parsed is masked completely.
         Kind::Text if value.contains('@') && value.contains("://") => {
-            match url::Url::parse(value) {
-                Ok(mut url) => {
-                    if url.password().is_some() && url.set_password(Some(MASK)).is_err() {
-                        return MASK.to_owned();
-                    }
-                    let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-                    if pairs.iter().any(|(name, _)| name == "password") {
-                        url.query_pairs_mut().clear().extend_pairs(pairs.iter().map(
-                            |(name, text)| (name, if name == "password" { MASK } else { text }),
-                        ));
-                    }
-                    url.to_string()
-                }
-                Err(_) => MASK.to_owned(),
+            let Ok(mut url) = url::Url::parse(value) else {
+                return MASK.to_owned();
+            };
+            if url.password().is_some() && url.set_password(Some(MASK)).is_err() {
+                return MASK.to_owned();
             }
+            let mut pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+            let passwords = pairs.iter_mut().filter(|(name, _)| name == "password");
+            if passwords.map(|(_, text)| MASK.clone_into(text)).count() > 0 {
+                url.query_pairs_mut().clear().extend_pairs(pairs);
+            }
+            url.to_string()
         }
         _ => value.to_owned(),
     }

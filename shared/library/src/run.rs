@@ -18,7 +18,7 @@ use vault_skill::name::{ActionName, SkillName};
 use crate::disk::FileError;
 use crate::disk::scratch::Scratch;
 use crate::installed::place::{self, Origin, Place};
-use crate::store::{self, Damage, Examined, Trusted, Want};
+use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
 /// Environment variables with the vault's own secrets. They are never passed to an action.
@@ -116,7 +116,7 @@ pub struct ResolvedAction {
 
 /// A verified installed skill with its bytes and the key that signed it.
 #[derive(Debug)]
-pub struct Inspected {
+pub struct VerifiedSkill {
     /// The name it is installed under.
     pub name: SkillName,
     /// Whether the skill is an own one or which link it came through.
@@ -134,7 +134,7 @@ pub struct Inspected {
 
 /// A verified installed skill.
 #[derive(Debug)]
-pub struct Found {
+pub struct LocatedSkill {
     /// The name it is installed under.
     pub name: SkillName,
     /// Whether the skill is an own one or which link it came through.
@@ -151,8 +151,8 @@ pub struct Found {
 
 /// Finds a skill and verifies all of its files. Own skills take precedence over linked ones; links
 /// are searched in the order of their ids.
-pub fn which(vault: &Vault, name: &SkillName) -> Result<Found, RunError> {
-    let (place, _, examined) = verified(vault, name, Want::Verdict)?;
+pub fn which(vault: &Vault, name: &SkillName) -> Result<LocatedSkill, RunError> {
+    let (place, _, examined) = verified(vault, name)?;
     let files = store::folder(&vault.store(), &place.bundle).join("files");
     let actions = examined
         .manifest
@@ -160,7 +160,7 @@ pub fn which(vault: &Vault, name: &SkillName) -> Result<Found, RunError> {
         .iter()
         .map(|(name, action)| resolve(name, action, &examined.manifest, &files))
         .collect();
-    Ok(Found {
+    Ok(LocatedSkill {
         name: place.name,
         origin: place.origin,
         bundle: place.bundle,
@@ -175,15 +175,9 @@ pub fn is_installed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError>
     Ok(find(vault, name)?.is_some())
 }
 
-/// Reads the verified bytes of a skill, with its manifest and signed envelope.
-pub fn load(vault: &Vault, name: &SkillName) -> Result<(Origin, Digest, Examined), RunError> {
-    let (place, _, examined) = verified(vault, name, Want::Bytes)?;
-    Ok((place.origin, place.bundle, examined))
-}
-
 /// Reads and verifies an installed skill, and identifies the key that signed it.
-pub fn inspect(vault: &Vault, name: &SkillName) -> Result<Inspected, RunError> {
-    let (place, trusted, examined) = verified(vault, name, Want::Bytes)?;
+pub fn inspect(vault: &Vault, name: &SkillName) -> Result<VerifiedSkill, RunError> {
+    let (place, trusted, examined) = verified(vault, name)?;
     let signer = examined
         .signed
         .signer(&trusted.keys)
@@ -192,7 +186,7 @@ pub fn inspect(vault: &Vault, name: &SkillName) -> Result<Inspected, RunError> {
             skill: name.clone(),
             damage: ManifestError::Signature.into(),
         })?;
-    Ok(Inspected {
+    Ok(VerifiedSkill {
         frontmatter: frontmatter(&place.name, &examined.files),
         name: place.name,
         origin: place.origin,
@@ -208,12 +202,7 @@ fn frontmatter(name: &SkillName, files: &[File]) -> Option<Frontmatter> {
     Some(document.frontmatter().clone())
 }
 
-fn verified(
-    vault: &Vault,
-    name: &SkillName,
-    want: Want,
-) -> Result<(Place, Trusted, Examined), RunError> {
-    let mut buffer = Vec::new();
+fn verified(vault: &Vault, name: &SkillName) -> Result<(Place, Trusted, Examined), RunError> {
     let mut last = None;
     // Retry if a writer switches the skill's symlink after it was read: the bundle it named may be
     // gone. Damage counts only if two attempts in a row find the same bundle.
@@ -225,8 +214,6 @@ fn verified(
             &place.bundle,
             Some(&place.signed_name),
             &trusted,
-            want,
-            &mut buffer,
         ) {
             Ok(examined) => return Ok((place, trusted, examined)),
             Err(damage) if last == Some(place.bundle) => {
@@ -242,12 +229,11 @@ fn verified(
 }
 
 fn find(vault: &Vault, name: &SkillName) -> Result<Option<(Place, Trusted)>, VaultError> {
-    for group in place::places(vault)?.groups {
-        if let Some(place) = group.places.into_iter().find(|place| place.name == *name) {
-            return Ok(Some((place, group.trusted)));
-        }
-    }
-    Ok(None)
+    let groups = place::places_of(vault, name)?;
+    let mut found = groups
+        .into_iter()
+        .filter_map(|mut group| Some((group.places.pop()?, group.trusted)));
+    Ok(found.next())
 }
 
 fn resolve(
@@ -256,7 +242,8 @@ fn resolve(
     manifest: &Manifest,
     root: &std::path::Path,
 ) -> ResolvedAction {
-    let command = if is_own_file(manifest, &action.command) {
+    let mut files = manifest.files.iter();
+    let command = if files.any(|file| file.path.as_str() == action.command) {
         root.join(&action.command).to_string_lossy().into_owned()
     } else {
         action.command.clone()
@@ -275,20 +262,17 @@ fn resolve(
     }
 }
 
-fn is_own_file(manifest: &Manifest, command: &str) -> bool {
-    manifest
-        .files
-        .iter()
-        .any(|file| file.path.as_str() == command)
-}
-
 /// An action that is ready to start, with the private copy it runs from.
 #[derive(Debug)]
 pub struct Run {
-    command: Command,
-    program: String,
-    requires_tty: bool,
-    environment: Vec<Secret>,
+    /// The command, so that the caller can redirect its streams.
+    pub command: Command,
+    /// The program as the skill declares it, before its path is resolved.
+    pub program: String,
+    /// Whether the action needs a terminal.
+    pub requires_tty: bool,
+    /// The variables that the skill declares. This module never reads their values.
+    pub environment: Vec<Secret>,
     /// Deleted when this value is dropped.
     _copy: Scratch,
 }
@@ -302,7 +286,7 @@ pub fn prepare(
     action: &ActionName,
     extra: &[OsString],
 ) -> Result<Run, RunError> {
-    let (_, _, mut examined) = verified(vault, skill, Want::Bytes)?;
+    let (_, _, mut examined) = verified(vault, skill)?;
     let manifest = &examined.manifest;
     let Some(declared) = manifest.actions.get(action) else {
         return Err(RunError::UnknownAction {
@@ -347,26 +331,6 @@ fn allow_scripts(files: &mut [File], command: &str) {
 }
 
 impl Run {
-    /// The command, so that the caller can redirect its streams.
-    pub fn command(&mut self) -> &mut Command {
-        &mut self.command
-    }
-
-    /// The program as the skill declares it, before its path is resolved.
-    pub fn program(&self) -> &str {
-        &self.program
-    }
-
-    /// Whether the action needs a terminal.
-    pub const fn requires_tty(&self) -> bool {
-        self.requires_tty
-    }
-
-    /// The variables that the skill declares. This module never reads their values.
-    pub fn environment(&self) -> &[Secret] {
-        &self.environment
-    }
-
     /// Restricts the environment to the declared variables and [`BASE_ENVIRONMENT`], with the
     /// values that `value` returns. The vault's own secrets are never passed, even if declared.
     /// Variables that the caller sets on the command afterwards are kept.

@@ -1,8 +1,7 @@
 //! The library as a shelf: serves its skills to tools, and admits and signs their changes at once.
 //!
 //! The snapshot of the installed skills is cached until the vault's generation number changes. A
-//! skill's bytes are verified when they are requested, and cached by bundle hash. All file access
-//! runs on blocking threads.
+//! skill's bytes are verified when they are requested. All file access runs on blocking threads.
 
 mod changes;
 
@@ -11,72 +10,52 @@ pub use crate::installed::search::{Hit, search};
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Mutex;
 use vault_skill::bundle::OpenedBundle;
 use vault_skill::draft::Submitter;
 use vault_skill::finding::printable;
 use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName};
-use vault_skill::policy::{MAX_BYTES, Policy};
+use vault_skill::name::SkillName;
+use vault_skill::policy::Policy;
 use vault_skill::provenance::{Kind, ProvenanceId};
 use vault_store::fetch::{Fetch, FetchedSkill};
-use vault_store::recent::Recent;
 use vault_store::shelf::{
     Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
 };
 
 use crate::admit::add::{AddError, read_policy};
 use crate::admit::update::upstream_of;
-use crate::disk::{self, lock::LockError};
-use crate::installed::list::{InstalledSkill, read_place};
+use crate::disk::lock::LockError;
 use crate::installed::place::{Origin, places_of};
-use crate::store::{self, Damage, Reader, Trusted, Want};
-use crate::vault::policy::POLICY_FILE;
+use crate::store::{self, Damage, Trusted};
+use crate::vault::policy::{self, POLICY_FILE};
 use crate::vault::{Vault, VaultError};
 
-/// Capacity of the cache of verified skills, in bytes.
-const CACHED_BYTES: usize = 4 << 20;
 /// How often a listing is retried while writers keep changing the vault.
 const TRIES: u32 = 5;
 /// Time limit for all sources of one drift check together. Skills whose sources have not answered
 /// by then are reported as unchecked.
 const DRIFT_TIME: Duration = Duration::from_secs(15);
 
-/// A library that tools read from and submit changes to. Clones share the caches.
+/// A library that tools read from and submit changes to. Clones share the last listing.
 #[derive(Clone, Debug)]
 pub struct LibraryShelf {
-    held: Arc<Held>,
-}
-
-#[derive(Debug)]
-struct Held {
     vault: Vault,
     owner: String,
-    /// The number of listings started so far. A caller that waited for the lock reuses the last
-    /// listing if it started after the caller arrived.
-    listings: AtomicU64,
-    last: tokio::sync::Mutex<Option<(u64, Arc<View>)>>,
-    verified: Recent<Digest, Arc<Loaded>>,
     /// Fetches skills from other places; without a fetcher such sources are rejected.
     fetch: Option<Arc<dyn Fetch>>,
+    last: Arc<Mutex<Option<Arc<View>>>>,
 }
 
 /// A change whose network access is complete.
 #[derive(Debug)]
-pub struct Prepared(Ready);
-
-#[derive(Debug)]
-enum Ready {
-    Plain(Change),
-    Fetched {
-        skill: Box<FetchedSkill>,
-        agents: Vec<AgentId>,
-        /// The installed skill to update; `None` adds a new one.
-        update: Option<SkillName>,
-    },
+pub struct Prepared {
+    change: Change,
+    /// The skill that [`Change::Fetch`] or [`Change::Update`] asks for.
+    fetched: Option<FetchedSkill>,
 }
 
 /// The installed skills at one moment.
@@ -86,100 +65,67 @@ struct View {
     /// already be stale.
     generation: Option<u64>,
     snapshot: Arc<Snapshot>,
-    policy: PolicyText,
-    sources: Arc<HashMap<SkillName, String>>,
+    policy: PolicyState,
+    sources: HashMap<SkillName, String>,
 }
 
-/// What the manifest of a listed skill must match.
-struct Expected {
-    signed_name: SkillName,
-    trusted: Trusted,
-    /// Whether the listed bundle is still the installed one.
-    installed: bool,
-}
-
-/// The exact bytes of the policy file, or why it could not be read.
-#[derive(Clone, Debug, Eq, PartialEq)]
-enum PolicyText {
-    None,
-    Bytes(Vec<u8>),
-    Unreadable(String),
-}
+/// The policy of the vault, or why it can't be read.
+type PolicyState = Result<Option<Policy>, String>;
 
 impl LibraryShelf {
     /// Creates a shelf whose skills are named `<owner>/<name>`. The owner is `local`, or the slug
     /// that the library is published under.
     pub fn new(vault: Vault, owner: impl Into<String>) -> Self {
         Self {
-            held: Arc::new(Held::new(vault, owner.into())),
+            vault,
+            owner: owner.into(),
+            fetch: None,
+            last: Arc::default(),
         }
     }
 
-    /// Returns a shelf of the same library with empty caches, which fetches skills from other
-    /// places with `fetch`.
+    /// Returns this shelf, which now fetches skills from other places with `fetch`.
     #[must_use]
     pub fn with_fetch(self, fetch: Arc<dyn Fetch>) -> Self {
-        let held = Held {
-            fetch: Some(fetch),
-            ..Held::new(self.held.vault.clone(), self.held.owner.clone())
-        };
         Self {
-            held: Arc::new(held),
+            fetch: Some(fetch),
+            ..self
         }
     }
 
     /// Performs the network part of a change: checks the policy, then fetches. Changes nothing and
     /// holds no lock.
     pub async fn prepare(&self, change: Change) -> Result<Prepared, ShelfError> {
-        match change {
-            Change::Fetch {
-                source,
-                skill,
-                agents,
-            } => {
+        let fetched = match &change {
+            Change::Fetch { source, skill, .. } => {
                 let fetch = self.fetcher(source.identifier.as_str())?;
                 let policy = self.source_policy().await?;
-                let fetched = fetch.fetch(&source, skill.as_ref(), policy.as_ref()).await;
-                Ok(Prepared(Ready::Fetched {
-                    skill: Box::new(fetched.map_err(AddError::from)?),
-                    agents,
-                    update: None,
-                }))
+                Some(fetch.fetch(source, skill.as_ref(), policy.as_ref()).await)
             }
             Change::Update(name) => {
-                let asked = name.clone();
+                let name = name.clone();
                 let upstream = self
-                    .beside(move |held| Ok(upstream_of(&held.vault, &asked)?))
+                    .read(move |vault| Ok(upstream_of(vault, &name)?))
                     .await?;
                 let fetch = self.fetcher(upstream.identifier.as_str())?;
                 let policy = self.source_policy().await?;
-                let fetched = fetch.fetch_again(&upstream, policy.as_ref()).await;
-                Ok(Prepared(Ready::Fetched {
-                    skill: Box::new(fetched.map_err(AddError::from)?),
-                    agents: Vec::new(),
-                    update: Some(name),
-                }))
+                Some(fetch.fetch_again(&upstream, policy.as_ref()).await)
             }
-            change => Ok(Prepared(Ready::Plain(change))),
-        }
+            _ => None,
+        };
+        let fetched = fetched.transpose().map_err(AddError::from)?;
+        Ok(Prepared { change, fetched })
     }
 
     /// Applies a prepared change.
     pub async fn admit(&self, by: &Submitter, prepared: Prepared) -> Result<Submitted, ShelfError> {
         let by = by.user_id.clone();
-        self.beside(move |held| match prepared.0 {
-            Ready::Plain(change) => held.submit(&by, change),
-            Ready::Fetched {
-                skill,
-                agents,
-                update,
-            } => held.admit_fetched(*skill, agents, update.as_ref()),
-        })
-        .await
+        self.read(move |vault| changes::submit(vault, by, prepared))
+            .await
     }
 
-    fn fetcher(&self, source: &str) -> Result<Arc<dyn Fetch>, ShelfError> {
-        self.held.fetch.clone().ok_or_else(|| {
+    fn fetcher(&self, source: &str) -> Result<&Arc<dyn Fetch>, ShelfError> {
+        self.fetch.as_ref().ok_or_else(|| {
             ShelfError::SourceUnsupported(format!(
                 "skills from `{}` cannot be fetched here; add a folder of this machine",
                 printable(source)
@@ -190,40 +136,31 @@ impl LibraryShelf {
     /// Reads the current policy from its file. Fails if it can't be read, so that nothing is
     /// fetched.
     async fn source_policy(&self) -> Result<Option<Policy>, ShelfError> {
-        self.beside(|held| Ok(read_policy(&held.vault)?)).await
+        self.read(|vault| Ok(read_policy(vault)?)).await
     }
 
     /// The vault behind this shelf.
     pub fn vault(&self) -> &Vault {
-        &self.held.vault
+        &self.vault
     }
 
     /// Runs file access on a blocking thread.
-    async fn beside<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Held) -> Result<T, ShelfError> + Send + 'static,
+        work: impl FnOnce(&Vault) -> Result<T, ShelfError> + Send + 'static,
     ) -> Result<T, ShelfError> {
-        let held = Arc::clone(&self.held);
-        tokio::task::spawn_blocking(move || work(&held))
+        let vault = self.vault.clone();
+        tokio::task::spawn_blocking(move || work(&vault))
             .await
             .map_err(|broken| ShelfError::Failed(format!("a task broke off: {broken}")))?
     }
 
-    /// Returns the current view, or the one that another caller listed while this one waited.
+    /// Returns the current view. Callers that wait for a listing share it.
     async fn view(&self) -> Result<Arc<View>, ShelfError> {
-        let arrived = self.held.listings.load(Ordering::SeqCst);
-        let mut last = self.held.last.lock().await;
-        if let Some((listing, view)) = &*last
-            && *listing > arrived
-        {
-            return Ok(Arc::clone(view));
-        }
-        let listing = self.held.listings.fetch_add(1, Ordering::SeqCst) + 1;
-        let before = last.as_ref().map(|(_, view)| Arc::clone(view));
-        let view = self
-            .beside(move |held| held.refresh(before.as_ref()))
-            .await?;
-        *last = Some((listing, Arc::clone(&view)));
+        let mut last = self.last.lock().await;
+        let before = last.clone();
+        let view = self.read(move |vault| refresh(vault, before)).await?;
+        *last = Some(Arc::clone(&view));
         Ok(view)
     }
 }
@@ -231,7 +168,7 @@ impl LibraryShelf {
 #[async_trait]
 impl Shelf for LibraryShelf {
     fn owner(&self) -> &str {
-        &self.held.owner
+        &self.owner
     }
 
     fn writes(&self) -> Writes {
@@ -242,17 +179,9 @@ impl Shelf for LibraryShelf {
         Ok(Arc::clone(&self.view().await?.snapshot))
     }
 
-    async fn about(&self, name: &SkillName) -> Result<Arc<Snapshot>, ShelfError> {
-        let asked = name.clone();
-        match self.beside(move |held| held.look_up(&asked)).await? {
-            Some(snapshot) => Ok(Arc::new(snapshot)),
-            None => self.snapshot().await,
-        }
-    }
-
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         let entry = entry.clone();
-        self.beside(move |held| held.load(&entry)).await
+        self.read(move |vault| load(vault, &entry)).await
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
@@ -263,7 +192,7 @@ impl Shelf for LibraryShelf {
     async fn drift(&self, entries: &[&Entry]) -> Result<Vec<Drift>, ShelfError> {
         let view = self.view().await?;
         let mut drifts: Vec<Drift> = entries.iter().map(|entry| view.drift(entry)).collect();
-        let Some(fetch) = self.held.fetch.clone() else {
+        let Some(fetch) = self.fetch.clone() else {
             return Ok(drifts);
         };
         let own: Vec<(usize, Digest, SkillName)> = entries
@@ -272,14 +201,15 @@ impl Shelf for LibraryShelf {
             .filter(|(_, entry)| !entry.linked)
             .map(|(at, entry)| (at, entry.texts.bundle_hash, entry.name().clone()))
             .collect();
-        let asked = self
-            .beside(move |held| Ok(changes::upstreams(&held.vault, own)))
-            .await?;
-        if asked.is_empty() {
+        let (places, upstreams): (Vec<usize>, Vec<_>) = self
+            .read(move |vault| Ok(changes::upstreams(vault, own)))
+            .await?
+            .into_iter()
+            .unzip();
+        if places.is_empty() {
             return Ok(drifts);
         }
         let policy = self.source_policy().await?;
-        let (places, upstreams): (Vec<usize>, Vec<_>) = asked.into_iter().unzip();
         let late = "its source was not asked within the time of one call; ask for it alone";
         for at in &places {
             drifts[*at].state = DriftState::Unchecked(late.to_owned());
@@ -292,21 +222,24 @@ impl Shelf for LibraryShelf {
 }
 
 impl View {
+    /// Whether this view is still current. It remains valid while the next change is in progress.
+    fn is_current(&self, generation: u64) -> bool {
+        self.generation
+            .is_some_and(|listed| listed == generation || listed + 1 == generation)
+    }
+
     fn drift(&self, entry: &Entry) -> Drift {
         let source = self.sources.get(entry.name()).cloned();
         let kind = source
             .as_deref()
             .and_then(|source| source.parse::<ProvenanceId>().ok())
             .map(|source| source.kind());
-        let why = if entry.linked {
-            "came with a linked vault; pulling that vault updates it"
-        } else {
-            match kind {
-                Some(Kind::Local) => "was added from a folder; add the folder again to update it",
-                Some(Kind::Inline) => "was handed in as text; there is no source to compare with",
-                Some(_) => "nobody here asks its source",
-                None => "its source is not recorded",
-            }
+        let why = match kind {
+            _ if entry.linked => "came with a linked vault; pulling that vault updates it",
+            Some(Kind::Local) => "was added from a folder; add the folder again to update it",
+            Some(Kind::Inline) => "was handed in as text; there is no source to compare with",
+            Some(_) => "nobody here asks its source",
+            None => "its source is not recorded",
         };
         Drift {
             name: entry.name().clone(),
@@ -316,257 +249,125 @@ impl View {
     }
 }
 
-impl Held {
-    fn new(vault: Vault, owner: String) -> Self {
-        Self {
-            vault,
-            owner,
-            listings: AtomicU64::new(0),
-            last: tokio::sync::Mutex::default(),
-            verified: Recent::new(CACHED_BYTES),
-            fetch: None,
+/// Lists the installed skills, or reuses `before` if it is still current.
+fn refresh(vault: &Vault, before: Option<Arc<View>>) -> Result<Arc<View>, ShelfError> {
+    let policy = policy::read_policy(vault).map_err(|error| error.to_string());
+    let before = before.filter(|before| before.policy == policy);
+    for _ in 1..TRIES {
+        let generation = settled_generation(vault)?;
+        if let Some(before) = before.as_ref().filter(|view| view.is_current(generation)) {
+            return Ok(Arc::clone(before));
+        }
+        let view = scan(vault, &policy, generation)?;
+        // A writer may have started and finished during the scan, which then may have seen half
+        // of its change.
+        if vault.generation()? == generation {
+            return Ok(view);
         }
     }
+    // Writers kept changing the vault. An odd generation marks this view as possibly stale.
+    scan(vault, &policy, 1)
+}
 
-    /// A snapshot of only the skill with this name, read from its bytes; empty if there is none.
-    /// `None` during a change, or if the skill is damaged: it may hide another skill with the same
-    /// name, which only a full listing finds.
-    fn look_up(&self, name: &SkillName) -> Result<Option<Snapshot>, ShelfError> {
-        let vault = &self.vault;
-        let policy = self.read_policy();
-        let generation = self.settled_generation()?;
-        let groups = places_of(vault, std::slice::from_ref(name)).map_err(failed)?;
-        let mut groups = groups.iter();
-        let found = groups.find_map(|group| Some((group.places.first()?, &group.trusted)));
-        let mut entries = Vec::new();
-        if let Some((place, trusted)) = found {
-            match read_place(vault, place, trusted) {
-                Ok(read) => {
-                    let skill = InstalledSkill::new(place.clone(), &read.row, read.texts);
-                    entries.push(entry(skill));
-                }
-                Err(damage) => {
-                    tracing::warn!(skill = %name, origin = ?place.origin, %damage, "a damaged skill is left out");
-                    return Ok(None);
-                }
-            }
-        }
-        if !generation.is_multiple_of(2) || vault.generation().map_err(failed)? != generation {
-            return Ok(None);
-        }
-        Ok(Some(Snapshot::new(entries).with_policy(policy.parse())))
+/// The generation number, which is odd while a writer is at work. If a killed writer left it odd,
+/// this makes it even first.
+fn settled_generation(vault: &Vault) -> Result<u64, ShelfError> {
+    let generation = vault.generation()?;
+    if generation.is_multiple_of(2) {
+        return Ok(generation);
     }
+    // If the lock is free, no writer is at work. Taking and releasing it settles what a killed
+    // writer left.
+    drop(vault.clone().with_wait(Duration::ZERO).change());
+    Ok(vault.generation()?)
+}
 
-    /// Lists the installed skills, or reuses `before` if it is still current.
-    fn refresh(&self, before: Option<&Arc<View>>) -> Result<Arc<View>, ShelfError> {
-        let policy = self.read_policy();
-        for _ in 1..TRIES {
-            let generation = self.settled_generation()?;
-            if let Some(before) = before
-                && before.still_holds(generation)
-            {
-                return Ok(before.under(policy));
-            }
-            let view = self.scan(&policy, generation)?;
-            // A writer may have started and finished during the scan, which then may have seen half
-            // of its change.
-            if self.vault.generation().map_err(failed)? == generation {
-                return Ok(view);
-            }
-        }
-        // Writers kept changing the vault. An odd generation marks this view as possibly stale.
-        self.scan(&policy, 1)
+fn scan(vault: &Vault, policy: &PolicyState, generation: u64) -> Result<Arc<View>, ShelfError> {
+    if let Err(error) = policy {
+        tracing::error!(%error, "{} is broken: members see nothing until it is mended", POLICY_FILE);
     }
-
-    /// The generation number, which is odd while a writer is at work. If a killed writer left it
-    /// odd, this makes it even first.
-    fn settled_generation(&self) -> Result<u64, ShelfError> {
-        let generation = self.vault.generation().map_err(failed)?;
-        if generation.is_multiple_of(2) {
-            return Ok(generation);
-        }
-        // If the lock is free, no writer is at work. Taking and releasing it settles what a killed
-        // writer left.
-        let settled = self.vault.clone().with_wait(Duration::ZERO);
-        drop(settled.change());
-        self.vault.generation().map_err(failed)
+    let listing = list(vault)?;
+    for (name, origin, damage) in &listing.damaged {
+        tracing::warn!(skill = %name, ?origin, %damage, "a damaged skill is left out");
     }
-
-    fn scan(&self, policy: &PolicyText, generation: u64) -> Result<Arc<View>, ShelfError> {
-        let vault = &self.vault;
-        let listing = list(vault).map_err(failed)?;
-        for (name, origin, damage) in &listing.damaged {
-            tracing::warn!(skill = %name, ?origin, %damage, "a damaged skill is left out");
-        }
-        let mut sources = HashMap::new();
-        let mut entries = Vec::with_capacity(listing.skills.len());
-        for skill in listing.skills {
-            if skill.shadowed {
-                continue;
-            }
-            sources.insert(skill.name.clone(), skill.texts.provenance.clone());
-            entries.push(entry(skill));
-        }
-        let view = View {
-            generation: generation.is_multiple_of(2).then_some(generation),
-            snapshot: Arc::new(Snapshot::new(entries).with_policy(policy.parse())),
-            policy: policy.clone(),
-            sources: Arc::new(sources),
-        };
-        Ok(Arc::new(view))
-    }
-
-    fn read_policy(&self) -> PolicyText {
-        match disk::read(&self.vault.paths().root.join(POLICY_FILE), MAX_BYTES as u64) {
-            Ok(None) => PolicyText::None,
-            Ok(Some(bytes)) => PolicyText::Bytes(bytes),
-            Err(error) => PolicyText::Unreadable(error.to_string()),
-        }
-    }
-
-    fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
-        let name = entry.name();
-        let hash = &entry.texts.bundle_hash;
-        let Expected {
-            signed_name,
-            trusted,
-            installed,
-        } = self.expected(entry)?;
-        let damaged = |text: &str| ShelfError::Damaged(name.clone(), text.to_owned());
-        if installed
-            && let Some(loaded) = self.verified.find(hash)
-            && trusted.keys.contains(&loaded.public_key)
-            && loaded.bundle.manifest.vault_id == trusted.vault_id
-            && loaded.bundle.manifest.name == signed_name
-            && loaded.bundle.manifest.version == entry.version
-        {
-            return Ok(loaded);
-        }
-        // Encoding the files again checks that they still have the requested bundle hash.
-        let store = self.vault.store();
-        let examined = Reader::new(&store)
-            .examine(hash, Some(&signed_name), &trusted, Want::Bytes)
-            .and_then(|examined| store::encode(hash, &examined).map(|_| examined))
-            .map_err(|damage| self.damaged(entry, damage))?;
-        if examined.manifest.version != entry.version {
-            return Err(damaged("another version is in its place"));
-        }
-        let signer = examined.signed.signer(&trusted.keys).copied();
-        let loaded = Arc::new(Loaded {
-            public_key: signer.ok_or_else(|| damaged("it is not signed"))?,
-            bundle_hash: *hash,
-            bundle: OpenedBundle {
-                manifest: examined.manifest,
-                signed: examined.signed,
-                files: examined.files,
-            },
+    let mut sources = HashMap::new();
+    let mut entries = Vec::new();
+    for skill in listing.skills.into_iter().filter(|skill| !skill.shadowed) {
+        sources.insert(skill.name.clone(), skill.texts.provenance.clone());
+        entries.push(Entry {
+            version: skill.version,
+            size: skill.size,
+            linked: skill.origin != Origin::Local,
+            texts: skill.texts.into_entry(skill.name, skill.bundle),
         });
-        let size = loaded.size();
-        self.verified.insert(*hash, Arc::clone(&loaded), size);
-        Ok(loaded)
     }
+    // Without a policy, only owners see skills.
+    let readable = policy.clone().unwrap_or_default().map(Arc::new);
+    Ok(Arc::new(View {
+        generation: generation.is_multiple_of(2).then_some(generation),
+        snapshot: Arc::new(Snapshot::new(entries).with_policy(readable)),
+        policy: policy.clone(),
+        sources,
+    }))
+}
 
-    fn expected(&self, entry: &Entry) -> Result<Expected, ShelfError> {
-        let name = entry.name();
-        let hash = entry.texts.bundle_hash;
-        let mut groups = places_of(&self.vault, std::slice::from_ref(name)).map_err(failed)?;
-        if !entry.linked {
-            let own = groups.swap_remove(0);
-            return Ok(Expected {
-                signed_name: name.clone(),
-                trusted: own.trusted,
-                installed: own.places.iter().any(|place| place.bundle == hash),
-            });
-        }
-        let linked = groups.into_iter().skip(1).filter_map(|mut group| {
-            let place = group.places.pop()?;
-            Some(Expected {
-                installed: place.bundle == hash,
-                signed_name: place.signed_name,
-                trusted: group.trusted,
-            })
-        });
-        // Two linked vaults may have a skill of this name: prefer the one with the requested
-        // bundle.
-        linked
-            .min_by_key(|expected| !expected.installed)
-            .ok_or_else(|| ShelfError::NotFound(name.clone()))
-    }
-
-    /// Maps a failed read to an error. A skill that was removed after it was listed is not found,
-    /// rather than damaged.
-    fn damaged(&self, entry: &Entry, damage: Damage) -> ShelfError {
-        let name = entry.name().clone();
-        match damage {
+fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+    let name = entry.name();
+    let hash = &entry.texts.bundle_hash;
+    let (signed_name, trusted) = expected(vault, entry)?;
+    let damaged = |text: &str| ShelfError::Damaged(name.clone(), text.to_owned());
+    let store = vault.store();
+    // Encoding the files again checks that they still have the requested bundle hash.
+    let (examined, _) = store::examine_and_encode(&store, hash, Some(&signed_name), &trusted)
+        .map_err(|damage| match damage {
             Damage::Unreadable(error) => ShelfError::Failed(error.to_string()),
-            Damage::Missing(_) if !entry.linked && !self.is_installed(entry) => {
-                ShelfError::NotFound(name)
+            // The skill was removed after it was listed.
+            Damage::Missing(_) if !entry.linked && !is_installed(vault, entry) => {
+                ShelfError::NotFound(name.clone())
             }
-            damage => ShelfError::Damaged(name, damage.to_string()),
+            damage => damaged(&damage.to_string()),
+        })?;
+    if examined.manifest.version != entry.version {
+        return Err(damaged("another version is in its place"));
+    }
+    let signer = examined.signed.signer(&trusted.keys).copied();
+    Ok(Arc::new(Loaded {
+        public_key: signer.ok_or_else(|| damaged("it is not signed"))?,
+        bundle_hash: *hash,
+        bundle: OpenedBundle {
+            manifest: examined.manifest,
+            signed: examined.signed,
+            files: examined.files,
+        },
+    }))
+}
+
+/// The name in the manifest of a listed skill, and the keys that may have signed it.
+fn expected(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
+    let name = entry.name();
+    if !entry.linked {
+        return Ok((name.clone(), vault.trusted()?));
+    }
+    let groups = places_of(vault, name)?.into_iter();
+    // Two linked vaults may have a skill of this name: prefer the one with the requested bundle.
+    groups
+        .skip(1)
+        .filter_map(|mut group| Some((group.places.pop()?, group.trusted)))
+        .min_by_key(|(place, _)| place.bundle != entry.texts.bundle_hash)
+        .map(|(place, trusted)| (place.signed_name, trusted))
+        .ok_or_else(|| ShelfError::NotFound(name.clone()))
+}
+
+fn is_installed(vault: &Vault, entry: &Entry) -> bool {
+    let link = vault.skills().join(entry.name().as_str());
+    store::bundle_at(&link).ok().flatten() == Some(entry.texts.bundle_hash)
+}
+
+impl From<VaultError> for ShelfError {
+    fn from(error: VaultError) -> Self {
+        match error {
+            VaultError::Lock(LockError::Busy { .. }) => Self::Busy,
+            error => Self::Failed(error.to_string()),
         }
-    }
-
-    fn is_installed(&self, entry: &Entry) -> bool {
-        let link = self.vault.skills().join(entry.name().as_str());
-        store::bundle_at(&link).ok().flatten() == Some(entry.texts.bundle_hash)
-    }
-}
-
-impl View {
-    /// Whether this view is still current. It remains valid while the next change is in progress.
-    fn still_holds(&self, generation: u64) -> bool {
-        self.generation
-            .is_some_and(|held| held == generation || held + 1 == generation)
-    }
-
-    /// The same skills with another policy.
-    fn under(self: &Arc<Self>, policy: PolicyText) -> Arc<Self> {
-        if self.policy == policy {
-            return Arc::clone(self);
-        }
-        let snapshot = Snapshot::clone(&self.snapshot).with_policy(policy.parse());
-        Arc::new(Self {
-            generation: self.generation,
-            snapshot: Arc::new(snapshot),
-            policy,
-            sources: Arc::clone(&self.sources),
-        })
-    }
-}
-
-impl PolicyText {
-    /// Parses the policy. Returns `None` if there is none or it is invalid, and logs the latter.
-    /// Without a policy, only owners see skills.
-    fn parse(&self) -> Option<Arc<Policy>> {
-        let text = match self {
-            Self::None => return None,
-            Self::Unreadable(error) => Err(error.clone()),
-            Self::Bytes(bytes) => std::str::from_utf8(bytes).map_err(|error| error.to_string()),
-        };
-        let policy =
-            text.and_then(|text| Policy::from_toml(text).map_err(|error| error.to_string()));
-        match policy {
-            Ok(policy) => Some(Arc::new(policy)),
-            Err(error) => {
-                tracing::error!(%error, "{} is broken: members see nothing until it is mended", POLICY_FILE);
-                None
-            }
-        }
-    }
-}
-
-fn entry(skill: InstalledSkill) -> Entry {
-    Entry {
-        version: skill.version,
-        size: skill.size,
-        linked: skill.origin != Origin::Local,
-        texts: skill.texts.into_entry(skill.name, skill.bundle),
-    }
-}
-
-fn failed(error: VaultError) -> ShelfError {
-    match error {
-        VaultError::Lock(LockError::Busy { .. }) => ShelfError::Busy,
-        error => ShelfError::Failed(error.to_string()),
     }
 }

@@ -1,16 +1,10 @@
 //! Tests of what a caller may use of a library, by its `policy.toml`.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
-
-use support::Home;
+use crate::support::Home;
 use vault_library::{
     Capabilities, POLICY_FILE, ResolveError, ResolveInput, read_policy, resolve_capabilities,
 };
+use vault_store::assert_matches;
 
 const POLICY: &str = "[profiles.dev]\ngroups = [\"own\"]\n[groups.own]\nskills = [\"alpha\"]\n[callers.ann]\nprofile = \"dev\"\n";
 
@@ -27,11 +21,8 @@ fn ask(home: &Home, caller: &str) -> Result<Capabilities, ResolveError> {
 }
 
 fn names(answer: &Capabilities) -> Vec<&str> {
-    answer
-        .skills
-        .iter()
-        .map(|skill| skill.name.as_str())
-        .collect()
+    let skills = answer.skills.iter();
+    skills.map(|skill| skill.name.as_str()).collect()
 }
 
 #[test]
@@ -41,10 +32,8 @@ fn the_policy_of_the_vault_decides_over_what_is_installed() {
     home.add("beta", "two");
     let nobody = ask(&home, "ann").unwrap();
     assert!(nobody.skills.is_empty() && read_policy(&home.vault).unwrap().is_none());
-    assert_eq!(
-        nobody.reasons,
-        ["there is no policy, so nothing is granted"]
-    );
+    let reason = "there is no policy, so nothing is granted";
+    assert_eq!(nobody.reasons, [reason]);
 
     let file = home.vault.paths().root.join(POLICY_FILE);
     std::fs::write(&file, POLICY).unwrap();
@@ -66,10 +55,8 @@ fn a_policy_with_an_error_grants_nothing_to_anybody() {
     let file = home.vault.paths().root.join(POLICY_FILE);
     std::fs::write(&file, POLICY.replace("\"own\"]", "\"owm\"]")).unwrap();
     let error = ask(&home, "ann").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "policy.toml: 2:11: there is no group `owm` (defined: `own`)"
-    );
+    let message = "policy.toml: 2:11: there is no group `owm` (defined: `own`)";
+    assert_eq!(error.to_string(), message);
     std::fs::write(&file, [0xff]).unwrap();
-    assert!(matches!(ask(&home, "ann"), Err(ResolveError::NotText)));
+    assert_matches!(ask(&home, "ann"), Err(ResolveError::NotText));
 }

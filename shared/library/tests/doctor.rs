@@ -1,21 +1,15 @@
 //! Tests of the doctor: what it finds, what it repairs, and what it refuses to sign.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
-
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
-use support::{Home, name, set_mode, skill_md, write};
-use vault_library::agents::Machine;
-use vault_library::agents::{SyncProfilesInput, set_enabled, sync_profiles};
+use crate::support::{Home, from_source, name, set_mode, skill_md, write, write_skill};
+use vault_library::agents::{Machine, set_enabled, sync_profiles};
 use vault_library::doctor::{
     DoctorFinding, DoctorInput, DoctorReport, Remedy, RepairStatus, examine,
 };
+use vault_library::keys::KeyKind;
 
 fn run(home: &Home, clean: bool, repair: bool) -> DoctorReport {
     let input = DoctorInput {
@@ -34,21 +28,14 @@ fn look(home: &Home) -> DoctorReport {
 }
 
 fn codes(report: &DoctorReport) -> Vec<&str> {
-    report
-        .findings
-        .iter()
-        .map(DoctorFinding::code)
-        .filter(|code| *code != "recovery_here")
-        .collect()
+    let codes = report.findings.iter().map(DoctorFinding::code);
+    codes.filter(|code| *code != "recovery_here").collect()
 }
 
 fn status(report: &DoctorReport, skill: &str) -> RepairStatus {
-    report
-        .skills
-        .iter()
-        .find(|health| health.name.as_str() == skill)
-        .unwrap()
-        .repair_status
+    let mut skills = report.skills.iter();
+    let found = skills.find(|health| health.name.as_str() == skill);
+    found.unwrap().repair_status
 }
 
 /// Lists until the index has recorded every skill. A file that is newer than the file system
@@ -58,9 +45,8 @@ fn noted(home: &Home) {
     for _ in 0..10_000 {
         home.listed();
         let index = rusqlite::Connection::open(home.path("vault/index.db")).unwrap();
-        let rows: u32 = index
-            .query_row("SELECT count(*) FROM bundles", [], |row| row.get(0))
-            .unwrap();
+        let count = "SELECT count(*) FROM bundles";
+        let rows: u32 = index.query_row(count, [], |row| row.get(0)).unwrap();
         if rows as usize >= skills {
             return;
         }
@@ -75,12 +61,14 @@ fn bundle(home: &Home, skill: &str) -> std::path::PathBuf {
 }
 
 fn linked(home: &Home) {
-    let input = SyncProfilesInput {
-        machine: Machine::at(home.path("")),
-        discover: true,
-        ..SyncProfilesInput::default()
-    };
-    sync_profiles(&home.vault, &input).unwrap();
+    sync_profiles(&home.vault, &home.sync_input()).unwrap();
+}
+
+/// Adds a file to a read-only folder.
+fn plant(folder: &Path, name: &str) {
+    set_mode(folder, 0o755);
+    write(&folder.join(name), "planted");
+    set_mode(folder, 0o555);
 }
 
 #[test]
@@ -98,15 +86,9 @@ fn what_was_tampered_with_is_never_signed() {
     for skill in ["changed", "extra", "forged", "lost"] {
         home.add(skill, "one");
     }
-    write(
-        &bundle(&home, "changed").join("files/SKILL.md"),
-        b"other",
-        false,
-    );
-    let extra = bundle(&home, "extra").join("files");
-    set_mode(&extra, 0o755);
-    write(&extra.join("more.md"), b"more", false);
-    set_mode(&extra, 0o555);
+    let changed = bundle(&home, "changed").join("files/SKILL.md");
+    write(&changed, "other");
+    plant(&bundle(&home, "extra").join("files"), "more.md");
     let manifest = bundle(&home, "forged").join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
     set_mode(&manifest, 0o644);
@@ -115,11 +97,8 @@ fn what_was_tampered_with_is_never_signed() {
     let report = run(&home, false, true);
     assert!(!report.is_clean() && report.is_tampered());
     for skill in ["changed", "extra", "forged"] {
-        assert_eq!(
-            status(&report, skill),
-            RepairStatus::RefusedTampered,
-            "{skill}"
-        );
+        let status = status(&report, skill);
+        assert_eq!(status, RepairStatus::RefusedTampered, "{skill}");
     }
     assert_eq!(status(&report, "lost"), RepairStatus::Failed);
 }
@@ -131,14 +110,11 @@ fn what_is_of_this_machine_and_unsigned_is_signed_when_asked() {
     noted(&home);
     fs::remove_file(bundle(&home, "stripped").join("manifest.json")).unwrap();
     let by_hand = home.path("vault/skills/by-hand");
-    write(
-        &by_hand.join("SKILL.md"),
-        skill_md("by-hand", "", "body").as_bytes(),
-        false,
-    );
-    write(&by_hand.join("run.sh"), b"#!/bin/sh\n", true);
+    write_skill(&by_hand, "by-hand", "body");
+    write(&by_hand.join("run.sh"), "#!/bin/sh\n");
+    set_mode(&by_hand.join("run.sh"), 0o755);
     let refused = home.path("vault/skills/refused");
-    write(&refused.join("SKILL.md"), b"no frontmatter", false);
+    write(&refused.join("SKILL.md"), b"no frontmatter");
     let report = look(&home);
     assert_eq!(status(&report, "stripped"), RepairStatus::Repairable);
     assert_eq!(status(&report, "by-hand"), RepairStatus::Repairable);
@@ -146,34 +122,25 @@ fn what_is_of_this_machine_and_unsigned_is_signed_when_asked() {
     assert_eq!(status(&report, "stripped"), RepairStatus::Repaired);
     assert_eq!(status(&report, "by-hand"), RepairStatus::Repaired);
     assert_eq!(status(&report, "refused"), RepairStatus::Failed);
-    assert_eq!(
-        fs::read(refused.join("SKILL.md")).unwrap(),
-        b"no frontmatter"
-    );
+    let kept = fs::read(refused.join("SKILL.md")).unwrap();
+    assert_eq!(kept, b"no frontmatter");
     assert!(!home.path("vault/set-aside").exists());
     fs::remove_dir_all(refused).unwrap();
     let report = look(&home);
     assert!(report.is_clean(), "{:?}", report.findings);
-    let versions: Vec<_> = report
-        .skills
-        .iter()
-        .map(|skill| (skill.name.to_string(), skill.version.unwrap()))
+    let skills = report.skills.iter();
+    let versions: Vec<_> = skills
+        .map(|skill| (skill.name.as_str(), skill.version.unwrap()))
         .collect();
-    assert_eq!(
-        versions,
-        [("by-hand".to_owned(), 1), ("stripped".to_owned(), 2)]
-    );
+    assert_eq!(versions, [("by-hand", 1), ("stripped", 2)]);
 }
 
 #[test]
 fn a_skill_from_elsewhere_is_never_signed_as_ours() {
     let home = Home::new(1);
     let folder = home.source("fetched", "one", &[]);
-    let request = vault_library::admit::Options {
-        provenance: Some("github:acme/skills/fetched".parse().unwrap()),
-        ..Default::default()
-    };
-    vault_library::add_folder(&home.vault, &folder, &request).unwrap();
+    let options = from_source("github:acme/skills/fetched");
+    home.add_with(&folder, &options).unwrap();
     home.add("unknown", "one");
     noted(&home);
     for skill in ["fetched", "unknown"] {
@@ -198,25 +165,20 @@ fn metadata_and_left_overs_are_removed_when_asked() {
     let home = Home::new(1);
     home.add("greet", "one");
     let files = bundle(&home, "greet").join("files");
-    set_mode(&files, 0o755);
-    write(&files.join(".DS_Store"), b"x", false);
-    set_mode(&files, 0o555);
+    plant(&files, ".DS_Store");
     fs::create_dir(home.path("vault/tmp/dead")).unwrap();
     assert_eq!(codes(&look(&home)), ["ignored_metadata", "unfinished"]);
     let report = run(&home, true, false);
     assert_eq!(report.cleaned.len(), 2, "{:?}", report.cleaned);
     assert!(codes(&look(&home)).is_empty());
-    assert_eq!(support::mode(&files), 0o555);
+    assert_eq!(crate::support::mode(&files), 0o555);
 }
 
 #[test]
 fn keys_and_folders_that_are_open_to_others_are_named() {
     let home = Home::new(1);
     home.add("greet", "one");
-    let key = home
-        .vault
-        .keys()
-        .path(vault_library::keys::KeyKind::Release);
+    let key = home.vault.keys().path(KeyKind::Release);
     set_mode(&key, 0o644);
     set_mode(&home.path("vault"), 0o777);
     assert_eq!(codes(&look(&home)), ["key_open", "open_to_others"]);
@@ -238,36 +200,25 @@ fn who_sees_what_and_why_not_is_said() {
     home.add("taken", "one");
     assert_eq!(codes(&look(&home)), ["agent_not_linked"]);
     linked(&home);
-    set_enabled(
-        &home.vault,
-        &name("greet"),
-        Some(&"codex".parse().unwrap()),
-        false,
-    )
-    .unwrap();
+    let codex = "codex".parse().unwrap();
+    set_enabled(&home.vault, &name("greet"), Some(&codex), false).unwrap();
     assert!(codes(&look(&home)).contains(&"links_stale"));
     linked(&home);
     let report = look(&home);
-    let hidden: Vec<_> = report
-        .agents
-        .agents
-        .iter()
-        .flat_map(|agent| {
-            agent.hidden.iter().map(|hidden| {
-                (
-                    agent.agent.as_str(),
-                    hidden.skill.as_str(),
-                    hidden.reason.code(),
-                )
-            })
-        })
-        .collect();
+    let mut hidden = Vec::new();
+    for agent in &report.agents.agents {
+        for skill in &agent.hidden {
+            hidden.push(format!(
+                "{} {} {}",
+                agent.agent,
+                skill.skill,
+                skill.reason.code()
+            ));
+        }
+    }
     assert_eq!(
         hidden,
-        [
-            ("claude-code", "taken", "foreign"),
-            ("codex", "greet", "disabled")
-        ]
+        ["claude-code taken foreign", "codex greet disabled"]
     );
     assert_eq!(report.context.len(), 2);
     assert!(report.context[0].characters > 10);
@@ -280,11 +231,8 @@ fn links_that_lead_nowhere_are_found_and_ours_are_removed() {
     home.add("greet", "one");
     linked(&home);
     let folder = home.path(".claude/skills");
-    symlink(
-        home.path("vault/profiles/claude-code/old"),
-        folder.join("old"),
-    )
-    .unwrap();
+    let ours = home.path("vault/profiles/claude-code/old");
+    symlink(ours, folder.join("old")).unwrap();
     symlink(home.path("nowhere"), folder.join("theirs")).unwrap();
     let found = look(&home);
     assert!(!found.is_clean());
@@ -307,11 +255,7 @@ fn variables_that_a_skill_needs_and_does_not_get_are_named() {
     let home = Home::new(1);
     let folder = home.path("sources/needy");
     let more = "requires-secrets: [{name: IS_SET}, {name: NOT_SET}]\n";
-    write(
-        &folder.join("SKILL.md"),
-        skill_md("needy", more, "body").as_bytes(),
-        false,
-    );
+    write(&folder.join("SKILL.md"), skill_md("needy", more, "body"));
     home.add_folder(&folder);
     let report = look(&home);
     assert_eq!(codes(&report), ["environment_unset"]);

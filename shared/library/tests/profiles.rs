@@ -1,18 +1,11 @@
 //! Tests of linking skills for a machine's agents: which agent sees what, what is never changed,
 //! and that no symlink dangles.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
-
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use support::{Home, name, snapshot, write};
+use crate::support::{Home, file_names, for_agent, name, removal, snapshot, write};
 use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::admit::variants::{self as transforms, AddTransformError};
 use vault_library::agents::Machine;
@@ -22,6 +15,7 @@ use vault_library::agents::{
 };
 use vault_library::integrity;
 use vault_skill::name::AgentId;
+use vault_store::assert_matches;
 
 /// A home with these agents' folders.
 fn with_agents(marks: &[&str]) -> Home {
@@ -36,47 +30,26 @@ fn agent(id: &str) -> AgentId {
     id.parse().unwrap()
 }
 
-fn input(home: &Home) -> SyncProfilesInput {
-    SyncProfilesInput {
-        machine: Machine::at(home.path("")),
-        discover: true,
-        ..SyncProfilesInput::default()
-    }
-}
-
 fn sync(home: &Home) -> ProfileSyncReport {
-    let report = sync_profiles(&home.vault, &input(home)).unwrap();
+    let report = sync_profiles(&home.vault, &home.sync_input()).unwrap();
     nothing_dangles(home);
     report
 }
 
 fn again(home: &Home) -> ProfileSyncReport {
-    let report = refresh(&home.vault, &Machine::at(home.path("")))
-        .unwrap()
-        .unwrap();
+    let report = refresh(&home.vault, &Machine::at(home.path(""))).unwrap();
     nothing_dangles(home);
-    report
+    report.unwrap()
 }
 
 fn root<'r>(report: &'r ProfileSyncReport, home: &Home, path: &str) -> &'r RootState {
-    report
-        .roots
-        .iter()
-        .find(|root| root.path == home.path(path))
-        .unwrap()
+    let mut roots = report.roots.iter();
+    roots.find(|root| root.path == home.path(path)).unwrap()
 }
 
 /// The names in a folder of the home.
 fn names(home: &Home, path: &str) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(home.path(path))
-        .map(|entries| {
-            entries
-                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-                .collect()
-        })
-        .unwrap_or_default();
-    names.sort();
-    names
+    file_names(&home.path(path))
 }
 
 fn nothing_dangles(home: &Home) {
@@ -98,7 +71,7 @@ fn tagged(home: &Home, skill: &str, tag: &str) {
     let text =
         format!("---\nname: {skill}\ndescription: About {skill}.\ntags: [{tag}]\n---\nBody.\n");
     let folder = home.path(&format!("sources/{skill}"));
-    write(&folder.join("SKILL.md"), text.as_bytes(), false);
+    write(&folder.join("SKILL.md"), text);
     home.add_folder(&folder);
 }
 
@@ -150,7 +123,7 @@ fn a_new_version_is_seen_through_the_same_links() {
     home.add("greet", "one");
     sync(&home);
     home.add("greet", "two");
-    let seen = fs::read_to_string(home.path(".claude/skills/greet/SKILL.md")).unwrap();
+    let seen = home.read(".claude/skills/greet/SKILL.md");
     assert!(seen.contains("two"), "before any sync");
     assert!(!again(&home).restart_required);
     home.add("pdf", "one");
@@ -161,9 +134,9 @@ fn a_new_version_is_seen_through_the_same_links() {
 #[test]
 fn what_is_not_ours_is_never_touched() {
     let home = with_agents(&[".claude/skills/greet"]);
-    write(&home.path(".claude/skills/greet/SKILL.md"), b"mine", false);
-    write(&home.path(".claude/skills/notes.txt"), b"mine too", false);
-    write(&home.path("elsewhere/SKILL.md"), b"other", false);
+    write(&home.path(".claude/skills/greet/SKILL.md"), b"mine");
+    write(&home.path(".claude/skills/notes.txt"), b"mine too");
+    write(&home.path("elsewhere/SKILL.md"), b"other");
     symlink(home.path("elsewhere"), home.path(".claude/skills/other")).unwrap();
     let mine = |home: &Home| {
         let mut all = snapshot(&home.path(".claude/skills"));
@@ -178,10 +151,7 @@ fn what_is_not_ours_is_never_touched() {
     assert_eq!(report.roots[0].foreign, [name("greet"), name("other")]);
     assert_eq!(report.roots[0].added, ["pdf"]);
     assert_eq!(mine(&home), before);
-    let request = RemoveSkills {
-        names: vec!["greet".into(), "other".into(), "pdf".into()],
-        ..RemoveSkills::default()
-    };
+    let request = removal(&["greet", "other", "pdf"]);
     remove_skills(&home.vault, &request).unwrap();
     nothing_dangles(&home);
     again(&home);
@@ -202,9 +172,8 @@ fn a_removed_skill_leaves_every_folder_that_shows_it() {
     symlink(&ours, further.join("greet")).unwrap();
     symlink(&ours, home.path(".claude/skills/renamed")).unwrap();
     let request = RemoveSkills {
-        names: vec!["greet".into()],
         roots: vec![further.clone()],
-        ..RemoveSkills::default()
+        ..removal(&["greet"])
     };
     let report = remove_skills(&home.vault, &request).unwrap();
     nothing_dangles(&home);
@@ -221,31 +190,25 @@ fn profiles_say_who_sees_what() {
     tagged(&home, "deploy", "ops");
     let rules = "[[profile]]\nname = \"claude\"\nagent = \"claude-code\"\nexclude_tags = [\"ops\"]\n\n\
                  [[profile]]\nname = \"for all\"\nagent = \"cursor\"\ntarget = \"~/shared/skills\"\ninclude_tags = [\"OPS\"]\n";
-    write(&home.path("vault/profiles.toml"), rules.as_bytes(), false);
+    write(&home.path("vault/profiles.toml"), rules);
     sync(&home);
     assert_eq!(names(&home, ".claude/skills"), ["commit"]);
     assert_eq!(names(&home, "shared/skills"), ["deploy"]);
-    assert!(
-        names(&home, ".cursor/skills").is_empty(),
-        "its profile has a folder of its own"
-    );
+    let cursor = names(&home, ".cursor/skills");
+    assert!(cursor.is_empty(), "its profile has a folder of its own");
     fs::remove_file(home.path("vault/profiles.toml")).unwrap();
     sync(&home);
     assert_eq!(names(&home, ".claude/skills"), ["commit", "deploy"]);
     assert_eq!(names(&home, ".cursor/skills"), ["commit", "deploy"]);
-    assert!(
-        names(&home, "shared/skills").is_empty(),
-        "the profile is gone"
-    );
+    let shared = names(&home, "shared/skills");
+    assert!(shared.is_empty(), "the profile is gone");
+    let relative = "[[profile]]\nname = \"x\"\nagent = \"codex\"\ntarget = \"relative\"\n";
     for (text, said) in [
         ("[[profile]]\nname = \"x\"\n", "1:1"),
-        (
-            "[[profile]]\nname = \"x\"\nagent = \"codex\"\ntarget = \"relative\"\n",
-            "relative",
-        ),
+        (relative, "relative"),
     ] {
-        write(&home.path("vault/profiles.toml"), text.as_bytes(), false);
-        let refused = sync_profiles(&home.vault, &input(&home)).unwrap_err();
+        write(&home.path("vault/profiles.toml"), text);
+        let refused = sync_profiles(&home.vault, &home.sync_input()).unwrap_err();
         assert!(refused.to_string().contains(said), "{refused}");
         assert!(!matches!(refused, ProfileSyncError::Vault(_)));
     }
@@ -256,11 +219,7 @@ fn profiles_say_who_sees_what() {
 fn a_skill_for_one_agent_is_shown_to_that_one() {
     let home = with_agents(&[".claude", ".cursor"]);
     let folder = home.source("greet", "one", &[]);
-    let request = vault_library::admit::Options {
-        agents: vec![agent("cursor")],
-        ..Default::default()
-    };
-    vault_library::add_folder(&home.vault, &folder, &request).unwrap();
+    home.add_with(&folder, &for_agent("cursor")).unwrap();
     sync(&home);
     assert_eq!(names(&home, ".cursor/skills"), ["greet"]);
     assert!(names(&home, ".claude/skills").is_empty());
@@ -274,11 +233,8 @@ fn a_disabled_skill_is_shown_to_nobody_and_comes_back() {
     let set = |agent: Option<&AgentId>, on| {
         let changed = set_enabled(&home.vault, &name("greet"), agent, on).unwrap();
         again(&home);
-        (
-            changed,
-            names(&home, ".claude/skills").len(),
-            names(&home, ".cursor/skills").len(),
-        )
+        let shown = |root| names(&home, root).len();
+        (changed, shown(".claude/skills"), shown(".cursor/skills"))
     };
     let claude = agent("claude-code");
     assert_eq!(set(Some(&claude), false), (true, 0, 1));
@@ -299,10 +255,8 @@ fn agents_that_read_one_folder_share_its_links() {
     set_enabled(&home.vault, &name("greet"), Some(&agent("cline")), false).unwrap();
     let report = again(&home);
     assert_eq!(root(&report, &home, ".agents/skills").changed, ["greet"]);
-    assert_eq!(
-        fs::read_link(home.path(".agents/skills/greet")).unwrap(),
-        home.path("vault/profiles/codex/greet")
-    );
+    let link = fs::read_link(home.path(".agents/skills/greet")).unwrap();
+    assert_eq!(link, home.path("vault/profiles/codex/greet"));
 }
 
 #[test]
@@ -312,7 +266,7 @@ fn a_folder_that_is_named_is_made_and_remembered() {
     let given = home.path("srv/skills");
     let named = SyncProfilesInput {
         profile_roots: vec![(agent("my-own-agent"), given.clone())],
-        ..input(&home)
+        ..home.sync_input()
     };
     let report = sync_profiles(&home.vault, &named).unwrap();
     assert_eq!(report.roots[0].agents, [agent("my-own-agent")]);
@@ -330,7 +284,7 @@ fn a_folder_that_is_named_is_made_and_remembered() {
 fn a_project_has_links_of_its_own() {
     let home = with_agents(&[".claude", "work/.cursor"]);
     home.add("greet", "one");
-    let mut project = input(&home);
+    let mut project = home.sync_input();
     project.project = true;
     project.machine.project = Some(home.path("work"));
     sync_profiles(&home.vault, &project).unwrap();
@@ -349,7 +303,7 @@ fn a_folder_that_leads_into_the_vault_is_left_alone() {
     home.add("greet", "one");
     symlink(home.path("vault/skills"), home.path(".claude/skills")).unwrap();
     let before = snapshot(&home.path("vault/skills"));
-    let report = sync_profiles(&home.vault, &input(&home)).unwrap();
+    let report = sync_profiles(&home.vault, &home.sync_input()).unwrap();
     assert_eq!(report.warnings[0].code(), "root_in_vault");
     assert_eq!(snapshot(&home.path("vault/skills")), before);
 }
@@ -359,11 +313,11 @@ fn copies_follow_the_vault_and_an_edited_one_is_the_users() {
     let home = with_agents(&[]);
     home.add("greet", "one");
     home.add("pdf", "one");
-    let given: PathBuf = home.path("srv/skills");
+    let given = home.path("srv/skills");
     let copied = SyncProfilesInput {
         profile_roots: vec![(agent("claude-code"), given.clone())],
         copy: true,
-        ..input(&home)
+        ..home.sync_input()
     };
     let report = sync_profiles(&home.vault, &copied).unwrap();
     assert_eq!(report.roots[0].mode, RootMode::Copy);
@@ -374,43 +328,31 @@ fn copies_follow_the_vault_and_an_edited_one_is_the_users() {
     assert_eq!(report.roots[0].changed, ["greet"]);
     let seen = fs::read_to_string(given.join("greet/SKILL.md")).unwrap();
     assert!(seen.contains("two"));
-    write(&given.join("pdf/SKILL.md"), b"edited", false);
+    write(&given.join("pdf/SKILL.md"), b"edited");
     home.add("pdf", "two");
     let report = again(&home);
     assert_eq!(report.roots[0].foreign, [name("pdf")]);
-    let request = RemoveSkills {
-        names: vec!["greet".into(), "pdf".into()],
-        ..RemoveSkills::default()
-    };
-    remove_skills(&home.vault, &request).unwrap();
+    remove_skills(&home.vault, &removal(&["greet", "pdf"])).unwrap();
     again(&home);
     assert_eq!(names(&home, "srv/skills"), ["pdf"]);
     assert_eq!(fs::read(given.join("pdf/SKILL.md")).unwrap(), b"edited");
 }
 
 fn shown(home: &Home, path: &str) -> String {
-    fs::read_to_string(home.path(path).join("SKILL.md")).unwrap()
+    home.read(&format!("{path}/SKILL.md"))
 }
 
-fn add_transform(home: &Home, transform: &str, text: &str) {
-    transforms::add(
-        &home.vault,
-        &name("greet"),
-        name(transform),
-        text.as_bytes(),
-    )
-    .unwrap();
+fn add_transform(home: &Home, transform: &str, text: &str) -> Result<(), AddTransformError> {
+    let bytes = text.as_bytes();
+    transforms::add(&home.vault, &name("greet"), name(transform), bytes).map(drop)
 }
 
 #[test]
 fn a_variant_is_shown_to_its_agent_alone_and_follows_the_skill() {
     let home = with_agents(&[".claude", ".cursor"]);
     home.add("greet", "one");
-    add_transform(
-        &home,
-        "rules",
-        "---\nagents: [cursor]\nset: {description: Only here.}\n---\nMore.\n",
-    );
+    let rules = "---\nagents: [cursor]\nset: {description: Only here.}\n---\nMore.\n";
+    add_transform(&home, "rules", rules).unwrap();
     sync(&home);
     let variant = shown(&home, ".cursor/skills/greet");
     assert!(variant.contains("description: \"Only here.\"") && variant.ends_with("one\n\nMore.\n"));
@@ -438,18 +380,13 @@ fn a_variant_is_shown_to_its_agent_alone_and_follows_the_skill() {
 fn removing_a_skill_takes_its_transforms_and_variants() {
     let home = with_agents(&[".cursor"]);
     home.add("greet", "one");
-    add_transform(&home, "rules", "---\n---\nFor everybody.\n");
+    add_transform(&home, "rules", "---\n---\nFor everybody.\n").unwrap();
     sync(&home);
     assert!(shown(&home, ".cursor/skills/greet").contains("For everybody."));
     let report = home.remove("greet", None);
     assert!(report.removed[0].transforms);
     nothing_dangles(&home);
-    assert!(
-        fs::read_dir(home.path("vault/store"))
-            .unwrap()
-            .next()
-            .is_none()
-    );
+    assert!(snapshot(&home.path("vault/store")).is_empty());
     assert!(!home.path("vault/transforms/greet").exists());
     again(&home);
 }
@@ -463,23 +400,18 @@ fn a_transform_that_makes_no_good_skill_is_refused_before_anything_changes() {
         ("---\nset: {description: ''}\n---\n", "gate"),
         ("---\nagents: cursor\n---\nx", "2:9"),
     ] {
-        let refused =
-            transforms::add(&home.vault, &name("greet"), name("bad"), text.as_bytes()).unwrap_err();
+        let refused = add_transform(&home, "bad", text).unwrap_err();
         assert!(refused.to_string().contains(said), "{refused}");
     }
     let unknown = transforms::add(&home.vault, &name("other"), name("x"), b"---\n---\nx");
-    assert!(matches!(unknown, Err(AddTransformError::NotInstalled(_))));
+    assert_matches!(unknown, Err(AddTransformError::NotInstalled(_)));
     assert!(
         snapshot(&home.path("vault/store")) == before,
         "something was stored"
     );
     assert!(!home.path("vault/transforms").exists());
     // An invalid transform file: the agent sees the plain skill, and the sync warns.
-    write(
-        &home.path("vault/transforms/greet/bad.md"),
-        b"nothing",
-        false,
-    );
+    write(&home.path("vault/transforms/greet/bad.md"), "nothing");
     let report = sync(&home);
     assert_eq!(report.warnings[0].code(), "transform_failed");
     assert!(home.path(".cursor/skills/greet/SKILL.md").is_file());

@@ -1,15 +1,8 @@
 //! Tests of releases: what causes one, what does not, what prevents one, and what an interrupted
 //! push leaves.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
-
-use support::Home;
-use support::host::{BASE, Host, planned, read};
+use crate::support::host::{BASE, Host, planned, read};
+use crate::support::{self, Home};
 use vault_library::add_folder;
 use vault_library::admit::remove;
 use vault_library::admit::variants as transforms;

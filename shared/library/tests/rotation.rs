@@ -1,16 +1,9 @@
 //! Tests of key rotation: which rotations devices accept and reject, and what an interrupted
 //! rotation leaves.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
-
-use support::host::{BASE, Host};
-use support::pair::Pair;
-use support::{Home, name};
+use crate::support::host::{BASE, Host};
+use crate::support::pair::Pair;
+use crate::support::{self, Home, name};
 use vault_library::adopt::{self, AdoptError};
 use vault_library::keys::{self, KeyKind};
 use vault_library::publish::{self, OnDivergence, PlanError, PlanRequest};
@@ -36,7 +29,7 @@ fn signers(home: &Home) -> Vec<PublicKey> {
         .skills
         .iter()
         .map(|skill| {
-            let (_, _, examined) = run::load(&home.vault, &skill.name).unwrap();
+            let examined = run::inspect(&home.vault, &skill.name).unwrap().examined;
             *examined.signed.signer(&known).unwrap()
         })
         .collect()

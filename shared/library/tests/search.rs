@@ -1,20 +1,11 @@
-//! Searching with the ranking in the index and searching by listing every skill give the same
-//! results after any sequence of changes.
-
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
+//! Searching with and without an index gives the same results after any sequence of changes.
 
 use std::path::{Path, PathBuf};
 
+use crate::support::pair::Pair;
+use crate::support::{Home, name, removal, replacing, set_mode};
 use proptest::prelude::*;
-use support::host::{BASE, Host};
-use support::{Home, name, set_mode};
-use vault_library::admit::remove::{RemoveSkills, remove_skills};
-use vault_library::subscribe::{self, Link, Selection};
+use vault_library::admit::remove::remove_skills;
 use vault_library::{Origin, shelf};
 
 const NAMES: [&str; 6] = [
@@ -63,29 +54,6 @@ fn index(home: &Home) -> PathBuf {
     home.path("vault/index.db")
 }
 
-/// The ranking stored in the index: fingerprint, bundles, packed ranking.
-fn ranking(home: &Home) -> Option<[Vec<u8>; 3]> {
-    let connection = rusqlite::Connection::open(index(home)).unwrap();
-    let columns = "SELECT fingerprint, bundles, packed FROM ranking";
-    let found = connection.query_row(columns, [], |row| {
-        Ok([row.get(0)?, row.get(1)?, row.get(2)?])
-    });
-    found.ok()
-}
-
-/// Searches until the ranking is written. That happens only after the file system's clock has
-/// advanced since the last change.
-fn settle(home: &Home) {
-    for _ in 0..200 {
-        answer(home, "deploy", 1);
-        if ranking(home).is_some() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    panic!("no ranking was kept");
-}
-
 /// The result of a search without an index; leaves the index unchanged.
 fn by_scan(home: &Home, query: &str, top_k: usize) -> Answer {
     let aside = home.path("index-aside");
@@ -120,7 +88,6 @@ enum Step {
     Unlink(usize),
     Publish(usize, String),
     Pull,
-    Settle,
     Search(usize, usize),
 }
 
@@ -134,35 +101,20 @@ fn step() -> impl Strategy<Value = Step> {
         1 => at.clone().prop_map(Step::Unlink),
         1 => (at.clone(), body).prop_map(|(at, body)| Step::Publish(at, body)),
         2 => Just(Step::Pull),
-        2 => Just(Step::Settle),
         4 => (0..QUERIES.len(), 1_usize..5).prop_map(|(query, top_k)| Step::Search(query, top_k)),
     ]
 }
 
 struct World {
-    home: Home,
-    owner: Home,
-    host: Host,
-    link: Link,
+    pair: Pair,
     /// Whether any skill was tampered with.
     tampered: bool,
 }
 
 impl World {
     fn new() -> Self {
-        let owner = Home::new(1);
-        let mut host = Host::new("acme");
-        for skill in ["delta", "rollback-plan"] {
-            owner.add(skill, "linked");
-        }
-        host.sync(&owner.vault, owner.now()).unwrap();
-        let home = Home::new(2);
-        let link = subscribe::create(&home.vault, BASE, &host.slug).unwrap();
         Self {
-            home,
-            owner,
-            host,
-            link,
+            pair: Pair::new(&["delta", "rollback-plan"], "linked"),
             tampered: false,
         }
     }
@@ -170,62 +122,49 @@ impl World {
     fn take(&mut self, step: &Step) {
         match step {
             Step::Add(at, body) => {
-                let folder = self
-                    .home
-                    .source(NAMES[*at], body, &[("notes.txt", b"notes\n")]);
-                let request = vault_library::admit::Options {
-                    replace: true,
-                    ..Default::default()
-                };
+                let files: &[(&str, &[u8])] = &[("notes.txt", b"notes\n")];
+                let folder = self.pair.device.source(NAMES[*at], body, files);
                 // A tampered skill may be rejected; the vault is then unchanged.
-                let _done = vault_library::add_folder(&self.home.vault, &folder, &request);
+                let _done = self.pair.device.add_with(&folder, &replacing());
             }
             Step::Remove(at) => {
-                let request = RemoveSkills {
-                    roots: Vec::new(),
-                    names: vec![NAMES[*at].to_owned()],
-                    withdraw: None,
-                };
-                remove_skills(&self.home.vault, &request).unwrap();
+                remove_skills(&self.pair.device.vault, &removal(&[NAMES[*at]])).unwrap();
             }
             Step::Tamper(at) => {
-                if let Some(path) = file_of(&self.home, NAMES[*at]).filter(|path| path.exists()) {
+                if let Some(path) =
+                    file_of(&self.pair.device, NAMES[*at]).filter(|path| path.exists())
+                {
                     tamper(&path);
                     self.tampered = true;
                 }
             }
             Step::Unlink(at) => {
-                let _absent = std::fs::remove_file(self.home.path("vault/skills").join(NAMES[*at]));
+                let _absent =
+                    std::fs::remove_file(self.pair.device.path("vault/skills").join(NAMES[*at]));
             }
             Step::Publish(at, body) => {
-                self.owner.add(NAMES[*at], body);
-                self.host.sync(&self.owner.vault, self.owner.now());
+                let owner = &self.pair.owner;
+                owner.add(NAMES[*at], body);
+                self.pair.host.sync(&owner.vault, owner.now());
             }
-            Step::Pull => {
-                self.host
-                    .pull(&self.home.vault, &self.link, &Selection::default())
-                    .unwrap();
-            }
-            Step::Settle if !self.tampered => settle(&self.home),
-            Step::Settle => {}
+            Step::Pull => drop(self.pair.pull_all()),
             Step::Search(query, top_k) => self.compare(QUERIES[*query], *top_k),
         }
     }
 
     fn compare(&self, query: &str, top_k: usize) {
-        let fast = answer(&self.home, query, top_k);
-        let full = by_scan(&self.home, query, top_k);
+        let fast = answer(&self.pair.device, query, top_k);
+        let full = by_scan(&self.pair.device, query, top_k);
         if !self.tampered {
             assert_eq!(fast, full, "{query}");
             return;
         }
         // A tampered skill still counts in the word statistics, but it is never returned as a hit.
-        let good = vault_library::integrity::check(&self.home.vault).unwrap();
+        let good = vault_library::integrity::check(&self.pair.device.vault).unwrap();
         for hit in &fast {
-            let checked = good
-                .skills
-                .iter()
-                .find(|skill| skill.name.as_str() == hit.0 && skill.origin == hit.1);
+            let mut skills = good.skills.iter();
+            let checked =
+                skills.find(|skill| skill.name.as_str() == hit.0 && skill.origin == hit.1);
             assert!(checked.unwrap().damage.is_none(), "{hit:?}");
         }
     }
@@ -251,7 +190,6 @@ fn three() -> Home {
     for skill in ["deploy", "deploying", "review"] {
         home.add(skill, "body");
     }
-    settle(&home);
     home
 }
 
@@ -279,26 +217,10 @@ fn a_hit_that_was_tampered_with_is_left_out_and_back_when_it_is_mended() {
 #[test]
 fn an_index_that_lies_brings_nothing_in_that_is_not_installed() {
     let home = three();
-    let [before, bundles, packed] = ranking(&home).unwrap();
+    assert_eq!(names(&answer(&home, "deploy", 5)), ["deploy", "deploying"]);
+    let before = std::fs::read(index(&home)).unwrap();
     home.remove("deploy", None);
-    settle(&home);
-    let now = loop {
-        let [now, ..] = ranking(&home).unwrap();
-        if now != before {
-            break now;
-        }
-        answer(&home, "deploy", 1);
-    };
-    // An older ranking with the current fingerprint and a valid checksum, as an attacker with
-    // access to the file could write it.
-    let checksum = vault_skill::hash::Digest::of(&[&now[..], &bundles, &packed].concat());
-    let connection = rusqlite::Connection::open(index(&home)).unwrap();
-    connection
-        .execute(
-            "UPDATE ranking SET bundles = ?1, packed = ?2, checksum = ?3",
-            rusqlite::params![bundles, packed, checksum.as_bytes()],
-        )
-        .unwrap();
+    std::fs::write(index(&home), before).unwrap();
     assert_eq!(names(&answer(&home, "deploy", 5)), ["deploying"]);
 }
 
@@ -317,11 +239,8 @@ fn a_missing_broken_or_foreign_index_changes_no_answer() {
     for lie in lies {
         std::fs::write(index(&home), &lie).unwrap();
         assert_eq!(answer(&home, "deploy", 5), expected);
-        assert_ne!(
-            std::fs::read(index(&home)).unwrap(),
-            lie,
-            "it is written anew"
-        );
+        let written = std::fs::read(index(&home)).unwrap();
+        assert_ne!(written, lie, "it is written anew");
     }
     std::fs::remove_file(index(&home)).unwrap();
     std::fs::create_dir(index(&home)).unwrap();
@@ -329,47 +248,30 @@ fn a_missing_broken_or_foreign_index_changes_no_answer() {
 }
 
 #[test]
-fn nothing_is_kept_while_a_skill_is_damaged_or_a_writer_at_work() {
+fn a_skill_that_was_damaged_comes_back_when_it_is_mended() {
     let home = three();
     let path = file_of(&home, "review").unwrap();
-    tamper(&path);
+    let before = tamper(&path);
     std::fs::remove_file(index(&home)).unwrap();
     assert_eq!(names(&answer(&home, "deploy", 5)), ["deploy", "deploying"]);
-    assert!(
-        ranking(&home).is_none(),
-        "a damaged skill would stay away once it is mended"
-    );
-    let home = three();
-    std::fs::write(home.path("vault/generation"), "7").unwrap();
-    std::fs::remove_file(index(&home)).unwrap();
-    assert_eq!(names(&answer(&home, "deploy", 5)), ["deploy", "deploying"]);
-    assert!(
-        ranking(&home).is_none(),
-        "what is seen during a change may be half of it"
-    );
+    assert!(answer(&home, "review", 5).is_empty());
+    set_mode(&path, 0o644);
+    std::fs::write(&path, before).unwrap();
+    set_mode(&path, 0o444);
+    assert_eq!(names(&answer(&home, "review", 5)), ["review"]);
 }
 
 #[test]
 fn many_searches_and_writers_at_once_agree_with_what_is_installed() {
     let home = three();
     let answers = std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(|| {
-                    (0..25)
-                        .map(|_| answer(&home, "deploy", 5))
-                        .collect::<Vec<_>>()
-                })
-            })
-            .collect();
+        let search = || (0..25).map(|_| answer(&home, "deploy", 5)).collect();
+        let readers = [(); 4].map(|()| scope.spawn(search));
         for body in ["two", "three", "four"] {
             home.add("deploy", body);
-            settle(&home);
         }
-        readers
-            .into_iter()
-            .flat_map(|reader| reader.join().unwrap())
-            .collect::<Vec<_>>()
+        let answers: [Vec<Answer>; 4] = readers.map(|reader| reader.join().unwrap());
+        answers.concat()
     });
     for one in answers {
         assert_eq!(names(&one), ["deploy", "deploying"]);

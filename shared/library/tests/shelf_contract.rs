@@ -1,20 +1,12 @@
 //! Runs the shelf contract suite on the library.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
-
 use std::sync::{Arc, Mutex};
 
+use crate::support::host::{BASE, Host};
+use crate::support::{Home, removal, replacing, write};
 use async_trait::async_trait;
-use support::host::{BASE, Host};
-use support::{Home, write};
-use vault_library::add_folder;
 use vault_library::admit::Options;
-use vault_library::admit::remove::{RemoveSkills, remove_skills};
+use vault_library::admit::remove::remove_skills;
 use vault_library::shelf::LibraryShelf;
 use vault_library::subscribe::{self, Selection};
 use vault_skill::draft::Draft;
@@ -33,14 +25,13 @@ impl Beside {
     fn add(home: &Home, files: Vec<RawFile>, source: &str) {
         let folder = tempfile::tempdir_in(home.folder.path()).unwrap();
         for file in files {
-            write(&folder.path().join(&file.path), &file.bytes, false);
+            write(&folder.path().join(&file.path), &file.bytes);
         }
-        let request = Options {
+        let options = Options {
             provenance: Some(source.parse().unwrap()),
-            replace: true,
-            ..Options::default()
+            ..replacing()
         };
-        add_folder(&home.vault, folder.path(), &request).unwrap();
+        home.add_with(folder.path(), &options).unwrap();
     }
 }
 
@@ -51,12 +42,7 @@ impl Hand for Beside {
     }
 
     async fn remove(&self, name: &SkillName) {
-        let request = RemoveSkills {
-            roots: Vec::new(),
-            names: vec![name.to_string()],
-            withdraw: None,
-        };
-        remove_skills(&self.home.vault, &request).unwrap();
+        remove_skills(&self.home.vault, &removal(&[name.as_str()])).unwrap();
     }
 
     async fn link(&self, files: Vec<RawFile>) -> bool {
@@ -74,9 +60,9 @@ impl Hand for Beside {
     async fn damage(&self, entry: &Entry) {
         let path = format!("vault/store/{}/files/notes.txt", entry.texts.bundle_hash);
         let path = self.home.path(&path);
-        support::set_mode(&path, 0o644);
+        crate::support::set_mode(&path, 0o644);
         std::fs::write(&path, "others\n").unwrap();
-        support::set_mode(&path, 0o444);
+        crate::support::set_mode(&path, 0o444);
     }
 
     async fn policy(&self, text: &str) {

@@ -1,23 +1,18 @@
 //! Tests that any change in the store is detected: by the integrity check, by listing, and before
 //! publishing.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
-mod support;
-
 use std::path::Path;
 use std::time::Duration;
 
-use support::{Home, set_mode, write};
+use crate::support::{Home, set_mode, write};
+use vault_library::admit::Options;
 use vault_library::publish::{self, PlanError, PlanRequest};
 use vault_library::{Damage, integrity, shelf};
+use vault_store::assert_matches;
 
 /// Makes a read-only folder of the store writable for the test.
 fn thaw(folder: &Path) {
-    for path in support::snapshot(folder).keys() {
+    for path in crate::support::snapshot(folder).keys() {
         let path = folder.join(path);
         if path.is_dir() && !path.is_symlink() {
             set_mode(&path, 0o755);
@@ -27,7 +22,7 @@ fn thaw(folder: &Path) {
 }
 
 fn freeze(folder: &Path) {
-    for (path, what) in support::snapshot(&folder.join("files")) {
+    for (path, what) in crate::support::snapshot(&folder.join("files")) {
         if what.ends_with("dir") {
             set_mode(&folder.join("files").join(path), 0o555);
         }
@@ -58,12 +53,12 @@ const CHANGES: [(&str, Change, Verdict); 17] = [
     ),
     (
         "an extra file",
-        |one, _| write(&one.join("files/extra"), b"x", false),
+        |one, _| write(&one.join("files/extra"), b"x"),
         |damage| matches!(damage, Damage::Extra(_)),
     ),
     (
         "an extra file beside the manifest",
-        |one, _| write(&one.join("extra"), b"x", false),
+        |one, _| write(&one.join("extra"), b"x"),
         |damage| matches!(damage, Damage::Extra(_)),
     ),
     (
@@ -119,16 +114,9 @@ const CHANGES: [(&str, Change, Verdict); 17] = [
             let path = one.join("manifest.json");
             let text = std::fs::read_to_string(&path).unwrap();
             let at = text.find("\"sig\":\"").unwrap() + 9;
-            let changed = if text.as_bytes()[at] == b'A' {
-                "B"
-            } else {
-                "A"
-            };
-            std::fs::write(
-                &path,
-                format!("{}{changed}{}", &text[..at], &text[at + 1..]),
-            )
-            .unwrap();
+            let changed = if &text[at..=at] == "A" { "B" } else { "A" };
+            let text = format!("{}{changed}{}", &text[..at], &text[at + 1..]);
+            std::fs::write(&path, text).unwrap();
         },
         |damage| matches!(damage, Damage::Manifest(_)),
     ),
@@ -142,15 +130,7 @@ const CHANGES: [(&str, Change, Verdict); 17] = [
         |one, two| {
             let place = one.to_owned();
             std::fs::rename(one, one.with_extension("gone")).unwrap();
-            assert!(
-                std::process::Command::new("cp")
-                    .arg("-a")
-                    .arg(two)
-                    .arg(&place)
-                    .status()
-                    .unwrap()
-                    .success()
-            );
+            crate::support::copy_folder(two, &place);
         },
         |damage| matches!(damage, Damage::Manifest(_)),
     ),
@@ -172,10 +152,10 @@ fn every_change_is_noticed_by_check_list_and_release() {
         home.listed();
         std::thread::sleep(Duration::from_millis(70));
         home.listed();
-        let store = home.path("vault/store");
-        let one = store.join(victim.bundle.to_string());
-        let witness = vault_library::run::which(&home.vault, &support::name("witness")).unwrap();
-        let two = store.join(witness.bundle.to_string());
+        let one = home.stored(&victim.bundle);
+        let witness =
+            vault_library::run::which(&home.vault, &crate::support::name("witness")).unwrap();
+        let two = home.stored(&witness.bundle);
         thaw(&one);
         change(&one, &two);
         if one.join("files").exists() && what != "an empty folder" {
@@ -185,20 +165,14 @@ fn every_change_is_noticed_by_check_list_and_release() {
         }
 
         let report = integrity::check(&home.vault).unwrap();
-        let damage = report
-            .skills
-            .iter()
-            .find(|skill| skill.name.as_str() == "victim")
-            .unwrap()
-            .damage
-            .as_ref();
-        assert!(damage.is_some_and(expected), "{what}: {damage:?}");
-        let good = report
-            .skills
-            .iter()
-            .find(|skill| skill.name.as_str() == "witness")
-            .unwrap();
-        assert!(good.damage.is_none(), "{what}");
+        let damage = |skill: &str| {
+            let mut skills = report.skills.iter();
+            let found = skills.find(|found| found.name.as_str() == skill);
+            found.unwrap().damage.as_ref()
+        };
+        let found = damage("victim");
+        assert!(found.is_some_and(expected), "{what}: {found:?}");
+        assert!(damage("witness").is_none(), "{what}");
 
         // A file next to the manifest is not part of the skill: only the full check reports it.
         if what != "an extra file beside the manifest" {
@@ -208,10 +182,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
             let slug = "acme".parse().unwrap();
             let request = PlanRequest::new("https://vault.example", &slug, None);
             let refused = publish::plan(&home.vault, &request);
-            assert!(
-                matches!(refused, Err(PlanError::Damaged(_))),
-                "{what}: {refused:?}"
-            );
+            assert_matches!(refused, Err(PlanError::Damaged(_)), "{what}");
         }
         // Adding the skill again repairs it.
         let healed = home.add("victim", "the one");
@@ -228,24 +199,18 @@ fn foreign_entries_among_the_links_are_no_skills() {
     let home = Home::new(1);
     let good = home.add("good", "x");
     let skills = home.path("vault/skills");
-    std::os::unix::fs::symlink("/etc", skills.join("outside")).unwrap();
-    std::os::unix::fs::symlink(
-        format!("../store/{}", good.bundle),
-        skills.join("not-files"),
-    )
-    .unwrap();
-    std::os::unix::fs::symlink(
-        format!("../store/{}/files", good.bundle),
-        skills.join("Bad Name"),
-    )
-    .unwrap();
-    std::os::unix::fs::symlink(
-        format!("../store/{}/files", good.bundle),
-        skills.join("alias"),
-    )
-    .unwrap();
-    write(&skills.join("folder/SKILL.md"), b"x", false);
-    write(&home.path("vault/store/strange"), b"x", false);
+    let stored = format!("../store/{}", good.bundle);
+    let files = format!("{stored}/files");
+    for (target, name) in [
+        ("/etc", "outside"),
+        (&stored, "not-files"),
+        (&files, "Bad Name"),
+        (&files, "alias"),
+    ] {
+        std::os::unix::fs::symlink(target, skills.join(name)).unwrap();
+    }
+    write(&skills.join("folder/SKILL.md"), b"x");
+    write(&home.path("vault/store/strange"), b"x");
     let listing = shelf::list(&home.vault).unwrap();
     let names: Vec<_> = listing
         .skills
@@ -268,14 +233,7 @@ fn foreign_entries_among_the_links_are_no_skills() {
     );
     // A folder in place of a symlink belongs to the user and is left alone.
     let folder = home.source("folder", "x", &[]);
-    assert!(
-        vault_library::add_folder(
-            &home.vault,
-            &folder,
-            &vault_library::admit::Options::default()
-        )
-        .is_err()
-    );
+    assert!(home.add_with(&folder, &Options::default()).is_err());
     assert!(skills.join("folder/SKILL.md").exists());
 }
 
@@ -283,13 +241,10 @@ fn foreign_entries_among_the_links_are_no_skills() {
 fn ignored_metadata_in_the_store_is_no_damage() {
     let home = Home::new(1);
     let good = home.add("good", "x");
-    let files = home
-        .path("vault/store")
-        .join(good.bundle.to_string())
-        .join("files");
+    let files = home.stored(&good.bundle).join("files");
     set_mode(&files, 0o755);
-    write(&files.join(".DS_Store"), b"x", false);
+    write(&files.join(".DS_Store"), b"x");
     set_mode(&files, 0o555);
-    assert!(integrity::check(&home.vault).unwrap().is_clean());
+    assert!(home.is_clean());
     assert_eq!(home.listed().len(), 1);
 }

@@ -1,10 +1,5 @@
 //! Tests that the library's messages name no commands: callers decide which command to suggest.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
 use std::fs;
 use std::path::Path;
 

@@ -89,7 +89,7 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
     let Some(Target::In(name, path)) = uri::parse(call.owner(), uri) else {
         return Err(not_found(uri));
     };
-    let visible = call.visible_one(&name).await?;
+    let visible = call.visible(Reach::Fetch).await?;
     let (_, loaded) = skill_at(call, &visible, &name, uri).await?;
     let (bytes, digest) = if path == MANIFEST {
         let bytes = loaded.bundle.signed.as_bytes();

@@ -82,7 +82,7 @@ pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
         Some(Target::In(name, path)) if path == SKILL_MD => name,
         _ => return Err(unknown()),
     };
-    let visible = call.visible_one(&name).await?;
+    let visible = call.visible(Reach::Fetch).await?;
     if visible.find(&name).is_none() {
         return Err(unknown());
     }

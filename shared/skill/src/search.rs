@@ -3,8 +3,6 @@
 //! One ranking serves the command line, the MCP server and the hosted vault, so that the same question has the same
 //! answer everywhere. Equal scores are ordered by name.
 
-mod packed;
-
 use crate::index::IndexEntry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unicode_normalization::UnicodeNormalization;
@@ -440,9 +438,6 @@ mod tests {
             prop_assert_eq!(&hits, &ranking.search(&query, top_k));
             let all = ranking.search(&query, usize::MAX);
             prop_assert_eq!(&all[..hits.len()], &hits[..], "a shorter answer is the beginning of a longer one");
-            let packed = ranking.to_bytes();
-            let part = Ranking::of_query(&packed, &query).expect("its own bytes");
-            prop_assert_eq!(part.search(&query, top_k), hits, "what was packed answers the same");
         }
     }
 }

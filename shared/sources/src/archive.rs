@@ -105,10 +105,8 @@ impl Unpacked<'_> {
                 )));
             }
             let mode = Mode::of_permissions(entry.header().mode().unwrap_or_default());
-            let mut bytes = Vec::new();
-            (&mut entry)
-                .take(MAX_UNPACKED_BYTES - self.bytes + 1)
-                .read_to_end(&mut bytes)
+            let bytes = self
+                .read(&mut entry)
                 .map_err(|error| broken(place, &error))?;
             self.keep(&path, mode, bytes)?;
         }
@@ -130,7 +128,7 @@ impl Unpacked<'_> {
         for at in 0..archive.len() {
             let mut entry = archive.by_index(at).map_err(broken)?;
             let path = std::str::from_utf8(entry.name_raw())
-                .map_err(|_| FetchError::content(place, "it holds a file name that is not UTF-8"))?
+                .map_err(|_| self.bad("it holds a file name that is not UTF-8"))?
                 .to_owned();
             let mode = entry.unix_mode().unwrap_or(0o644);
             if entry.is_dir() {
@@ -139,27 +137,27 @@ impl Unpacked<'_> {
             // 0 means that the archive records no file type.
             let kind = mode & 0o170_000;
             if entry.is_symlink() || !matches!(kind, 0 | 0o100_000) {
-                return Err(FetchError::content(
-                    place,
-                    format!(
-                        "{} is a link or no plain file; a skill holds plain files only",
-                        shown(&path)
-                    ),
-                ));
+                return Err(self.bad(format!(
+                    "{} is a link or no plain file; a skill holds plain files only",
+                    shown(&path)
+                )));
             }
-            let mut bytes = Vec::new();
-            (&mut entry)
-                .take(MAX_UNPACKED_BYTES - self.bytes + 1)
-                .read_to_end(&mut bytes)
-                .map_err(|error| {
-                    FetchError::content(
-                        place,
-                        format!("{}: {}", shown(&path), shown(&error.to_string())),
-                    )
-                })?;
+            let bytes = self.read(&mut entry).map_err(|error| {
+                let reason = shown(&error.to_string());
+                self.bad(format!("{}: {reason}", shown(&path)))
+            })?;
             self.keep(&path, Mode::of_permissions(mode), bytes)?;
         }
         Ok(())
+    }
+
+    /// Reads an entry to one byte beyond the remaining limit.
+    fn read(&self, entry: impl Read) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        entry
+            .take(MAX_UNPACKED_BYTES - self.bytes + 1)
+            .read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn keep(&mut self, path: &str, mode: Mode, bytes: Vec<u8>) -> Result<()> {

@@ -76,14 +76,8 @@ impl From<FetchError> for FetchFault {
             FetchError::Policy { .. }
             | FetchError::NotPublic(_)
             | FetchError::Unsupported { .. } => Self::Refused(text),
-            FetchError::NotFound(_)
-            | FetchError::Content { .. }
-            | FetchError::TooLarge { .. }
-            | FetchError::Digest { .. }
-            | FetchError::Signer { .. } => Self::NotFound(text),
-            FetchError::NotAllowed { .. }
-            | FetchError::Unreachable { .. }
-            | FetchError::Local { .. } => Self::Unreachable(text),
+            FetchError::NotFound(_) => Self::NotFound(text),
+            _ => Self::Unreachable(text),
         }
     }
 }
@@ -162,5 +156,35 @@ impl Fetch for Fetcher {
     ) {
         let policy = SourcePolicy::new(policy);
         self.compare_all(upstreams, &policy, answer).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_absent_is_reported_as_not_found() {
+        let place = || "place".to_owned();
+        for wrong in [
+            FetchError::too_large("it", 1, "bytes"),
+            FetchError::content("it", "it is broken"),
+            FetchError::Digest {
+                place: place(),
+                wanted: "a".to_owned(),
+                found: "b".to_owned(),
+            },
+            FetchError::Signer {
+                place: place(),
+                reason: "it is unsigned".to_owned(),
+            },
+        ] {
+            let fault = FetchFault::from(wrong);
+            assert!(matches!(fault, FetchFault::Unreachable(_)), "{fault:?}");
+        }
+        let absent = FetchFault::from(FetchError::NotFound(place()));
+        assert!(matches!(absent, FetchFault::NotFound(_)));
+        let refused = FetchFault::from(FetchError::NotPublic(place()));
+        assert!(matches!(refused, FetchFault::Refused(_)));
     }
 }

@@ -72,9 +72,10 @@ impl SourcePolicy {
         Err(refusal(name, "no pattern of `allow` covers it"))
     }
 
-    /// Fails if a redirect leaves the host of `asked` for an address that no pattern covers.
+    /// Fails if a redirect leaves the origin of `asked` for an address that no pattern covers.
+    /// Another port of the same host may be another service, so it needs a pattern too.
     pub fn check_hop(&self, asked: &Url, reached: &Url) -> Result<()> {
-        if asked.host_str() == reached.host_str() || self.allow.is_none() {
+        if asked.origin() == reached.origin() || self.allow.is_none() {
             return Ok(());
         }
         self.check_names(&url_names(reached))
@@ -199,6 +200,8 @@ fn part_matches(pattern: &str, part: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use vault_store::assert_matches;
+
     use super::*;
     use crate::source::ParseOptions;
 
@@ -246,10 +249,7 @@ mod tests {
             "registry:gif",
         ] {
             let refused = policy.check(&source(bad));
-            assert!(
-                matches!(refused, Err(FetchError::Policy { .. })),
-                "{bad}: {refused:?}"
-            );
+            assert_matches!(refused, Err(FetchError::Policy { .. }), "{bad}");
         }
     }
 
@@ -258,16 +258,10 @@ mod tests {
         let none = policy("[sources]\nallow = []\n");
         assert!(none.check(&source("github:acme/skills")).is_err());
         assert!(none.check(&source("./folder")).is_ok());
-        assert!(
-            policy("[sources]\n")
-                .check(&source("github:acme/skills"))
-                .is_ok()
-        );
-        assert!(
-            SourcePolicy::new(None)
-                .check(&source("clawhub:gif"))
-                .is_ok()
-        );
+        let absent = policy("[sources]\n");
+        assert!(absent.check(&source("github:acme/skills")).is_ok());
+        let no_policy = SourcePolicy::new(None);
+        assert!(no_policy.check(&source("clawhub:gif")).is_ok());
     }
 
     #[test]
@@ -282,39 +276,27 @@ mod tests {
         let now: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
         assert!(aged.check_age("x", now.unix() - 3 * 86_400, now).is_ok());
         for young in [3 * 86_400 - 1, 0, -5] {
-            assert!(
-                aged.check_age("x", now.unix() - young, now).is_err(),
-                "{young}"
-            );
+            let checked = aged.check_age("x", now.unix() - young, now);
+            assert!(checked.is_err(), "{young}");
         }
     }
 
     #[test]
-    fn a_hop_to_another_host_needs_a_pattern_of_its_own() {
+    fn a_hop_to_another_origin_needs_a_pattern_of_its_own() {
         let policy = policy(
             "[sources]\nallow = [\"wellknown:https://docs.example\", \"cdn.example/skills\"]\n",
         );
         let at = |text: &str| text.parse::<Url>().unwrap();
         let asked = at("https://docs.example/.well-known/x");
-        assert!(
-            policy
-                .check_hop(&asked, &at("https://docs.example/y"))
-                .is_ok()
-        );
-        assert!(
-            policy
-                .check_hop(&asked, &at("https://cdn.example/skills/y.zip"))
-                .is_ok()
-        );
-        assert!(
-            policy
-                .check_hop(&asked, &at("https://cdn.example/other"))
-                .is_err()
-        );
-        assert!(
-            policy
-                .check_hop(&asked, &at("https://evil.example/cdn.example/skills"))
-                .is_err()
-        );
+        for (to, allowed) in [
+            ("https://docs.example/y", true),
+            ("https://docs.example:443/y", true),
+            ("https://docs.example:8443/y", false),
+            ("https://cdn.example/skills/y.zip", true),
+            ("https://cdn.example/other", false),
+            ("https://evil.example/cdn.example/skills", false),
+        ] {
+            assert_eq!(policy.check_hop(&asked, &at(to)).is_ok(), allowed, "{to}");
+        }
     }
 }

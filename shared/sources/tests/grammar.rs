@@ -1,6 +1,7 @@
 //! The sources that `vault add` accepts, and those that it rejects before any request.
 
 use vault_sources::{BadSource, GitSource, ParseOptions, Source};
+use vault_store::assert_matches;
 
 fn parse(text: &str) -> Result<Source, BadSource> {
     Source::parse(text, &ParseOptions::default(), &|path| {
@@ -67,28 +68,23 @@ fn web_addresses_keep_what_may_be_a_branch_with_a_slash() {
 #[test]
 fn other_forms_are_told_apart() {
     let parsed = |text| parse(text).unwrap();
-    assert!(matches!(parsed("./x"), Source::Local(_)));
-    assert!(matches!(parsed("../x"), Source::Local(_)));
-    assert!(matches!(parsed("~/x"), Source::Local(_)));
-    assert!(
-        matches!(parsed("here"), Source::Local(_)),
+    assert_matches!(parsed("./x"), Source::Local(_));
+    assert_matches!(parsed("../x"), Source::Local(_));
+    assert_matches!(parsed("~/x"), Source::Local(_));
+    assert_matches!(parsed("here"), Source::Local(_), "what exists comes first");
+    assert_matches!(
+        parsed("odd/one"),
+        Source::Local(_),
         "what exists comes first"
     );
-    assert!(
-        matches!(parsed("odd/one"), Source::Local(_)),
-        "what exists comes first"
-    );
-    assert!(matches!(
-        parsed("https://example.com/a/SKILL.md"),
-        Source::SkillMd(_)
-    ));
+    assert_matches!(parsed("https://example.com/a/SKILL.md"), Source::SkillMd(_));
     for archive in [
         "https://example.com/pdf.tar.gz",
         "https://example.com/a/b/pdf.ZIP",
         "https://x.example/p.tgz?x=1",
         "https://registry.example/@acme/tools/-/tools-1.2.3.tgz",
     ] {
-        assert!(matches!(parsed(archive), Source::Archive(_)), "{archive}");
+        assert_matches!(parsed(archive), Source::Archive(_), "{archive}");
     }
     for refused in [
         "https://registry.example/@/p.tgz",
@@ -138,11 +134,8 @@ clawhub:gifgrep#1.0.0 - gifgrep 1.0.0";
         };
         assert_eq!(parsed(cells[0]), wanted, "{row}");
     }
-    assert!(matches!(
-        parsed("registry:pdf@1.0"),
-        Source::Registry { .. }
-    ));
-    assert!(matches!(parsed("vault:acme/pdf"), Source::Vault { .. }));
+    assert_matches!(parsed("registry:pdf@1.0"), Source::Registry { .. });
+    assert_matches!(parsed("vault:acme/pdf"), Source::Vault { .. });
     let at = git("acme/skills@pdf");
     assert_eq!(
         (at.skill.as_deref(), at.reference),

@@ -1,18 +1,15 @@
 //! Fetches from registries, npm packages and the sources in lock files of other tools.
 
-#[path = "support/archives.rs"]
-mod archives;
-mod support;
-
-use archives::{gzip, tar_of, zip_of};
 use base64::Engine as _;
 use sha2::{Digest as _, Sha512};
-use support::{
-    Answer, Repository, SiteServer, code, drift, fetch, fetcher, names, open, parse, paths,
-    skill_md,
+
+use crate::archives::{gzip, tar_of, zip_of};
+use crate::support::{
+    Repository, SiteServer, code, drift, fetch, fetcher, is_up_to_date, names, open, parse, paths,
+    policy, skill_md,
 };
-use vault_skill::policy::Policy;
 use vault_sources::{FetchError, Source, SourcePolicy};
+use vault_store::assert_matches;
 use vault_store::shelf::DriftState;
 
 #[tokio::test]
@@ -24,32 +21,19 @@ async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {
         .json("/api/v1/skills/bad", r#"{"latestVersion":{"version":"1.0.0"},"owner":null,"moderation":{"isMalwareBlocked":true}}"#)
         .json("/api/v1/skills/worse", r#"{"latestVersion":{"version":"1.0.0"}}"#)
         .json("/api/v1/skills/worse/verify", r#"{"ok":false,"decision":"block","reasons":["steals keys"]}"#)
-        .put("/api/v1/download?slug=gif&version=1.1.0", Answer::Body("application/zip", archive.clone()))
-        .put("/api/v1/download?slug=gif&version=1.0.0", Answer::Body("application/zip", archive))
+        .body("/api/v1/download?slug=gif&version=1.1.0", "application/zip", archive.clone())
+        .body("/api/v1/download?slug=gif&version=1.0.0", "application/zip", archive)
         .text("/older/skills/pdf/SKILL.md", skill_md("pdf"))
         .text("/older/skills/pdf/2.0/SKILL.md", skill_md("pdf"));
     let fetcher = fetcher(&site.base);
-    let policy = SourcePolicy::default();
-    let skill = fetch(&fetcher, &parse("clawhub:@openclaw/gif"), None)
-        .await
-        .unwrap();
-    assert_eq!(
-        skill.upstream.identifier.as_str(),
-        "registry:clawhub/openclaw/gif"
-    );
+    let get = async |text: &str| fetch(&fetcher, &parse(text), None).await;
+    let skill = get("clawhub:@openclaw/gif").await.unwrap();
+    let identifier = skill.upstream.identifier.as_str();
+    assert_eq!(identifier, "registry:clawhub/openclaw/gif");
     assert_eq!(skill.upstream.revision.as_deref(), Some("1.1.0"));
-    assert_eq!(
-        drift(&fetcher, &skill.upstream, &policy).await,
-        DriftState::UpToDate
-    );
-    let old = fetch(&fetcher, &parse("clawhub:gif@1.0.0"), None)
-        .await
-        .unwrap();
-    assert_eq!(
-        drift(&fetcher, &old.upstream, &policy).await,
-        DriftState::UpToDate,
-        "asked for by version"
-    );
+    assert!(is_up_to_date(&fetcher, &skill).await);
+    let old = get("clawhub:gif@1.0.0").await.unwrap();
+    assert!(is_up_to_date(&fetcher, &old).await, "asked for by version");
     site.json(
         "/api/v1/skills/gif",
         r#"{"latestVersion":{"version":"2.0.0"},"owner":{"handle":"openclaw"}}"#,
@@ -58,7 +42,7 @@ async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {
         recorded: "1.1.0".to_owned(),
         upstream: "2.0.0".to_owned(),
     };
-    assert_eq!(drift(&fetcher, &skill.upstream, &policy).await, drifted);
+    assert_eq!(drift(&fetcher, &skill).await, drifted);
     for (text, said) in [
         ("clawhub:@mallory/gif", "published by openclaw"),
         ("clawhub:bad", "malware"),
@@ -66,18 +50,13 @@ async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {
         ("clawhub:none", "has no skill none"),
         ("clawhub:gif@9.9.9", "in version 9.9.9"),
     ] {
-        let refused = fetch(&fetcher, &parse(text), None).await.unwrap_err();
+        let refused = get(text).await.unwrap_err();
         assert!(refused.to_string().contains(said), "{text}: {refused}");
     }
-    let pdf = fetch(&fetcher, &parse("registry:pdf"), None).await.unwrap();
+    let pdf = get("registry:pdf").await.unwrap();
     assert_eq!(pdf.upstream.identifier.as_str(), "registry:127.0.0.1/pdf");
-    assert_eq!(
-        drift(&fetcher, &pdf.upstream, &policy).await,
-        DriftState::UpToDate
-    );
-    let two = fetch(&fetcher, &parse("registry:pdf@2.0"), None)
-        .await
-        .unwrap();
+    assert!(is_up_to_date(&fetcher, &pdf).await);
+    let two = get("registry:pdf@2.0").await.unwrap();
     assert_eq!(two.upstream.revision.as_deref(), Some("2.0"));
 }
 
@@ -90,25 +69,16 @@ async fn a_registry_that_hands_over_to_a_repository_is_held_to_the_policy_there(
         format!(r#"{{"sourceRef":"public-github","repo":"evil/skills","commit":"{commit}","path":"skills/gif","contentHash":"x","archiveUrl":"https://x.example/a.zip"}}"#),
     );
     let fetcher = fetcher(&site.base);
-    let listed = SourcePolicy::new(Some(
-        &Policy::from_toml("[sources]\nallow = [\"clawhub:*\", \"github.com/acme/*\"]\n").unwrap(),
-    ));
-    let refused = fetcher
-        .open(&parse("clawhub:gif"), None, &listed)
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(&refused, FetchError::Policy { place, .. } if place.contains("github.com/evil/skills")),
-        "{refused:?}"
-    );
+    let listed = policy("[sources]\nallow = [\"clawhub:*\", \"github.com/acme/*\"]\n");
+    let refused = fetcher.open(&parse("clawhub:gif"), None, &listed).await;
+    let refused = refused.unwrap_err();
+    assert_matches!(&refused, FetchError::Policy { place, .. } if place.contains("github.com/evil/skills"));
     site.json(
         "/api/v1/download",
         r#"{"sourceRef":"public-github","repo":"evil/skills","commit":"main","path":"x"}"#,
     );
-    assert_eq!(
-        code(open(&fetcher, &parse("clawhub:gif")).await),
-        "source_malformed"
-    );
+    let malformed = open(&fetcher, &parse("clawhub:gif")).await;
+    assert_eq!(code(malformed), "source_malformed");
 }
 
 #[tokio::test]
@@ -130,26 +100,15 @@ async fn lock_files_of_another_tool_name_their_sources() {
     let entries = vault_sources::locks::read(
         lock.as_bytes(),
         std::path::Path::new("/project"),
-        &support::options(),
+        &crate::support::options(),
     )
     .unwrap();
-    let shown: Vec<(String, String)> = entries
-        .iter()
-        .map(|entry| {
-            let what = match &entry.source {
-                Ok(source) => source.shown(),
-                Err(bad) => format!("no: {bad}"),
-            };
-            (entry.name.clone(), what)
-        })
-        .collect();
     let find = |name: &str| {
-        shown
-            .iter()
-            .find(|(other, _)| other == name)
-            .unwrap()
-            .1
-            .clone()
+        let entry = entries.iter().find(|entry| entry.name == name).unwrap();
+        match &entry.source {
+            Ok(source) => source.shown(),
+            Err(bad) => format!("no: {bad}"),
+        }
     };
     assert_eq!(find("pdf"), "github.com/acme/skills/skills/pdf");
     assert_eq!(find("here"), "/project/./skills/here");
@@ -157,7 +116,7 @@ async fn lock_files_of_another_tool_name_their_sources() {
     assert!(find("npm").contains("sources of the type npm"));
     assert!(find("evil").starts_with("no: "));
     let csv = entries.iter().find(|entry| entry.name == "csv").unwrap();
-    assert!(matches!(&csv.source, Ok(Source::Git(git)) if git.skill.as_deref() == Some("csv")));
+    assert_matches!(&csv.source, Ok(Source::Git(git)) if git.skill.as_deref() == Some("csv"));
     let git = entries.iter().find(|entry| entry.name == "git").unwrap();
     let skill = fetch(
         &fetcher("http://127.0.0.1:9"),
@@ -168,7 +127,8 @@ async fn lock_files_of_another_tool_name_their_sources() {
     .unwrap();
     assert_eq!(paths(&skill), ["SKILL.md"]);
     assert!(
-        vault_sources::locks::read(b"[]", std::path::Path::new("/"), &support::options()).is_err()
+        vault_sources::locks::read(b"[]", std::path::Path::new("/"), &crate::support::options())
+            .is_err()
     );
 }
 
@@ -222,14 +182,12 @@ fn npm_registry() -> SiteServer {
         );
     };
     let named = |digest: String| format!(r#","integrity":"sha1-AAAA {digest}""#);
-    site.put(
+    site.body(
         "/tools-1.2.3.tgz",
-        Answer::Body("application/octet-stream", package.clone()),
+        "application/octet-stream",
+        package.clone(),
     )
-    .put(
-        "/empty.tgz",
-        Answer::Body("application/octet-stream", empty.clone()),
-    );
+    .body("/empty.tgz", "application/octet-stream", empty.clone());
     describe("latest", "tools-1.2.3.tgz", &named(sha512(&package)));
     describe("1.0.0", "tools-1.2.3.tgz", &named(sha512(b"another")));
     describe("1.0.1", "tools-1.2.3.tgz", "");
@@ -251,23 +209,16 @@ async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
 
     let opened = plugin("tagged").await.unwrap();
     assert_eq!(names(&opened), ["csv", "pdf"]);
+    let notice = &opened.notices[0];
     assert!(
-        opened.notices[0].contains("the npm package @acme/tools@1.2.3"),
-        "{:?}",
-        opened.notices
+        notice.contains("the npm package @acme/tools@1.2.3"),
+        "{notice}"
     );
-    let skill = fetcher
-        .take(&opened, &opened.found[1], &policy)
-        .await
-        .unwrap();
+    let skill = fetcher.take(&opened, &opened.found[1], &policy).await;
+    let skill = skill.unwrap();
     assert_eq!(paths(&skill), ["SKILL.md", "run.sh"]);
-    assert!(
-        skill
-            .upstream
-            .identifier
-            .as_str()
-            .ends_with("/tools-1.2.3.tgz")
-    );
+    let identifier = skill.upstream.identifier.as_str();
+    assert!(identifier.ends_with("/tools-1.2.3.tgz"));
     assert_eq!(skill.upstream.path.as_deref(), Some("package/skills/pdf"));
     let one = plugin("one").await.unwrap();
     assert_eq!(one.found.len(), 1);
@@ -286,13 +237,8 @@ async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
 
     // The registry receives no request if the owner's policy rejects it.
     let asked = site.asked().len();
-    let listed = SourcePolicy::new(Some(
-        &Policy::from_toml("[sources]\nallow = [\"git:file:*\", \"github.com/*\"]\n").unwrap(),
-    ));
-    let refused = fetcher
-        .open(&source, Some("tagged"), &listed)
-        .await
-        .unwrap_err();
-    assert!(matches!(refused, FetchError::Policy { .. }), "{refused:?}");
+    let listed = crate::support::policy("[sources]\nallow = [\"git:file:*\", \"github.com/*\"]\n");
+    let refused = fetcher.open(&source, Some("tagged"), &listed).await;
+    assert_matches!(refused, Err(FetchError::Policy { .. }));
     assert_eq!(site.asked().len(), asked);
 }

@@ -1,23 +1,25 @@
 //! Repositories through the system's git: what is fetched and recorded, and what must never happen.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
-mod support;
-
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use support::{
-    Repository, code, compare, drift, fetch, fetcher_with, names, open, parse, paths,
-    plain_fetcher, settings, skill_md,
+use crate::support::{
+    Repository, code, compare, drift, fetch, fetcher_with, is_up_to_date, names, open, parse,
+    paths, plain_fetcher, plain_settings, policy, refusal, skill_md, write_executable,
 };
 use vault_skill::manifest::Mode;
-use vault_skill::policy::Policy;
 use vault_sources::{FetchError, Source, SourcePolicy};
+use vault_store::assert_matches;
+use vault_store::fetch::FetchedSkill;
 use vault_store::shelf::DriftState;
 
 fn source(repository: &Repository) -> Source {
     parse(&repository.address())
+}
+
+/// Fetches the skill `pdf`.
+async fn pdf(repository: &Repository) -> Result<FetchedSkill, FetchError> {
+    fetch(&plain_fetcher(), &source(repository), Some("pdf")).await
 }
 
 fn with_two() -> Repository {
@@ -25,12 +27,11 @@ fn with_two() -> Repository {
     repository
         .write("README.md", "read me")
         .write("skills/pdf/SKILL.md", skill_md("pdf"))
-        .write("skills/pdf/bin/run.sh", "#!/bin/sh\necho hi\n")
         .write("skills/pdf/data.bin", [0_u8, 159, 146, 150])
         .write("skills/pdf/.DS_Store", "x")
         .write("skills/csv/SKILL.md", skill_md("csv"));
     let run = repository.path().join("skills/pdf/bin/run.sh");
-    std::fs::set_permissions(run, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&run, "#!/bin/sh\necho hi\n");
     repository.commit();
     repository
 }
@@ -44,9 +45,8 @@ async fn a_skill_comes_with_its_siblings_modes_and_exact_bytes() {
     let opened = open(&fetcher, &source(&repository)).await.unwrap();
     assert_eq!(names(&opened), ["csv", "pdf"]);
     assert!(opened.only().is_none(), "several");
-    let skill = fetch(&fetcher, &source(&repository), Some("pdf"))
-        .await
-        .unwrap();
+    let skill = fetch(&fetcher, &source(&repository), Some("pdf")).await;
+    let skill = skill.unwrap();
     assert_eq!(paths(&skill), ["SKILL.md", "bin/run.sh", "data.bin"]);
     for file in &skill.files {
         let wanted = std::fs::read(repository.path().join("skills/pdf").join(&file.path)).unwrap();
@@ -57,14 +57,9 @@ async fn a_skill_comes_with_its_siblings_modes_and_exact_bytes() {
     assert_eq!(skill.upstream.revision.as_deref(), Some(commit.as_str()));
     assert_eq!(skill.upstream.tree.as_deref(), Some(tree.as_str()));
     assert_eq!(skill.upstream.path.as_deref(), Some("skills/pdf"));
-    let one = match source(&repository) {
-        source @ Source::Git(_) => source.with_path("skills/csv").unwrap(),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(
-        paths(&fetch(&fetcher, &one, None).await.unwrap()),
-        ["SKILL.md"]
-    );
+    let one = source(&repository).with_path("skills/csv").unwrap();
+    let one = fetch(&fetcher, &one, None).await.unwrap();
+    assert_eq!(paths(&one), ["SKILL.md"]);
 }
 
 #[tokio::test]
@@ -80,9 +75,10 @@ async fn a_branch_with_a_slash_is_the_longest_that_exists() {
     let Source::Git(mut git) = source(&repository) else {
         panic!("a repository");
     };
-    git.tail = ["feature", "x", "skills", "pdf"]
+    git.tail = "feature/x/skills/pdf"
+        .split('/')
         .map(str::to_owned)
-        .to_vec();
+        .collect();
     let skill = fetch(&fetcher, &Source::Git(git), None).await.unwrap();
     assert_eq!(skill.upstream.reference.as_deref(), Some("feature/x"));
     assert_eq!(skill.upstream.revision, Some(commit));
@@ -110,11 +106,8 @@ async fn tags_branches_and_commits_are_found_and_others_are_said() {
     ] {
         let source = source(&repository).with_reference(reference).unwrap();
         let skill = fetch(&fetcher, &source, Some("csv")).await.unwrap();
-        assert_eq!(
-            skill.upstream.revision.as_ref(),
-            Some(wanted),
-            "{reference}"
-        );
+        let revision = skill.upstream.revision.unwrap();
+        assert_eq!(&revision, wanted, "{reference}");
     }
     for (reference, said) in [
         ("nothing", "no branch and no tag nothing"),
@@ -122,14 +115,12 @@ async fn tags_branches_and_commits_are_found_and_others_are_said() {
     ] {
         let source = source(&repository).with_reference(reference).unwrap();
         let refused = open(&fetcher, &source).await.unwrap_err();
-        assert!(
-            matches!(refused, FetchError::NotFound(_)) && refused.to_string().contains(said),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains(said), "{refused}");
+        assert_matches!(refused, FetchError::NotFound(_));
     }
     let missing = parse("file:///nowhere/at/all");
     let refused = open(&fetcher, &missing).await.unwrap_err();
-    assert!(matches!(refused, FetchError::NotFound(_)), "{refused:?}");
+    assert_matches!(refused, FetchError::NotFound(_));
 }
 
 #[tokio::test]
@@ -137,62 +128,37 @@ async fn links_submodules_and_kept_away_files_are_refused() {
     let repository = with_two();
     symlink("/etc/passwd", repository.path().join("skills/pdf/link")).unwrap();
     repository.commit();
-    let refused = fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
-        .await
-        .unwrap_err();
+    let refused = pdf(&repository).await.unwrap_err();
+    let message = refused.to_string();
     assert!(
-        refused
-            .to_string()
-            .contains("skills/pdf/link is a symbolic link"),
-        "{refused}"
+        message.contains("skills/pdf/link is a symbolic link"),
+        "{message}"
     );
-    assert!(
-        fetch(&plain_fetcher(), &source(&repository), Some("csv"))
-            .await
-            .is_ok(),
-        "the other one is fine"
-    );
+    let csv = fetch(&plain_fetcher(), &source(&repository), Some("csv")).await;
+    assert!(csv.is_ok(), "the other one is fine");
 
     let repository = with_two();
     let head = repository.git(&["rev-parse", "HEAD"]);
-    repository.git(&[
-        "update-index",
-        "--add",
-        "--cacheinfo",
-        &format!("160000,{head},skills/pdf/sub"),
-    ]);
+    let entry = format!("160000,{head},skills/pdf/sub");
+    repository.git(&["update-index", "--add", "--cacheinfo", &entry]);
     repository.git(&["commit", "--quiet", "--message", "x"]);
-    let refused = fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
-        .await
-        .unwrap_err();
+    let refused = pdf(&repository).await.unwrap_err();
     assert!(refused.to_string().contains("is a submodule"), "{refused}");
 
     let repository = with_two();
-    repository.write(
-        "skills/pdf/big.bin",
-        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
-    );
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    repository.write("skills/pdf/big.bin", pointer);
     repository.commit();
-    let refused = fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
-        .await
-        .unwrap_err();
+    let refused = pdf(&repository).await.unwrap_err();
     assert!(refused.to_string().contains("LFS"), "{refused}");
 
     let repository = with_two();
     repository.write("skills/pdf/huge.bin", vec![7; (4 << 20) + 2]);
     repository.commit();
-    let refused = fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(refused, FetchError::TooLarge { .. }),
-        "{refused:?}"
-    );
-    assert!(
-        fetch(&plain_fetcher(), &source(&repository), Some("csv"))
-            .await
-            .is_ok()
-    );
+    let refused = pdf(&repository).await.unwrap_err();
+    assert_matches!(refused, FetchError::TooLarge { .. });
+    let csv = fetch(&plain_fetcher(), &source(&repository), Some("csv")).await;
+    assert!(csv.is_ok());
 }
 
 #[tokio::test]
@@ -205,21 +171,12 @@ async fn nothing_of_a_repository_runs() {
         .write("skills/pdf/.gitattributes", "* filter=evil\n")
         .write(".gitmodules", format!("[submodule \"x\"]\n\tpath = skills/x\n\turl = ext::sh -c {touch}\n\tupdate = !{touch}\n"));
     repository.commit();
-    for hook in [
-        "post-checkout",
-        "post-merge",
-        "pre-auto-gc",
-        "reference-transaction",
-        "fsmonitor",
-    ] {
+    let hooks = "post-checkout post-merge pre-auto-gc reference-transaction fsmonitor";
+    for hook in hooks.split(' ') {
         let path = repository.path().join(".git/hooks").join(hook);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, format!("#!/bin/sh\n{touch}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&path, &format!("#!/bin/sh\n{touch}\n"));
     }
-    fetch(&plain_fetcher(), &source(&repository), Some("pdf"))
-        .await
-        .unwrap();
+    pdf(&repository).await.unwrap();
     assert!(!mark.exists());
 }
 
@@ -227,23 +184,16 @@ async fn nothing_of_a_repository_runs() {
 async fn a_git_that_hangs_is_ended_with_what_it_started() {
     let folder = tempfile::tempdir().unwrap();
     let (program, pids) = (folder.path().join("git"), folder.path().join("pids"));
-    let script = format!(
-        "#!/bin/sh\nsleep 600 &\necho $! $$ > {}\nwait\n",
-        pids.display()
-    );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut settings = settings("http://127.0.0.1:9");
+    let shown = pids.display();
+    let script = format!("#!/bin/sh\nsleep 600 &\necho $! $$ > {shown}\nwait\n");
+    write_executable(&program, &script);
+    let mut settings = plain_settings();
     settings.git.program = program;
     settings.git.list_time = Duration::from_secs(2);
     let fetcher = fetcher_with(settings);
-    let refused = open(&fetcher, &parse("https://git.example.com/acme/skills.git"))
-        .await
-        .unwrap_err();
-    assert!(
-        refused.to_string().contains("did not end within"),
-        "{refused}"
-    );
+    let source = parse("https://git.example.com/acme/skills.git");
+    let refused = refusal(&fetcher, &source).await.to_string();
+    assert!(refused.contains("did not end within"), "{refused}");
     let started = std::fs::read_to_string(pids).unwrap();
     for pid in started.split_whitespace() {
         // A killed process may remain as a zombie until its parent reaps it.
@@ -265,97 +215,70 @@ async fn a_git_that_hangs_is_ended_with_what_it_started() {
 
 #[tokio::test]
 async fn without_git_the_way_out_is_said() {
-    let mut settings = settings("http://127.0.0.1:9");
+    let mut settings = plain_settings();
     settings.git.program = "/nowhere/git".into();
     let fetcher = fetcher_with(settings);
-    let refused = open(&fetcher, &parse("github:acme/skills"))
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(refused, FetchError::Unsupported { .. })
-            && refused.hint().unwrap().contains("install git")
-    );
+    let refused = refusal(&fetcher, &parse("github:acme/skills")).await;
+    assert!(refused.hint().unwrap().contains("install git"));
+    assert_matches!(refused, FetchError::Unsupported { .. });
 }
 
 #[tokio::test]
 async fn drift_is_told_by_commit_and_tree() {
     let repository = with_two();
     let fetcher = plain_fetcher();
-    let policy = SourcePolicy::default();
-    let skill = fetch(&fetcher, &source(&repository), Some("pdf"))
-        .await
-        .unwrap();
-    assert_eq!(
-        drift(&fetcher, &skill.upstream, &policy).await,
-        DriftState::UpToDate
-    );
+    let skill = fetch(&fetcher, &source(&repository), Some("pdf")).await;
+    let skill = skill.unwrap();
+    assert!(is_up_to_date(&fetcher, &skill).await);
     repository.write("skills/csv/other.md", "elsewhere in the repository");
     repository.commit();
-    assert_eq!(
-        drift(&fetcher, &skill.upstream, &policy).await,
-        DriftState::UpToDate,
+    assert!(
+        is_up_to_date(&fetcher, &skill).await,
         "its own folder is the same"
     );
     repository.write("skills/pdf/extra.md", "new");
     let commit = repository.commit();
-    match drift(&fetcher, &skill.upstream, &policy).await {
+    match drift(&fetcher, &skill).await {
         DriftState::Drifted { upstream, .. } => assert_eq!(upstream, &commit[..12]),
         other => panic!("{other:?}"),
     }
-    let again = fetcher
-        .fetch_recorded(&skill.upstream, &policy)
-        .await
-        .unwrap();
+    let policy = SourcePolicy::default();
+    let again = fetcher.fetch_recorded(&skill.upstream, &policy).await;
+    let again = again.unwrap();
     assert_eq!(
         paths(&again),
         ["SKILL.md", "bin/run.sh", "data.bin", "extra.md"]
     );
-    assert_eq!(
-        drift(&fetcher, &again.upstream, &policy).await,
-        DriftState::UpToDate
-    );
+    assert!(is_up_to_date(&fetcher, &again).await);
     repository.git(&["rm", "-r", "--quiet", "skills/pdf"]);
     repository.commit();
-    assert!(matches!(
-        drift(&fetcher, &again.upstream, &policy).await,
-        DriftState::Failed(_)
-    ));
+    assert_matches!(drift(&fetcher, &again).await, DriftState::Failed(_));
     // A skill pinned to a commit never drifts.
     let pinned = source(&repository).with_reference(&commit).unwrap();
     let pinned = fetch(&fetcher, &pinned, Some("pdf")).await.unwrap();
-    assert_eq!(
-        drift(&fetcher, &pinned.upstream, &policy).await,
-        DriftState::UpToDate
-    );
+    assert!(is_up_to_date(&fetcher, &pinned).await);
 }
 
 #[tokio::test]
 async fn skills_of_one_repository_are_compared_with_one_request() {
     let repository = with_two();
-    let policy = SourcePolicy::default();
     let (folder, mut skills) = (tempfile::tempdir().unwrap(), Vec::new());
     for name in ["pdf", "csv"] {
         let skill = fetch(&plain_fetcher(), &source(&repository), Some(name)).await;
-        skills.push(skill.unwrap().upstream);
+        skills.push(skill.unwrap());
     }
     repository.write("skills/csv/more.md", "more");
     repository.commit();
     let (program, calls) = (folder.path().join("git"), folder.path().join("calls"));
-    let script = format!(
-        "#!/bin/sh\necho \"$@\" >> {}\nexec git \"$@\"\n",
-        calls.display()
-    );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut counted = settings("http://127.0.0.1:9");
+    let shown = calls.display();
+    let script = format!("#!/bin/sh\necho \"$@\" >> {shown}\nexec git \"$@\"\n");
+    write_executable(&program, &script);
+    let mut counted = plain_settings();
     counted.git.program = program;
     let fetcher = fetcher_with(counted);
-    let states = compare(&fetcher, &skills, &policy).await;
+    let states = compare(&fetcher, &skills).await;
     assert_eq!(states[0], DriftState::UpToDate);
-    assert!(
-        matches!(states[1], DriftState::Drifted { .. }),
-        "{states:?}"
-    );
+    assert_matches!(states[1], DriftState::Drifted { .. }, "{states:?}");
     let calls = std::fs::read_to_string(calls).unwrap();
     assert_eq!(calls.matches(" ls-remote ").count(), 1, "{calls}");
     assert_eq!(calls.matches(" fetch ").count(), 1, "{calls}");
@@ -374,60 +297,45 @@ async fn a_repository_that_moves_between_check_and_fetch_gives_one_commit_or_non
     let found = opened.by_name("pdf").unwrap();
     let skill = fetcher.take(&opened, found, &policy).await.unwrap();
     assert_eq!(skill.upstream.revision, Some(before));
-    let document = skill
-        .files
-        .iter()
-        .find(|file| file.path == "SKILL.md")
-        .unwrap();
-    assert_eq!(document.bytes, skill_md("pdf").into_bytes());
+    let document = skill.files.iter().find(|file| file.path == "SKILL.md");
+    assert_eq!(document.unwrap().bytes, skill_md("pdf").into_bytes());
 }
 
 #[tokio::test]
 async fn the_policy_is_asked_before_git_and_again_for_the_folder() {
     let repository = with_two();
-    let policy = |toml: &str| SourcePolicy::new(Some(&Policy::from_toml(toml).unwrap()));
-    let mut never = settings("http://127.0.0.1:9");
+    let mut never = plain_settings();
     never.git.program = "/nowhere/git".into();
     let never = fetcher_with(never);
+    let others = policy("[sources]\nallow = [\"github.com/other/*\"]\n");
+    let refused = never
+        .open(&parse("github:acme/skills"), None, &others)
+        .await;
     assert_eq!(
-        code(
-            never
-                .open(
-                    &parse("github:acme/skills"),
-                    None,
-                    &policy("[sources]\nallow = [\"github.com/other/*\"]\n"),
-                )
-                .await
-        ),
+        code(refused),
         "source_refused",
         "git was not even looked for"
     );
-    let place = match source(&repository) {
-        Source::Git(git) => git.place,
-        other => panic!("{other:?}"),
+    let source = source(&repository);
+    let Source::Git(git) = &source else {
+        panic!("{source:?}");
     };
+    let place = &git.place;
     let narrow = policy(&format!("[sources]\nallow = [\"{place}/skills/pdf\"]\n"));
     let fetcher = plain_fetcher();
-    let opened = fetcher
-        .open(&source(&repository), None, &narrow)
-        .await
-        .unwrap();
+    let opened = fetcher.open(&source, None, &narrow).await.unwrap();
     let [pdf, csv] = ["pdf", "csv"].map(|name| opened.by_name(name).unwrap());
     assert!(fetcher.take(&opened, pdf, &narrow).await.is_ok());
-    assert_eq!(
-        code(fetcher.take(&opened, csv, &narrow).await),
-        "source_refused"
-    );
+    let refused = fetcher.take(&opened, csv, &narrow).await;
+    assert_eq!(code(refused), "source_refused");
     let aged = policy("[sources]\nminimum_age_days = 36500\n");
-    assert_eq!(
-        code(fetcher.open(&source(&repository), None, &aged).await),
-        "source_refused"
-    );
+    let refused = fetcher.open(&source, None, &aged).await;
+    assert_eq!(code(refused), "source_refused");
 }
 
 #[tokio::test]
 async fn callers_from_elsewhere_reach_no_private_host_and_no_ssh() {
-    let mut guarded = settings("http://127.0.0.1:9");
+    let mut guarded = plain_settings();
     guarded.guarded = true;
     guarded.git.loopback = false;
     guarded.git.program = "/nowhere/git".into();
@@ -439,18 +347,11 @@ async fn callers_from_elsewhere_reach_no_private_host_and_no_ssh() {
         "https://[::1]/a/b.git",
     ] {
         let refused = open(&fetcher, &parse(address)).await.unwrap_err();
-        assert!(
-            matches!(refused, FetchError::NotPublic(_)),
-            "{address}: {refused:?}"
-        );
+        assert_matches!(refused, FetchError::NotPublic(_), "{address}");
     }
-    let refused = open(&fetcher, &parse("git@git.example.com:acme/skills.git"))
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(refused, FetchError::Unsupported { .. }),
-        "{refused:?}"
-    );
+    let ssh = parse("git@git.example.com:acme/skills.git");
+    let refused = refusal(&fetcher, &ssh).await;
+    assert_matches!(refused, FetchError::Unsupported { .. });
 }
 
 #[tokio::test]
@@ -476,29 +377,25 @@ async fn a_marketplace_names_the_skills_of_its_plugins() {
     repository.commit();
     let fetcher = plain_fetcher();
     let policy = SourcePolicy::default();
-    let plugin = async |name: &'static str| {
-        fetcher
-            .open(&source(&repository), Some(name), &policy)
-            .await
-    };
+    let source = source(&repository);
+    let plugin = async |name| fetcher.open(&source, Some(name), &policy).await;
     assert_eq!(names(&plugin("tools").await.unwrap()), ["lint"]);
     let opened = plugin("far").await.unwrap();
     assert_eq!(names(&opened), ["far"]);
     let skill = fetcher.take(&opened, &opened.found[0], &policy).await;
     let revision = skill.unwrap().upstream.revision;
     assert_eq!(revision, Some(far), "the commit that the marketplace fixes");
-    assert!(
-        plugin("docs").await.is_err(),
-        "a path that leads out of the plugin root"
-    );
-    assert!(plugin("loose").await.is_err());
+    for name in ["docs", "loose"] {
+        assert!(
+            plugin(name).await.is_err(),
+            "{name} leads out of the plugin root"
+        );
+    }
     let range = plugin("npm").await.unwrap_err();
     assert!(range.to_string().contains("a range of versions"), "{range}");
-    let missing = plugin("nothing").await.unwrap_err();
+    let missing = plugin("nothing").await.unwrap_err().to_string();
     assert!(
-        missing
-            .to_string()
-            .contains("it has: docs, loose, tools, far, npm"),
+        missing.contains("it has: docs, loose, tools, far, npm"),
         "{missing}"
     );
 }

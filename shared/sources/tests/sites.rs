@@ -1,27 +1,18 @@
 //! Sites and archives: what is fetched and checked, and how misbehaving servers are handled.
 
-#[path = "support/archives.rs"]
-mod archives;
-mod support;
-
 use std::sync::Arc;
 
-use archives::{File, gzip, tar_of, zip_of};
-use support::{
-    Answer, SiteServer, code, compare, drift, fetch, fetcher, fetcher_with, names, open, parse,
-    paths, settings, skill_md,
+use crate::archives::{File, gzip, tar_of, zip_of};
+use crate::support::{
+    Answer, INDEX, SiteServer, code, compare, drift, fetch, fetcher, fetcher_with, is_up_to_date,
+    names, open, parse, paths, policy, refusal, settings, skill_md,
 };
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
-use vault_skill::policy::Policy;
-use vault_sources::site::SCHEMA;
 use vault_sources::{FetchError, Source, SourcePolicy, Tokens};
+use vault_store::assert_matches;
 use vault_store::fetch::Fetch;
 use vault_store::shelf::DriftState;
-
-fn index(entries: &str) -> String {
-    format!(r#"{{"$schema":"{SCHEMA}","skills":[{entries}]}}"#)
-}
 
 #[tokio::test]
 async fn archives_of_each_form_give_the_same_skill() {
@@ -45,29 +36,43 @@ async fn archives_of_each_form_give_the_same_skill() {
         ("b.zip", zip_of(&wrapped)),
         ("b.tgz", gzip(&tar_of(&wrapped))),
     ] {
-        site.put(
+        site.body(
             &format!("/{name}"),
-            Answer::Body("application/octet-stream", bytes.clone()),
+            "application/octet-stream",
+            bytes.clone(),
         );
         let source = parse(&format!("{}/{name}", site.base));
         let skill = fetch(&fetcher, &source, None).await.unwrap();
         assert_eq!(paths(&skill), ["SKILL.md", "bin/run"], "{name}");
-        let run = skill
-            .files
-            .iter()
-            .find(|file| file.path == "bin/run")
-            .unwrap();
-        assert_eq!(run.mode, Mode::Executable, "{name}");
-        assert_eq!(
-            skill.upstream.revision,
-            Some(format!("sha256:{}", Digest::of(&bytes)))
-        );
-        assert_eq!(
-            drift(&fetcher, &skill.upstream, &SourcePolicy::default()).await,
-            DriftState::UpToDate,
-            "{name}"
-        );
+        let run = skill.files.iter().find(|file| file.path == "bin/run");
+        assert_eq!(run.unwrap().mode, Mode::Executable, "{name}");
+        let digest = format!("sha256:{}", Digest::of(&bytes));
+        assert_eq!(skill.upstream.revision, Some(digest));
+        assert!(is_up_to_date(&fetcher, &skill).await, "{name}");
     }
+}
+
+#[tokio::test]
+async fn the_only_skill_left_in_an_archive_does_not_replace_another_one() {
+    let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
+    let both = [
+        ("pdf/SKILL.md", 0o644, pdf.as_bytes()),
+        ("csv/SKILL.md", 0o644, csv.as_bytes()),
+    ];
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    let put = |files: &[File<'_>]| {
+        let body = Answer::Body("application/zip", zip_of(files));
+        site.put("/skills.zip", body);
+    };
+    put(&both);
+    let source = parse(&format!("{}/skills.zip", site.base));
+    let skill = fetch(&fetcher, &source, Some("pdf")).await.unwrap();
+    let policy = SourcePolicy::default();
+    let again = async || fetcher.fetch_recorded(&skill.upstream, &policy).await;
+    assert!(again().await.is_ok());
+    put(&both[1..]);
+    assert_eq!(code(again().await), "source_not_found");
 }
 
 #[tokio::test]
@@ -78,42 +83,36 @@ async fn hostile_archives_are_refused_while_reading() {
     let names: Vec<String> = (0..1_001).map(|at| format!("f{at}")).collect();
     let mut many = vec![good];
     many.extend(names.iter().map(|name| (name.as_str(), 0o644, &b""[..])));
-    let mut link = tar::Builder::new(Vec::new());
-    let mut header = tar::Header::new_ustar();
-    header.set_entry_type(tar::EntryType::Symlink);
-    header.set_path("SKILL.md").unwrap();
-    header.set_link_name("/etc/passwd").unwrap();
-    header.set_size(0);
-    header.set_cksum();
-    link.append(&header, &b""[..]).unwrap();
-    let mut fifo = tar::Builder::new(Vec::new());
-    header.set_entry_type(tar::EntryType::Fifo);
-    header.set_cksum();
-    fifo.append(&header, &b""[..]).unwrap();
+    let special = |kind: tar::EntryType| {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_path("SKILL.md").unwrap();
+        header.set_link_name("/etc/passwd").unwrap();
+        header.set_size(0);
+        header.set_cksum();
+        let mut archive = tar::Builder::new(Vec::new());
+        archive.append(&header, &b""[..]).unwrap();
+        archive.into_inner().unwrap()
+    };
     let mut zip_link = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default();
     zip_link
-        .add_symlink(
-            "SKILL.md",
-            "/etc/passwd",
-            zip::write::SimpleFileOptions::default(),
-        )
+        .add_symlink("SKILL.md", "/etc/passwd", options)
         .unwrap();
+    let bomb = [good, ("zeroes", 0o644, &zeroes)];
     let site = SiteServer::new();
     let fetcher = fetcher(&site.base);
     for (what, bytes) in [
-        (
-            "bomb.tar.gz",
-            gzip(&tar_of(&[good, ("zeroes", 0o644, &zeroes)])),
-        ),
-        ("bomb.zip", zip_of(&[good, ("zeroes", 0o644, &zeroes)])),
+        ("bomb.tar.gz", gzip(&tar_of(&bomb))),
+        ("bomb.zip", zip_of(&bomb)),
         ("many.zip", zip_of(&many)),
         ("many.tar", tar_of(&many)),
         ("up.tar", tar_of(&[good, ("../../evil", 0o644, b"x")])),
         ("absolute.tar", tar_of(&[good, ("/etc/evil", 0o644, b"x")])),
         ("up.zip", zip_of(&[good, ("a/../../evil", 0o644, b"x")])),
         ("back.zip", zip_of(&[good, ("a\\..\\evil", 0o644, b"x")])),
-        ("link.tar", link.into_inner().unwrap()),
-        ("fifo.tar", fifo.into_inner().unwrap()),
+        ("link.tar", special(tar::EntryType::Symlink)),
+        ("fifo.tar", special(tar::EntryType::Fifo)),
         ("link.zip", zip_link.finish().unwrap().into_inner()),
         ("cut.zip", zip_of(&[good])[..40].to_vec()),
         ("cut.tar.gz", gzip(&tar_of(&[good]))[..30].to_vec()),
@@ -121,16 +120,12 @@ async fn hostile_archives_are_refused_while_reading() {
         ("empty.zip", zip_of(&[])),
         ("none.zip", zip_of(&[("README.md", 0o644, b"x")])),
     ] {
-        site.put(&format!("/{what}"), Answer::Body("application/zip", bytes));
-        let refused = fetch(&fetcher, &parse(&format!("{}/{what}", site.base)), None).await;
-        assert!(
-            matches!(
-                &refused,
-                Err(FetchError::TooLarge { .. }
-                    | FetchError::Content { .. }
-                    | FetchError::NotFound(_))
-            ),
-            "{what}: {refused:?}"
+        site.body(&format!("/{what}"), "application/zip", bytes);
+        let source = parse(&format!("{}/{what}", site.base));
+        assert_matches!(
+            refusal(&fetcher, &source).await,
+            FetchError::TooLarge { .. } | FetchError::Content { .. } | FetchError::NotFound(_),
+            "{what}"
         );
     }
 }
@@ -154,11 +149,9 @@ fn pinned_site() -> (SiteServer, String, [Digest; 2]) {
            {{"name":"../up","type":"skill-md","url":"x","digest":"sha256:{two}"}},
            {{"type":"skill-md"}}"#
     );
-    site.json("/.well-known/agent-skills/index.json", index(&entries))
-        .put(
-            "/.well-known/agent-skills/pdf.tar.gz",
-            Answer::Body("application/gzip", archive),
-        )
+    let at = "/.well-known/agent-skills/pdf.tar.gz";
+    site.index(&entries)
+        .body(at, "application/gzip", archive)
         .text("/files/csv/SKILL.md", csv);
     (site, entries, [one, two])
 }
@@ -167,19 +160,17 @@ fn pinned_site() -> (SiteServer, String, [Digest; 2]) {
 async fn skills_of_one_site_are_compared_with_one_request() {
     let (site, ..) = pinned_site();
     let (fetcher, source) = (fetcher(&site.base), parse(&site.base));
-    let policy = SourcePolicy::default();
     let pdf = fetch(&fetcher, &source, Some("pdf")).await.unwrap();
     let csv = fetch(&fetcher, &source, Some("csv")).await.unwrap();
     let before = site.asked().len();
-    let both = [&pdf.upstream, &csv.upstream];
     let up_to_date = [DriftState::UpToDate, DriftState::UpToDate];
-    assert_eq!(compare(&fetcher, both, &policy).await, up_to_date);
+    assert_eq!(compare(&fetcher, [&pdf, &csv]).await, up_to_date);
     assert_eq!(site.asked().len(), before + 1);
     // The same applies through the `Fetch` trait.
     let (port, before): (Arc<dyn Fetch>, _) = (fetcher.clone(), site.asked().len());
     let mut states = Vec::new();
     let mut answer = |_: usize, state| states.push(state);
-    let both = both.map(Clone::clone).to_vec();
+    let both = vec![pdf.upstream, csv.upstream];
     port.compare(both, None, &mut answer).await;
     assert_eq!(states, up_to_date);
     assert_eq!(site.asked().len(), before + 1);
@@ -193,49 +184,28 @@ async fn a_pinned_index_is_held_to_its_digests() {
     let opened = open(&fetcher, &source).await.unwrap();
     assert_eq!(names(&opened), ["pdf", "csv", "lie"]);
     assert_eq!(opened.notices.len(), 4, "{:?}", opened.notices);
-    assert_eq!(
-        opened.found[0].description.as_deref(),
-        Some("Work with PDF.")
-    );
+    let description = opened.found[0].description.as_deref();
+    assert_eq!(description, Some("Work with PDF."));
     let pdf = fetch(&fetcher, &source, Some("pdf")).await.unwrap();
     assert_eq!(paths(&pdf), ["SKILL.md", "a.md"]);
     assert_eq!(pdf.upstream.revision, Some(format!("sha256:{one}")));
-    assert!(
-        pdf.upstream
-            .identifier
-            .as_str()
-            .starts_with("wellknown:https://127.0.0.1:")
-    );
-    assert_eq!(
-        paths(&fetch(&fetcher, &source, Some("csv")).await.unwrap()),
-        ["SKILL.md"]
-    );
-    assert_eq!(
-        code(fetch(&fetcher, &source, Some("lie")).await),
-        "source_digest"
-    );
+    let identifier = pdf.upstream.identifier.as_str();
+    assert!(identifier.starts_with("wellknown:https://127.0.0.1:"));
+    let csv = fetch(&fetcher, &source, Some("csv")).await.unwrap();
+    assert_eq!(paths(&csv), ["SKILL.md"]);
+    let lie = fetch(&fetcher, &source, Some("lie")).await;
+    assert_eq!(code(lie), "source_digest");
     // Fetch one skill of the site by name, then detect an upstream change.
     let named = parse(&format!("wellknown:{}/csv", site.base));
     assert_eq!(open(&fetcher, &named).await.unwrap().found.len(), 1);
-    let policy = SourcePolicy::default();
+    assert!(is_up_to_date(&fetcher, &pdf).await);
+    site.index(&entries.replace(&one.to_string(), &two.to_string()));
+    assert_matches!(drift(&fetcher, &pdf).await, DriftState::Drifted { .. });
+    let unknown = r#"{"$schema":"https://example.com/other","skills":[]}"#;
+    site.json(INDEX, unknown);
+    let unknown = open(&fetcher, &source).await;
     assert_eq!(
-        drift(&fetcher, &pdf.upstream, &policy).await,
-        DriftState::UpToDate
-    );
-    site.json(
-        "/.well-known/agent-skills/index.json",
-        index(&entries.replace(&one.to_string(), &two.to_string())),
-    );
-    assert!(matches!(
-        drift(&fetcher, &pdf.upstream, &policy).await,
-        DriftState::Drifted { .. }
-    ));
-    site.json(
-        "/.well-known/agent-skills/index.json",
-        r#"{"$schema":"https://example.com/other","skills":[]}"#,
-    );
-    assert_eq!(
-        code(open(&fetcher, &source).await),
+        code(unknown),
         "source_malformed",
         "a schema that nobody knows"
     );
@@ -254,110 +224,79 @@ async fn the_older_index_is_taken_with_a_warning_and_never_where_digests_are_ask
     let fetcher = fetcher(&site.base);
     let source = parse(&site.base);
     let opened = open(&fetcher, &source).await.unwrap();
-    assert!(
-        opened.notices[0].starts_with("unpinned"),
-        "{:?}",
-        opened.notices
-    );
+    let notice = &opened.notices[0];
+    assert!(notice.starts_with("unpinned"), "{notice}");
     let skill = fetch(&fetcher, &source, Some("pdf")).await.unwrap();
     assert_eq!(paths(&skill), ["SKILL.md", "docs/a.md"]);
-    let policy = SourcePolicy::default();
-    assert_eq!(
-        drift(&fetcher, &skill.upstream, &policy).await,
-        DriftState::UpToDate
-    );
+    assert!(is_up_to_date(&fetcher, &skill).await);
     site.text("/.well-known/skills/pdf/docs/a.md", "b");
-    assert!(matches!(
-        drift(&fetcher, &skill.upstream, &policy).await,
-        DriftState::Drifted { .. }
-    ));
-    assert_eq!(
-        code(fetch(&fetcher, &source, Some("up")).await),
-        "source_malformed"
-    );
-    let signed = SourcePolicy::new(Some(
-        &Policy::from_toml("[sources]\nsigned_only = true\n").unwrap(),
-    ));
-    assert_eq!(
-        code(fetcher.open(&source, None, &signed).await),
-        "source_refused"
-    );
+    assert_matches!(drift(&fetcher, &skill).await, DriftState::Drifted { .. });
+    let up = fetch(&fetcher, &source, Some("up")).await;
+    assert_eq!(code(up), "source_malformed");
+    let signed = policy("[sources]\nsigned_only = true\n");
+    let refused = fetcher.open(&source, None, &signed).await;
+    assert_eq!(code(refused), "source_refused");
 }
 
 #[tokio::test]
 async fn redirects_end_and_never_lead_inside() {
     let site = SiteServer::new();
     site.text("/end/SKILL.md", skill_md("end"))
-        .put("/one/SKILL.md", Answer::To("/two/SKILL.md".to_owned()))
-        .put("/two/SKILL.md", Answer::To("/end/SKILL.md".to_owned()))
-        .put("/loop/SKILL.md", Answer::To("/loop/SKILL.md".to_owned()))
+        .redirect("/one/SKILL.md", "/two/SKILL.md")
+        .redirect("/two/SKILL.md", "/end/SKILL.md")
+        .redirect("/loop/SKILL.md", "/loop/SKILL.md")
         .put("/gone/SKILL.md", Answer::Status(410))
         .put("/secret/SKILL.md", Answer::Status(403))
-        .put(
+        .raw(
             "/wait/SKILL.md",
-            Answer::Raw(
-                b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n".to_vec(),
-            ),
+            b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n",
         )
-        .put(
-            "/page/SKILL.md",
-            Answer::Body("text/html; charset=utf-8", b"<html>".to_vec()),
-        );
-    for (at, to) in [
+        .body("/page/SKILL.md", "text/html; charset=utf-8", "<html>");
+    let inside = [
         ("private", "https://10.0.0.1/x"),
         ("cloud", "https://169.254.169.254/latest/meta-data"),
         ("six", "https://[fd00::1]/x"),
         ("mapped", "https://[::ffff:10.0.0.1]/x"),
-    ] {
-        site.put(&format!("/{at}/SKILL.md"), Answer::To(to.to_owned()));
-    }
-    for (at, to) in [
+    ];
+    let unsupported = [
         ("file", "file:///etc/passwd"),
         ("plain", "http://example.com/x"),
         ("user", "https://a:b@example.com/x"),
-    ] {
-        site.put(&format!("/{at}/SKILL.md"), Answer::To(to.to_owned()));
+    ];
+    for (at, to) in inside.into_iter().chain(unsupported) {
+        site.redirect(&format!("/{at}/SKILL.md"), to);
     }
     let fetcher = fetcher(&site.base);
     let get = async |at: &str| {
-        fetch(
-            &fetcher,
-            &parse(&format!("{}/{at}/SKILL.md", site.base)),
-            None,
-        )
-        .await
+        let source = parse(&format!("{}/{at}/SKILL.md", site.base));
+        fetch(&fetcher, &source, None).await
     };
     assert!(get("one").await.is_ok());
-    for at in ["private", "cloud", "six", "mapped"] {
-        assert_eq!(code(get(at).await), "source_not_public", "{at}");
+    for (at, word) in [
+        ("private", "source_not_public"),
+        ("cloud", "source_not_public"),
+        ("six", "source_not_public"),
+        ("mapped", "source_not_public"),
+        ("loop", "source_unreachable"),
+        ("file", "source_unreachable"),
+        ("plain", "source_unreachable"),
+        ("user", "source_unreachable"),
+        ("gone", "source_not_found"),
+        ("secret", "source_not_allowed"),
+        ("page", "source_malformed"),
+    ] {
+        assert_eq!(code(get(at).await), word, "{at}");
     }
-    for at in ["loop", "file", "plain", "user"] {
-        assert_eq!(code(get(at).await), "source_unreachable", "{at}");
-    }
-    assert_eq!(code(get("gone").await), "source_not_found");
-    assert_eq!(code(get("secret").await), "source_not_allowed");
-    assert_eq!(code(get("page").await), "source_malformed");
-    assert!(
-        get("wait")
-            .await
-            .unwrap_err()
-            .to_string()
-            .contains("asks to wait 7 s")
-    );
+    let wait = get("wait").await.unwrap_err().to_string();
+    assert!(wait.contains("asks to wait 7 s"), "{wait}");
     // If the policy has an `allow` list, it also applies to redirects to other hosts.
     let host = site.base.trim_start_matches("http://").to_owned();
-    site.put(
-        "/away/SKILL.md",
-        Answer::To(site.base.replace("127.0.0.1", "localhost") + "/end/SKILL.md"),
-    );
-    let listed = SourcePolicy::new(Some(
-        &Policy::from_toml(&format!("[sources]\nallow = [\"{host}/*\"]\n")).unwrap(),
-    ));
+    let elsewhere = site.base.replace("127.0.0.1", "localhost");
+    site.redirect("/away/SKILL.md", elsewhere + "/end/SKILL.md");
+    let listed = policy(&format!("[sources]\nallow = [\"{host}/*\"]\n"));
     let source = parse(&format!("{}/away/SKILL.md", site.base));
-    assert_eq!(
-        code(fetcher.open(&source, None, &listed).await),
-        "source_refused"
-    );
+    let refused = fetcher.open(&source, None, &listed).await;
+    assert_eq!(code(refused), "source_refused");
 }
 
 #[tokio::test]
@@ -365,17 +304,15 @@ async fn bodies_that_do_not_end_are_cut() {
     let site = SiteServer::new();
     site.put("/endless/SKILL.md", Answer::Endless)
         .put("/stalls/SKILL.md", Answer::Stalls)
-        .put(
+        .raw(
             "/lies/SKILL.md",
-            Answer::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\nx".to_vec()),
+            b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\nx",
         )
-        .put(
+        .raw(
             "/packed/SKILL.md",
-            Answer::Raw(
-                b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx".to_vec(),
-            ),
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx",
         )
-        .put("/.well-known/agent-skills/index.json", Answer::Endless)
+        .put(INDEX, Answer::Endless)
         .put("/endless.zip", Answer::Endless);
     let fetcher = fetcher(&site.base);
     let get = async |at: &str| fetch(&fetcher, &parse(&format!("{}{at}", site.base)), None).await;
@@ -383,10 +320,8 @@ async fn bodies_that_do_not_end_are_cut() {
         assert_eq!(code(get(at).await), "source_too_large", "{at}");
     }
     let refused = get("/stalls/SKILL.md").await.unwrap_err();
-    assert!(
-        refused.to_string().contains("it sends less than"),
-        "{refused}"
-    );
+    let message = refused.to_string();
+    assert!(message.contains("it sends less than"), "{message}");
     assert_eq!(code(get("/packed/SKILL.md").await), "source_malformed");
 }
 
@@ -399,11 +334,8 @@ async fn without_the_test_flag_no_request_reaches_this_machine() {
     let port = site.base.rsplit(':').next().unwrap().to_owned();
     for host in ["127.0.0.1", "localhost"] {
         let url = format!("https://{host}:{port}/SKILL.md").parse().unwrap();
-        assert_eq!(
-            code(open(&fetcher, &Source::SkillMd(url)).await),
-            "source_not_public",
-            "{host}"
-        );
+        let refused = open(&fetcher, &Source::SkillMd(url)).await;
+        assert_eq!(code(refused), "source_not_public", "{host}");
         let url = format!("http://{host}:{port}/SKILL.md").parse().unwrap();
         let refused = open(&fetcher, &Source::SkillMd(url)).await;
         assert!(refused.is_err(), "{host}");
@@ -416,33 +348,23 @@ async fn a_token_goes_to_its_own_host_and_along_no_redirect() {
     let (private, other) = (SiteServer::new(), SiteServer::new());
     private
         .put("/SKILL.md", Answer::Guarded("s3cret", skill_md("pdf")))
-        .put(
-            "/away/SKILL.md",
-            Answer::To(format!("{}/SKILL.md", other.base)),
-        );
+        .redirect("/away/SKILL.md", format!("{}/SKILL.md", other.base));
     other.put("/SKILL.md", Answer::Guarded("s3cret", skill_md("pdf")));
     let source = parse(&format!("{}/SKILL.md", private.base));
-    let without = fetch(&fetcher(&private.base), &source, None).await;
-    assert!(
-        matches!(&without, Err(error @ FetchError::NotAllowed { .. }) if error.hint().unwrap().contains("VAULT_SOURCE_TOKENS")),
-        "{without:?}"
-    );
+    let refused = refusal(&fetcher(&private.base), &source).await;
+    assert_eq!(refused.word(), "source_not_allowed");
+    assert!(refused.hint().unwrap().contains("VAULT_SOURCE_TOKENS"));
     let host = private.base.trim_start_matches("http://");
     let mut settings = settings(&private.base);
     settings.tokens = Tokens::parse(&format!("{host}=s3cret")).unwrap();
     let fetcher = fetcher_with(settings);
-    assert_eq!(
-        paths(&fetch(&fetcher, &source, None).await.unwrap()),
-        ["SKILL.md"]
-    );
+    let skill = fetch(&fetcher, &source, None).await.unwrap();
+    assert_eq!(paths(&skill), ["SKILL.md"]);
     for source in [
         format!("{}/SKILL.md", other.base),
         format!("{}/away/SKILL.md", private.base),
     ] {
-        assert_eq!(
-            code(fetch(&fetcher, &parse(&source), None).await),
-            "source_not_allowed",
-            "{source}"
-        );
+        let refused = refusal(&fetcher, &parse(&source)).await;
+        assert_eq!(refused.word(), "source_not_allowed", "{source}");
     }
 }

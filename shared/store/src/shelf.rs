@@ -335,12 +335,6 @@ pub trait Shelf: Send + Sync {
     /// The shelf as it is now; cheap where nothing changed since the last one.
     async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError>;
 
-    /// The shelf as it is now for who asks for this one skill: all of it, or where that is not at hand the part that holds this skill,
-    /// if it is there, under the same policy.
-    async fn about(&self, _name: &SkillName) -> Result<Arc<Snapshot>, ShelfError> {
-        self.snapshot().await
-    }
-
     /// The skill of an entry, verified: signature, vault, name, version, every file.
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError>;
 

@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{Kind, pick},
-    output::{BOLD, GOOD, HINT, Report, Table, clean, count, paint},
+    output::{BOLD, HINT, Report, TICK, Table, clean, count, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -115,8 +115,7 @@ async fn revoke(
     let path = format!("{CLIENTS}/{}", client.id);
     let revoked: Revoked = owner.send(Method::DELETE, &path, None).await?;
     let text = format!(
-        "{} ended {} and {}",
-        paint(GOOD, "✓"),
+        "{TICK} ended {} and {}",
         client.name(),
         count(revoked.revoked_tokens, "token")
     );

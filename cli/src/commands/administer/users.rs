@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, GOOD, HINT, Report, Table, clean, paint},
+    output::{BOLD, HINT, Report, TICK, Table, clean, paint},
     service::{
         OwnerClient,
         connection::Connection,
@@ -215,10 +215,10 @@ async fn invite(
     let user: User = client.post(USERS, body).await?;
     let text = match &user.invite_url {
         Some(link) => format!(
-            "{} has a part now, as {}\nHand over this invitation; it works once, for 72 hours, and is not shown again:\n  {}",
+            "{} has a part now, as {}\nHand over this invitation; it works once, for 72 hours, and is not shown again:\n  {HINT}{}{HINT:#}",
             user.name(),
             article(&user.role()),
-            paint(HINT, clean(link, 500))
+            clean(link, 500)
         ),
         None => format!(
             "{} has a part now, as {}, and signs in with the password they have",
@@ -254,7 +254,7 @@ async fn remove(context: &Context, client: &OwnerClient, user: &str) -> Result<R
 }
 
 fn done(user: &User, text: &str) -> Report {
-    Report::new(user, format!("{} {text}", paint(GOOD, "✓")))
+    Report::new(user, format!("{TICK} {text}"))
 }
 
 fn article(role: &str) -> String {

@@ -116,11 +116,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .iter()
         .any(|agent| agent.found && !agent.folders.iter().any(|folder| folder.linked));
     if unlinked {
-        context.ui.note(format!(
-            "{} {} links the vault's skills into their folders",
-            paint(HINT, "hint:"),
-            "vault sync-profiles --discover"
-        ));
+        context.ui.note(format!("{HINT}hint:{HINT:#} vault sync-profiles --discover links the vault's skills into their folders"));
     }
     Ok(Report::new(&shown, lines.join("\n")))
 }
@@ -143,7 +139,7 @@ fn rows(context: &Context, table: &mut Table, agent: &Shown) {
     for folder in &agent.folders {
         let mut path = context.process.short(&folder.path);
         if !folder.exists {
-            path = format!("{path} {}", paint(DIM, "(not made yet)"));
+            path = format!("{path} {DIM}(not made yet){DIM:#}");
         }
         table.row([
             std::mem::take(&mut name),

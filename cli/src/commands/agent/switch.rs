@@ -8,9 +8,9 @@ use vault_skill::name::{AgentId, SkillName};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     lookup,
-    output::{BOLD, DIM, GOOD, Report, clean, paint},
+    output::{BOLD, DIM, Report, TICK},
     profiles::{self, agent_id},
 };
 
@@ -40,17 +40,7 @@ pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Fa
         .parse::<SkillName>()
         .ok()
         .filter(|name| installed.contains(&name.as_str()))
-        .ok_or_else(|| {
-            lookup::not_listed(
-                Failure::new(
-                    ErrorCode::NotInstalled,
-                    format!("`{}` is not installed", clean(&switch.name, 64)),
-                ),
-                &switch.name,
-                installed.iter().copied(),
-                "vault skill list",
-            )
-        })?;
+        .ok_or_else(|| lookup::not_there(&switch.name, &installed))?;
     let changed = set_enabled(&vault, &name, switch.agent.as_ref(), on)?;
     let report = profiles::refresh(context, &vault);
     let restart = report.is_some_and(|report| report.restart_required);
@@ -60,22 +50,13 @@ pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Fa
         .map_or_else(|| "all agents".to_owned(), ToString::to_string);
     let word = if on { "enabled" } else { "disabled" };
     let line = if changed {
-        format!(
-            "{} {word} {} for {whom}",
-            paint(GOOD, "✓"),
-            paint(BOLD, &name)
-        )
+        format!("{TICK} {word} {BOLD}{name}{BOLD:#} for {whom}")
     } else {
-        format!(
-            "{} {} was {word} for {whom} already",
-            paint(DIM, "="),
-            paint(BOLD, &name)
-        )
+        format!("{DIM}={DIM:#} {BOLD}{name}{BOLD:#} was {word} for {whom} already")
     };
     if restart {
-        context
-            .ui
-            .note("Agents that are running see it after a restart.");
+        let note = "Agents that are running see it after a restart.";
+        context.ui.note(note);
     }
     Ok(Report::new(
         json!({

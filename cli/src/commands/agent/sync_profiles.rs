@@ -8,7 +8,7 @@ use vault_skill::name::AgentId;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     output::Report,
     profiles::{failure, machine, parse_link, report_of},
 };
@@ -69,9 +69,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// machine cannot create their links.
 fn refuse_remote(context: &Context) -> Result<(), Failure> {
     if context.settings()?.text("VAULT_MODE") == Some("remote") {
-        return Err(Failure::new(
-            ErrorCode::RemoteModeError,
-            "RemoteModeError: profiles are not synced in remote mode",
+        return Err(fail!(
+            RemoteModeError,
+            "RemoteModeError: profiles are not synced in remote mode"
         )
         .hint("run it where the agents are, with VAULT_MODE=local"));
     }

@@ -8,15 +8,14 @@ use serde_json::json;
 use vault_library::{
     Vault,
     admit::variants::{self as transforms, AddTransformError, Listed},
-    shelf,
 };
 use vault_skill::{document::Transform, name::SkillName};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, Place},
+    errors::{Failure, Place},
     lookup,
-    output::{BAD, BOLD, DIM, GOOD, Report, Table, clean, paint},
+    output::{BAD, BOLD, DIM, Report, TICK, Table, clean, join, paint},
     profiles,
 };
 
@@ -104,18 +103,13 @@ fn add(
             Ok(bytes)
         })
         .map_err(|error| Failure::io("reading", file, &error))?;
-    let stem = file
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let name = match name {
         Some(name) => name.clone(),
         None => SkillName::derive(&stem).ok_or_else(|| {
-            Failure::new(
-                ErrorCode::NameInvalid,
-                format!("`{}` makes no name for a transform", clean(&stem, 64)),
-            )
-            .hint("give one with --name")
+            let stem = clean(&stem, 64);
+            fail!(NameInvalid, "`{stem}` makes no name for a transform")
+                .hint("give one with --name")
         })?,
     };
     let parsed = skill.parse().map_err(|_| not_installed(vault, skill))?;
@@ -124,14 +118,10 @@ fn add(
     let profiles = profiles::refresh(context, vault);
     let restart = profiles.is_some_and(|profiles| profiles.restart_required);
     let line = format!(
-        "{} added {} to {}  {}",
-        paint(GOOD, "✓"),
-        paint(BOLD, &transform.name),
-        paint(BOLD, skill),
-        paint(
-            DIM,
-            format_args!("for {}, priority {}", whom(&transform), transform.priority)
-        ),
+        "{TICK} added {BOLD}{}{BOLD:#} to {BOLD}{skill}{BOLD:#}  {DIM}for {}, priority {}{DIM:#}",
+        transform.name,
+        whom(&transform),
+        transform.priority
     );
     Ok(Report::new(
         json!({
@@ -146,48 +136,30 @@ fn whom(transform: &Transform) -> String {
     if transform.agents.is_empty() {
         return "all agents".to_owned();
     }
-    let agents: Vec<_> = transform.agents.iter().map(ToString::to_string).collect();
-    agents.join(", ")
+    join(&transform.agents)
 }
 
 fn refused(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) -> Failure {
     match error {
         AddTransformError::NotInstalled(_) => not_installed(vault, skill),
-        AddTransformError::Transform(error) => {
-            Failure::new(ErrorCode::TransformInvalid, error.message)
-                .hint("`vault transform --help` shows how one is written; nothing was changed")
-                .at(Place {
-                    path: file.display().to_string(),
-                    line: error.at.map(|at| at.line),
-                    column: error.at.map(|at| at.column),
-                })
+        AddTransformError::Transform(error) => fail!(TransformInvalid, "{}", error.message)
+            .hint("`vault transform --help` shows how one is written; nothing was changed")
+            .at(Place {
+                path: file.display().to_string(),
+                line: error.at.map(|at| at.line),
+                column: error.at.map(|at| at.column),
+            }),
+        AddTransformError::Refused { .. } => fail!(GateBlocked, "{error}")
+            .hint("change the transform and add it again; nothing was changed"),
+        AddTransformError::TooMany => {
+            fail!(TooMany, "{error}").hint("join some of them in one file")
         }
-        AddTransformError::Refused { .. } => {
-            Failure::new(ErrorCode::GateBlocked, error.to_string())
-                .hint("change the transform and add it again; nothing was changed")
-        }
-        AddTransformError::TooMany => Failure::new(ErrorCode::TooMany, error.to_string())
-            .hint("join some of them in one file"),
         AddTransformError::Vault(error) => error.into(),
     }
 }
 
 fn not_installed(vault: &Vault, skill: &str) -> Failure {
-    let names: Vec<_> = shelf::list(vault)
-        .map(|listing| listing.skills)
-        .unwrap_or_default()
-        .into_iter()
-        .map(|skill| skill.name.to_string())
-        .collect();
-    lookup::not_listed(
-        Failure::new(
-            ErrorCode::NotInstalled,
-            format!("`{}` is not installed", clean(skill, 64)),
-        ),
-        skill,
-        names.iter().map(String::as_str),
-        "vault skill list",
-    )
+    lookup::not_there(skill, &lookup::installed_names(vault).unwrap_or_default())
 }
 
 fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report, Failure> {
@@ -199,42 +171,34 @@ fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report,
         context.ui.note("There are no transforms.");
     }
     let mut table = Table::new(&["skill", "transform", "agents", "priority", "sets"]);
-    for one in &listed {
-        let name = one
-            .path
-            .file_stem()
-            .map(|stem| clean(&stem.to_string_lossy(), 64))
-            .unwrap_or_default();
-        match &one.transform {
-            Ok(transform) => table.row([
-                paint(BOLD, &one.skill),
-                name,
-                whom(transform),
-                transform.priority.to_string(),
-                transform.fields().collect::<Vec<_>>().join(", "),
-            ]),
-            Err(error) => table.row([
-                paint(BOLD, &one.skill),
-                name,
-                paint(BAD, clean(&error.to_string(), 200)),
-            ]),
+    let mut data = Vec::new();
+    for Listed {
+        skill,
+        path,
+        transform,
+    } in &listed
+    {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let mut row = vec![paint(BOLD, skill), clean(&stem, 64)];
+        match transform {
+            Ok(transform) => {
+                let sets: Vec<_> = transform.fields().collect();
+                row.extend([whom(transform), transform.priority.to_string(), join(&sets)]);
+                data.push(json!({
+                    "skill": skill, "name": transform.name, "path": path, "agents": transform.agents,
+                    "priority": transform.priority, "sets": sets, "sha256": transform.sha256,
+                    "problem": null,
+                }));
+            }
+            Err(error) => {
+                let problem = error.to_string();
+                row.push(paint(BAD, clean(&problem, 200)));
+                data.push(json!({ "skill": skill, "path": path, "problem": problem }));
+            }
         }
+        table.row(row);
     }
-    let data: Vec<_> = listed
-        .iter()
-        .map(|one| match &one.transform {
-            Ok(transform) => json!({
-                "skill": one.skill, "name": transform.name, "path": one.path,
-                "agents": transform.agents, "priority": transform.priority,
-                "sets": transform.fields().collect::<Vec<_>>(), "sha256": transform.sha256,
-                "problem": null,
-            }),
-            Err(error) => json!({
-                "skill": one.skill, "path": one.path, "problem": error.to_string(),
-            }),
-        })
-        .collect();
-    let text = if listed.is_empty() {
+    let text = if data.is_empty() {
         String::new()
     } else {
         table.text()
@@ -254,17 +218,13 @@ fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<R
             .filter(|listed| listed.skill.as_str() == skill)
             .filter_map(|listed| Some(listed.path.file_stem()?.to_string_lossy().into_owned()));
         let names: Vec<_> = of_skill.collect();
+        let (skill, shown) = (clean(skill, 64), clean(name, 64));
+        let failure = fail!(NoTransform, "`{skill}` has no transform `{shown}`");
+        let names = names.iter().map(String::as_str);
         return Err(lookup::not_listed(
-            Failure::new(
-                ErrorCode::NoTransform,
-                format!(
-                    "`{}` has no transform `{}`",
-                    clean(skill, 64),
-                    clean(name, 64)
-                ),
-            ),
+            failure,
             name,
-            names.iter().map(String::as_str),
+            names,
             "vault transform list",
         ));
     }
@@ -272,11 +232,6 @@ fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<R
     let restart = profiles.is_some_and(|profiles| profiles.restart_required);
     Ok(Report::new(
         json!({ "skill": skill, "name": name, "removed": true, "restart_required": restart }),
-        format!(
-            "{} removed {} from {}",
-            paint(GOOD, "✓"),
-            paint(BOLD, name),
-            paint(BOLD, skill)
-        ),
+        format!("{TICK} removed {BOLD}{name}{BOLD:#} from {BOLD}{skill}{BOLD:#}"),
     ))
 }

@@ -4,12 +4,12 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    run::{self, Inspected},
+    run::{self, VerifiedSkill},
 };
 use vault_skill::{
     document::{Frontmatter, Secret},
     gate::Outcome,
-    manifest::ActionSpec,
+    manifest::{ActionSpec, Mode, SKILL_MD},
     name::{ActionName, SkillName},
 };
 
@@ -19,7 +19,7 @@ use crate::{
     errors::{Exit, Failure},
     lookup::{self, Target},
     output::{
-        BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count,
+        BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, join,
         origin::{origin, signer, whose},
         paint, size,
     },
@@ -54,140 +54,103 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 fn installed(context: &Context, vault: &Vault, name: &SkillName) -> Result<Report, Failure> {
     let found = run::inspect(vault, name).map_err(|error| lookup::suggest(vault, error))?;
     let manifest = &found.examined.manifest;
-    let empty = Vec::new();
-    let secrets = found
-        .frontmatter
-        .as_ref()
-        .map_or(&empty, |read| &read.requires_secrets);
+    let frontmatter = found.frontmatter.as_ref();
+    let secrets = frontmatter.map_or(&[][..], |read| &read.requires_secrets);
     let cost = Cost::of(&found);
     let data = installed_json(context, &found, secrets, &cost);
-    let mut lines = heading(
-        found.name.as_str(),
-        &format!("version {}", manifest.version),
-        found.frontmatter.as_ref(),
-    );
-    let revision = manifest.provenance.revision.as_deref();
+    let version = format!("version {}", manifest.version);
+    let mut lines = heading(found.name.as_str(), &version, frontmatter);
+    let mut from = manifest.provenance.identifier.to_string();
+    if let Some(revision) = &manifest.provenance.revision {
+        from.push_str(&format!(" at {revision}"));
+    }
+    let (signed_at, key) = (manifest.signed_at, found.signer.fingerprint());
+    let whose = whose(&found.origin);
+    let strict = if manifest.gate.strict {
+        "strict"
+    } else {
+        "not strict"
+    };
     lines.extend([
-        row(
-            "from",
-            clean(
-                &format!(
-                    "{}{}",
-                    manifest.provenance.identifier,
-                    revision.map_or_else(String::new, |r| format!(" at {r}"))
-                ),
-                400,
-            ),
-        ),
+        row("from", clean(&from, 400)),
         row(
             "signed",
-            format!(
-                "{} by {} ({})",
-                manifest.signed_at,
-                paint(HINT, found.signer.fingerprint()),
-                whose(&found.origin)
-            ),
+            format!("{signed_at} by {HINT}{key}{HINT:#} ({whose})"),
         ),
         row("bundle", found.bundle.to_string()),
-        row(
-            "gate",
-            format!(
-                "{}{}",
-                if manifest.gate.strict {
-                    "strict"
-                } else {
-                    "not strict"
-                },
-                waived(&found)
-            ),
-        ),
+        row("gate", format!("{strict}{}", waived(&found))),
     ]);
     if !manifest.agents.is_empty() {
-        let agents: Vec<_> = manifest.agents.iter().map(ToString::to_string).collect();
-        lines.push(row("agents", agents.join(", ")));
+        lines.push(row("agents", join(&manifest.agents)));
     }
     lines.push(row("context", cost.text()));
     lines.extend(environment(context, secrets));
     lines.extend(actions(manifest.actions.iter()));
-    lines.extend(files(manifest.files.iter().map(|file| {
-        (
-            file.path.as_str(),
-            file.size,
-            file.mode == vault_skill::manifest::Mode::Executable,
-        )
-    })));
+    let sizes = manifest.files.iter();
+    lines.extend(files(
+        sizes.map(|file| (file.path.as_str(), file.size, file.mode)),
+    ));
     Ok(Report::new(data, lines.join("\n")))
 }
 
-fn installed_json(context: &Context, found: &Inspected, secrets: &[Secret], cost: &Cost) -> Value {
+fn installed_json(
+    context: &Context,
+    found: &VerifiedSkill,
+    secrets: &[Secret],
+    cost: &Cost,
+) -> Value {
     let manifest = &found.examined.manifest;
     json!({
-        "name": found.name,
-        "version": manifest.version,
-        "bundle_hash": found.bundle,
-        "origin": origin(&found.origin),
-        "signer": signer(&found.signer),
+        "name": found.name, "version": manifest.version, "bundle_hash": found.bundle,
+        "origin": origin(&found.origin), "signer": signer(&found.signer),
         "signed_at": manifest.signed_at,
         "provenance": {
             "identifier": manifest.provenance.identifier,
             "revision": manifest.provenance.revision,
             "fetched_at": manifest.provenance.fetched_at,
         },
-        "frontmatter": found.frontmatter,
-        "agents": manifest.agents,
-        "files": manifest.files,
-        "actions": manifest.actions,
-        "environment": environment_json(context, secrets),
-        "gate": manifest.gate,
-        "context": cost.json(),
+        "frontmatter": found.frontmatter, "agents": manifest.agents, "files": manifest.files,
+        "actions": manifest.actions, "environment": environment_json(context, secrets),
+        "gate": manifest.gate, "context": cost.json(),
     })
 }
 
 fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
     let (findings, candidate) = admission::examine_folder(source)?;
+    let package = candidate.as_ref().map(|candidate| &candidate.package);
     let outcome = candidate
         .as_ref()
         .map_or(Outcome::Blocked, |candidate| candidate.outcome);
     let mut lines = Vec::new();
-    let mut data = json!({
-        "source": source,
-        "outcome": outcome,
-        "findings": findings,
-    });
-    if let Some(package) = candidate.as_ref().map(|candidate| &candidate.package) {
+    let mut data = json!({ "source": source, "outcome": outcome, "findings": findings });
+    if let Some(package) = package {
         let read = &package.frontmatter;
         let cost = Cost {
             listed: package.name.as_str().len() + read.description.chars().count(),
             loaded: package.document().len(),
         };
-        let sized: Vec<Value> = package
-            .files
-            .iter()
-            .map(|file| json!({ "path": file.path, "size": file.bytes.len(), "mode": file.mode }))
-            .collect();
-        let more = json!({
-            "name": package.name,
-            "frontmatter": read,
-            "agents": read.agents,
-            "files": sized,
-            "actions": package.actions,
-            "environment": environment_json(context, &read.requires_secrets),
-            "context": cost.json(),
-        });
-        if let (Value::Object(data), Value::Object(more)) = (&mut data, more) {
-            data.extend(more);
-        }
+        let sizes = || {
+            package
+                .files
+                .iter()
+                .map(|file| (&file.path, file.bytes.len(), file.mode))
+        };
+        let sized =
+            sizes().map(|(path, size, mode)| json!({ "path": path, "size": size, "mode": mode }));
+        data["name"] = json!(package.name);
+        data["frontmatter"] = json!(read);
+        data["agents"] = json!(read.agents);
+        data["files"] = sized.collect();
+        data["actions"] = json!(package.actions);
+        data["environment"] = json!(environment_json(context, &read.requires_secrets));
+        data["context"] = cost.json();
         lines.extend(heading(package.name.as_str(), "not installed", Some(read)));
         lines.push(row("context", cost.text()));
         lines.extend(environment(context, &read.requires_secrets));
         lines.extend(actions(package.actions.iter()));
-        lines.extend(files(package.files.iter().map(|file| {
-            (
-                file.path.as_str(),
-                file.bytes.len() as u64,
-                file.mode == vault_skill::manifest::Mode::Executable,
-            )
-        })));
+        lines.extend(files(
+            sizes().map(|(path, size, mode)| (path.as_str(), size as u64, mode)),
+        ));
     }
     lines.extend(
         findings
@@ -213,15 +176,10 @@ struct Cost {
 }
 
 impl Cost {
-    fn of(found: &Inspected) -> Self {
-        let description = found
-            .frontmatter
-            .as_ref()
-            .map_or(0, |read| read.description.chars().count());
-        let document = found
-            .examined
-            .manifest
-            .file(vault_skill::manifest::SKILL_MD);
+    fn of(found: &VerifiedSkill) -> Self {
+        let frontmatter = found.frontmatter.as_ref();
+        let description = frontmatter.map_or(0, |read| read.description.chars().count());
+        let document = found.examined.manifest.file(SKILL_MD);
         Self {
             listed: found.name.as_str().len() + description,
             loaded: document.map_or(0, |file| usize::try_from(file.size).unwrap_or(usize::MAX)),
@@ -233,68 +191,50 @@ impl Cost {
     }
 
     fn text(&self) -> String {
-        format!(
-            "{} in every conversation, {} when it is used",
-            count(self.listed as u64, "character"),
-            size(self.loaded as u64)
-        )
+        let listed = count(self.listed, "character");
+        let loaded = size(self.loaded as u64);
+        format!("{listed} in every conversation, {loaded} when it is used")
     }
 }
 
-fn waived(found: &Inspected) -> String {
+fn waived(found: &VerifiedSkill) -> String {
     let gate = &found.examined.manifest.gate;
     let mut text = format!(", rules {}", clean(&gate.rules, 80));
     if !gate.flags.is_empty() {
-        text.push_str(&format!(
-            ", {} let through",
-            count(gate.flags.len() as u64, "flag")
-        ));
+        let flags = count(gate.flags.len(), "flag");
+        text.push_str(&format!(", {flags} let through"));
     }
     if !gate.waivers.is_empty() {
-        text.push_str(&format!(", {}", count(gate.waivers.len() as u64, "waiver")));
+        text.push_str(&format!(", {}", count(gate.waivers.len(), "waiver")));
     }
     text
 }
 
 fn heading(name: &str, beside: &str, read: Option<&Frontmatter>) -> Vec<String> {
-    let version = read
-        .and_then(|read| read.metadata.get("version"))
-        .map(|version| match version {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        })
-        .map_or_else(String::new, |text| {
-            format!(", the author's {}", clean(&text, 40))
-        });
+    let version = match read.and_then(|read| read.metadata.get("version")) {
+        Some(Value::String(text)) => format!(", the author's {}", clean(text, 40)),
+        Some(other) => format!(", the author's {}", clean(&other.to_string(), 40)),
+        None => String::new(),
+    };
     let mut lines = vec![format!(
-        "{}  {}",
-        paint(BOLD, name),
-        paint(DIM, format_args!("{beside}{version}"))
+        "{BOLD}{name}{BOLD:#}  {DIM}{beside}{version}{DIM:#}"
     )];
-    if let Some(read) = read {
-        lines.push(format!("  {}", clean(read.description.trim(), 600)));
-    }
+    lines.extend(read.map(|read| format!("  {}", clean(read.description.trim(), 600))));
     lines
 }
 
 fn row(label: &str, text: impl AsRef<str>) -> String {
-    format!(
-        "{} {}",
-        paint(DIM, format_args!("{label:<8}")),
-        text.as_ref()
-    )
+    format!("{DIM}{label:<8}{DIM:#} {}", text.as_ref())
 }
 
 fn environment_json(context: &Context, secrets: &[Secret]) -> Vec<Value> {
-    let one = |secret: &Secret| {
+    let json = |secret: &Secret| {
         json!({
-            "name": secret.name,
-            "description": secret.description,
-            "required": secret.required,
+            "name": secret.name, "description": secret.description, "required": secret.required,
             "set": context.process.variable(&secret.name).is_some(),
         })
     };
-    secrets.iter().map(one).collect()
+    secrets.iter().map(json).collect()
 }
 
 /// Lists the variables that the skill declares and whether each is set. Never shows a value.
@@ -319,37 +259,28 @@ fn actions<'a>(all: impl Iterator<Item = (&'a ActionName, &'a ActionSpec)>) -> V
         let mut words = vec![action.command.as_str()];
         words.extend(action.args.iter().map(String::as_str));
         let about = action.description.as_deref().unwrap_or_default();
-        let line = format!(
-            "{}  {}  {}",
-            paint(BOLD, name),
-            clean(&words.join(" "), 200),
-            paint(DIM, clean(about, 200))
-        );
+        let (command, about) = (clean(&words.join(" "), 200), clean(about, 200));
+        let line = format!("{BOLD}{name}{BOLD:#}  {command}  {DIM}{about}{DIM:#}");
         row("action", line.trim_end())
     })
     .collect()
 }
 
-fn files<'a>(all: impl Iterator<Item = (&'a str, u64, bool)>) -> Vec<String> {
+fn files<'a>(all: impl ExactSizeIterator<Item = (&'a str, u64, Mode)>) -> Vec<String> {
     const SHOWN: usize = 40;
-    let all: Vec<_> = all.collect();
-    let mut lines: Vec<String> = all
-        .iter()
-        .take(SHOWN)
-        .map(|(path, bytes, executable)| {
-            let mark = if *executable { "  executable" } else { "" };
-            row(
-                "file",
-                format!(
-                    "{}  {}",
-                    clean(path, 200),
-                    paint(DIM, format_args!("{}{mark}", size(*bytes)))
-                ),
-            )
-        })
-        .collect();
-    if all.len() > SHOWN {
-        lines.push(row("", format!("and {} more", all.len() - SHOWN)));
+    let more = all.len().saturating_sub(SHOWN);
+    let shown = all.take(SHOWN).map(|(path, bytes, mode)| {
+        let mark = if mode == Mode::Executable {
+            "  executable"
+        } else {
+            ""
+        };
+        let (path, bytes) = (clean(path, 200), size(bytes));
+        row("file", format!("{path}  {DIM}{bytes}{mark}{DIM:#}"))
+    });
+    let mut lines: Vec<String> = shown.collect();
+    if more > 0 {
+        lines.push(row("", format!("and {more} more")));
     }
     lines
 }

@@ -8,13 +8,13 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    run::{self, Found, ResolvedAction},
+    run::{self, LocatedSkill, ResolvedAction},
     shelf::{self, Listed},
 };
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     lookup::{named, suggest},
     output::{BOLD, DIM, Report, Warning, clean, nearest, origin::origin, paint},
 };
@@ -73,10 +73,8 @@ enum Action {
 /// Lists, searches or locates skills, or runs an action.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.clean_env && !matches!(arguments.action, Action::Run(_)) {
-        return Err(
-            Failure::new(ErrorCode::Usage, "--clean-env goes with an action only")
-                .hint("vault skill --clean-env <action> <name>"),
-        );
+        return Err(fail!(Usage, "--clean-env goes with an action only")
+            .hint("vault skill --clean-env <action> <name>"));
     }
     let vault = context.existing_vault()?;
     match &arguments.action {
@@ -139,7 +137,7 @@ fn search(vault: Option<&Vault>, query: &str, top_k: usize) -> Result<Report, Fa
     let mut data = Vec::new();
     for hit in &hits {
         let description = clean(hit.skill.texts.description.trim(), 160);
-        lines.push(format!("{}  {description}", paint(BOLD, &hit.skill.name)));
+        lines.push(format!("{BOLD}{}{BOLD:#}  {description}", hit.skill.name));
         let actions: Vec<_> = hit
             .skill
             .texts
@@ -163,12 +161,12 @@ fn search(vault: Option<&Vault>, query: &str, top_k: usize) -> Result<Report, Fa
     Ok(Report::new(data, lines.join("\n")))
 }
 
-fn which(found: &Found, wanted: Option<&str>) -> Result<Report, Failure> {
+fn which(found: &LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> {
     let Some(wanted) = wanted else {
         let actions: Vec<Value> = found.actions.iter().map(action_json).collect();
         let mut lines = Vec::new();
         for action in &found.actions {
-            lines.push(format!("{}  {}", paint(BOLD, &action.name), action.command));
+            lines.push(format!("{BOLD}{}{BOLD:#}  {}", action.name, action.command));
         }
         if found.actions.is_empty() {
             lines.push(format!("{} declares no actions.", found.name));
@@ -183,25 +181,13 @@ fn which(found: &Found, wanted: Option<&str>) -> Result<Report, Failure> {
         .iter()
         .find(|action| action.name.as_str() == wanted)
         .ok_or_else(|| no_action(found, wanted))?;
-    let mut lines = vec![format!("{}  {}", paint(DIM, "command"), action.command)];
+    let mut lines = vec![format!("{DIM}command{DIM:#}  {}", action.command)];
     for argument in &action.args {
-        lines.push(format!(
-            "{}      {}",
-            paint(DIM, "arg"),
-            clean(argument, 500)
-        ));
+        lines.push(format!("{DIM}arg{DIM:#}      {}", clean(argument, 500)));
     }
-    lines.push(format!(
-        "{}      {}",
-        paint(DIM, "cwd"),
-        action.cwd.display()
-    ));
+    lines.push(format!("{DIM}cwd{DIM:#}      {}", action.cwd.display()));
     if let Some(description) = &action.description {
-        lines.push(format!(
-            "{}    {}",
-            paint(DIM, "about"),
-            clean(description, 500)
-        ));
+        lines.push(format!("{DIM}about{DIM:#}    {}", clean(description, 500)));
     }
     Ok(Report::new(action_json(action), lines.join("\n")))
 }
@@ -217,15 +203,17 @@ fn action_json(action: &ResolvedAction) -> Value {
     })
 }
 
-fn no_action(found: &Found, wanted: &str) -> Failure {
+fn no_action(found: &LocatedSkill, wanted: &str) -> Failure {
     let names: Vec<&str> = found
         .actions
         .iter()
         .map(|action| action.name.as_str())
         .collect();
-    let failure = Failure::new(
-        ErrorCode::ActionNotFound,
-        format!("{} declares no action `{}`", found.name, clean(wanted, 32)),
+    let failure = fail!(
+        ActionNotFound,
+        "{} declares no action `{}`",
+        found.name,
+        clean(wanted, 32)
     );
     match nearest(wanted, names.iter().copied()) {
         Some(near) => failure.hint(format!("did you mean `{near}`?")),

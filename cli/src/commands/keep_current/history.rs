@@ -77,17 +77,11 @@ fn line(past: &PastVersion) -> String {
         });
     let bytes: u64 = manifest.files.iter().map(|file| file.size).sum();
     format!(
-        "{mark} {}  {}  {}",
-        paint(BOLD, format_args!("version {}", manifest.version)),
+        "{mark} {BOLD}version {}{BOLD:#}  {}  {DIM}{}, {}, from {}{revision}{DIM:#}",
+        manifest.version,
         manifest.signed_at,
-        paint(
-            DIM,
-            format_args!(
-                "{}, {}, from {}{revision}",
-                count(manifest.files.len() as u64, "file"),
-                size(bytes),
-                clean(manifest.provenance.identifier.as_str(), 200)
-            )
-        )
+        count(manifest.files.len() as u64, "file"),
+        size(bytes),
+        clean(manifest.provenance.identifier.as_str(), 200)
     )
 }

@@ -52,12 +52,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         match state {
             DriftState::Drifted { recorded, upstream } => {
                 lines.push(format!(
-                    "{} {}  {} → {}  {}",
-                    paint(WARN, "↑"),
-                    paint(BOLD, name),
+                    "{WARN}↑{WARN:#} {BOLD}{name}{BOLD:#}  {} → {}  {DIM}{}{DIM:#}",
                     clean(&recorded, 60),
                     clean(&upstream, 60),
-                    paint(DIM, clean(asked.upstream.identifier.as_str(), 200))
+                    clean(asked.upstream.identifier.as_str(), 200)
                 ));
                 drifted.push(json!({
                     "name": name, "source": asked.upstream.identifier, "recorded": recorded, "upstream": upstream,

@@ -58,9 +58,9 @@ fn failure(name: &SkillName, error: RollbackError) -> Failure {
     let message = chain(&error);
     let shows = format!("vault history {name} shows what is stored");
     match error {
-        RollbackError::NotInstalled(_) => Failure::new(ErrorCode::SkillNotFound, message),
+        RollbackError::NotInstalled(_) => fail!(SkillNotFound, "{message}"),
         RollbackError::NothingEarlier(_) | RollbackError::NoSuchVersion { .. } => {
-            Failure::new(ErrorCode::VersionNotStored, message).hint(shows)
+            fail!(VersionNotStored, "{message}").hint(shows)
         }
         RollbackError::Damaged { damage, .. } => {
             let code = if damage.is_tampering() {

@@ -24,10 +24,11 @@ use crate::{
     context::Context,
     diff::{self, Version},
     drift::{DriftCheck, compare, sort},
-    errors::{ErrorCode, Exit, Failure, chain},
+    errors::{Exit, Failure, chain},
     fetch::{self, Fetching},
-    output::{BOLD, DIM, GOOD, Report, clean, count, paint},
-    profiles, project_lock,
+    output::{BOLD, DIM, GOOD, Report, clean, count},
+    profiles,
+    project_lock::{self, LockEntry},
 };
 
 /// Since 0.5.0 (beta).
@@ -55,15 +56,10 @@ pub struct Arguments {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let sorted = sort(&vault, &arguments.names)?;
-    if let ([], [(name, why), ..], false) = (
-        &sorted.asked[..],
-        &sorted.unchecked[..],
-        arguments.names.is_empty(),
-    ) {
-        return Err(Failure::new(
-            ErrorCode::SourceUnknown,
-            format!("{name} {why}"),
-        ));
+    if let ([], [(name, why), ..]) = (&sorted.asked[..], &sorted.unchecked[..])
+        && !arguments.names.is_empty()
+    {
+        return Err(fail!(SourceUnknown, "{name} {why}"));
     }
     if !sorted.asked.is_empty() {
         context.require_network()?;
@@ -79,34 +75,31 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let mut outcomes = Outcomes::new(context, "name");
     for (asked, state) in sorted.asked.iter().zip(states) {
-        let result = update.one(asked, state, arguments.diff);
+        let result = update.update(asked, state, arguments.diff);
         outcomes.push(asked.name.as_str(), result);
     }
     if !arguments.diff {
         profiles::refresh(context, &vault);
     }
-    let unchecked: Vec<Value> = sorted
-        .unchecked
-        .iter()
-        .map(|(name, reason)| json!({ "name": name, "reason": reason }))
-        .collect();
+    let unchecked = sorted.unchecked.iter();
+    let unchecked = unchecked.map(|(name, reason)| json!({ "name": name, "reason": reason }));
     let member = if arguments.diff { "drifted" } else { "updated" };
     let (changed, same) = (outcomes.done.len(), outcomes.unchanged.len());
     let data = json!({
-        member: outcomes.done, "up_to_date": outcomes.unchanged, "unchecked": unchecked, "failed": outcomes.failed,
+        member: outcomes.done, "up_to_date": outcomes.unchanged, "failed": outcomes.failed,
+        "unchecked": unchecked.collect::<Vec<_>>(),
     });
     let data = outcomes.finish("updated", data)?;
-    let exit = if arguments.diff && changed > 0 {
+    let text = match changed {
+        0 => format!("{DIM}{} up to date{DIM:#}", count(same, "skill")),
+        _ => String::new(),
+    };
+    let differs = arguments.diff && changed > 0;
+    Ok(Report::new(data, text).exit(if differs {
         Exit::Differences
     } else {
         Exit::Done
-    };
-    let text = if changed == 0 {
-        paint(DIM, format!("{} up to date", count(same as u64, "skill")))
-    } else {
-        String::new()
-    };
-    Ok(Report::new(data, text).exit(exit))
+    }))
 }
 
 struct Update<'a> {
@@ -119,7 +112,7 @@ struct Update<'a> {
 }
 
 impl Update<'_> {
-    fn one(
+    fn update(
         &mut self,
         asked: &DriftCheck,
         state: DriftState,
@@ -128,7 +121,7 @@ impl Update<'_> {
         match state {
             DriftState::UpToDate => {
                 if !only_diff {
-                    self.settle(asked)?;
+                    self.complete_lock(asked)?;
                 }
                 Ok(Outcome::Unchanged)
             }
@@ -141,7 +134,7 @@ impl Update<'_> {
                 }
             }
             DriftState::Unchecked(reason) | DriftState::Failed(reason) => {
-                Err(Failure::new(ErrorCode::SourceFailed, clean(&reason, 400)))
+                Err(fail!(SourceFailed, "{}", clean(&reason, 400)))
             }
         }
     }
@@ -151,19 +144,14 @@ impl Update<'_> {
     fn candidate(&self, asked: &DriftCheck) -> Result<(Candidate, Examined), Failure> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
-            .map_err(|error| Failure::new(ErrorCode::SkillDamaged, chain(&error)))?
-            .ok_or_else(|| {
-                Failure::new(
-                    ErrorCode::SkillNotFound,
-                    format!("{name} is not installed any more"),
-                )
-            })?;
+            .map_err(|error| fail!(SkillDamaged, "{}", chain(&error)))?
+            .ok_or_else(|| fail!(SkillNotFound, "{name} is not installed any more"))?;
         let bar = context.ui.spinner(format!("Fetching {name}"));
         let fetched = context.block_on(async {
-            let again = self
-                .fetching
-                .fetcher
-                .fetch_recorded(&asked.upstream, &self.fetching.policy);
+            let Fetching {
+                fetcher, policy, ..
+            } = self.fetching;
+            let again = fetcher.fetch_recorded(&asked.upstream, policy);
             again.await.map_err(|error| fetch::failure(&error))
         });
         bar.finish_and_clear();
@@ -201,27 +189,25 @@ impl Update<'_> {
 
     /// Updates the skill's entry in the project's lock if it does not match the installed version.
     /// This happens if an earlier update was killed before it wrote the lock.
-    fn settle(&self, asked: &DriftCheck) -> Result<(), Failure> {
+    fn complete_lock(&self, asked: &DriftCheck) -> Result<(), Failure> {
         let Some(mut lock) = project_lock::Lock::find(self.context)? else {
             return Ok(());
         };
-        let source = asked.upstream.identifier.as_str();
-        let named = lock
-            .skills
-            .iter()
-            .find(|locked| locked.name == asked.name && locked.source == source);
-        let Some(agents) = named.map(|locked| locked.agents.clone()) else {
+        let (name, upstream) = (&asked.name, &asked.upstream);
+        let source = upstream.identifier.as_str();
+        let is_same = |locked: &&LockEntry| locked.name == *name && locked.source == source;
+        let Some(locked) = lock.skills.iter().find(is_same) else {
             return Ok(());
         };
-        let installed = project_lock::installed_digest(self.vault, &asked.name)?;
-        if named.is_none_or(|locked| locked.digest == installed) {
+        let installed = project_lock::installed_digest(self.vault, name)?;
+        if locked.digest == installed {
             return Ok(());
         }
-        let digest = installed;
+        let agents = locked.agents.clone();
         lock.put(project_lock::of_upstream(
-            asked.name.clone(),
-            &asked.upstream,
-            digest,
+            name.clone(),
+            upstream,
+            installed,
             agents,
         ));
         lock.write()
@@ -249,30 +235,22 @@ impl Update<'_> {
         }
         let version = before.manifest.version;
         self.context.ui.line(format!(
-            "{} {}  version {version} → {}",
-            paint(GOOD, "↑"),
-            paint(BOLD, name),
+            "{GOOD}↑{GOOD:#} {BOLD}{name}{BOLD:#}  version {version} → {}",
             version + 1
         ));
+        let mut plain = Vec::with_capacity(lines.len());
         for line in &lines {
             self.context.ui.line(line);
+            plain.push(anstream::adapter::strip_str(line).to_string());
         }
-        let plain: Vec<String> = lines
-            .iter()
-            .map(|line| anstream::adapter::strip_str(line).to_string())
-            .collect();
         json!({ "name": name, "revision": candidate.provenance.revision, "diff": plain })
     }
 }
 
 fn by_path(files: &[File]) -> BTreeMap<&str, Version<'_>> {
     let mut versions = BTreeMap::new();
-    for file in files {
-        let version = Version {
-            mode: file.mode,
-            bytes: &file.bytes,
-        };
-        versions.insert(file.path.as_str(), version);
+    for File { path, mode, bytes } in files {
+        versions.insert(path.as_str(), Version { mode: *mode, bytes });
     }
     versions
 }

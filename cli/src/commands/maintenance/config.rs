@@ -79,8 +79,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     format!(" ({})", row.source)
                 };
                 format!(
-                    "{name}  {value:<value_width$}  {}",
-                    paint(DIM, format_args!("{origin}{}", clean(&source, 400)))
+                    "{name}  {value:<value_width$}  {DIM}{origin}{}{DIM:#}",
+                    clean(&source, 400)
                 )
             } else {
                 format!("{name}  {value}")

@@ -1,18 +1,15 @@
 //! `vault doctor`: checks this machine for every known problem and names the command that fixes it.
 
 use clap::Args;
-use vault_library::{
-    doctor::{self, DoctorInput, DoctorReport, RepairStatus, Severity},
-    shelf,
-};
+use vault_library::doctor::{self, DoctorInput, DoctorReport, RepairStatus, Severity};
 use vault_skill::name::SkillName;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     lookup,
     output::{
-        BAD, BOLD, DIM, GOOD, HINT, Report, WARN, clean, count,
+        BAD, BOLD, DIM, HINT, Report, TICK, WARN, clean, count,
         doctor::{FindingText, hidden_text, json},
         paint, thousands,
     },
@@ -49,19 +46,11 @@ pub struct Arguments {
 /// Runs the checks, and the repairs if requested.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
-    let skill = match &arguments.skill {
-        Some(name) => Some(name.parse::<SkillName>().map_err(|error| {
-            Failure::new(
-                ErrorCode::NameInvalid,
-                format!("{}: {error}", clean(name, 64)),
-            )
-        })?),
-        None => None,
+    let parse = |name: &String| -> Result<SkillName, Failure> {
+        name.parse()
+            .map_err(|error| fail!(NameInvalid, "{}: {error}", clean(name, 64)))
     };
-    let strict = context
-        .settings()?
-        .boolean("VAULT_SECURITY_STRICT")
-        .unwrap_or(true);
+    let skill = arguments.skill.as_ref().map(parse).transpose()?;
     let is_set = |name: &str| context.process.variable(name).is_some();
     let report = doctor::examine(
         &vault,
@@ -70,21 +59,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             skill: skill.clone(),
             clean: arguments.clean,
             repair: arguments.repair,
-            strict,
+            strict: context.strict()?,
             is_set: &is_set,
         },
     )?;
     if let (Some(name), true) = (&skill, report.skills.is_empty()) {
-        let listing = shelf::list(&vault)?;
-        return Err(lookup::not_listed(
-            Failure::new(
-                ErrorCode::NotInstalled,
-                format!("`{name}` is not installed"),
-            ),
-            name.as_str(),
-            listing.skills.iter().map(|skill| skill.name.as_str()),
-            "vault skill list",
-        ));
+        let names = lookup::installed_names(&vault)?;
+        return Err(lookup::not_there(name.as_str(), &names));
     }
     let repaired = report
         .skills
@@ -127,27 +108,21 @@ fn report_of(
     for skill in &report.skills {
         if skill.repair_status == RepairStatus::Repaired {
             lines.push(format!(
-                "{} signed {}  {}",
-                paint(GOOD, "✓"),
-                paint(BOLD, &skill.name),
-                paint(DIM, format_args!("version {}", skill.version.unwrap_or(0)))
+                "{TICK} signed {BOLD}{}{BOLD:#}  {DIM}version {}{DIM:#}",
+                skill.name,
+                skill.version.unwrap_or(0)
             ));
         }
     }
     for path in &report.cleaned {
-        lines.push(format!(
-            "{} removed {}",
-            paint(GOOD, "✓"),
-            context.process.short(path)
-        ));
+        lines.push(format!("{TICK} removed {}", context.process.short(path)));
     }
     if let Some(name) = &arguments.skill {
         one_skill(report, name, &mut lines);
     }
     agents(report, arguments.skill.is_some(), &mut lines);
     lines.push(summary(report, findings));
-    let data = context.global.json.then(|| json(report, findings));
-    Report::written(data, lines.join("\n")).exit(exit)
+    Report::new(json(report, findings), lines.join("\n")).exit(exit)
 }
 
 /// Whether a note appears without `--verbose` because it suggests a command to run.
@@ -165,10 +140,9 @@ fn shown(finding: &FindingText) -> String {
         Severity::Note => paint(DIM, "·"),
     };
     format!(
-        "{mark} {} {}\n  {} {}",
+        "{mark} {} {DIM}[{}]{DIM:#}\n  {HINT}→{HINT:#} {}",
         clean(&finding.message, 500),
-        paint(DIM, format_args!("[{}]", finding.code)),
-        paint(HINT, "→"),
+        finding.code,
         finding.hint
     )
 }
@@ -184,9 +158,8 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
             |version| format!("version {version}"),
         );
         lines.push(format!(
-            "{}  {}",
-            paint(BOLD, &skill.name),
-            paint(DIM, format_args!("{version}, {}", skill.origin))
+            "{BOLD}{}{BOLD:#}  {DIM}{version}, {}{DIM:#}",
+            skill.name, skill.origin
         ));
     }
     for agent in &report.agents.agents {
@@ -194,17 +167,13 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
             continue;
         }
         if !agent.sees.is_empty() {
-            lines.push(format!("  {} {} sees it", paint(GOOD, "✓"), agent.agent));
+            lines.push(format!("  {TICK} {} sees it", agent.agent));
         }
         for hidden in &agent.hidden {
             let (reason, hint) = hidden_text(&agent.agent, hidden);
             lines.push(format!(
-                "  {} {} does not: {}\n    {} {}",
-                paint(WARN, "!"),
-                agent.agent,
-                reason,
-                paint(HINT, "→"),
-                hint
+                "  {WARN}!{WARN:#} {} does not: {reason}\n    {HINT}→{HINT:#} {hint}",
+                agent.agent
             ));
         }
     }
@@ -238,14 +207,10 @@ fn agents(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
             format!(", not {}{more}", names.join(", "))
         };
         lines.push(format!(
-            "{} {} sees {}{hidden}  {}",
-            paint(DIM, "·"),
-            paint(BOLD, &agent.agent),
+            "{DIM}·{DIM:#} {BOLD}{}{BOLD:#} sees {}{hidden}  {DIM}{} characters of context{DIM:#}",
+            agent.agent,
             count(agent.sees.len(), "skill"),
-            paint(
-                DIM,
-                format_args!("{} characters of context", thousands(cost as u64))
-            )
+            thousands(cost as u64)
         ));
     }
 }
@@ -274,8 +239,8 @@ fn summary(report: &DoctorReport, findings: &[FindingText]) -> String {
         } else {
             format!(", {}", count(warnings, "warning"))
         };
-        format!("{} {skills}{warned}", paint(GOOD, "✓"))
+        format!("{TICK} {skills}{warned}")
     } else {
-        format!("{} {skills}, {}", paint(BAD, "✗"), count(errors, "error"))
+        format!("{BAD}✗{BAD:#} {skills}, {}", count(errors, "error"))
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, codes},
-    output::{report::Report, text::clean},
+    output::{Report, clean},
 };
 
 /// Since 0.5.0 (beta).
@@ -40,7 +40,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     for word in &arguments.topic {
         command = command.find_subcommand(word).cloned().ok_or_else(|| {
             let message = format!("there is no command `{}`", clean(word, 60));
-            Failure::new(ErrorCode::Usage, message).hint("vault --help lists the commands")
+            fail!(Usage, "{message}").hint("vault --help lists the commands")
         })?;
     }
     let help = command.render_long_help().ansi().to_string();

@@ -9,7 +9,7 @@ use vault_skill::name::Slug;
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{BOLD, GOOD, HINT, Report, Table, clean, paint},
+    output::{BOLD, HINT, Report, TICK, Table, clean, paint},
     service::{
         Address, Base, OwnerClient,
         connection::Connection,
@@ -100,9 +100,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => {
             Connection::find(context)?
                 .ok_or_else(|| {
-                    Failure::new(
-                        ErrorCode::NoService,
-                        "no service is named, and this vault is not connected to one",
+                    fail!(
+                        NoService,
+                        "no service is named, and this vault is not connected to one"
                     )
                     .hint("vault operator --url <url> …")
                 })?
@@ -158,15 +158,10 @@ async fn create(client: &OwnerClient, slug: &Slug, owner: &str) -> Result<Report
             json!({ "slug": slug, "owner": owner }),
         )
         .await?;
-    let address = client
-        .base()
-        .at(&format!("/v/{}", clean(&created.slug, 63)));
+    let (made, owner) = (clean(&created.slug, 63), clean(&created.owner, 254));
+    let address = client.base().at(&format!("/v/{made}"));
     let mut text = format!(
-        "{} made the namespace {} for {}\n  {}",
-        paint(GOOD, "✓"),
-        paint(BOLD, clean(&created.slug, 63)),
-        clean(&created.owner, 254),
-        paint(HINT, &address)
+        "{TICK} made the namespace {BOLD}{made}{BOLD:#} for {owner}\n  {HINT}{address}{HINT:#}"
     );
     if let Some(invite) = &created.invite_url {
         text.push_str(&format!(
@@ -215,7 +210,7 @@ async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Resul
         )
         .await
         .map_err(|failure| named(failure, slug))?;
-    let text = format!("{} {done} {}", paint(GOOD, "✓"), paint(BOLD, slug));
+    let text = format!("{TICK} {done} {BOLD}{slug}{BOLD:#}");
     Ok(Report::new(&found, text))
 }
 
@@ -225,8 +220,7 @@ fn named(failure: Failure, slug: &Slug) -> Failure {
         return failure;
     }
     let message = format!("no namespace is called `{slug}`");
-    Failure::new(ErrorCode::VaultNotFound, message)
-        .hint("vault operator namespace list shows them all")
+    fail!(VaultNotFound, "{message}").hint("vault operator namespace list shows them all")
 }
 
 /// Formats a value from the service's answer for display.

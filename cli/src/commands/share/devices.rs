@@ -4,12 +4,13 @@
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_service::model::device::DeviceStatus;
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{Kind, pick},
-    output::{DIM, GOOD, HINT, Report, Table, WARN, clean, count, paint},
+    output::{DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -65,8 +66,8 @@ struct DenyWhich {
 pub struct Device {
     /// The machine's id on the service.
     pub device_id: String,
-    /// `pending`, `active` or `revoked`.
-    pub status: String,
+    /// What the machine may do.
+    pub status: DeviceStatus,
     /// The name that the machine reports for itself. It is only a label and proves nothing.
     pub hostname: String,
     /// The machine's public key.
@@ -85,105 +86,69 @@ impl Device {
     }
 
     fn as_json(&self) -> Value {
-        json!({
-            "device_id": self.device_id,
-            "status": self.status,
-            "hostname": self.hostname,
-            "fingerprint": self.fingerprint(),
-            "public_key": self.public_key,
-            "enrolled_at": self.enrolled_at,
-        })
+        let mut data = json!(self);
+        data["fingerprint"] = json!(self.fingerprint());
+        data
     }
 }
 
 /// Lists the machines or changes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
-    let owner = Owner {
-        context,
-        client: connection.owner(context)?,
-        root: format!("/admin/vaults/{}/devices", connection.slug),
-    };
+    let client = connection.owner(context)?;
+    let root = format!("/admin/vaults/{}/devices", connection.slug);
     context.block_on(async {
-        match &arguments.action {
-            Action::List => Ok(show(&owner.devices().await?)),
-            Action::Admit(which) => owner.change(&which.machine, "admit", "admitted").await,
-            Action::Deny(DenyWhich { machine, .. }) => match machine {
-                Some(machine) => owner.change(machine, "deny", "denied").await,
-                None => owner.deny_all().await,
-            },
-            Action::Revoke(which) => owner.change(&which.machine, "revoke", "revoked").await,
-            Action::Forget(which) => owner.change(&which.machine, "forget", "forgotten").await,
+        let (machine, verb, done) = match &arguments.action {
+            Action::List => return Ok(show(&list(&client, &root).await?)),
+            Action::Deny(DenyWhich { machine: None, .. }) => {
+                return deny_all(context, &client, &root).await;
+            }
+            Action::Deny(DenyWhich {
+                machine: Some(machine),
+                ..
+            }) => (machine, "deny", "denied"),
+            Action::Admit(which) => (&which.machine, "admit", "admitted"),
+            Action::Revoke(which) => (&which.machine, "revoke", "revoked"),
+            Action::Forget(which) => (&which.machine, "forget", "forgotten"),
+        };
+        let devices = list(&client, &root).await?;
+        let device = find(&devices, machine)?;
+        let (name, fingerprint) = (clean(&device.hostname, 64), device.fingerprint());
+        if verb == "admit" && device.status == DeviceStatus::Pending && context.ui.may_ask() {
+            let question = format!("Admit \"{name}\" with the fingerprint {fingerprint}?");
+            context.ui.confirm_or_stop(&question)?;
         }
+        let path = format!("{root}/{}/{verb}", device.device_id);
+        let _: Value = client.post(&path, json!({})).await?;
+        let mut data = device.as_json();
+        data["done"] = json!(done);
+        let text = format!("{TICK} {done} \"{name}\"  {HINT}{fingerprint}{HINT:#}");
+        Ok(Report::new(data, text))
     })
 }
 
-/// An owner's access to the machines of one vault.
-struct Owner<'a> {
-    context: &'a Context,
-    client: OwnerClient,
-    /// The path of the device routes, relative to the service's address.
-    root: String,
+/// Lists every machine, pending ones first.
+async fn list(client: &OwnerClient, root: &str) -> Result<Vec<Device>, Failure> {
+    let mut devices: Vec<Device> = client.list(root).await?;
+    devices.sort_by_key(|device| (device.status as u8, device.enrolled_at.clone()));
+    Ok(devices)
 }
 
-impl Owner<'_> {
-    /// Lists every machine, pending ones first.
-    async fn devices(&self) -> Result<Vec<Device>, Failure> {
-        let mut devices: Vec<Device> = self.client.list(&self.root).await?;
-        devices.sort_by_key(|device| {
-            let rank = match device.status.as_str() {
-                "pending" => 0,
-                "active" => 1,
-                _ => 2,
-            };
-            (rank, device.enrolled_at.clone())
-        });
-        Ok(devices)
-    }
-
-    async fn change(&self, machine: &str, verb: &str, done: &str) -> Result<Report, Failure> {
-        let devices = self.devices().await?;
-        let device = find(&devices, machine)?;
-        let name = clean(&device.hostname, 64);
-        let fingerprint = device.fingerprint();
-        if verb == "admit" && device.status == "pending" && self.context.ui.may_ask() {
-            self.context.ui.confirm_or_stop(&format!(
-                "Admit \"{name}\" with the fingerprint {fingerprint}?"
-            ))?;
-        }
-        let path = format!("{}/{}/{verb}", self.root, device.device_id);
-        let _: Value = self.client.post(&path, json!({})).await?;
-        let mut data = device.as_json();
-        data["done"] = json!(done);
-        let text = format!(
-            "{} {done} \"{name}\"  {}",
-            paint(GOOD, "✓"),
-            paint(HINT, fingerprint)
-        );
-        Ok(Report::new(data, text))
-    }
-
-    async fn deny_all(&self) -> Result<Report, Failure> {
-        self.context
-            .ui
-            .confirm_or_stop("Deny every machine that waits?")?;
-        let devices = self.devices().await?;
-        let waiting = waiting(&devices);
-        let path = format!("{}/deny-pending", self.root);
-        let _: Value = self.client.post(&path, json!({})).await?;
-        let denied = count(waiting as u64, "machine");
-        Ok(Report::new(
-            json!({ "denied": waiting }),
-            format!("{} denied {denied}", paint(GOOD, "✓")),
-        ))
-    }
+async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result<Report, Failure> {
+    context
+        .ui
+        .confirm_or_stop("Deny every machine that waits?")?;
+    let waiting = waiting(&list(client, root).await?);
+    let _: Value = client
+        .post(&format!("{root}/deny-pending"), json!({}))
+        .await?;
+    let text = format!("{TICK} denied {}", count(waiting, "machine"));
+    Ok(Report::new(json!({ "denied": waiting }), text))
 }
 
 fn waiting(devices: &[Device]) -> usize {
-    devices
-        .iter()
-        .filter(|device| device.status == "pending")
-        .count()
+    let pending = |device: &&Device| device.status == DeviceStatus::Pending;
+    devices.iter().filter(pending).count()
 }
 
 fn show(devices: &[Device]) -> Report {
@@ -192,33 +157,36 @@ fn show(devices: &[Device]) -> Report {
     }
     let mut table = Table::new(&["STATUS", "MACHINE", "FINGERPRINT", "ENROLLED", "ID"]);
     for device in devices {
+        let style = match device.status {
+            DeviceStatus::Pending => WARN,
+            DeviceStatus::Active => GOOD,
+            DeviceStatus::Revoked => DIM,
+        };
         table.row([
-            paint(style(&device.status), clean(&device.status, 12)),
+            paint(style, device.status.as_str()),
             format!("\"{}\"", clean(&device.hostname, 64)),
             paint(HINT, device.fingerprint()),
             clean(&device.enrolled_at, 20),
             clean(&device.device_id, 40),
         ]);
     }
-    let waiting = waiting(devices);
     let mut text = table.text();
-    if waiting > 0 {
+    if let waiting @ 1.. = waiting(devices) {
         text.push_str(&format!(
-            "\n\n{} {}. Compare the fingerprint with the one on the machine, then: vault devices admit <ID>",
-            count(waiting as u64, "machine"),
-            if waiting == 1 { "waits" } else { "wait" },
+            "\n\n{}. Compare the fingerprint with the one on the machine, then: vault devices admit <ID>",
+            machines_wait(waiting as u64)
         ));
     }
-    let data: Vec<Value> = devices.iter().map(Device::as_json).collect();
-    Report::new(data, text)
+    Report::new(
+        devices.iter().map(Device::as_json).collect::<Vec<_>>(),
+        text,
+    )
 }
 
-fn style(status: &str) -> clap::builder::styling::Style {
-    match status {
-        "active" => GOOD,
-        "pending" => WARN,
-        _ => DIM,
-    }
+/// Says how many machines wait for the owner.
+pub fn machines_wait(waiting: u64) -> String {
+    let verb = if waiting == 1 { "waits" } else { "wait" };
+    format!("{} {verb}", count(waiting, "machine"))
 }
 
 fn find<'d>(devices: &'d [Device], machine: &str) -> Result<&'d Device, Failure> {
@@ -228,20 +196,11 @@ fn find<'d>(devices: &'d [Device], machine: &str) -> Result<&'d Device, Failure>
         ambiguous: ErrorCode::DeviceAmbiguous,
         list: "vault devices list",
     };
-    pick(
-        &kind,
-        devices,
-        machine,
-        |device| (&device.device_id, Some(&device.hostname)),
-        |device| {
-            format!(
-                "{}  {}  {}",
-                device.device_id,
-                device.status,
-                device.fingerprint()
-            )
-        },
-    )
+    let id_and_name = |device: &'d Device| (&*device.device_id, Some(&*device.hostname));
+    pick(&kind, devices, machine, id_and_name, |device| {
+        let (id, status) = (&device.device_id, device.status.as_str());
+        format!("{id}  {status}  {}", device.fingerprint())
+    })
 }
 
 #[cfg(test)]
@@ -251,7 +210,7 @@ mod tests {
     fn device(id: &str, hostname: &str) -> Device {
         Device {
             device_id: id.into(),
-            status: "pending".into(),
+            status: DeviceStatus::Pending,
             hostname: hostname.into(),
             public_key: String::new(),
             enrolled_at: String::new(),
@@ -260,17 +219,12 @@ mod tests {
 
     #[test]
     fn a_machine_is_found_by_id_or_by_a_name_that_is_its_own() {
-        let devices = [
-            device("dev_a", "laptop"),
-            device("dev_b", "desk"),
-            device("dev_c", "desk"),
-        ];
+        let machines = [("dev_a", "laptop"), ("dev_b", "desk"), ("dev_c", "desk")];
+        let devices = machines.map(|(id, hostname)| device(id, hostname));
         assert_eq!(find(&devices, "dev_b").unwrap().device_id, "dev_b");
         assert_eq!(find(&devices, "laptop").unwrap().device_id, "dev_a");
-        assert_eq!(
-            find(&devices, "desk").unwrap_err().code,
-            ErrorCode::DeviceAmbiguous
-        );
+        let both = find(&devices, "desk").unwrap_err();
+        assert_eq!(both.code, ErrorCode::DeviceAmbiguous);
         let missed = find(&devices, "laptpo").unwrap_err();
         assert_eq!(missed.code, ErrorCode::DeviceNotFound);
         assert!(missed.hint.as_ref().unwrap().contains("laptop"));

@@ -6,14 +6,14 @@ use vault_library::{
     Vault,
     subscribe::{self, AcceptedCatalog, Link, LinkError, LinkId},
 };
-use vault_service::error::Code;
+use vault_service::{error::Code, model::device::DeviceStatus};
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, FailureCode, codes::service_code},
-    output::{BOLD, DIM, GOOD, HINT, Report, WARN, clean, paint},
+    output::{BOLD, DIM, HINT, Report, TICK, clean},
     service::{Address, DeviceState, connection::Connection},
-    subscription::{check_not_rolled_back, device_client, warn_about_catalog},
+    subscription::{check_not_rolled_back, device_client, status_text, warn_about_catalog},
 };
 
 /// Since 0.5.0 (beta).
@@ -45,7 +45,8 @@ pub struct Arguments {
 /// Enrols the machine, reads the catalog, and pins the key.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = target(context, arguments.address.as_ref())?;
-    if arguments.repin && arguments.expect_key.is_none() {
+    let expected = arguments.expect_key.as_deref();
+    if arguments.repin && expected.is_none() {
         let question = "Pin whatever key the service shows now, without comparing a fingerprint?";
         context.ui.confirm_or_stop(question)?;
     }
@@ -55,59 +56,49 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let link = subscribe::create(&vault, connection.base.as_str(), &connection.slug)?;
     // Store the expected fingerprint before anything is sent, so that a later pull without the flag
     // cannot pin another key.
-    if let Some(expected) = arguments.expect_key.as_deref().filter(|_| !arguments.repin) {
+    if let Some(expected) = expected.filter(|_| !arguments.repin) {
         subscribe::expect(&vault, &id, expected)?;
     }
     let hostname = arguments
         .hostname
         .clone()
-        .or_else(|| context.process.host_name())
-        .map_or_else(
-            || "unnamed machine".to_owned(),
-            |name| name.chars().take(64).collect(),
-        );
-    let asked = context.block_on(enrol(context, &vault, &link, &hostname));
-    let (state, catalog) = match asked {
-        Ok(answers) => answers,
-        Err(failure) => {
-            // Remove a new link if the service cannot have recorded the enrolment, so that a
-            // mistyped address leaves nothing behind. Keep the link in every other case.
-            if is_new && never_arrived(&failure) {
-                subscribe::remove(&vault, &id)?;
-            }
-            return Err(failure);
-        }
-    };
+        .or_else(|| context.process.host_name());
+    let hostname = hostname.unwrap_or_else(|| "unnamed machine".to_owned());
+    let hostname: String = hostname.chars().take(64).collect();
+    let enrolled = context.block_on(enrol(context, &vault, &link, &hostname));
+    // Remove a new link if the service cannot have recorded the enrolment, so that a mistyped
+    // address leaves nothing behind. Keep the link in every other case.
+    if is_new && enrolled.as_ref().is_err_and(never_arrived) {
+        subscribe::remove(&vault, &id)?;
+    }
+    let (state, catalog) = enrolled?;
     let machine = link.device_key(&vault)?.public().fingerprint();
-    if state.status == "revoked" {
-        return Err(Failure::new(
-            ErrorCode::DeviceRevoked,
-            format!(
-                "this machine ({machine}) was shut out of {}",
-                connection.address()
-            ),
+    if state.status == DeviceStatus::Revoked {
+        let address = connection.address();
+        return Err(fail!(
+            DeviceRevoked,
+            "this machine ({machine}) was shut out of {address}"
         )
         .hint("the owner can forget it (vault devices forget), then link again"));
     }
     if catalog.is_none() && !arguments.repin {
         check_not_rolled_back(&link)?;
     }
-    let offer = catalog
-        .map(|bytes| {
-            link.accept(
-                &vault,
-                &bytes,
-                arguments.expect_key.as_deref(),
-                arguments.repin,
-            )
-            .map_err(|error| not_expected(error, &state, &machine))
-        })
-        .transpose()?;
-    if let Some(offer) = &offer {
-        subscribe::pin_only(&vault, offer)?;
-        warn_about_catalog(context, offer);
+    let catalog = catalog
+        .map(|bytes| link.accept(&vault, &bytes, expected, arguments.repin))
+        .transpose()
+        .map_err(|error| not_expected(error, &state, &machine))?;
+    if let Some(catalog) = &catalog {
+        subscribe::pin_only(&vault, catalog)?;
+        warn_about_catalog(context, catalog);
     }
-    Ok(report(&connection, &link, &state, &machine, offer.as_ref()))
+    Ok(report(
+        &connection,
+        &link,
+        &state,
+        &machine,
+        catalog.as_ref(),
+    ))
 }
 
 /// Enrols this machine and reads the catalog, unless the machine is revoked.
@@ -119,9 +110,9 @@ async fn enrol(
 ) -> Result<(DeviceState, Option<Vec<u8>>), Failure> {
     let client = device_client(context, vault, link)?;
     let state = client.enrol(hostname).await?;
-    let catalog = match state.status.as_str() {
-        "revoked" => None,
-        _ => client.catalog().await?,
+    let catalog = match state.status {
+        DeviceStatus::Revoked => None,
+        DeviceStatus::Pending | DeviceStatus::Active => client.catalog().await?,
     };
     Ok((state, catalog))
 }
@@ -145,39 +136,32 @@ fn not_expected(error: LinkError, state: &DeviceState, machine: &str) -> Failure
     if !matches!(error, LinkError::Fingerprint { .. }) {
         return error.into();
     }
+    let status = state.status;
     Failure::from(error)
         .hint(format!(
-            "nothing was pinned; ask the owner for the fingerprint (vault key show). This machine ({machine}) is enrolled as {}: link again, or let the owner deny it",
-            clean(&state.status, 20)
+            "nothing was pinned; ask the owner for the fingerprint (vault key show). This machine \
+             ({machine}) is enrolled as {}: link again, or let the owner deny it",
+            status.as_str()
         ))
         .data(json!({
-            "device_id": clean(&state.device_id, 40),
-            "status": clean(&state.status, 20),
-            "device_fingerprint": machine,
+            "device_id": clean(&state.device_id, 40), "status": status, "device_fingerprint": machine,
         }))
 }
 
 fn target(context: &Context, address: Option<&Address>) -> Result<Connection, Failure> {
-    match address {
-        Some(Address {
-            base,
-            slug: Some(slug),
-        }) => Ok(Connection {
-            base: base.clone(),
-            slug: slug.clone(),
-        }),
-        Some(Address { base, slug: None }) => Err(Failure::new(
-            ErrorCode::SlugMissing,
-            "the address does not name a vault",
-        )
-        .hint(format!("vault link {base}/v/<slug>"))),
-        None => Connection::find(context)?.ok_or_else(|| {
-            Failure::new(
-                ErrorCode::NotConnected,
-                "which vault? This machine is not connected to one",
+    let Some(Address { base, slug }) = address.cloned() else {
+        return Connection::find(context)?.ok_or_else(|| {
+            fail!(
+                NotConnected,
+                "which vault? This machine is not connected to one"
             )
             .hint("vault link <url>/v/<slug>")
-        }),
+        });
+    };
+    match slug {
+        Some(slug) => Ok(Connection { base, slug }),
+        None => Err(fail!(SlugMissing, "the address does not name a vault")
+            .hint(format!("vault link {base}/v/<slug>"))),
     }
 }
 
@@ -186,65 +170,38 @@ fn report(
     link: &Link,
     state: &DeviceState,
     machine: &str,
-    offer: Option<&AcceptedCatalog>,
+    catalog: Option<&AcceptedCatalog>,
 ) -> Report {
-    let key = offer.map(|offer| offer.accepted().catalog.public_key.fingerprint());
-    let release = offer.map(|offer| offer.accepted().catalog.release);
-    let active = state.status == "active";
-    let mut lines = vec![
-        format!(
-            "{} linked {}",
-            paint(GOOD, "✓"),
-            paint(HINT, connection.address())
-        ),
-        format!(
-            "  {}  {}  {}",
-            paint(DIM, "this machine's key"),
-            paint(BOLD, machine),
-            if active {
-                paint(GOOD, "admitted")
-            } else {
-                paint(WARN, "waits for the owner")
-            }
-        ),
-    ];
-    match (&key, release) {
+    let key = catalog.map(|catalog| catalog.accepted().catalog.public_key.fingerprint());
+    let release = catalog.map(|catalog| catalog.accepted().catalog.release);
+    let address = connection.address();
+    let pinned = match (&key, release) {
         (Some(key), Some(release)) => {
-            lines.push(format!(
-                "  {}  {}  release {release}{}",
-                paint(DIM, "the vault's key   "),
-                paint(BOLD, key),
-                if offer.is_some_and(AcceptedCatalog::is_first) {
-                    ", pinned now"
-                } else {
-                    ""
-                }
-            ));
+            let is_first = catalog.is_some_and(AcceptedCatalog::is_first);
+            let now = if is_first { ", pinned now" } else { "" };
+            format!("{BOLD}{key}{BOLD:#}  release {release}{now}")
         }
-        _ => lines.push(format!(
-            "  {}  enrolled, no catalog yet: the first pull shows and pins it",
-            paint(DIM, "the vault's key   ")
-        )),
-    }
-    lines.push(if active {
-        "Install with: vault cloud pull".to_owned()
-    } else {
-        format!(
+        _ => "enrolled, no catalog yet: the first pull shows and pins it".to_owned(),
+    };
+    let next = match state.status {
+        DeviceStatus::Active => "Install with: vault cloud pull".to_owned(),
+        DeviceStatus::Pending | DeviceStatus::Revoked => format!(
             "The owner admits this machine with: vault devices admit {}\nThen install with: vault cloud pull",
             clean(&state.device_id, 40)
-        )
-    });
+        ),
+    };
+    let text = format!(
+        "{TICK} linked {HINT}{address}{HINT:#}\n  \
+         {DIM}this machine's key{DIM:#}  {BOLD}{machine}{BOLD:#}  {}\n  \
+         {DIM}the vault's key   {DIM:#}  {pinned}\n{next}",
+        status_text(Some(state.status))
+    );
     Report::new(
         json!({
-            "address": connection.address(),
-            "link": link.id().as_str(),
-            "device_id": state.device_id,
-            "status": state.status,
-            "device_fingerprint": machine,
-            "vault_fingerprint": key,
-            "release": release,
-            "pinned": offer.is_some(),
+            "address": address, "link": link.id().as_str(), "device_id": state.device_id,
+            "status": state.status, "device_fingerprint": machine, "vault_fingerprint": key,
+            "release": release, "pinned": catalog.is_some(),
         }),
-        lines.join("\n"),
+        text,
     )
 }

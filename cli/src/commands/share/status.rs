@@ -2,18 +2,19 @@
 //! linked to.
 
 use clap::Args;
-use serde::Serialize;
 use serde_json::{Value, json};
 use vault_library::{Origin, Vault, publish, shelf, subscribe};
-use vault_skill::{catalog::SignedCatalog, hash::Digest, time::Timestamp};
+use vault_service::model::device::DeviceStatus;
+use vault_skill::catalog::SignedCatalog;
 use vault_store::clock::{Clock, SystemClock};
 
+use super::devices::machines_wait;
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
-    output::{BOLD, DIM, GOOD, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
+    errors::{Exit, Failure},
+    output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
     service::{connection::Connection, tokens::TokenFile},
-    subscription::device_client,
+    subscription::{address, device_client, status_text},
 };
 
 /// Since 0.5.0 (beta).
@@ -36,126 +37,99 @@ pub struct Arguments {
 /// ends with exit code 7.
 pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure> {
     let Some(vault) = context.existing_vault()? else {
-        return Err(
-            Failure::new(ErrorCode::NotConnected, "there is no vault here yet")
-                .hint("vault add <folder>, or vault link <url>/v/<slug>"),
-        );
+        return Err(fail!(NotConnected, "there is no vault here yet")
+            .hint("vault add <folder>, or vault link <url>/v/<slug>"));
     };
     let connection = Connection::find(context)?;
     let linked = subscribe::all(&vault)?;
     if connection.is_none() && linked.is_empty() {
-        return Err(Failure::new(
-            ErrorCode::NotConnected,
-            "this vault is neither connected nor linked to a service",
+        return Err(fail!(
+            NotConnected,
+            "this vault is neither connected nor linked to a service"
         )
         .hint("vault cloud connect <url>, or vault link <url>/v/<slug>"));
     }
     let mut exit = Exit::Done;
-    let connected = connection
-        .map(|connection| Connected::load(context, &vault, connection, &mut exit))
-        .transpose()?;
-    let mut subscriptions = Vec::new();
+    let mut tables = Vec::new();
+    let mut connected = Value::Null;
+    if let Some(connection) = connection {
+        let (data, table) = connection_status(context, &vault, &connection, &mut exit)?;
+        connected = data;
+        tables.push(table.text());
+    }
+    let mut links = Vec::new();
     for link in &linked {
-        subscriptions.push(LinkStatus::load(context, &vault, link, &mut exit)?);
+        let (data, table) = link_status(context, &vault, link, &mut exit)?;
+        links.push(data);
+        tables.push(table.text());
     }
-    let blocks: Vec<String> = connected
-        .iter()
-        .map(Connected::text)
-        .chain(subscriptions.iter().map(LinkStatus::text))
-        .collect();
-    let data = json!({
-        "connected": connected.as_ref().map(Connected::json), "links": subscriptions,
-    });
-    Ok(Report::new(data, blocks.join("\n\n")).exit(exit))
+    let data = json!({ "connected": connected, "links": links });
+    Ok(Report::new(data, tables.join("\n\n")).exit(exit))
 }
 
-/// The service on which this vault is published.
-struct Connected {
-    address: String,
-    connection: Connection,
-    signed_in: bool,
-    own_skills: usize,
-    last_push: Option<publish::state::AcknowledgedRelease>,
-    /// The service's own view of the namespace. Null if this machine is not signed in or the
-    /// request failed.
-    service: Value,
+fn row(table: &mut Table, name: &str, value: impl Into<String>) {
+    table.row([paint(DIM, name), value.into()]);
 }
 
-impl Connected {
-    fn load(
-        context: &Context,
-        vault: &Vault,
-        connection: Connection,
-        exit: &mut Exit,
-    ) -> Result<Self, Failure> {
-        let tokens = TokenFile::of(context, &connection.base, connection.slug.as_str())?;
-        let signed_in = tokens.read()?.is_some();
-        let mut service = Value::Null;
-        if signed_in {
-            let path = format!("/admin/vaults/{}", connection.slug);
-            let asked = context.block_on(async { connection.owner(context)?.get(&path).await });
-            service = asked.unwrap_or_else(|failure: Failure| {
-                *exit = failure.exit();
-                context.ui.warn(Warning::from(&failure));
-                Value::Null
-            });
+/// Describes the service on which this vault is published.
+fn connection_status(
+    context: &Context,
+    vault: &Vault,
+    connection: &Connection,
+    exit: &mut Exit,
+) -> Result<(Value, Table), Failure> {
+    let tokens = TokenFile::of(context, &connection.base, connection.slug.as_str())?;
+    let signed_in = tokens.read()?.is_some();
+    let published = publish::state::read(vault, connection.base.as_str(), &connection.slug)?
+        .and_then(|state| state.published);
+    let own_skills = installed(vault, |origin| *origin == Origin::Local)?;
+    let address = connection.address();
+    let mut table = Table::default();
+    row(&mut table, "connected to", paint(HINT, &address));
+    let login = format!("no  (vault cloud connect {address})");
+    row(
+        &mut table,
+        "signed in",
+        if signed_in { "yes".to_owned() } else { login },
+    );
+    row(&mut table, "own skills", own_skills.to_string());
+    match &published {
+        Some(push) => {
+            let skills = count(push.skills, "skill");
+            let text = format!("release {} with {skills}, {}", push.release, push.at);
+            row(&mut table, "last push", text);
+            row(&mut table, "good until", push.expires_at.to_string());
         }
-        Ok(Self {
-            address: connection.address(),
-            signed_in,
-            own_skills: installed(vault, |origin| *origin == Origin::Local)?,
-            last_push: publish::state::read(vault, connection.base.as_str(), &connection.slug)?
-                .and_then(|state| state.published),
-            service,
-            connection,
-        })
+        None => row(&mut table, "last push", "never  (vault sync --cloud)"),
     }
-
-    fn json(&self) -> Value {
-        json!({
-            "address": self.address,
-            "base": self.connection.base.as_str(),
-            "slug": self.connection.slug,
-            "signed_in": self.signed_in,
-            "own_skills": self.own_skills,
-            "last_push": self.last_push.as_ref().map(|known| json!({
-                "release": known.release, "skills": known.skills, "at": known.at,
-                "expires_at": known.expires_at, "payload_sha256": known.payload_sha256,
-            })),
-            "service": self.service,
-        })
+    // The service's own view of the namespace. Null if this machine is not signed in or the request
+    // failed.
+    let mut service = Value::Null;
+    if signed_in {
+        let path = format!("/admin/vaults/{}", connection.slug);
+        let answer = context.block_on(async { connection.owner(context)?.get(&path).await });
+        service = answer.unwrap_or_else(|failure: Failure| {
+            *exit = failure.exit();
+            context.ui.warn(Warning::from(&failure));
+            Value::Null
+        });
     }
-
-    fn text(&self) -> String {
-        let mut table = Table::default();
-        let mut row = |name: &str, value: String| table.row([paint(DIM, name), value]);
-        row("connected to", paint(HINT, &self.address));
-        row(
-            "signed in",
-            if self.signed_in {
-                "yes".to_owned()
-            } else {
-                format!("no  (vault cloud connect {})", self.address)
-            },
+    if service.is_object() {
+        service_rows(
+            &service,
+            published.as_ref().map(|push| push.release),
+            &mut table,
         );
-        row("own skills", self.own_skills.to_string());
-        match &self.last_push {
-            Some(known) => {
-                let skills = count(known.skills, "skill");
-                row(
-                    "last push",
-                    format!("release {} with {skills}, {}", known.release, known.at),
-                );
-                row("good until", known.expires_at.to_string());
-            }
-            None => row("last push", "never  (vault sync --cloud)".to_owned()),
-        }
-        if self.service.is_object() {
-            let published = self.last_push.as_ref().map(|known| known.release);
-            service_rows(&self.service, published, &mut row);
-        }
-        table.text()
     }
+    let data = json!({
+        "address": address, "base": connection.base.as_str(), "slug": connection.slug,
+        "signed_in": signed_in, "own_skills": own_skills, "service": service,
+        "last_push": published.map(|push| json!({
+            "release": push.release, "skills": push.skills, "at": push.at,
+            "expires_at": push.expires_at, "payload_sha256": push.payload_sha256,
+        })),
+    });
+    Ok((data, table))
 }
 
 /// Counts the installed skills whose origin is `wanted`.
@@ -165,185 +139,130 @@ fn installed(vault: &Vault, wanted: impl Fn(&Origin) -> bool) -> Result<usize, F
 }
 
 /// Adds the service's view of the namespace to the table. `--json` has every member.
-fn service_rows(service: &Value, published: Option<u64>, row: &mut impl FnMut(&str, String)) {
+fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
     let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
     let word = |pointer: &str| {
         let text = service.pointer(pointer).and_then(Value::as_str);
         clean(text.unwrap_or("unknown"), 100)
     };
-    row(
-        "the service",
-        match number("/release/release") {
-            Some(release) if Some(release) == published => {
-                format!(
-                    "shows release {release}, {} releases kept",
-                    number("/counts/releases").unwrap_or(1)
-                )
-            }
-            Some(release) => paint(
-                WARN,
-                format_args!("shows release {release}, which was not published from here"),
-            ),
-            None => "has no release yet".to_owned(),
-        },
-    );
-    let waiting = number("/counts/devices_pending").unwrap_or(0);
-    row(
-        "machines",
-        if waiting == 0 {
-            "none waits".to_owned()
-        } else {
-            format!(
-                "{} {}  (vault devices list)",
-                count(waiting, "machine"),
-                if waiting == 1 { "waits" } else { "wait" }
-            )
-        },
-    );
+    let release = match number("/release/release") {
+        Some(release) if Some(release) == published => {
+            let kept = number("/counts/releases").unwrap_or(1);
+            format!("shows release {release}, {kept} releases kept")
+        }
+        Some(release) => {
+            format!("{WARN}shows release {release}, which was not published from here{WARN:#}")
+        }
+        None => "has no release yet".to_owned(),
+    };
+    row(table, "the service", release);
+    let machines = match number("/counts/devices_pending").unwrap_or(0) {
+        0 => "none waits".to_owned(),
+        waiting => format!("{}  (vault devices list)", machines_wait(waiting)),
+    };
+    row(table, "machines", machines);
     if let Some(fingerprint) = service.pointer("/pin/fingerprint").and_then(Value::as_str) {
-        row("pinned key", paint(BOLD, clean(fingerprint, 60)));
+        row(table, "pinned key", paint(BOLD, clean(fingerprint, 60)));
     }
-    row("owner", word("/owner"));
+    row(table, "owner", word("/owner"));
     if let Some(bytes) = number("/quota/bytes") {
-        row("quota", size(bytes));
+        row(table, "quota", size(bytes));
     }
     if word("/status") != "active" {
-        row("status", paint(WARN, word("/status")));
+        row(table, "status", paint(WARN, word("/status")));
     }
     if word("/subscription") != "none" {
-        row("subscription", word("/subscription"));
+        row(table, "subscription", word("/subscription"));
     }
 }
 
-/// A linked vault: what is pinned and installed here, and what its service shows this machine.
-#[derive(Serialize)]
-struct LinkStatus {
-    address: String,
-    link: String,
-    status: String,
-    vault_fingerprint: Option<String>,
-    release: Option<u64>,
-    offered_release: Option<u64>,
-    rolled_back: bool,
-    payload_sha256: Option<Digest>,
-    installed: usize,
-    expires_at: Option<Timestamp>,
-    stale: bool,
-}
-
-impl LinkStatus {
-    fn load(
-        context: &Context,
-        vault: &Vault,
-        link: &subscribe::Link,
-        exit: &mut Exit,
-    ) -> Result<Self, Failure> {
-        let pin = link.pin();
-        let address = format!("{}/v/{}", pin.base, pin.slug);
-        let expires_at = link
-            .catalog_bytes()?
-            .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
-            .map(|catalog| catalog.expires_at);
-        let now = SystemClock.now().max(pin.latest_seen_at);
-        let asked =
-            context.block_on(async { device_client(context, vault, link)?.current().await });
-        let (status, offered) = match asked {
-            Ok(state) => (state.status, state.catalog.map(|catalog| catalog.release)),
-            Err(failure) => {
-                // A failed integrity check outranks an unreachable service.
-                if *exit != Exit::Integrity {
-                    *exit = failure.exit();
-                }
-                context.ui.warn(Warning::from(&failure));
-                ("unknown".to_owned(), None)
+/// Describes a linked vault: what is pinned and installed here, and what its service shows this
+/// machine.
+fn link_status(
+    context: &Context,
+    vault: &Vault,
+    link: &subscribe::Link,
+    exit: &mut Exit,
+) -> Result<(Value, Table), Failure> {
+    let (pin, address) = (link.pin(), address(link));
+    let expires_at = link
+        .catalog_bytes()?
+        .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
+        .map(|catalog| catalog.expires_at);
+    let now = SystemClock.now().max(pin.latest_seen_at);
+    let stale = expires_at.is_some_and(|expires_at| expires_at <= now);
+    let answer = context.block_on(async { device_client(context, vault, link)?.current().await });
+    let state = answer
+        .inspect_err(|failure| {
+            // A failed integrity check outranks an unreachable service.
+            if *exit != Exit::Integrity {
+                *exit = failure.exit();
             }
-        };
-        // The service shows the current release to every active or pending machine, and release
-        // numbers never fall. A missing or lower number means that the service was rolled back.
-        let rolled_back = matches!(status.as_str(), "active" | "pending")
-            && pin
-                .release
-                .is_some_and(|have| offered.is_none_or(|there| there < have));
-        if rolled_back {
-            *exit = Exit::Integrity;
-            context.ui.warn(
-                Warning::new(
-                    "service_rolled_back",
-                    format!(
-                        "{address} no longer shows the release that is pinned: it was rolled back"
-                    ),
-                )
-                .hint("installed skills stay as they are; tell the owner"),
-            );
-        }
-        Ok(Self {
-            address,
-            link: link.id().as_str().to_owned(),
-            status,
-            vault_fingerprint: pin.public_key.map(|key| key.fingerprint()),
-            release: pin.release,
-            offered_release: offered,
-            rolled_back,
-            payload_sha256: pin.payload_sha256,
-            installed: installed(
-                vault,
-                |origin| matches!(origin, Origin::Linked(id) if id == link.id()),
-            )?,
-            expires_at,
-            stale: expires_at.is_some_and(|expires_at| expires_at <= now),
+            context.ui.warn(Warning::from(failure));
         })
+        .ok();
+    let status = state.as_ref().map(|state| state.status);
+    let current = state.and_then(|state| Some(state.catalog?.release));
+    // The service shows the current release to every active or pending machine, and release
+    // numbers never fall. A missing or lower number means that the service was rolled back.
+    let readable = matches!(status, Some(DeviceStatus::Active | DeviceStatus::Pending));
+    let rolled_back = readable && pin.release.is_some_and(|pinned| current < Some(pinned));
+    if rolled_back {
+        *exit = Exit::Integrity;
+        let text =
+            format!("{address} no longer shows the release that is pinned: it was rolled back");
+        let warning = Warning::new("service_rolled_back", text);
+        context
+            .ui
+            .warn(warning.hint("installed skills stay as they are; tell the owner"));
     }
-
-    fn text(&self) -> String {
-        let mut table = Table::default();
-        let mut row = |name: &str, value: String| table.row([paint(DIM, name), value]);
-        row("linked to", paint(HINT, &self.address));
-        row(
-            "this machine",
-            match self.status.as_str() {
-                "active" => paint(GOOD, "admitted"),
-                "pending" => paint(WARN, "waits for the owner"),
-                "revoked" => paint(WARN, "shut out"),
-                _ => "unknown".to_owned(),
-            },
-        );
-        if let Some(fingerprint) = &self.vault_fingerprint {
-            row("vault's key", paint(BOLD, fingerprint));
-        }
-        row(
-            "release",
-            release_words(self.release, self.offered_release, self.rolled_back),
-        );
-        if let Some(hash) = &self.payload_sha256 {
-            row("payload", hash.to_string());
-        }
-        row("installed", count(self.installed as u64, "skill"));
-        if let Some(expires_at) = self.expires_at {
-            let word = if self.stale {
-                "stale since"
-            } else {
-                "good until"
-            };
-            row(word, expires_at.to_string());
-        }
-        table.text()
+    let installed = installed(
+        vault,
+        |origin| matches!(origin, Origin::Linked(id) if id == link.id()),
+    )?;
+    let fingerprint = pin.public_key.map(|key| key.fingerprint());
+    let mut table = Table::default();
+    row(&mut table, "linked to", paint(HINT, &address));
+    row(&mut table, "this machine", status_text(status));
+    if let Some(fingerprint) = &fingerprint {
+        row(&mut table, "vault's key", paint(BOLD, fingerprint));
     }
+    row(
+        &mut table,
+        "release",
+        release_text(pin.release, current, rolled_back),
+    );
+    if let Some(hash) = &pin.payload_sha256 {
+        row(&mut table, "payload", hash.to_string());
+    }
+    row(&mut table, "installed", count(installed, "skill"));
+    if let Some(expires_at) = expires_at {
+        let name = if stale { "stale since" } else { "good until" };
+        row(&mut table, name, expires_at.to_string());
+    }
+    let data = json!({
+        "address": address, "link": link.id().as_str(),
+        "status": status.map_or("unknown", DeviceStatus::as_str),
+        "vault_fingerprint": fingerprint, "release": pin.release, "offered_release": current,
+        "rolled_back": rolled_back, "payload_sha256": pin.payload_sha256, "installed": installed,
+        "expires_at": expires_at, "stale": stale,
+    });
+    Ok((data, table))
 }
 
 /// Compares the pinned release with the one that the service shows.
-fn release_words(pinned: Option<u64>, offered: Option<u64>, rolled_back: bool) -> String {
-    match (pinned, offered) {
+fn release_text(pinned: Option<u64>, current: Option<u64>, rolled_back: bool) -> String {
+    match (pinned, current) {
         (None, _) => "none yet".to_owned(),
-        (Some(have), Some(there)) if there > have => {
-            format!("{have}, release {there} is there  (vault cloud pull)")
+        (Some(pinned), Some(current)) if current > pinned => {
+            format!("{pinned}, release {current} is there  (vault cloud pull)")
         }
-        (Some(have), Some(there)) if rolled_back => paint(
-            WARN,
-            format_args!("{have}, but the service shows release {there}"),
-        ),
-        (Some(have), None) if rolled_back => {
-            paint(WARN, format_args!("{have}, but the service shows none"))
+        (Some(pinned), Some(current)) if rolled_back => {
+            format!("{WARN}{pinned}, but the service shows release {current}{WARN:#}")
         }
-        (Some(have), _) => have.to_string(),
+        (Some(pinned), None) if rolled_back => {
+            format!("{WARN}{pinned}, but the service shows none{WARN:#}")
+        }
+        (Some(pinned), _) => pinned.to_string(),
     }
 }

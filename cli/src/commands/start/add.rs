@@ -29,8 +29,10 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
-    output::{BAD, BOLD, DIM, GOOD, HINT, Report, clean, count, paint, size, text},
+    errors::{Exit, Failure},
+    output::{
+        BAD, BOLD, DIM, GOOD, HINT, Report, clean, count, paint, single_or_list, size, thousands,
+    },
     profiles, project_lock,
 };
 
@@ -108,10 +110,7 @@ pub struct Arguments {
 }
 
 fn name_needs_one() -> Failure {
-    Failure::new(
-        ErrorCode::NameNeedsOneSkill,
-        "--name goes with one skill only",
-    )
+    fail!(NameNeedsOneSkill, "--name goes with one skill only")
 }
 
 /// Admits the skills and reports the outcome of each.
@@ -124,11 +123,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
     };
     if let Some(rule) = arguments.allow.iter().find(|rule| !known(rule)) {
-        return Err(Failure::new(
-            ErrorCode::UnknownRule,
-            format!("there is no rule {}", clean(rule, 80)),
-        )
-        .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
+        return Err(fail!(UnknownRule, "there is no rule {}", clean(rule, 80))
+            .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
     }
     let strict = context.strict()?;
     let mut items = gather::gather(context, arguments, strict)?;
@@ -199,16 +195,6 @@ struct Adding<'a> {
     admitted: bool,
 }
 
-/// A skill after its examination.
-struct ExaminedItem {
-    shown: String,
-    texts: Texts,
-    /// The skill's folder on this machine, if it was not fetched.
-    folder: Option<String>,
-    /// Whether the skill passed the gate.
-    passed: Result<(), Failure>,
-}
-
 /// The outcome for one skill.
 struct AddOutcome {
     shown: String,
@@ -222,72 +208,56 @@ impl Adding<'_> {
     /// Examines a batch and admits the skills that pass, with one flush to disk.
     fn admit(&mut self, batch: Vec<Gathered<Item>>) -> Vec<AddOutcome> {
         let mut candidates = Vec::new();
-        let examined: Vec<ExaminedItem> = batch
-            .into_iter()
-            .map(|item| self.examine(item, &mut candidates))
-            .collect();
+        let mut examined = Vec::with_capacity(batch.len());
+        for item in batch {
+            examined.push(match item {
+                Ok(Item {
+                    shown,
+                    source,
+                    options,
+                }) => {
+                    let texts = Texts::of_source(&shown, &source);
+                    let folder = match &source {
+                        Source::Folder(folder) => Some(folder.clone()),
+                        _ => None,
+                    };
+                    let passed = examine(source, &options, &mut self.neighbours)
+                        .map(|candidate| candidates.push(candidate))
+                        .map_err(|error| refused(&shown, &texts, error));
+                    (shown, texts, folder, passed)
+                }
+                Err((shown, failure)) => {
+                    let texts = Texts::of_folder(&shown);
+                    (shown, texts, None, Err(failure))
+                }
+            });
+        }
         let reports = match self.vault {
             Some(vault) => admit(vault, &candidates).map_err(Failure::from),
             None => Ok(Vec::new()),
         };
         let (reports, failed) = match reports {
-            Ok(reports) => (reports, None),
-            Err(failure) => (Vec::new(), Some(failure)),
+            Ok(reports) => (reports, fail!(NotAdded, "it was not added")),
+            Err(failure) => (Vec::new(), failure),
         };
         let mut admitted = candidates.iter().zip(reports);
-        let mut done = Vec::with_capacity(examined.len());
-        for skill in examined {
+        let outcomes = examined.into_iter().map(|(shown, texts, folder, passed)| {
             let mut from = None;
-            let result = skill.passed.and_then(|()| {
-                let Some((candidate, report)) = admitted.next() else {
-                    let not_added = || Failure::new(ErrorCode::NotAdded, "it was not added");
-                    return Err(failed.clone().unwrap_or_else(not_added));
-                };
-                let report = report.map_err(|error| refused(&skill.shown, &skill.texts, error))?;
+            let result = passed.and_then(|()| {
+                let (candidate, report) = admitted.next().ok_or_else(|| failed.clone())?;
+                let report = report.map_err(|error| refused(&shown, &texts, error))?;
                 self.admitted = true;
-                from = self.note(candidate, skill.folder.as_deref(), &report)?;
+                from = self.note(candidate, folder.as_deref(), &report)?;
                 Ok(report)
             });
-            done.push(AddOutcome {
-                shown: skill.shown,
-                texts: skill.texts,
+            AddOutcome {
+                shown,
+                texts,
                 result,
                 from,
-            });
-        }
-        done
-    }
-
-    fn examine(&mut self, item: Gathered<Item>, candidates: &mut Vec<Candidate>) -> ExaminedItem {
-        let item = match item {
-            Ok(item) => item,
-            Err((shown, failure)) => {
-                return ExaminedItem {
-                    texts: Texts::of_folder(&shown),
-                    shown,
-                    folder: None,
-                    passed: Err(failure),
-                };
             }
-        };
-        let texts = Texts::of_source(&item.shown, &item.source);
-        let folder = match &item.source {
-            Source::Folder(folder) => Some(folder.clone()),
-            _ => None,
-        };
-        let passed = match examine(item.source, &item.options, &mut self.neighbours) {
-            Ok(candidate) => {
-                candidates.push(candidate);
-                Ok(())
-            }
-            Err(error) => Err(refused(&item.shown, &texts, error)),
-        };
-        ExaminedItem {
-            shown: item.shown,
-            texts,
-            folder,
-            passed,
-        }
+        });
+        outcomes.collect()
     }
 
     /// Records an admitted skill in the project's lock. Returns a line about the origin of a
@@ -319,37 +289,35 @@ impl Adding<'_> {
 
 /// Formats the source of a fetched skill and the key that signs it now.
 fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
-    let at = match &candidate.provenance.revision {
-        Some(revision) => match revision.strip_prefix("sha256:") {
-            Some(digest) => format!(" at sha256:{}", short(digest)),
-            None => format!(" at {}", clean(short(revision), 40)),
-        },
-        None => String::new(),
-    };
-    let there = candidate
+    let at =
+        candidate.provenance.revision.as_deref().map_or_else(
+            String::new,
+            |revision| match revision.strip_prefix("sha256:") {
+                Some(digest) => format!(" at sha256:{}", short(digest)),
+                None => format!(" at {}", clean(short(revision), 40)),
+            },
+        );
+    let signer = candidate
         .upstream
         .as_ref()
-        .and_then(|upstream| upstream.signer)
-        .map(|signer| format!(", signed there by {} (pinned)", signer.fingerprint()))
-        .unwrap_or_default();
-    format!(
-        "  from {}{at}{there}, signed by this vault: {fingerprint}",
-        clean(candidate.provenance.identifier.as_str(), 200)
-    )
+        .and_then(|upstream| upstream.signer);
+    let there = signer.map_or_else(String::new, |signer| {
+        format!(", signed there by {} (pinned)", signer.fingerprint())
+    });
+    let source = clean(candidate.provenance.identifier.as_str(), 200);
+    format!("  from {source}{at}{there}, signed by this vault: {fingerprint}")
 }
 
 /// Shows the owner of a new vault its key's fingerprint and the location of the recovery key.
 fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let keys = vault.keys();
+    let (root, fingerprint) = (vault.paths().root.display(), keys.public()?.fingerprint());
+    let recovery = keys.path(KeyKind::Recovery).display().to_string();
     context.ui.note(format!(
-        "Made a vault in {}, its key is {}",
-        vault.paths().root.display(),
-        paint(HINT, keys.public()?.fingerprint())
+        "Made a vault in {root}, its key is {HINT}{fingerprint}{HINT:#}"
     ));
     context.ui.note(format!(
-        "{} move {} to a safe place: it replaces a lost or stolen key",
-        paint(HINT, "hint:"),
-        keys.path(KeyKind::Recovery).display()
+        "{HINT}hint:{HINT:#} move {recovery} to a safe place: it replaces a lost or stolen key"
     ));
     Ok(())
 }
@@ -389,105 +357,79 @@ fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failur
     let mut lines = Vec::new();
     let mut exit = Exit::Done;
     for item in items {
-        let (shown, failure) = match item {
-            Ok(item) => {
-                let texts = Texts::of_source(&item.shown, &item.source);
-                match examine(item.source, &item.options, &mut neighbours) {
-                    Ok(candidate) => {
-                        data.push(preview(&item.shown, &texts, &candidate, &mut lines));
-                        continue;
-                    }
+        let examined = item.and_then(
+            |Item {
+                 shown,
+                 source,
+                 options,
+             }| {
+                let texts = Texts::of_source(&shown, &source);
+                match examine(source, &options, &mut neighbours) {
+                    Ok(candidate) => data.push(preview(&shown, &texts, &candidate, &mut lines)),
                     Err(AdmitError::Blocked { findings }) => {
                         exit = Exit::Gate;
                         lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
-                        lines.push(format!(
-                            "{} {}",
-                            paint(BAD, "✗ would be refused"),
-                            clean(&item.shown, 200)
-                        ));
+                        let line = format!("{BAD}✗ would be refused{BAD:#} {}", clean(&shown, 200));
+                        lines.push(line);
+                        let outcome = Outcome::Blocked;
                         data.push(json!({
-                            "source": item.shown, "outcome": Outcome::Blocked, "name": null, "findings": findings,
+                            "source": shown, "outcome": outcome, "name": null, "findings": findings,
                         }));
-                        continue;
                     }
                     Err(error) => {
-                        let failure = refused(&item.shown, &texts, error);
-                        (item.shown, failure)
+                        let failure = refused(&shown, &texts, error);
+                        return Err((shown, failure));
                     }
                 }
-            }
-            Err(failed) => failed,
+                Ok(())
+            },
+        );
+        let Err((shown, failure)) = examined else {
+            continue;
         };
         if single {
             return Err(failure);
         }
         context.ui.note_failure(&failure);
         exit = failure.exit();
+        let (code, message) = (failure.code.word(), &failure.message);
         data.push(json!({
-            "source": shown, "code": failure.code.word(), "message": failure.message, "hint": failure.hint,
+            "source": shown, "code": code, "message": message, "hint": failure.hint,
         }));
     }
-    let data = match <[Value; 1]>::try_from(data) {
-        Ok([one]) => one,
-        Err(several) => json!(several),
-    };
-    Ok(Report::new(data, lines.join("\n")).exit(exit))
+    Ok(Report::new(single_or_list(data), lines.join("\n")).exit(exit))
 }
 
 /// Shows the findings, files, environment and context cost of a skill that would be added.
 fn preview(shown: &str, texts: &Texts, candidate: &Candidate, lines: &mut Vec<String>) -> Value {
-    let findings = &candidate.package.findings;
-    lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
+    let package = &candidate.package;
+    lines.extend(
+        package
+            .findings
+            .iter()
+            .map(|finding| texts.excerpt(finding)),
+    );
     lines.push(format!(
-        "{} {}",
-        paint(GOOD, "✓ would be added"),
+        "{GOOD}✓ would be added{GOOD:#} {}",
         clean(shown, 200)
     ));
-    let mut entry = json!({
-        "source": shown,
-        "outcome": candidate.outcome,
-        "findings": findings,
-    });
-    let package = &candidate.package;
-    let bytes: u64 = package
-        .files
-        .iter()
-        .map(|file| file.bytes.len() as u64)
-        .sum();
-    let cost = Cost::of(package);
-    let secrets = &package.frontmatter.requires_secrets;
-    entry["name"] = json!(package.name);
-    entry["provenance"] = json!(candidate.provenance.identifier);
-    entry["revision"] = json!(candidate.provenance.revision);
-    entry["files"] = package
-        .files
-        .iter()
-        .map(|file| json!({ "path": file.path, "size": file.bytes.len(), "mode": format!("{:04o}", file.mode.bits()) }))
-        .collect();
-    entry["environment"] = json!(secrets);
-    entry["context"] = json!({ "listed_tokens": cost.listed, "read_tokens": cost.read });
+    let bytes: usize = package.files.iter().map(|file| file.bytes.len()).sum();
+    let (files, bytes) = (count(package.files.len(), "file"), size(bytes as u64));
+    let name = paint(BOLD, &package.name);
     let from = clean(candidate.provenance.identifier.as_str(), 200);
-    lines.push(format!(
-        "  {}  {}, {}, from {from}",
-        paint(BOLD, &package.name),
-        count(package.files.len() as u64, "file"),
-        size(bytes)
-    ));
+    lines.push(format!("  {name}  {files}, {bytes}, from {from}"));
+    let mut files = Vec::new();
     for file in &package.files {
-        let mark = if file.mode.bits() & 0o111 == 0 {
-            ' '
-        } else {
-            '*'
-        };
-        lines.push(paint(
-            DIM,
-            format!(
-                "    {}{mark} {}",
-                clean(file.path.as_str(), 200),
-                size(file.bytes.len() as u64)
-            ),
+        let (mode, bytes) = (file.mode.bits(), file.bytes.len());
+        let mark = if mode & 0o111 == 0 { ' ' } else { '*' };
+        let path = clean(file.path.as_str(), 200);
+        lines.push(format!(
+            "{DIM}    {path}{mark} {}{DIM:#}",
+            size(bytes as u64)
         ));
+        files.push(json!({ "path": file.path, "size": bytes, "mode": format!("{mode:04o}") }));
     }
+    let secrets = &package.frontmatter.requires_secrets;
     for secret in secrets {
         let need = if secret.required { "needs" } else { "may use" };
         lines.push(format!(
@@ -495,32 +437,24 @@ fn preview(shown: &str, texts: &Texts, candidate: &Candidate, lines: &mut Vec<St
             clean(&secret.name, 100)
         ));
     }
+    let (listed, read) = context_cost(package);
+    let (listed_text, read_text) = (count(listed, "token"), thousands(read));
     lines.push(format!(
-        "  costs about {} of context in every list, {} when it is read",
-        count(cost.listed, "token"),
-        text::thousands(cost.read)
+        "  costs about {listed_text} of context in every list, {read_text} when it is read"
     ));
-    entry
+    json!({
+        "source": shown, "outcome": candidate.outcome, "findings": package.findings,
+        "name": package.name, "provenance": candidate.provenance.identifier,
+        "revision": candidate.provenance.revision, "files": files, "environment": secrets,
+        "context": { "listed_tokens": listed, "read_tokens": read },
+    })
 }
 
-/// The context that a skill costs an agent, in tokens of four bytes.
-struct Cost {
-    listed: u64,
-    read: u64,
-}
-
-impl Cost {
-    fn of(package: &Package) -> Self {
-        let own = &package.frontmatter;
-        let document = package
-            .files
-            .iter()
-            .find(|file| file.path.as_str() == "SKILL.md")
-            .map_or(0, |file| file.bytes.len());
-        let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
-        Self {
-            listed: tokens(own.name.len() + own.description.len()),
-            read: tokens(document),
-        }
-    }
+/// Estimates the context that a skill costs an agent when it is listed and when it is read, in
+/// tokens of four bytes.
+fn context_cost(package: &Package) -> (u64, u64) {
+    let own = &package.frontmatter;
+    let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
+    let listed = own.name.len() + own.description.len();
+    (tokens(listed), tokens(package.document().len()))
 }

@@ -17,7 +17,10 @@ use std::{
 use clap::Args;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::sync::watch;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 use url::Url;
 use vault_library::VaultPaths;
 use vault_service::{
@@ -44,7 +47,7 @@ use self::tour::{STEPS, Tour};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{BOLD, DIM, GOOD, HINT, Report, paint},
+    output::{BOLD, DIM, HINT, Report, TICK, paint},
     server::{self, Options, Server},
 };
 
@@ -86,14 +89,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let steps = demo.walk()?;
     if arguments.exit {
         demo.stop();
-        context.ui.line(format!(
-            "\n{} everything worked; nothing is left behind",
-            paint(GOOD, "✓")
-        ));
-        return Ok(Report::new(steps, ""));
+        let line = format!("\n{TICK} everything worked; nothing is left behind");
+        context.ui.line(line);
+    } else {
+        demo.invite();
+        demo.wait();
     }
-    demo.invite();
-    demo.wait();
     Ok(Report::new(steps, ""))
 }
 
@@ -120,30 +121,22 @@ impl<'c> Demo<'c> {
     fn new(context: &'c Context, folder: &TempDir, port: u16) -> Result<Self, Failure> {
         let folder = folder.path().to_owned();
         let ui = &context.ui;
-        ui.line(format!(
-            "{}\n{}",
-            paint(
-                BOLD,
-                "vault: skills that were checked and signed, from one machine to another"
-            ),
-            paint(
-                DIM,
-                format_args!("everything happens in {}", folder.display())
-            )
+        let title = "vault: skills that were checked and signed, from one machine to another";
+        ui.line(paint(BOLD, title));
+        ui.line(paint(
+            DIM,
+            format_args!("everything happens in {}", folder.display()),
         ));
-        let log = std::fs::File::create(folder.join("serve.log"))
-            .map_err(|error| Failure::io("writing", folder.join("serve.log"), &error))?;
+        let log = folder.join("serve.log");
+        let log =
+            std::fs::File::create(&log).map_err(|error| Failure::io("writing", log, &error))?;
         server::log_to(std::sync::Mutex::new(log), "info");
         let began = SystemClock.now_millis();
         let port = if port == 0 { free_port()? } else { port };
         let url = format!("http://127.0.0.1:{port}");
         let password = fresh_password();
         let options = Options {
-            config: Config::new(url.parse().map_err(
-                |error: vault_service::config::BadPublicUrl| {
-                    Failure::new(ErrorCode::Internal, error.to_string())
-                },
-            )?),
+            config: Config::new(url.parse().map_err(|error| fail!(Internal, "{error}"))?),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             port_origin: "demo".to_owned(),
             database: folder.join("service.db").display().to_string(),
@@ -168,7 +161,7 @@ impl<'c> Demo<'c> {
             serving,
         };
         demo.step("Start the service on SQLite", "vault serve");
-        demo.outcome(began, &format!("listens at {}", paint(HINT, &demo.url)));
+        demo.outcome(began, &format!("listens at {HINT}{}{HINT:#}", demo.url));
         Ok(demo)
     }
 
@@ -195,59 +188,53 @@ impl<'c> Demo<'c> {
     }
 
     fn step(&self, what: &str, command: &str) {
-        let shown = if command.is_empty() {
-            String::new()
-        } else {
-            format!("\n  {}", paint(DIM, format_args!("$ {command}")))
-        };
-        self.context
-            .ui
-            .line(format!("\n{}{shown}", paint(BOLD, what)));
+        let ui = &self.context.ui;
+        ui.line(format!("\n{BOLD}{what}{BOLD:#}"));
+        if !command.is_empty() {
+            ui.line(format!("  {DIM}$ {command}{DIM:#}"));
+        }
     }
 
     fn outcome(&self, began: u64, what: &str) {
         let took = SystemClock.now_millis().saturating_sub(began);
-        self.context.ui.line(format!(
-            "  {} {what}  {}",
-            paint(GOOD, "✓"),
-            paint(DIM, format_args!("{took} ms"))
-        ));
+        let line = format!("  {TICK} {what}  {DIM}{took} ms{DIM:#}");
+        self.context.ui.line(line);
     }
 
     /// Prints the address, the sign-in and the commands that the user can try now.
     fn invite(&self) {
-        let ui = &self.context.ui;
-        let owner = self.folder.join("owner");
-        ui.line(format!(
-            "\n{}\n  address   {}\n  sign-in   {}\n  password  {}\n",
-            paint(BOLD, "The service stays up until Ctrl-C"),
-            paint(HINT, &self.url),
-            paint(HINT, OWNER),
-            paint(HINT, &self.password),
-        ));
-        ui.line(format!(
-            "Try it in another terminal, as the owner:\n  {}\n  {}\nor link this machine's own vault:\n  {}\nThe service's log: {}",
-            paint(DIM, format_args!("$ export HOME={} XDG_CONFIG_HOME=", owner.display())),
-            paint(DIM, "$ vault devices list"),
-            paint(DIM, format_args!("$ vault link {}/v/{SLUG}", self.url)),
-            paint(DIM, self.folder.join("serve.log").display()),
+        let Self {
+            folder,
+            url,
+            password,
+            ..
+        } = self;
+        let (owner, log) = (folder.join("owner"), folder.join("serve.log"));
+        let (owner, log) = (owner.display(), log.display());
+        self.context.ui.line(format!(
+            "\n{BOLD}The service stays up until Ctrl-C{BOLD:#}\n\
+             \x20 address   {HINT}{url}{HINT:#}\n\
+             \x20 sign-in   {HINT}{OWNER}{HINT:#}\n\
+             \x20 password  {HINT}{password}{HINT:#}\n\n\
+             Try it in another terminal, as the owner:\n\
+             \x20 {DIM}$ export HOME={owner} XDG_CONFIG_HOME={DIM:#}\n\
+             \x20 {DIM}$ vault devices list{DIM:#}\n\
+             or link this machine's own vault:\n\
+             \x20 {DIM}$ vault link {url}/v/{SLUG}{DIM:#}\n\
+             The service's log: {DIM}{log}{DIM:#}"
         ));
     }
 
     /// Waits for Ctrl-C or SIGTERM, then stops the service.
     fn wait(self) {
         self.runtime.block_on(async {
-            let terminated = async {
-                match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-                    Ok(mut signal) => {
-                        signal.recv().await;
-                    }
-                    Err(_) => std::future::pending().await,
-                }
+            let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+                // Without a handler, SIGTERM ends the process at once.
+                return tokio::signal::ctrl_c().await.unwrap_or_default();
             };
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
-                () = terminated => {}
+                _ = terminated.recv() => {}
             }
         });
         self.context.ui.line("\nStopped; the folder is gone.");
@@ -264,27 +251,16 @@ impl<'c> Demo<'c> {
 
 impl Home<'_> {
     fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Command, Failure> {
-        let program = std::env::current_exe().map_err(|error| {
-            Failure::new(
-                ErrorCode::Io,
-                format!("this binary cannot be found: {error}"),
-            )
-        })?;
+        let program = std::env::current_exe()
+            .map_err(|error| fail!(Io, "this binary cannot be found: {error}"))?;
+        let path = self.demo.context.process.variable("PATH");
         let mut command = Command::new(program);
         command
             .env_clear()
             .env("HOME", &self.folder)
-            .env(
-                "PATH",
-                self.demo
-                    .context
-                    .process
-                    .variable("PATH")
-                    .unwrap_or("/usr/bin:/bin"),
-            )
+            .env("PATH", path.unwrap_or("/usr/bin:/bin"))
             .env("HOSTNAME", self.host_name)
-            .arg("--json")
-            .arg("--yes")
+            .args(["--json", "--yes"])
             .args(arguments)
             .current_dir(&self.folder)
             .stdin(Stdio::null())
@@ -295,25 +271,25 @@ impl Home<'_> {
 
     /// Runs a command to its end and returns its `data`, or its error.
     fn json<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Value, Failure> {
-        let output = self.command(arguments)?.output().map_err(|error| {
-            Failure::new(ErrorCode::Io, format!("a step cannot be started: {error}"))
-        })?;
+        let output = self
+            .command(arguments)?
+            .output()
+            .map_err(|error| fail!(Io, "a step cannot be started: {error}"))?;
         data(&output.stdout, output.status.code())
     }
 
     /// Runs a command that prints a sign-in address, and gives it an authorization code as the
     /// browser would.
     fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
-        let mut child: Child = self.command(arguments)?.spawn().map_err(|error| {
-            Failure::new(ErrorCode::Io, format!("a step cannot be started: {error}"))
-        })?;
+        let mut child: Child = self
+            .command(arguments)?
+            .spawn()
+            .map_err(|error| fail!(Io, "a step cannot be started: {error}"))?;
         let stderr = child.stderr.take();
         let (found, address) = mpsc::channel();
         std::thread::spawn(move || {
-            let lines = stderr
-                .into_iter()
-                .flat_map(|stderr| BufReader::new(stderr).lines());
-            for line in lines.map_while(Result::ok) {
+            let lines = stderr.map(|stderr| BufReader::new(stderr).lines());
+            for line in lines.into_iter().flatten().map_while(Result::ok) {
                 if line.contains("/oauth/authorize?") {
                     let _ = found.send(line.trim().to_owned());
                 }
@@ -339,28 +315,23 @@ impl Home<'_> {
         }
         let status = child
             .wait()
-            .map_err(|error| Failure::new(ErrorCode::Io, format!("a step got lost: {error}")))?;
+            .map_err(|error| fail!(Io, "a step got lost: {error}"))?;
         data(&stdout, status.code())
     }
 }
 
 /// Returns the `data` of a JSON envelope, or the error in it.
 fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
-    let unreadable = || {
-        Failure::new(
-            ErrorCode::StepFailed,
-            format!("a step ended with {} and said nothing", code.unwrap_or(-1)),
-        )
-    };
-    let envelope: Value = serde_json::from_slice(stdout).map_err(|_| unreadable())?;
+    let code = code.unwrap_or(-1);
+    let envelope: Value = serde_json::from_slice(stdout)
+        .map_err(|_| fail!(StepFailed, "a step ended with {code} and said nothing"))?;
     if envelope["ok"] == true {
         return Ok(envelope["data"].clone());
     }
     let word = text(&envelope["error"]["code"]);
     let code = ErrorCode::parse(word).unwrap_or(ErrorCode::StepFailed);
-    let mut failure = Failure::new(code, text(&envelope["error"]["message"]));
-    failure.hint = envelope["error"]["hint"].as_str().map(str::to_owned);
-    Err(failure)
+    let hint = envelope["error"]["hint"].as_str().map(str::to_owned);
+    Err(Failure::new(code, text(&envelope["error"]["message"])).hint_if(hint))
 }
 
 /// Issues the authorization code as if the owner had consented on the page at this sign-in address.
@@ -408,10 +379,7 @@ fn call_back(address: &Url) -> Result<(), Failure> {
 }
 
 fn not_signed_in(reason: impl std::fmt::Display) -> Failure {
-    Failure::new(
-        ErrorCode::SignInFailed,
-        format!("the demo could not sign in: {reason}"),
-    )
+    fail!(SignInFailed, "the demo could not sign in: {reason}")
 }
 
 fn text(value: &Value) -> &str {
@@ -422,7 +390,7 @@ fn free_port() -> Result<u16, Failure> {
     std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
-        .map_err(|error| Failure::new(ErrorCode::Io, format!("no port is free: {error}")))
+        .map_err(|error| fail!(Io, "no port is free: {error}"))
 }
 
 /// Generates a password of 24 characters in groups of six. The alphabet of 32 letters and digits
@@ -431,13 +399,7 @@ fn fresh_password() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0_u8; 24];
     SystemRandom.fill(&mut bytes);
-    let letters: Vec<String> = bytes
-        .chunks(6)
-        .map(|six| {
-            six.iter()
-                .map(|byte| char::from(LETTERS[usize::from(byte % 32)]))
-                .collect()
-        })
-        .collect();
-    letters.join("-")
+    let letters = bytes.map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
+    let groups: Vec<String> = letters.chunks(6).map(String::from_iter).collect();
+    groups.join("-")
 }

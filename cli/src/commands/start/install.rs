@@ -21,9 +21,9 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     fetch::{self, Fetching},
-    output::{DIM, Report, clean, count, paint},
+    output::{DIM, Report, clean, count, join},
     profiles,
     project_lock::{self, Lock, LockEntry},
 };
@@ -52,27 +52,17 @@ pub struct Arguments {
 /// Installs the skills in the project's lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Some(mut lock) = Lock::find(context)? else {
-        return Err(
-            Failure::new(ErrorCode::NoLock, "there is no vault.lock here or above")
-                .hint("vault add <source> --lock makes one"),
-        );
+        return Err(fail!(NoLock, "there is no vault.lock here or above")
+            .hint("vault add <source> --lock makes one"));
     };
-    let stale: Vec<String> = lock
-        .skills
-        .iter()
-        .filter(|locked| locked.digest.is_none())
-        .map(|locked| locked.name.to_string())
-        .collect();
+    let stale = lock.skills.iter().filter(|locked| locked.digest.is_none());
+    let stale = join(stale.map(|locked| &locked.name));
     if arguments.frozen && !stale.is_empty() {
-        return Err(Failure::new(
-            ErrorCode::LockStale,
-            format!(
-                "{} does not settle {}",
-                lock.path.display(),
-                stale.join(", ")
+        return Err(
+            fail!(LockStale, "{} does not settle {stale}", lock.path.display()).hint(
+                "run vault install without --frozen where the lock may be written, and commit it",
             ),
-        )
-        .hint("run vault install without --frozen where the lock may be written, and commit it"));
+        );
     }
     let mut install = Install {
         context,
@@ -82,32 +72,27 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         replace: arguments.replace,
     };
     let mut outcomes = Outcomes::new(context, "name");
-    let mut settled = false;
+    let mut is_changed = false;
     for locked in lock.skills.clone() {
-        let result = install.one(&lock, &locked).map(|(outcome, now)| {
-            if let Some(now) = now {
-                lock.put(now);
-                settled = true;
+        let result = install.install(&lock, &locked).map(|(outcome, completed)| {
+            is_changed |= completed.is_some();
+            if let Some(entry) = completed {
+                lock.put(entry);
             }
             outcome
         });
         outcomes.push(locked.name.as_str(), result);
     }
-    if settled {
+    if is_changed {
         lock.write()?;
         context.ui.note(format!("Settled {}", lock.path.display()));
     }
     if let Some(vault) = &install.vault {
         profiles::refresh(context, vault);
     }
-    let text = paint(
-        DIM,
-        format!(
-            "{} installed, {} unchanged",
-            count(outcomes.done.len() as u64, "skill"),
-            outcomes.unchanged.len()
-        ),
-    );
+    let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
+    let done = count(done, "skill");
+    let text = format!("{DIM}{done} installed, {unchanged} unchanged{DIM:#}");
     let data = json!({
         "installed": outcomes.done, "unchanged": outcomes.unchanged, "failed": outcomes.failed,
     });
@@ -125,7 +110,7 @@ struct Install<'a> {
 impl Install<'_> {
     /// Installs one skill, unless the locked content is already installed. If the lock entry had no
     /// digest, also returns the completed entry.
-    fn one(
+    fn install(
         &mut self,
         lock: &Lock,
         locked: &LockEntry,
@@ -145,25 +130,24 @@ impl Install<'_> {
             Some(vault) => vault,
             none => none.insert(self.context.vault_or_new()?),
         };
-        let shown = locked.name.to_string();
-        let texts = Texts::of_fetched(&shown, &[]);
-        let report =
-            admit_one(vault, &candidate).map_err(|error| refused(&shown, &texts, error))?;
-        let now = locked.digest.is_none().then(|| {
-            let settled = project_lock::locked(&candidate).unwrap_or_else(|| LockEntry {
+        let name = locked.name.as_str();
+        let report = admit_one(vault, &candidate)
+            .map_err(|error| refused(name, &Texts::of_fetched(name, &[]), error))?;
+        let completed = locked.digest.is_none().then(|| {
+            let entry = project_lock::locked(&candidate).unwrap_or_else(|| LockEntry {
                 digest: Some(found),
                 ..locked.clone()
             });
             LockEntry {
                 agents: locked.agents.clone(),
-                ..settled
+                ..entry
             }
         });
         if !report.is_change() {
-            return Ok((Outcome::Unchanged, now));
+            return Ok((Outcome::Unchanged, completed));
         }
         self.context.ui.line(admitted_text(&report));
-        Ok((Outcome::Done(admitted_json(&report)), now))
+        Ok((Outcome::Done(admitted_json(&report)), completed))
     }
 
     /// Reads or fetches a skill and runs the gate on it.
@@ -171,10 +155,8 @@ impl Install<'_> {
         let (shown, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
                 if locked.source.split('/').any(|part| part == "..") {
-                    return Err(Failure::new(
-                        ErrorCode::LockOutside,
-                        format!("{} leads out of the project", clean(&locked.source, 200)),
-                    ));
+                    let source = clean(&locked.source, 200);
+                    return Err(fail!(LockOutside, "{source} leads out of the project"));
                 }
                 let folder = lock.folder().join(inner).display().to_string();
                 (folder.clone(), admit::Source::Folder(folder))
@@ -214,7 +196,7 @@ impl Install<'_> {
         let bar = context.ui.spinner(format!("Fetching {}", locked.name));
         let fetched = context.block_on(async {
             let Some(upstream) = locked.upstream() else {
-                return wished(fetching, locked).await;
+                return fetch_current(fetching, locked).await;
             };
             let exact = at_revision(&upstream);
             let again = fetching.fetcher.fetch_recorded(&exact, &fetching.policy);
@@ -230,38 +212,20 @@ impl Install<'_> {
 }
 
 /// Fetches what the source has now, for a lock entry without a digest.
-async fn wished(fetching: &Fetching, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
+async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
     // In a lock file, folders of the project start with `./`. So `owner/repository` can only be a
     // repository.
-    let mut source = Source::parse(&locked.source, &fetching.options, &|_| false)
+    let source = Source::parse(&locked.source, &fetching.options, &|_| false)
         .or_else(BadSource::accept_shorthand)
         .map_err(|bad| fetch::bad_source(&bad))?;
-    if let Some(path) = &locked.path {
-        source = source
-            .with_path(path)
-            .map_err(|bad| fetch::bad_source(&bad))?;
-    }
-    if let Some(reference) = &locked.reference {
-        source = source
-            .with_reference(reference)
-            .map_err(|bad| fetch::bad_source(&bad))?;
-    }
+    let source = fetch::refined(source, locked.path.as_deref(), locked.reference.as_deref())?;
     let failed = |error: vault_sources::FetchError| fetch::failure(&error);
-    let fetcher = &fetching.fetcher;
-    let opened = fetcher
-        .open(&source, None, &fetching.policy)
-        .await
-        .map_err(failed)?;
-    let found = opened
-        .by_name(locked.name.as_str())
-        .or_else(|| opened.only())
-        .ok_or_else(|| {
-            fetch::no_such_skill(&source.shown(), &opened.found, locked.name.as_str())
-        })?;
-    fetcher
-        .take(&opened, found, &fetching.policy)
-        .await
-        .map_err(failed)
+    let (fetcher, policy, name) = (&fetching.fetcher, &fetching.policy, locked.name.as_str());
+    let opened = fetcher.open(&source, None, policy).await.map_err(failed)?;
+    let found = opened.by_name(name).or_else(|| opened.only());
+    let missing = || fetch::no_such_skill(&source.shown(), &opened.found, name);
+    let found = found.ok_or_else(missing)?;
+    fetcher.take(&opened, found, policy).await.map_err(failed)
 }
 
 /// Returns the upstream with its recorded revision as the reference, if the source can serve that
@@ -282,9 +246,9 @@ fn check(locked: &LockEntry, wanted: &Digest, found: &Digest) -> Result<(), Fail
     if wanted == found {
         return Ok(());
     }
-    Err(Failure::new(
-        ErrorCode::LockDigest,
-        format!("the source has other files than were locked (sha256 {found}, not {wanted})"),
+    Err(fail!(
+        LockDigest,
+        "the source has other files than were locked (sha256 {found}, not {wanted})"
     )
     .hint(format!(
         "nothing was installed; if the change is meant: vault add {} --lock --replace",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use vault_library::{
-    admit::remove::{RemoveSkills, remove_skills},
+    admit::remove::{RemoveReport, RemoveSkills, Removed, remove_skills},
     agents,
 };
 use vault_skill::name::AgentId;
@@ -13,7 +13,8 @@ use vault_skill::name::AgentId;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, DIM, GOOD, Report, Warning, clean, nearest, paint},
+    lookup::installed_names,
+    output::{BOLD, DIM, Report, TICK, Warning, clean, nearest},
     profiles,
 };
 
@@ -47,101 +48,80 @@ pub struct Arguments {
 
 /// Removes the vault's own skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let Some(vault) = context.existing_vault()? else {
-        return Ok(nothing_there(context, &arguments.names));
-    };
-    let installed: Vec<String> = vault_library::shelf::list(&vault)?
-        .skills
-        .into_iter()
-        .map(|skill| skill.name.to_string())
-        .collect();
-    let report = remove_skills(
-        &vault,
-        &RemoveSkills {
-            roots: folders(context, arguments),
-            names: arguments.names.clone(),
-            withdraw: arguments.withdraw.clone(),
+    let vault = context.existing_vault()?;
+    let installed = vault
+        .as_ref()
+        .map(installed_names)
+        .transpose()?
+        .unwrap_or_default();
+    let report = match &vault {
+        Some(vault) => remove_skills(
+            vault,
+            &RemoveSkills {
+                roots: folders(context, arguments),
+                names: arguments.names.clone(),
+                withdraw: arguments.withdraw.clone(),
+            },
+        )?,
+        None => RemoveReport {
+            unknown: arguments.names.clone(),
+            ..RemoveReport::default()
         },
-    )?;
-    let profiles = profiles::refresh(context, &vault);
+    };
+    let profiles = vault.and_then(|vault| profiles::refresh(context, &vault));
     for name in &report.unknown {
-        let warning = Warning::new(
-            "not_installed",
-            format!("`{}` is not installed", clean(name, 64)),
-        );
-        context
-            .ui
-            .warn(match nearest(name, installed.iter().map(String::as_str)) {
-                Some(near) if near != name => warning.hint(format!("did you mean `{near}`?")),
-                _ => warning,
-            });
+        let text = format!("`{}` is not installed", clean(name, 64));
+        let near = nearest(name, installed.iter().map(String::as_str));
+        context.ui.warn(Warning {
+            hint: near
+                .filter(|near| *near != name)
+                .map(|near| format!("did you mean `{near}`?")),
+            ..Warning::new("not_installed", text)
+        });
     }
-    let lines: Vec<String> = report
-        .removed
-        .iter()
-        .map(|removed| {
-            let version = removed
-                .version
-                .map_or_else(String::new, |version| format!(" version {version}"));
-            format!(
-                "{} removed {}{}{}",
-                paint(GOOD, "✓"),
-                paint(BOLD, &removed.name),
-                paint(DIM, version),
-                if arguments.withdraw.is_some() {
-                    ", and withdrawn from machines with the next release"
-                } else {
-                    ""
-                }
-            )
-        })
-        .collect();
-    let removed: Vec<_> = report
-        .removed
-        .iter()
-        .map(|removed| {
-            json!({
-                "name": removed.name,
-                "version": removed.version,
-                "bundle_hash": removed.bundle,
-                "withdrawn": arguments.withdraw.is_some(),
-                "transforms": removed.transforms,
-            })
-        })
-        .collect();
+    let is_withdrawn = arguments.withdraw.is_some();
+    let note = if is_withdrawn {
+        ", and withdrawn from machines with the next release"
+    } else {
+        ""
+    };
+    let mut lines = Vec::new();
+    let mut removed = Vec::new();
+    for Removed {
+        name,
+        version,
+        bundle,
+        transforms,
+        ..
+    } in &report.removed
+    {
+        let shown = version.map_or_else(String::new, |version| format!(" version {version}"));
+        lines.push(format!(
+            "{TICK} removed {BOLD}{name}{BOLD:#}{DIM}{shown}{DIM:#}{note}"
+        ));
+        removed.push(json!({
+            "name": name, "version": version, "bundle_hash": bundle, "withdrawn": is_withdrawn,
+            "transforms": transforms,
+        }));
+    }
+    let unlinked = report.unlinked.iter();
+    let unlinked = unlinked.map(|(path, names)| json!({ "path": path, "names": names }));
+    let restart =
+        !report.unlinked.is_empty() || profiles.is_some_and(|profiles| profiles.restart_required);
     Ok(Report::new(
         json!({
-            "removed": removed,
-            "unknown": report.unknown,
-            "unlinked": report.unlinked.iter().map(|(path, names)| json!({ "path": path, "names": names })).collect::<Vec<_>>(),
-            "restart_required": !report.unlinked.is_empty()
-                || profiles.is_some_and(|profiles| profiles.restart_required),
+            "removed": removed, "unknown": report.unknown,
+            "unlinked": unlinked.collect::<Vec<_>>(), "restart_required": restart,
         }),
         lines.join("\n"),
     ))
 }
 
-fn nothing_there(context: &Context, names: &[String]) -> Report {
-    for name in names {
-        context.ui.warn(Warning::new(
-            "not_installed",
-            format!("`{}` is not installed", clean(name, 64)),
-        ));
-    }
-    Report::new(
-        json!({ "removed": [], "unknown": names, "unlinked": [], "restart_required": false }),
-        "",
-    )
-}
-
 /// The folders to search for links, in addition to those that the vault already links into: the
 /// ones given as arguments, and those of every agent found on the machine or in the project.
 fn folders(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = arguments
-        .links
-        .iter()
-        .map(|(_, path)| path.clone())
-        .collect();
+    let links = arguments.links.iter();
+    let mut folders: Vec<PathBuf> = links.map(|(_, path)| path.clone()).collect();
     let here = std::path::absolute(".").ok();
     if let (false, Some(machine)) = (arguments.no_discover, context.process.machine(here)) {
         for agent in agents::found(&machine) {

@@ -6,7 +6,6 @@
 
 mod questions;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -16,15 +15,15 @@ use vault_library::{
     admit::{AdmitError, Options},
     agents::setup::{self, AdoptNativeError},
     agents::{self, Machine, PROFILES_FILE, SyncProfilesInput, sync_profiles},
-    shelf,
 };
 use vault_skill::name::AgentId;
 
-use self::questions::{Plan, adoption, advanced, overview, say, starters, summary};
+use self::questions::{Plan, adoption, advanced, overview, starters, summary};
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
-    output::{BOLD, GOOD, HINT, Report, Warning, paint},
+    errors::{Exit, Failure},
+    lookup::installed_names,
+    output::{BOLD, HINT, Report, TICK, Warning, paint},
     profiles, starter,
 };
 
@@ -56,18 +55,15 @@ pub struct Arguments {
 /// Scans the machine, asks the questions, shows the summary, and carries out the plan.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if !context.ui.may_ask() {
-        return Err(Failure::new(
-            ErrorCode::NoTtyError,
-            "NoTtyError: setup asks questions and needs a terminal",
+        return Err(fail!(
+            NoTtyError,
+            "NoTtyError: setup asks questions and needs a terminal"
         )
         .hint("in scripts: vault add <folder>, then vault sync-profiles --discover"));
     }
     if context.settings()?.text("VAULT_MODE") == Some("remote") {
-        return Err(Failure::new(
-            ErrorCode::RemoteModeError,
-            "RemoteModeError: setup is for the machine that the agents are on",
-        )
-        .hint("run it with VAULT_MODE=local"));
+        let message = "RemoteModeError: setup is for the machine that the agents are on";
+        return Err(fail!(RemoteModeError, "{message}").hint("run it with VAULT_MODE=local"));
     }
     let project = std::path::absolute(".").ok();
     let machine = profiles::machine(context, project)?;
@@ -79,10 +75,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ..machine.clone()
     };
     let mut plan = Plan {
-        strict: context
-            .settings()?
-            .boolean("VAULT_SECURITY_STRICT")
-            .unwrap_or(true),
+        strict: context.strict()?,
         agents: agents::found(&user)
             .into_iter()
             .map(|agent| agent.id.clone())
@@ -93,14 +86,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         advanced(context, &mut plan, vault.as_ref())?;
     }
     let scan = setup::scan(vault.as_ref(), &machine, &plan.folders, plan.strict)?;
-    let installed: BTreeSet<String> = match &vault {
-        Some(vault) => shelf::list(vault)?
-            .skills
-            .into_iter()
-            .map(|skill| skill.name.to_string())
-            .collect(),
-        None => BTreeSet::new(),
-    };
+    let installed = vault
+        .as_ref()
+        .map(installed_names)
+        .transpose()?
+        .unwrap_or_default();
     overview(context, vault.as_ref(), installed.len(), &plan, &scan);
     if !arguments.no_starters {
         plan.starters = starters(context, &installed)?;
@@ -118,23 +108,16 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     let vault = context.vault_or_new()?;
     let mut undo = Vec::new();
     let added = add_starters(context, &vault, plan, &mut undo)?;
-    let Adoption {
-        adopted,
-        failed,
-        roots,
-    } = adopt(context, &vault, plan, &mut undo);
+    let (adopted, failed, profile_roots) = adopt(context, &vault, plan, &mut undo);
     write_tags(&vault, plan)?;
-    let report = sync_profiles(
-        &vault,
-        &SyncProfilesInput {
-            machine: user.clone(),
-            discover: true,
-            only: Some(plan.agents.clone()),
-            profile_roots: roots,
-            ..SyncProfilesInput::default()
-        },
-    )
-    .map_err(profiles::failure)?;
+    let input = SyncProfilesInput {
+        machine: user.clone(),
+        discover: true,
+        only: Some(plan.agents.clone()),
+        profile_roots,
+        ..SyncProfilesInput::default()
+    };
+    let report = sync_profiles(&vault, &input).map_err(profiles::failure)?;
     let linked = profiles::report_of(context, &report);
     let mut lines = vec![linked.text.clone()];
     if !undo.is_empty() {
@@ -145,15 +128,17 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     if let Ok(Some(path)) = vault.keys().recovery_left_here() {
         lines.push(String::new());
         lines.push(format!(
-            "Move {} to a safe place: it replaces a lost or stolen key.",
-            paint(HINT, context.process.short(&path))
+            "Move {HINT}{}{HINT:#} to a safe place: it replaces a lost or stolen key.",
+            context.process.short(&path)
         ));
     }
     lines.push(String::new());
-    lines.push(format!(
-        "Next: {} adds a skill, {} says what is wrong and mends it.",
+    let (add, doctor) = (
         paint(HINT, "vault add <folder>"),
-        paint(HINT, "vault doctor")
+        paint(HINT, "vault doctor"),
+    );
+    lines.push(format!(
+        "Next: {add} adds a skill, {doctor} says what is wrong and mends it."
     ));
     let data = json!({
         "changed": true, "added": added, "adopted": adopted, "failed": failed, "undo": undo,
@@ -167,68 +152,48 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     Ok(Report::new(data, lines.join("\n")).exit(exit))
 }
 
-/// The outcome of adopting skills.
-struct Adoption {
-    adopted: Vec<Value>,
-    failed: Vec<Value>,
-    /// The folders that the adopted skills were in, and those that the user named.
-    roots: Vec<(AgentId, PathBuf)>,
-}
-
 /// Adopts the skills of the plan. A failed skill does not stop the others, unless the vault itself
-/// cannot be written.
-fn adopt(context: &Context, vault: &Vault, plan: &Plan, undo: &mut Vec<String>) -> Adoption {
-    let mut all = Adoption {
-        adopted: Vec::new(),
-        failed: Vec::new(),
-        roots: plan.folders.clone(),
-    };
+/// cannot be written. Returns the adopted skills, the failed ones, and the folders to link into:
+/// those that the adopted skills were in, and those that the user named.
+fn adopt(
+    context: &Context,
+    vault: &Vault,
+    plan: &Plan,
+    undo: &mut Vec<String>,
+) -> (Vec<Value>, Vec<Value>, Vec<(AgentId, PathBuf)>) {
+    let (mut adopted, mut failed, mut roots) = (Vec::new(), Vec::new(), plan.folders.clone());
     for (skill, mode, replace) in &plan.adopt {
+        let name = &skill.name;
         match setup::adopt(vault, skill, *mode, *replace, plan.strict) {
             Ok(done) => {
                 let path = context.process.short(&skill.path);
-                match &done.backup {
-                    Some(backup) => undo.push(format!(
-                        "vault remove {} && mv {} {path}",
-                        skill.name,
-                        context.process.short(backup)
-                    )),
-                    None => undo.push(format!(
-                        "cp -rL {path} {path}.tmp && vault remove {} && mv {path}.tmp {path}",
-                        skill.name
-                    )),
-                }
-                all.roots.extend(
-                    skill
-                        .agents
-                        .first()
-                        .map(|agent| (agent.clone(), skill.root.clone())),
-                );
-                say(
-                    context,
-                    format!(
-                        "{} {} is in the vault",
-                        paint(GOOD, "✓"),
-                        paint(BOLD, &skill.name)
-                    ),
-                );
-                all.adopted.push(json!({
-                    "name": skill.name, "path": skill.path, "mode": mode, "version": done.report.version,
+                undo.push(match &done.backup {
+                    Some(backup) => {
+                        let backup = context.process.short(backup);
+                        format!("vault remove {name} && mv {backup} {path}")
+                    }
+                    None => {
+                        format!("cp -rL {path} {path}.tmp && vault remove {name} && mv {path}.tmp {path}")
+                    }
+                });
+                let agent = skill.agents.first().cloned();
+                roots.extend(agent.map(|agent| (agent, skill.root.clone())));
+                let line = format!("{TICK} {BOLD}{name}{BOLD:#} is in the vault");
+                context.ui.must_see(line);
+                adopted.push(json!({
+                    "name": name, "path": skill.path, "mode": mode, "version": done.report.version,
                     "bundle_hash": done.report.bundle, "provenance": done.report.provenance,
                     "backup": done.backup,
                 }));
             }
             Err(error) => {
-                context.ui.warn(
-                    Warning::new(
-                        "not_adopted",
-                        format!("{} stays as it is: {error}", skill.name),
-                    )
-                    .hint(format!("vault add {} says more", skill.path.display())),
-                );
-                all.failed.push(
-                    json!({ "name": skill.name, "path": skill.path, "reason": error.to_string() }),
-                );
+                let text = format!("{name} stays as it is: {error}");
+                let hint = format!("vault add {} says more", skill.path.display());
+                context
+                    .ui
+                    .warn(Warning::new("not_adopted", text).hint(hint));
+                let reason = error.to_string();
+                failed.push(json!({ "name": name, "path": skill.path, "reason": reason }));
                 // The vault cannot be written, or another process holds the writer lock. Every
                 // other skill would fail too.
                 if matches!(
@@ -240,7 +205,7 @@ fn adopt(context: &Context, vault: &Vault, plan: &Plan, undo: &mut Vec<String>) 
             }
         }
     }
-    all
+    (adopted, failed, roots)
 }
 
 fn add_starters(
@@ -253,15 +218,13 @@ fn add_starters(
     if plan.starters.is_empty() {
         return Ok(added);
     }
-    let folder = tempfile::tempdir()
-        .map_err(|error| Failure::new(ErrorCode::Io, format!("no temporary folder: {error}")))?;
+    let folder = tempfile::tempdir().map_err(|error| fail!(Io, "no temporary folder: {error}"))?;
     starter::unpack(folder.path())
         .map_err(|error| Failure::io("writing", folder.path(), &error))?;
     for (name, left_by_installer) in &plan.starters {
-        let source = match left_by_installer {
-            Some(path) => path.clone(),
-            None => folder.path().join(name),
-        };
+        let source = left_by_installer
+            .clone()
+            .unwrap_or_else(|| folder.path().join(name));
         let options = Options {
             strict: plan.strict,
             ..Options::default()
@@ -269,10 +232,8 @@ fn add_starters(
         match add_folder(vault, &source, &options) {
             Ok(_) => added.push(name.clone()),
             Err(error) => {
-                context.ui.warn(Warning::new(
-                    "not_added",
-                    format!("{name} was not added: {error}"),
-                ));
+                let text = format!("{name} was not added: {error}");
+                context.ui.warn(Warning::new("not_added", text));
                 if matches!(error, AdmitError::Vault(_)) {
                     break;
                 }
@@ -280,10 +241,9 @@ fn add_starters(
         }
     }
     if !added.is_empty() {
-        say(
-            context,
-            format!("{} added {}", paint(GOOD, "✓"), added.join(", ")),
-        );
+        context
+            .ui
+            .must_see(format!("{TICK} added {}", added.join(", ")));
         undo.push(format!("vault remove {}", added.join(" ")));
     }
     Ok(added)
@@ -294,11 +254,9 @@ fn write_tags(vault: &Vault, plan: &Plan) -> Result<(), Failure> {
         return Ok(());
     }
     let tags = toml::Value::from(plan.tags.clone());
-    let mut text = String::new();
-    for agent in &plan.agents {
-        text.push_str(&format!(
-            "[[profile]]\nname = \"{agent}\"\nagent = \"{agent}\"\ninclude_tags = {tags}\n\n"
-        ));
-    }
+    let profile = |agent: &AgentId| {
+        format!("[[profile]]\nname = \"{agent}\"\nagent = \"{agent}\"\ninclude_tags = {tags}\n\n")
+    };
+    let text: String = plan.agents.iter().map(profile).collect();
     Ok(vault.replace_file(PROFILES_FILE, text.as_bytes())?)
 }

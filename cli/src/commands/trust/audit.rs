@@ -19,7 +19,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{self, Target, folder_of},
-    output::{BOLD, Report, clean, paint},
+    output::{BOLD, Report, clean},
 };
 
 /// Since 0.5.0 (stable).
@@ -78,7 +78,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         folders: arguments.what.len(),
     };
     for what in &arguments.what {
-        match look(what, &auditor) {
+        match audit_target(what, &auditor) {
             Ok(audited) => audit.skills.push(audited),
             Err(failure) if arguments.what.len() == 1 => return Err(failure),
             // One of several targets that cannot be read must not hide the findings of the others.
@@ -98,7 +98,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 /// Audits one skill. The report shows it under the name or path that the user gave.
-fn look(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
+fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
     match lookup::target(auditor.vault, what).map_err(|failure| unread(&failure))? {
         Target::Installed(name) => {
             let Some(vault) = auditor.vault else {
@@ -142,9 +142,9 @@ fn text(audit: &Audit) -> String {
         lines.extend(finding_lines(&here, skill, true));
         let name = skill.name.as_deref().unwrap_or(&skill.path);
         lines.push(format!(
-            "{} {}  {}",
+            "{} {BOLD}{}{BOLD:#}  {}",
             mark(skill.verdict),
-            paint(BOLD, clean(&printable(name), 64)),
+            clean(&printable(name), 64),
             verdict(&here, skill)
         ));
     }

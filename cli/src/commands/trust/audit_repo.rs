@@ -15,7 +15,7 @@ use crate::{
     audit_report::{self, Format, Location, ReportOptions},
     context::Context,
     errors::Failure,
-    output::{BOLD, Report, clean, paint},
+    output::{BOLD, Report, clean},
 };
 
 /// Since 0.2.0 (stable).
@@ -157,9 +157,9 @@ fn rendered(context: &Context, location: &Location, skill: &Audited) -> Vec<Stri
         (path, _) => format!("{}{path}", location.prefix),
     };
     lines.push(format!(
-        "{} {}  {}",
+        "{} {BOLD}{}{BOLD:#}  {}",
         audit_report::mark(skill.verdict),
-        paint(BOLD, clean(&printable(&shown), 300)),
+        clean(&printable(&shown), 300),
         audit_report::verdict(location, skill)
     ));
     lines

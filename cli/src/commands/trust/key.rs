@@ -9,11 +9,12 @@ use vault_library::{
     keys::{self, KeyKind},
     rotate::{self, RotateError, RotateReport},
 };
+use vault_skill::name::SkillName;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, chain},
-    output::{BOLD, DIM, GOOD, HINT, Report, Warning, clean, count, paint},
+    errors::{Failure, chain},
+    output::{BOLD, DIM, HINT, Report, TICK, Warning, clean, count, paint},
 };
 
 /// Since 0.5.0 (beta).
@@ -69,7 +70,7 @@ enum RecoveryAction {
 /// Shows or replaces the keys.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?.ok_or_else(|| {
-        Failure::new(ErrorCode::NoVault, "there is no vault here yet")
+        fail!(NoVault, "there is no vault here yet")
             .hint("vault add <folder> makes one with its first skill")
     })?;
     match &arguments.action {
@@ -84,9 +85,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             RecoveryAction::Create { file } => create(context, &vault, file.clone()),
             RecoveryAction::Use { file, stolen } => {
                 let recovery = keys::read_file(file, KeyKind::Recovery)?;
-                context
-                    .ui
-                    .confirm_or_stop("Replace the key of this vault and sign every skill again?")?;
+                let question = "Replace the key of this vault and sign every skill again?";
+                context.ui.confirm_or_stop(question)?;
                 let report = rotate::recover(&vault, &recovery, *stolen).map_err(failed)?;
                 Ok(replaced(context, &vault, &report, "replaced the key"))
             }
@@ -99,47 +99,39 @@ fn show(vault: &Vault) -> Result<Report, Failure> {
     let public = keys.public()?;
     let recovery = keys.recovery_public()?;
     let left_here = keys.recovery_left_here()?;
-    let here = keys.path(KeyKind::Release).exists();
+    let secret = keys.path(KeyKind::Release);
+    let is_here = secret.exists();
+    let missing = "not on this machine".to_owned();
+    let row = |name: &str, value: String| format!("{DIM}{name:<14}{DIM:#}{value}");
     let mut lines = vec![
-        format!("{}      {}", paint(DIM, "vault id"), vault.id()),
-        format!(
-            "{}   {}",
-            paint(DIM, "fingerprint"),
-            paint(BOLD, public.fingerprint())
-        ),
-        format!("{}    {public}", paint(DIM, "public key")),
-        format!(
-            "{}    {}",
-            paint(DIM, "secret key"),
-            if here {
-                keys.path(KeyKind::Release).display().to_string()
+        row("vault id", vault.id().to_string()),
+        row("fingerprint", paint(BOLD, public.fingerprint())),
+        row("public key", public.to_string()),
+        row(
+            "secret key",
+            if is_here {
+                secret.display().to_string()
             } else {
-                "not on this machine".to_owned()
-            }
+                missing
+            },
         ),
     ];
-    if let Some(recovery) = &recovery {
-        lines.push(format!(
-            "{}      {}",
-            paint(DIM, "recovery"),
-            recovery.fingerprint()
-        ));
-    }
+    lines.extend(
+        recovery
+            .as_ref()
+            .map(|key| row("recovery", key.fingerprint())),
+    );
     if let Some(path) = &left_here {
         lines.push(format!(
-            "{} the recovery key still lies in {}: move it to a safe place",
-            paint(HINT, "hint:"),
+            "{HINT}hint:{HINT:#} the recovery key still lies in {}: move it to a safe place",
             path.display()
         ));
     }
     Ok(Report::new(
         json!({
-            "vault_id": vault.id(),
-            "public_key": public,
-            "fingerprint": public.fingerprint(),
-            "secret_here": here,
+            "vault_id": vault.id(), "public_key": public, "fingerprint": public.fingerprint(),
+            "secret_here": is_here, "recovery_file": left_here,
             "recovery_fingerprint": recovery.map(|key| key.fingerprint()),
-            "recovery_file": left_here,
         }),
         lines.join("\n"),
     ))
@@ -149,77 +141,64 @@ fn create(context: &Context, vault: &Vault, file: Option<PathBuf>) -> Result<Rep
     let path = match file {
         Some(path) => path,
         None => vault.keys().recovery_left_here()?.ok_or_else(|| {
-            Failure::new(
-                ErrorCode::RecoveryMissing,
-                "the present recovery key is not on this machine",
+            fail!(
+                RecoveryMissing,
+                "the present recovery key is not on this machine"
             )
             .hint("vault key recovery create <FILE> names it")
         })?,
     };
     let old = keys::read_file(&path, KeyKind::Recovery)?;
-    context.ui.confirm_or_stop(
-        "Replace the recovery key? The old one counts for nothing after the next release.",
-    )?;
+    let question =
+        "Replace the recovery key? The old one counts for nothing after the next release.";
+    context.ui.confirm_or_stop(question)?;
     let report = rotate::replace_recovery(vault, &old).map_err(failed)?;
     let mut done = replaced(context, vault, &report, "made a new recovery key");
     let new = vault.keys().path(KeyKind::Recovery);
-    done.text.push_str(&format!(
-        "\n{} move {} to a safe place",
-        paint(HINT, "hint:"),
+    let hint = format!(
+        "\n{HINT}hint:{HINT:#} move {} to a safe place",
         new.display()
-    ));
+    );
+    done.text.push_str(&hint);
     done.data["recovery_file"] = json!(new);
     Ok(done)
 }
 
 fn replaced(context: &Context, vault: &Vault, report: &RotateReport, what: &str) -> Report {
+    let warn = |code: &str, name: &SkillName, text: String| {
+        let hint = format!("vault add it again, or vault remove {name}");
+        context.ui.warn(Warning::new(code, text).hint(hint));
+    };
     for name in &report.damaged {
-        context.ui.warn(
-            Warning::new(
-                "skill_damaged",
-                format!("{name} is not what was signed and was not signed again"),
-            )
-            .hint(format!("vault add it again, or vault remove {name}")),
-        );
+        let text = format!("{name} is not what was signed and was not signed again");
+        warn("skill_damaged", name, text);
     }
     for (name, reason) in &report.refused {
-        context.ui.warn(
-            Warning::new(
-                "gate_blocked",
-                format!(
-                    "{name} was not signed again: {}",
-                    clean(&reason.to_string(), 400)
-                ),
-            )
-            .hint(format!("vault add it again, or vault remove {name}")),
+        let reason = clean(&reason.to_string(), 400);
+        warn(
+            "gate_blocked",
+            name,
+            format!("{name} was not signed again: {reason}"),
         );
     }
     let refused: Vec<_> = report.refused.iter().map(|(name, _)| name).collect();
     let fingerprint = vault
         .keys()
         .public()
-        .map_or_else(|_| String::new(), |key| key.fingerprint());
-    let again = if report.signed_again.is_empty() {
-        String::new()
-    } else {
-        format!(
-            ", signed {} again",
-            count(report.signed_again.len() as u64, "skill")
-        )
+        .map(|key| key.fingerprint())
+        .unwrap_or_default();
+    let again = match report.signed_again.len() {
+        0 => String::new(),
+        signed => format!(", signed {} again", count(signed, "skill")),
     };
     Report::new(
         json!({
-            "fingerprint": fingerprint,
-            "sequence": report.statement.sequence,
-            "signed_again": report.signed_again,
-            "damaged": report.damaged,
-            "refused": refused,
+            "fingerprint": fingerprint, "sequence": report.statement.sequence,
+            "signed_again": report.signed_again, "damaged": report.damaged, "refused": refused,
         }),
         format!(
-            "{} {what}{again}\n  {}  {}\nPublish it with: vault sync --cloud",
-            paint(GOOD, "✓"),
-            paint(DIM, "fingerprint"),
-            paint(BOLD, fingerprint)
+            "{TICK} {what}{again}\n  {DIM}fingerprint{DIM:#}  {BOLD}{fingerprint}{BOLD:#}\n\
+             Publish it with: vault sync --cloud"
         ),
     )
 }
@@ -228,9 +207,9 @@ fn failed(error: RotateError) -> Failure {
     let message = chain(&error);
     match error {
         RotateError::Vault(error) => error.into(),
-        RotateError::Statement(_) => Failure::new(ErrorCode::RotationRefused, message),
-        RotateError::OtherRecoveryKey => Failure::new(ErrorCode::RecoveryKeyWrong, message),
-        RotateError::NoRecoveryKey => Failure::new(ErrorCode::RecoveryMissing, message),
-        RotateError::UnknownKey => Failure::new(ErrorCode::KeyUnknown, message),
+        RotateError::Statement(_) => fail!(RotationRefused, "{message}"),
+        RotateError::OtherRecoveryKey => fail!(RecoveryKeyWrong, "{message}"),
+        RotateError::NoRecoveryKey => fail!(RecoveryMissing, "{message}"),
+        RotateError::UnknownKey => fail!(KeyUnknown, "{message}"),
     }
 }

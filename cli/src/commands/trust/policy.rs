@@ -10,7 +10,7 @@ use vault_skill::policy::{CompiledPolicy, Policy};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, DIM, GOOD, Report, Warning, clean, nearest, paint, text},
+    output::{BOLD, DIM, Report, TICK, Warning, clean, count, join, nearest, paint},
     policy_file::{CallerQuery, capabilities, compiled, own, own_path, read_file},
 };
 
@@ -58,7 +58,7 @@ struct Check {
 }
 
 impl Check {
-    fn asked(&self) -> Option<CallerQuery<'_>> {
+    fn query(&self) -> Option<CallerQuery<'_>> {
         Some(CallerQuery {
             caller: self.caller.as_deref()?,
             platform: self.platform.as_deref()?,
@@ -81,18 +81,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         warn(context, policy, &path, vault)?;
     }
     let compiled = compiled(policy)?;
-    let answer = check
-        .asked()
-        .map(|asked| capabilities(vault.as_ref(), &compiled, asked))
-        .transpose()?;
+    let explain = |query| capabilities(vault.as_ref(), &compiled, query);
+    let answer = check.query().map(explain).transpose()?;
     let mut lines = vec![summary(&compiled, &path)];
-    lines.extend(answer.iter().flat_map(explained));
+    lines.extend(answer.iter().flat_map(capability_lines));
     let policy = compiled.policy();
     Ok(Report::new(
         json!({
-            "path": path,
-            "sha256": compiled.hash(),
-            "default_profile": policy.default_profile,
+            "path": path, "sha256": compiled.hash(), "default_profile": policy.default_profile,
             "profiles": size(policy.profiles.as_deref()),
             "groups": size(policy.groups.as_deref()),
             "callers": size(policy.callers.as_deref()),
@@ -114,70 +110,49 @@ fn summary(compiled: &CompiledPolicy, path: &str) -> String {
     };
     let policy = compiled.policy();
     let counts = [
-        text::count(size(policy.profiles.as_deref()), "profile"),
-        text::count(size(policy.groups.as_deref()), "group"),
-        text::count(size(policy.callers.as_deref()), "caller"),
-        text::count(policy.rules.as_ref().map_or(0, Vec::len), "rule"),
-        text::count(size(policy.mcp_servers.as_deref()), "MCP server"),
+        count(size(policy.profiles.as_deref()), "profile"),
+        count(size(policy.groups.as_deref()), "group"),
+        count(size(policy.callers.as_deref()), "caller"),
+        count(policy.rules.as_ref().map_or(0, Vec::len), "rule"),
+        count(size(policy.mcp_servers.as_deref()), "MCP server"),
     ];
     let unknown = match &policy.default_profile {
         Some(profile) => format!("unknown callers get the profile {}", clean(profile, 80)),
         None => "unknown callers get nothing".to_owned(),
     };
     format!(
-        "{} {}  {}\n  {}",
-        paint(GOOD, "✓"),
+        "{TICK} {}  {}\n  {DIM}{unknown}; sha256 {hash}{DIM:#}",
         clean(path, 400),
-        counts.join(", "),
-        paint(DIM, format_args!("{unknown}; sha256 {hash}")),
+        counts.join(", ")
     )
 }
 
-fn explained(answer: &Capabilities) -> Vec<String> {
+fn capability_lines(answer: &Capabilities) -> Vec<String> {
+    let Capabilities {
+        caller, platform, ..
+    } = answer;
     let channel = answer.channel.as_ref().map(|channel| format!(" {channel}"));
-    let mut lines = vec![
-        String::new(),
-        paint(
-            BOLD,
-            clean(
-                &format!(
-                    "{} on {}{}",
-                    answer.caller,
-                    answer.platform,
-                    channel.unwrap_or_default()
-                ),
-                400,
-            ),
-        ),
-    ];
-    lines.extend(
-        answer
-            .reasons
-            .iter()
-            .map(|reason| format!("  {}", clean(reason, 1000))),
-    );
-    let mut list = |what: &str, items: Vec<String>| {
+    let heading = format!("{caller} on {platform}{}", channel.unwrap_or_default());
+    let mut lines = vec![String::new(), paint(BOLD, clean(&heading, 400))];
+    let reasons = answer.reasons.iter();
+    lines.extend(reasons.map(|reason| format!("  {}", clean(reason, 1000))));
+    let skills = answer.skills.iter().map(|skill| match skill.score {
+        score if score > 0.0 => format!("{} ({score:.2})", skill.name),
+        _ => skill.name.clone(),
+    });
+    for (label, items) in [
+        ("skills", join(skills)),
+        ("tools", join(&answer.tools)),
+        ("MCP servers", join(&answer.mcp_servers)),
+        ("matched groups", join(&answer.matched_groups)),
+    ] {
         let items = if items.is_empty() {
             "none".to_owned()
         } else {
-            items.join(", ")
+            clean(&items, 4000)
         };
-        lines.push(format!("{what:<15}{}", clean(&items, 4000)));
-    };
-    list(
-        "skills",
-        answer
-            .skills
-            .iter()
-            .map(|skill| match skill.score {
-                score if score > 0.0 => format!("{} ({score:.2})", skill.name),
-                _ => skill.name.clone(),
-            })
-            .collect(),
-    );
-    list("tools", answer.tools.clone());
-    list("MCP servers", answer.mcp_servers.clone());
-    list("matched groups", answer.matched_groups.clone());
+        lines.push(format!("{label:<15}{items}"));
+    }
     lines
 }
 
@@ -195,16 +170,14 @@ fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result
         path: Some(path.to_owned()),
         ..Warning::new(code, message)
     };
-    for (group, skills) in policy.groups.iter().flat_map(|groups| groups.iter()) {
-        for skill in skills.skills.iter().flatten() {
+    for (group, members) in policy.groups.iter().flat_map(|groups| groups.iter()) {
+        for skill in members.skills.iter().flatten() {
             if skill == "*" || skill.starts_with("tag:") || names.contains(&skill.as_str()) {
                 continue;
             }
-            let message = format!(
-                "the group `{}` names the skill `{}`, which is not installed",
-                clean(group, 80),
-                clean(skill, 80)
-            );
+            let (group, shown) = (clean(group, 80), clean(skill, 80));
+            let message =
+                format!("the group `{group}` names the skill `{shown}`, which is not installed");
             let near = nearest(skill, names.iter().copied());
             context.ui.warn(Warning {
                 hint: near.map(|near| format!("did you mean `{near}`?")),
@@ -212,23 +185,19 @@ fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result
             });
         }
     }
-    let stars = policy
-        .callers
-        .iter()
-        .flat_map(|callers| callers.iter())
-        .filter(|(_, caller)| {
-            caller
-                .channels
-                .iter()
-                .flatten()
-                .any(|channel| channel.platform == "*")
-        });
-    for (caller, _) in stars {
-        let message = format!(
-            "a channel entry of `{}` names the platform `*`, which stands for no other",
-            clean(caller, 80)
-        );
-        context.ui.warn(warning("policy_platform_star", message));
+    for (caller, rules) in policy.callers.iter().flat_map(|callers| callers.iter()) {
+        if rules
+            .channels
+            .iter()
+            .flatten()
+            .any(|channel| channel.platform == "*")
+        {
+            let message = format!(
+                "a channel entry of `{}` names the platform `*`, which stands for no other",
+                clean(caller, 80)
+            );
+            context.ui.warn(warning("policy_platform_star", message));
+        }
     }
     Ok(())
 }

@@ -3,20 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use vault_library::{
     Damage, Vault,
     export::{self, Form, Verified, VerifyError},
     integrity::{self, Checked, Signer},
     run,
 };
-use vault_skill::{keys::PublicKey, name::SkillName};
+use vault_skill::{keys::PublicKey, manifest::Manifest, name::SkillName};
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, chain},
     lookup::{self, Target},
-    output::{BOLD, DIM, GOOD, HINT, Report, clean, count, origin, paint},
+    output::{BOLD, DIM, HINT, Report, TICK, clean, count, origin},
 };
 
 /// Since 0.5.0 (stable).
@@ -57,14 +57,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .map(|text| key(text, &known))
         .transpose()?;
     let Some(what) = &arguments.what else {
-        return all(vault.as_ref(), key.as_ref());
+        return verify_all(vault.as_ref(), key.as_ref());
     };
     match (lookup::target(vault.as_ref(), what)?, &vault) {
-        (Target::Installed(name), Some(vault)) => one(vault, &name, key.as_ref()),
-        (Target::Installed(_), None) => Err(Failure::new(
-            ErrorCode::SkillNotFound,
-            "nothing is installed",
-        )),
+        (Target::Installed(name), Some(vault)) => verify_installed(vault, &name, key.as_ref()),
+        (Target::Installed(_), None) => Err(fail!(SkillNotFound, "nothing is installed")),
         (Target::Path(path), _) => exported(&path, arguments.manifest.as_deref(), &known, key),
     }
 }
@@ -73,101 +70,85 @@ fn key(text: &str, known: &[Signer]) -> Result<PublicKey, Failure> {
     if let Ok(key) = text.parse() {
         return Ok(key);
     }
+    let named = |signer: &&Signer| signer.key.fingerprint().eq_ignore_ascii_case(text);
     known
         .iter()
-        .find(|signer| signer.key.fingerprint().eq_ignore_ascii_case(text))
+        .find(named)
         .map(|signer| signer.key)
         .ok_or_else(|| {
-            Failure::new(
-                ErrorCode::KeyInvalid,
-                format!(
-                    "`{}` is neither a public key nor the fingerprint of one that is known here",
-                    clean(text, 80)
-                ),
+            let text = clean(text, 80);
+            fail!(
+                KeyInvalid,
+                "`{text}` is neither a public key nor the fingerprint of one that is known here"
             )
             .hint("the owner's `vault key show` prints the 43 characters of the key")
         })
 }
 
-fn all(vault: Option<&Vault>, key: Option<&PublicKey>) -> Result<Report, Failure> {
+fn verify_all(vault: Option<&Vault>, key: Option<&PublicKey>) -> Result<Report, Failure> {
+    let nothing = "Nothing is installed.";
     let Some(vault) = vault else {
-        return Ok(Report::new(
-            json!({ "skills": [], "wrong": 0 }),
-            "Nothing is installed.",
-        ));
+        return Ok(Report::new(json!({ "skills": [], "wrong": 0 }), nothing));
     };
     if key.is_some() {
-        return Err(
-            Failure::new(ErrorCode::Usage, "--key goes with a name or a path")
-                .hint("vault verify <name> --key <key>"),
-        );
+        return Err(fail!(Usage, "--key goes with a name or a path")
+            .hint("vault verify <name> --key <key>"));
     }
     let report = integrity::check(vault)?;
-    let data = json!({
-        "skills": report.skills.iter().map(checked).collect::<Vec<_>>(),
-        "wrong": report.skills.iter().filter(|skill| skill.damage.is_some()).count(),
-        "strange": report.strange,
-    });
-    let wrong: Vec<String> = report
-        .skills
-        .iter()
-        .filter_map(|skill| {
-            let damage = skill.damage.as_ref()?;
-            Some(format!(
-                "{}  {} ({})",
-                paint(BOLD, &skill.name),
-                chain(damage),
-                origin::whose(&skill.origin)
-            ))
-        })
-        .collect();
+    let mut skills = Vec::new();
+    let mut wrong = Vec::new();
+    let mut code = ErrorCode::SkillUnreadable;
+    for Checked {
+        name,
+        origin: from,
+        bundle,
+        version,
+        damage,
+        ..
+    } in &report.skills
+    {
+        let problem = damage.as_ref().map(|damage| chain(damage));
+        if let Some(problem) = &problem {
+            wrong.push(format!(
+                "{BOLD}{name}{BOLD:#}  {problem} ({})",
+                origin::whose(from)
+            ));
+        }
+        if damage
+            .as_ref()
+            .is_some_and(|damage| !matches!(damage, Damage::Unreadable(_)))
+        {
+            code = ErrorCode::SkillDamaged;
+        }
+        skills.push(json!({
+            "name": name, "origin": origin::origin(from), "bundle_hash": bundle,
+            "version": version, "ok": damage.is_none(), "damage": problem,
+        }));
+    }
+    let total = count(skills.len(), "skill");
+    let is_one = skills.len() == 1;
+    let data = json!({ "skills": skills, "wrong": wrong.len(), "strange": report.strange });
     if wrong.is_empty() {
-        let text = match report.skills.len() {
-            0 => "Nothing is installed.".to_owned(),
-            1 => format!("{} 1 skill is exactly as signed", paint(GOOD, "✓")),
-            many => format!(
-                "{} {} are exactly as signed",
-                paint(GOOD, "✓"),
-                count(many as u64, "skill")
-            ),
+        let verb = if is_one { "is" } else { "are" };
+        let text = match report.skills[..] {
+            [] => nothing.to_owned(),
+            _ => format!("{TICK} {total} {verb} exactly as signed"),
         };
         return Ok(Report::new(data, text));
     }
-    let unreadable_only = report
-        .skills
-        .iter()
-        .filter_map(|skill| skill.damage.as_ref())
-        .all(|damage| matches!(damage, Damage::Unreadable(_)));
-    Err(Failure::new(
-        if unreadable_only {
-            ErrorCode::SkillUnreadable
-        } else {
-            ErrorCode::SkillDamaged
-        },
-        format!(
-            "{} of {} {} not what was signed",
-            wrong.len(),
-            count(report.skills.len() as u64, "skill"),
-            if wrong.len() == 1 { "is" } else { "are" }
-        ),
-    )
-    .details(wrong)
-    .data(data)
-    .hint("add or pull it again: vault add <folder>, vault cloud pull"))
+    let verb = if wrong.len() == 1 { "is" } else { "are" };
+    let message = format!("{} of {total} {verb} not what was signed", wrong.len());
+    Err(Failure::new(code, message)
+        .details(wrong)
+        .data(data)
+        .hint("add or pull it again: vault add <folder>, vault cloud pull"))
 }
 
-fn checked(skill: &Checked) -> Value {
-    json!({
-        "name": skill.name,
-        "origin": origin::origin(&skill.origin),
-        "bundle_hash": skill.bundle,
-        "version": skill.version,
-        "ok": skill.damage.is_none(),
-        "damage": skill.damage.as_ref().map(|damage| chain(damage)),
-    })
-}
-
-fn one(vault: &Vault, name: &SkillName, key: Option<&PublicKey>) -> Result<Report, Failure> {
+fn verify_installed(
+    vault: &Vault,
+    name: &SkillName,
+    key: Option<&PublicKey>,
+) -> Result<Report, Failure> {
     let found = run::inspect(vault, name).map_err(|error| match error {
         run::RunError::Damaged { skill, damage } => {
             let mut failure = Failure::damaged(skill.as_str(), &damage);
@@ -179,47 +160,27 @@ fn one(vault: &Vault, name: &SkillName, key: Option<&PublicKey>) -> Result<Repor
         other => lookup::suggest(vault, other),
     })?;
     if key.is_some_and(|key| *key != found.signer) {
-        return Err(Failure::new(
-            ErrorCode::SignerOther,
-            format!(
-                "{name} is signed by {}, not by the key that was given",
-                found.signer.fingerprint()
-            ),
+        let signer = found.signer.fingerprint();
+        return Err(fail!(
+            SignerOther,
+            "{name} is signed by {signer}, not by the key that was given"
         ));
     }
     let manifest = &found.examined.manifest;
     let data = json!({
-        "name": found.name,
-        "origin": origin::origin(&found.origin),
-        "version": manifest.version,
-        "bundle_hash": found.bundle,
-        "signer": origin::signer(&found.signer),
-        "files": manifest.files.len(),
-        "ok": true,
+        "name": found.name, "origin": origin::origin(&found.origin), "version": manifest.version,
+        "bundle_hash": found.bundle, "signer": origin::signer(&found.signer),
+        "files": manifest.files.len(), "ok": true,
     });
-    let text = good(
-        name.as_str(),
-        manifest.version,
-        manifest.files.len(),
-        &found.signer,
-        &origin::whose(&found.origin),
-    );
+    let text = good(manifest, &found.signer, &origin::whose(&found.origin));
     Ok(Report::new(data, text))
 }
 
-fn good(name: &str, version: u64, files: usize, signer: &PublicKey, whose: &str) -> String {
+fn good(manifest: &Manifest, signer: &PublicKey, whose: &str) -> String {
+    let (name, version) = (&manifest.name, manifest.version);
+    let (files, signer) = (count(manifest.files.len(), "file"), signer.fingerprint());
     format!(
-        "{} {}  {}",
-        paint(GOOD, "✓"),
-        paint(BOLD, name),
-        paint(
-            DIM,
-            format_args!(
-                "version {version}, {}, signed by {} ({whose})",
-                count(files as u64, "file"),
-                signer.fingerprint()
-            )
-        )
+        "{TICK} {BOLD}{name}{BOLD:#}  {DIM}version {version}, {files}, signed by {signer} ({whose}){DIM:#}"
     )
 }
 
@@ -236,70 +197,57 @@ fn exported(
     };
     let verified =
         export::verify(path, manifest, known, &extra).map_err(|error| refused(&error))?;
-    let data: Vec<Value> = verified
-        .iter()
-        .map(|skill| verified_json(skill, known))
-        .collect();
-    let lines: Vec<String> = verified
-        .iter()
-        .map(|skill| {
-            let whose = known.iter().find(|signer| signer.key == skill.signer);
-            let whose = whose.map_or_else(
-                || "the key that was given".to_owned(),
-                |signer| origin::whose(&signer.origin),
-            );
-            let manifest = &skill.manifest;
-            good(
-                manifest.name.as_str(),
-                manifest.version,
-                manifest.files.len(),
-                &skill.signer,
-                &whose,
-            )
-        })
-        .collect();
-    let text = if lines.is_empty() {
-        "There is no skill in it.".to_owned()
-    } else {
-        lines.join("\n")
-    };
-    Ok(Report::new(json!({ "path": path, "skills": data }), text))
-}
-
-fn verified_json(skill: &Verified, known: &[Signer]) -> Value {
-    let signer = known.iter().find(|signer| signer.key == skill.signer);
-    json!({
-        "path": skill.path,
-        "form": match skill.form {
+    let mut skills = Vec::new();
+    let mut lines = Vec::new();
+    for Verified {
+        path,
+        form,
+        manifest,
+        signer: key,
+        ..
+    } in &verified
+    {
+        let known_as = known
+            .iter()
+            .find(|known| known.key == *key)
+            .map(|known| &known.origin);
+        let whose = known_as.map_or_else(|| "the key that was given".to_owned(), origin::whose);
+        lines.push(good(manifest, key, &whose));
+        let form = match form {
             Form::Folder => "folder",
             Form::Archive => "archive",
             Form::Bundle => "bundle",
             Form::Site => "site",
-        },
-        "name": skill.manifest.name,
-        "version": skill.manifest.version,
-        "vault_id": skill.manifest.vault_id,
-        "provenance": skill.manifest.provenance.identifier,
-        "files": skill.manifest.files.len(),
-        "signer": origin::signer(&skill.signer),
-        "known_as": signer.map(|signer| origin::origin(&signer.origin)),
-    })
+        };
+        skills.push(json!({
+            "path": path, "form": form, "name": manifest.name, "version": manifest.version,
+            "vault_id": manifest.vault_id, "provenance": manifest.provenance.identifier,
+            "files": manifest.files.len(), "signer": origin::signer(key),
+            "known_as": known_as.map(origin::origin),
+        }));
+    }
+    if lines.is_empty() {
+        lines.push("There is no skill in it.".to_owned());
+    }
+    Ok(Report::new(
+        json!({ "path": path, "skills": skills }),
+        lines.join("\n"),
+    ))
 }
 
 fn refused(error: &VerifyError) -> Failure {
     let message = chain(error);
-    let unknown = error.is_unknown_signer();
     if !error.is_wrong() {
-        return Failure::new(ErrorCode::NotVerified, message);
+        return fail!(NotVerified, "{message}");
     }
-    let failure = |code: ErrorCode| Failure::new(code, message.clone());
+    if error.is_unknown_signer() {
+        return fail!(SignerUnknown, "{message}").hint(format!(
+            "if you trust its owner: {HINT}--key <key>{HINT:#} with the key that their `vault key show` prints"
+        ));
+    }
     match error {
-        _ if unknown => failure(ErrorCode::SignerUnknown).hint(format!(
-            "if you trust its owner: {} with the key that their `vault key show` prints",
-            paint(HINT, "--key <key>")
-        )),
-        VerifyError::Unsigned { .. } => failure(ErrorCode::NotSigned)
+        VerifyError::Unsigned { .. } => fail!(NotSigned, "{message}")
             .hint("--manifest <file> names it; `vault export` writes it beside what it exports"),
-        _ => failure(ErrorCode::NotAsSigned).hint("do not use it; get it again from its owner"),
+        _ => fail!(NotAsSigned, "{message}").hint("do not use it; get it again from its owner"),
     }
 }

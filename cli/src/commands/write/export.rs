@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 use vault_library::export::{self, ExportError, SiteInput, SiteReport, ZipInput, ZipReport};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, chain},
+    errors::{Failure, chain},
     lookup,
-    output::{BOLD, DIM, GOOD, HINT, Report, Warning, count, paint, size},
+    output::{BOLD, DIM, HINT, Report, TICK, Warning, count, paint, size},
 };
 
 /// Since 0.5.0 (beta).
@@ -84,10 +84,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 skills.push(lookup::named(vault.as_ref(), name)?.1);
             }
             let Some(vault) = vault else {
-                return Err(
-                    Failure::new(ErrorCode::NoVault, "there is no vault to export from")
-                        .hint("vault add <folder> makes one with its first skill"),
-                );
+                return Err(fail!(NoVault, "there is no vault to export from")
+                    .hint("vault add <folder> makes one with its first skill"));
             };
             let input = SiteInput {
                 folder: asked.folder.clone(),
@@ -114,36 +112,20 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn site(context: &Context, report: &SiteReport) -> Report {
-    for skill in report.skills.iter().filter(|skill| skill.shortened) {
+    for name in &report.shortened {
         let message = format!(
-            "the index shows a shortened description of {}: clients refuse one over 1,024 characters",
-            skill.name
+            "the index shows a shortened description of {name}: clients refuse one over 1,024 characters"
         );
         context
             .ui
             .warn(Warning::new("description_shortened", message).hint("shorten it in the skill"));
     }
-    let skills: Vec<Value> = report
-        .skills
-        .iter()
-        .map(|skill| {
-            json!({
-                "name": skill.name, "version": skill.version, "bundle_hash": skill.bundle,
-                "file": skill.file, "sha256": skill.sha256, "size": skill.size,
-            })
-        })
-        .collect();
     let mut lines: Vec<String> = report
         .skills
         .iter()
         .map(|skill| {
             let about = format!("version {}, {}", skill.version, size(skill.size));
-            format!(
-                "{} {}  {}",
-                paint(GOOD, "✓"),
-                paint(BOLD, &skill.name),
-                paint(DIM, about)
-            )
+            format!("{TICK} {BOLD}{}{BOLD:#}  {DIM}{about}{DIM:#}", skill.name)
         })
         .collect();
     if !report.removed.is_empty() {
@@ -155,41 +137,22 @@ fn site(context: &Context, report: &SiteReport) -> Report {
             ),
         ));
     }
-    lines.push(format!(
-        "{} {}",
-        paint(HINT, "index:"),
-        report.index.display()
-    ));
-    Report::new(
-        json!({ "index": report.index, "skills": skills, "removed": report.removed }),
-        lines.join("\n"),
-    )
+    lines.push(format!("{HINT}index:{HINT:#} {}", report.index.display()));
+    Report::new(json!(report), lines.join("\n"))
 }
 
 fn archive(report: &ZipReport) -> Report {
+    let skill = &report.skill;
     let text = format!(
-        "{} {}  {}\n  {}\n  {}",
-        paint(GOOD, "✓"),
-        paint(BOLD, &report.name),
-        paint(
-            DIM,
-            format_args!(
-                "version {}, {}, sha256 {}",
-                report.version,
-                size(report.size),
-                report.sha256
-            )
-        ),
-        report.file.display(),
-        report.manifest.display(),
+        "{TICK} {BOLD}{}{BOLD:#}  {DIM}version {}, {}, sha256 {}{DIM:#}\n  {}\n  {}",
+        skill.name,
+        skill.version,
+        size(skill.size),
+        skill.sha256,
+        skill.file.display(),
+        report.manifest.display()
     );
-    Report::new(
-        json!({
-            "name": report.name, "version": report.version, "bundle_hash": report.bundle, "file": report.file,
-            "sha256": report.sha256, "size": report.size, "manifest": report.manifest,
-        }),
-        text,
-    )
+    Report::new(json!(report), text)
 }
 
 fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {
@@ -197,11 +160,9 @@ fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {
     match error {
         ExportError::Skill(error) => lookup::suggest(vault, error),
         ExportError::Vault(error) => error.into(),
-        ExportError::Exists(_) => {
-            Failure::new(ErrorCode::FileExists, message).hint("--force writes over it")
-        }
-        ExportError::InTheWay(_) => Failure::new(ErrorCode::InTheWay, message),
-        ExportError::Pack { .. } => Failure::new(ErrorCode::NotPacked, message),
-        ExportError::File(_) => Failure::new(ErrorCode::Io, message),
+        ExportError::Exists(_) => fail!(FileExists, "{message}").hint("--force writes over it"),
+        ExportError::InTheWay(_) => fail!(InTheWay, "{message}"),
+        ExportError::Pack { .. } => fail!(NotPacked, "{message}"),
+        ExportError::File(_) => fail!(Io, "{message}"),
     }
 }

@@ -15,8 +15,8 @@ use vault_skill::{
 use crate::{
     admission,
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
-    output::{BAD, DIM, GOOD, Report, clean, count, paint},
+    errors::{Exit, Failure},
+    output::{BAD, DIM, GOOD, Report, TICK, clean, count, paint},
 };
 
 /// Since 0.5.0 (stable).
@@ -55,7 +55,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         } else {
             file.clone()
         };
-        match one(&file, arguments.write) {
+        match fix(&file, arguments.write) {
             Ok(changes) => {
                 if !changes.is_empty() {
                     mended += 1;
@@ -78,8 +78,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let files = count(arguments.files.len() as u64, "file");
     lines.push(match (mended, arguments.write) {
-        (0, _) => format!("{} {files}, nothing to mend", paint(GOOD, "✓")),
-        (_, true) => format!("{} {mended} of {files} mended", paint(GOOD, "✓")),
+        (0, _) => format!("{TICK} {files}, nothing to mend"),
+        (_, true) => format!("{TICK} {mended} of {files} mended"),
         (_, false) => format!("{mended} of {files} would be mended; --write does it"),
     });
     let data = json!({ "files": data, "mended": mended });
@@ -99,7 +99,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 /// Computes the fixes for one file and returns them. Writes the file if `put` is set.
-fn one(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
+fn fix(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
     let bytes = read(file)?;
     let result = document::mend(&bytes).map_err(|error| {
         let shown = file.display().to_string();
@@ -107,7 +107,7 @@ fn one(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
             .findings()
             .iter()
             .map(|finding| admission::excerpt(&shown, finding));
-        Failure::new(ErrorCode::NotMended, format!("{shown} cannot be mended"))
+        fail!(NotMended, "{shown} cannot be mended")
             .details(shown_findings)
             .data(json!({ "path": file, "findings": error.findings() }))
     })?;
@@ -125,15 +125,13 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: &std::io::Error| Failure::io("reading", file, error);
     let found = std::fs::symlink_metadata(file).map_err(|error| failed(&error))?;
     if !found.is_file() {
-        return Err(Failure::new(
-            ErrorCode::NotAFile,
-            format!("{} is no plain file", file.display()),
-        ));
+        return Err(fail!(NotAFile, "{} is no plain file", file.display()));
     }
     if found.len() > MAX_SKILL_MD_BYTES {
-        return Err(Failure::new(
-            ErrorCode::SkillMdSize,
-            format!("{} is larger than a SKILL.md may be", file.display()),
+        return Err(fail!(
+            SkillMdSize,
+            "{} is larger than a SKILL.md may be",
+            file.display()
         ));
     }
     std::fs::read(file).map_err(|error| failed(&error))
@@ -147,11 +145,11 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     };
     let put = || -> std::io::Result<()> {
         let permissions = std::fs::metadata(file)?.permissions();
-        let mut aside = tempfile::NamedTempFile::new_in(folder)?;
-        aside.write_all(bytes)?;
-        aside.as_file().set_permissions(permissions)?;
-        aside.as_file().sync_all()?;
-        aside.persist(file)?;
+        let mut new = tempfile::NamedTempFile::new_in(folder)?;
+        new.write_all(bytes)?;
+        new.as_file().set_permissions(permissions)?;
+        new.as_file().sync_all()?;
+        new.persist(file)?;
         Ok(())
     };
     put().map_err(|error| Failure::io("writing", file, &error))

@@ -15,8 +15,8 @@ use vault_skill::{
 use crate::{
     admission,
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
-    output::{GOOD, Report, Warning, count, paint},
+    errors::{Exit, Failure},
+    output::{Report, TICK, Warning, count},
 };
 
 /// The limits of the search for skills: levels below the path, and folders in total.
@@ -48,7 +48,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let mut data = Vec::new();
     let (mut found, mut unread) = (0, 0_u64);
     for skill in &skills {
-        let findings = match look(skill) {
+        let findings = match lint_skill(skill) {
             Ok(findings) => findings,
             // A skill that cannot be read must not stop the others.
             Err(failure) if skills.len() > 1 => {
@@ -74,7 +74,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .filter(|finding| finding["level"] != "warning")
         .count();
     lines.push(match (found, errors) {
-        (0, _) => format!("{} {looked}, nothing to say", paint(GOOD, "✓")),
+        (0, _) => format!("{TICK} {looked}, nothing to say"),
         (_, 0) => format!("{looked}, {}", count(found as u64, "finding")),
         _ => format!(
             "{looked}, {}, of which the gate refuses {errors}",
@@ -85,7 +85,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if unread > 0 {
         context.ui.line(lines.join("\n"));
         let message = format!("{} could not be read", count(unread, "skill"));
-        return Err(Failure::new(ErrorCode::SourceUnreadable, message).data(data));
+        return Err(fail!(SourceUnreadable, "{message}").data(data));
     }
     let report = Report::new(data, lines.join("\n"));
     Ok(if found == 0 {
@@ -95,7 +95,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-fn look(source: &str) -> Result<Vec<Finding>, Failure> {
+fn lint_skill(source: &str) -> Result<Vec<Finding>, Failure> {
     let (mut findings, candidate) = admission::examine_folder(source)?;
     if let Some(package) = candidate.map(|candidate| candidate.package) {
         let folder = folder_name(source);
@@ -157,9 +157,10 @@ pub(super) fn find(context: &Context, path: &Path) -> Result<Vec<String>, Failur
         }
     }
     if found.is_empty() {
-        return Err(Failure::new(
-            ErrorCode::SkillMdMissing,
-            format!("there is no SKILL.md in or below {}", path.display()),
+        return Err(fail!(
+            SkillMdMissing,
+            "there is no SKILL.md in or below {}",
+            path.display()
         )
         .hint("vault new <name> makes one"));
     }

@@ -16,8 +16,8 @@ use vault_skill::{
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
-    output::{BOLD, GOOD, HINT, Report, clean, paint},
+    errors::Failure,
+    output::{BOLD, HINT, Report, TICK, clean},
 };
 
 /// Since 0.5.0 (stable).
@@ -54,12 +54,10 @@ pub struct Arguments {
 /// Creates the folder.
 pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let name: SkillName = arguments.name.parse().map_err(|_| {
-        let failure = Failure::new(
-            ErrorCode::NameInvalid,
-            format!(
-                "`{}` cannot be the name of a skill",
-                clean(&arguments.name, 64)
-            ),
+        let failure = fail!(
+            NameInvalid,
+            "`{}` cannot be the name of a skill",
+            clean(&arguments.name, 64)
         );
         match SkillName::derive(&arguments.name) {
             Some(near) => failure.hint(format!("vault new {near}")),
@@ -68,9 +66,9 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     })?;
     let description = arguments.description.as_deref().unwrap_or_default();
     if description.chars().any(char::is_control) {
-        return Err(Failure::new(
-            ErrorCode::DescriptionInvalid,
-            "a description is one line without control characters",
+        return Err(fail!(
+            DescriptionInvalid,
+            "a description is one line without control characters"
         ));
     }
     let folder = arguments.folder.join(name.as_str());
@@ -78,11 +76,8 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     match DirBuilder::new().create(&folder) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            return Err(Failure::new(
-                ErrorCode::FolderExists,
-                format!("{} is there already", folder.display()),
-            )
-            .hint(format!("vault lint {}", folder.display())));
+            return Err(fail!(FolderExists, "{} is there already", folder.display())
+                .hint(format!("vault lint {}", folder.display())));
         }
         Err(error) => return Err(failed(&folder, &error)),
     }
@@ -106,15 +101,10 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         write(&path, text, *mode).map_err(|error| failed(&path, &error))?;
     }
     let paths: Vec<&String> = files.iter().map(|(path, ..)| path).collect();
-    let mut lines = vec![format!(
-        "{} made {}",
-        paint(GOOD, "✓"),
-        paint(BOLD, folder.display())
-    )];
+    let mut lines = vec![format!("{TICK} made {BOLD}{}{BOLD:#}", folder.display())];
     lines.extend(paths.iter().map(|path| format!("  {path}")));
     lines.push(format!(
-        "{} write SKILL.md, then `vault lint {shown}` and `vault add {shown}`",
-        paint(HINT, "next:"),
+        "{HINT}next:{HINT:#} write SKILL.md, then `vault lint {shown}` and `vault add {shown}`",
         shown = folder.display()
     ));
     Ok(Report::new(
@@ -149,10 +139,11 @@ fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> Stri
         }
     }
     let title = name.as_str().replace('-', " ");
+    let (first, rest) = title.split_at(1);
     text.push_str(&format!(
-        "---\n\n# {}{}\n\n1. Say what to look at first.\n2. Say what to do, step by step.\n3. Say how to tell that it worked.\n",
-        title[..1].to_uppercase(),
-        &title[1..]
+        "---\n\n# {}{rest}\n\n1. Say what to look at first.\n2. Say what to do, step by step.\n\
+         3. Say how to tell that it worked.\n",
+        first.to_uppercase()
     ));
     text
 }

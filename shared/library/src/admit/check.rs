@@ -2,8 +2,7 @@
 //! version's exceptions, the skill of the same name in a linked vault, near-duplicates and
 //! confusable names.
 //!
-//! Near-duplicates come from the index, which holds a sketch of 256 bytes for each skill that was
-//! admitted or listed here. A skill that the index names is verified before it is used. Without an
+//! Near-duplicates come from the index, which holds a sketch of 256 bytes for each installed skill. A skill that the index names is verified before it is used. Without an
 //! index no near-duplicates are found; all other checks still run.
 
 use vault_skill::bundle::File;
@@ -18,8 +17,8 @@ use vault_skill::time::Timestamp;
 use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};
 use crate::installed::linked;
-use crate::installed::place::Place;
-use crate::store::{self, Examined, Trusted, Want};
+use crate::installed::place::{Place, places_of};
+use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
 /// The skills that a new skill is compared with. One command uses one of these for all its skills,
@@ -119,13 +118,13 @@ impl<'v> Neighbours<'v> {
 impl Nearest {
     /// The verified files of a near-duplicate; empty if the skills are less similar.
     fn files(&self, vault: &Vault) -> Vec<File> {
-        match &self.place {
-            Some((place, trusted)) if self.likeness >= DUPLICATE => {
-                let examined = examine(vault, &place.signed_name, &place.bundle, trusted);
-                examined.map_or_else(Vec::new, |examined| examined.files)
-            }
-            _ => Vec::new(),
-        }
+        let duplicate = self.place.as_ref().filter(|_| self.likeness >= DUPLICATE);
+        let files = duplicate.and_then(|place| {
+            let groups = places_of(vault, &place.name).ok()?;
+            let group = groups.iter().find(|group| group.places.contains(place))?;
+            examine(vault, &place.signed_name, &place.bundle, &group.trusted)
+        });
+        files.map_or_else(Vec::new, |examined| examined.files)
     }
 
     fn warning(&self) -> Finding {
@@ -170,7 +169,7 @@ fn same_name(
 /// Whether a linked vault has a skill of this name. Fails if a linked vault can't be read.
 pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     for link in linked::all(vault)? {
-        let groups = link.groups(&mut Vec::new())?;
+        let (groups, _) = link.groups()?;
         let mut places = groups.iter().flat_map(|group| &group.places);
         if places.any(|place| place.name == *name) {
             return Ok(true);
@@ -183,10 +182,8 @@ pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultEr
 /// checks report it.
 fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
     let links = linked::all(vault).unwrap_or_default();
-    let groups = links
-        .iter()
-        .filter_map(|link| link.groups(&mut Vec::new()).ok());
-    groups.flatten().find_map(|group| {
+    let groups = links.iter().filter_map(|link| link.groups().ok());
+    groups.flat_map(|(groups, _)| groups).find_map(|group| {
         let place = group.places.into_iter().find(|place| wanted(place))?;
         Some((place, group.trusted))
     })
@@ -200,5 +197,5 @@ fn examine(
     trusted: &Trusted,
 ) -> Option<Examined> {
     let (store, name) = (vault.store(), Some(signed_name));
-    store::examine(&store, bundle, name, trusted, Want::Bytes, &mut Vec::new()).ok()
+    store::examine(&store, bundle, name, trusted).ok()
 }

@@ -11,9 +11,9 @@ use vault_store::fetch::Upstream;
 
 use super::resign::earlier;
 use super::{AdmitError, AdmitReport, Options, Purpose, add::add};
-use crate::installed::place::{self, installed};
+use crate::installed::place::installed;
 use crate::installed::upstream;
-use crate::store::{self, Damage, Examined, Trusted, Want};
+use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
 /// A stored version of a skill.
@@ -69,29 +69,23 @@ pub enum RollbackError {
 /// but does not read files.
 pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
     let trusted = vault.ever_trusted()?;
-    let current = installed(vault, name, &vault.trusted()?, &mut Vec::new())?
-        .map(|installed| installed.bundle);
+    let current = installed(vault, name, &vault.trusted()?)?.map(|installed| installed.bundle);
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
-    let found: Vec<_> = bundles
-        .par_iter()
-        .with_min_len(place::CHUNK)
+    let mut versions: Vec<_> = bundles
+        .into_par_iter()
         .filter_map(|bundle| {
-            let manifest = store::manifest(&store, bundle, &trusted)?;
-            (manifest.name == *name && manifest.rendered_from.is_none())
-                .then_some((*bundle, manifest))
+            let manifest = store::manifest(&store, &bundle, &trusted)?;
+            let wanted = manifest.name == *name && manifest.rendered_from.is_none();
+            wanted.then(|| PastVersion {
+                // Ignore a source record that can't be read: the version itself is intact.
+                upstream: upstream::of_bundle(vault, &bundle).unwrap_or_default(),
+                installed: current == Some(bundle),
+                manifest,
+                bundle,
+            })
         })
         .collect();
-    let mut versions = Vec::new();
-    for (bundle, manifest) in found {
-        versions.push(PastVersion {
-            // Ignore a source record that can't be read: the version itself is intact.
-            upstream: upstream::of_bundle(vault, &bundle).unwrap_or_default(),
-            installed: current == Some(bundle),
-            manifest,
-            bundle,
-        });
-    }
     versions.sort_by_key(|past| std::cmp::Reverse((past.manifest.version, past.installed)));
     Ok(versions)
 }
@@ -99,7 +93,7 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
 /// The verified files and manifest of an own skill; `None` if there is no own skill of this name.
 pub fn read_installed(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, RollbackError> {
     let trusted = vault.trusted()?;
-    let found = installed(vault, name, &trusted, &mut Vec::new())?;
+    let found = installed(vault, name, &trusted)?;
     let Some(found) = found else {
         return Ok(None);
     };
@@ -114,19 +108,12 @@ fn read(
     bundle: &Digest,
     trusted: &Trusted,
 ) -> Result<Examined, RollbackError> {
-    let (store, mut buffer) = (vault.store(), Vec::new());
-    store::examine(
-        &store,
-        bundle,
-        Some(name),
-        trusted,
-        Want::Bytes,
-        &mut buffer,
-    )
-    .map_err(|damage| RollbackError::Damaged {
-        name: name.clone(),
-        version,
-        damage,
+    store::examine(&vault.store(), bundle, Some(name), trusted).map_err(|damage| {
+        RollbackError::Damaged {
+            name: name.clone(),
+            version,
+            damage,
+        }
     })
 }
 
@@ -139,24 +126,20 @@ pub fn roll_back(
     strict: bool,
 ) -> Result<AdmitReport, RollbackError> {
     let versions = history(vault, name)?;
-    let current = versions
-        .iter()
-        .find(|past| past.installed)
-        .ok_or_else(|| RollbackError::NotInstalled(name.clone()))?;
+    let current = versions.iter().find(|past| past.installed);
+    let current = current.ok_or_else(|| RollbackError::NotInstalled(name.clone()))?;
+    let (current, mut stored) = (&current.manifest, versions.iter());
     let wanted = match to {
-        Some(version) => versions
-            .iter()
+        Some(version) => stored
             .find(|past| past.manifest.version == version)
             .ok_or_else(|| RollbackError::NoSuchVersion {
                 name: name.clone(),
                 version,
             })?,
-        None => versions
-            .iter()
-            .find(|past| {
-                past.manifest.version < current.manifest.version
-                    && past.manifest.files != current.manifest.files
-            })
+        None => stored
+            .map(|past| (past, &past.manifest))
+            .find(|(_, past)| past.version < current.version && past.files != current.files)
+            .map(|(past, _)| past)
             .ok_or_else(|| RollbackError::NothingEarlier(name.clone()))?,
     };
     let version = wanted.manifest.version;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
 use vault_skill::manifest::Manifest;
@@ -15,7 +14,7 @@ use super::sign::{self, SignedSkill};
 use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check};
 use crate::admit::remove;
 use crate::disk::{self, Batch};
-use crate::index::{Index, SketchedSkill};
+use crate::index::Index;
 use crate::installed::place::installed;
 use crate::installed::upstream;
 use crate::store::{self, Trusted};
@@ -37,11 +36,8 @@ pub fn admit(
 
 /// Admits one candidate.
 pub fn admit_one(vault: &Vault, candidate: &Candidate) -> Result<AdmitReport, AdmitError> {
-    let mut change = vault.change()?;
-    let admitter = Admitter::new(vault)?;
-    let step = admitter.prepare(candidate)?;
-    admitter.install(&mut change, &[&step])?;
-    Ok(step.into_report())
+    let mut reports = admit_all(vault, std::slice::from_ref(candidate))?;
+    Ok(reports.remove(0))
 }
 
 /// Admits all candidates or, if one is rejected, none.
@@ -60,7 +56,7 @@ pub(crate) fn admit_all_under(
     let steps = admitter.prepare_each(candidates);
     let steps: Vec<Step<'_>> = steps.collect::<Result<_, _>>()?;
     admitter.install(change, &steps.iter().collect::<Vec<_>>())?;
-    Ok(steps.into_iter().map(Step::into_report).collect())
+    Ok(steps.into_iter().map(|step| step.report).collect())
 }
 
 /// Like [`admit`], for a caller that holds the writer lock.
@@ -75,7 +71,7 @@ pub(crate) fn admit_under(
     admitter.install(change, &ready)?;
     Ok(steps
         .into_iter()
-        .map(|step| step.map(Step::into_report))
+        .map(|step| step.map(|step| step.report))
         .collect())
 }
 
@@ -83,10 +79,7 @@ pub(crate) fn admit_under(
 /// installed skill that would stay as it is, or `None` if the candidate would be signed.
 pub fn preview(vault: &Vault, candidate: &Candidate) -> Result<Option<AdmitReport>, AdmitError> {
     Ok(match decide(vault, candidate, &vault.trusted()?)? {
-        Decision::Keep { manifest, bundle } => {
-            let unchanged = Admission::Unchanged;
-            Some(report(candidate, &manifest, bundle, unchanged))
-        }
+        Decision::Keep(report) => Some(*report),
         Decision::Sign { .. } => None,
     })
 }
@@ -102,18 +95,9 @@ struct Admitter<'v> {
 /// A candidate with its decision; signed and encoded if necessary.
 struct Step<'c> {
     candidate: &'c Candidate,
-    admission: Admission,
     /// `None` if the installed skill stays as it is.
     signed: Option<Box<SignedSkill>>,
-    /// Manifest and bundle that are installed after this step.
-    manifest: Manifest,
-    bundle: Digest,
-}
-
-impl Step<'_> {
-    fn into_report(self) -> AdmitReport {
-        report(self.candidate, &self.manifest, self.bundle, self.admission)
-    }
+    report: AdmitReport,
 }
 
 impl<'v> Admitter<'v> {
@@ -144,13 +128,11 @@ impl<'v> Admitter<'v> {
 
     fn prepare<'c>(&self, candidate: &'c Candidate) -> Result<Step<'c>, AdmitError> {
         let (version, from) = match decide(self.vault, candidate, &self.trusted)? {
-            Decision::Keep { manifest, bundle } => {
+            Decision::Keep(report) => {
                 return Ok(Step {
                     candidate,
-                    admission: Admission::Unchanged,
                     signed: None,
-                    manifest: *manifest,
-                    bundle,
+                    report: *report,
                 });
             }
             Decision::Sign { version, from } => (version, from),
@@ -165,11 +147,10 @@ impl<'v> Admitter<'v> {
             .into());
         }
         let signed = sign::sign(self.vault, candidate, version, self.now, &self.key)?;
+        let admission = from.map_or(Admission::Added, |from| Admission::Updated { from });
         Ok(Step {
             candidate,
-            admission: from.map_or(Admission::Added, |from| Admission::Updated { from }),
-            manifest: signed.manifest.clone(),
-            bundle: signed.encoded.hash,
+            report: report(candidate, &signed.manifest, signed.encoded.hash, admission),
             signed: Some(Box::new(signed)),
         })
     }
@@ -180,7 +161,7 @@ impl<'v> Admitter<'v> {
         for step in steps {
             // Write the record before the switch: without its bundle it has no effect.
             if let Some(known) = &step.candidate.upstream {
-                upstream::note(vault, change, &step.bundle, known)?;
+                upstream::note(vault, change, &step.report.bundle, known)?;
             }
         }
         let signed: Vec<_> = steps
@@ -192,7 +173,7 @@ impl<'v> Admitter<'v> {
         }
         let aside = vault.scratch()?;
         let mut batch = Batch::default();
-        let mut hashes = Vec::with_capacity(signed.len());
+        let mut hashes = Vec::new();
         for (package, skill) in &signed {
             let hash = skill.encoded.hash;
             // Two names may have the same adopted bundle.
@@ -215,42 +196,26 @@ impl<'v> Admitter<'v> {
                 aside.path(),
             )?;
         }
-        disk::sync_dir(&skills)?;
-        let sketches: Vec<SketchedSkill> = signed
-            .iter()
-            .map(|(package, skill)| sketch(package, skill.encoded.hash))
-            .collect();
-        Index::open(&vault.paths().index()).note_sketches(&sketches);
-        Ok(())
-    }
-}
-
-/// The sketch that later candidates are compared with.
-fn sketch(package: &Package, hash: Digest) -> SketchedSkill {
-    SketchedSkill {
-        hash,
-        name: package.name.to_string(),
-        sketch: Sketch::of(package.files.iter().map(|file| file.bytes.as_slice())),
+        Ok(disk::sync_dir(&skills)?)
     }
 }
 
 /// What to do with a candidate.
 enum Decision {
     /// Keep the installed skill as it is.
-    Keep {
-        manifest: Box<Manifest>,
-        bundle: Digest,
-    },
+    Keep(Box<AdmitReport>),
     /// Sign the candidate as this version, replacing version `from`.
     Sign { version: u64, from: Option<u64> },
 }
 
 fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Decision, AdmitError> {
     let name = &candidate.package.name;
-    let before = installed(vault, name, trusted, &mut Vec::new())?;
+    let before = installed(vault, name, trusted)?;
     match &before {
-        None if candidate.require_installed => return Err(AdmitError::NotInstalled(name.clone())),
-        None if candidate.reject_linked_name && check::is_linked(vault, name)? => {
+        None if candidate.options.require_installed => {
+            return Err(AdmitError::NotInstalled(name.clone()));
+        }
+        None if candidate.options.reject_linked_name && check::is_linked(vault, name)? => {
             return Err(linked_elsewhere(name));
         }
         None => {}
@@ -258,10 +223,8 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
             if let Some(manifest) = &before.manifest {
                 check_pin(vault, candidate, &before.bundle)?;
                 if before.intact && is_unchanged(vault, candidate, manifest) {
-                    return Ok(Decision::Keep {
-                        manifest: Box::new(manifest.clone()),
-                        bundle: before.bundle,
-                    });
+                    let report = report(candidate, manifest, before.bundle, Admission::Unchanged);
+                    return Ok(Decision::Keep(Box::new(report)));
                 }
             }
             check_replace(candidate, before.manifest.as_ref())?;
@@ -271,7 +234,11 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
         Some(manifest) => manifest.version,
         // The manifest is missing or forged. The index may still know the version, which keeps
         // version numbers from decreasing.
-        None => Index::open(&vault.paths().index()).version(&before.bundle),
+        None => {
+            let rows = Index::open(&vault.paths().index()).rows();
+            rows.get(&before.bundle)
+                .map_or(0, |stored| stored.row.version)
+        }
     });
     let version = match &candidate.earlier {
         Some((manifest, Purpose::Adopt(_))) => manifest.version,
@@ -285,7 +252,9 @@ fn is_unchanged(vault: &Vault, candidate: &Candidate, before: &Manifest) -> bool
     if let Some((_, Purpose::Adopt(_) | Purpose::SignAgain)) = &candidate.earlier {
         return false;
     }
-    if candidate.skip_if_same_files && has_files(before, &candidate.package, !candidate.is_text) {
+    if candidate.options.skip_if_same_files
+        && has_files(before, &candidate.package, !candidate.is_text)
+    {
         return true;
     }
     let now = sign::manifest(vault, candidate, before.signed_at);
@@ -327,11 +296,13 @@ fn check_replace(candidate: &Candidate, before: Option<&Manifest>) -> Result<(),
     }
     let given = &candidate.provenance.identifier;
     match before.map(|before| &before.provenance.identifier) {
-        Some(recorded) if !candidate.replace && given != recorded => Err(AdmitError::NameTaken {
-            name: name.clone(),
-            recorded: recorded.clone(),
-            given: given.clone(),
-        }),
+        Some(recorded) if !candidate.options.replace && given != recorded => {
+            Err(AdmitError::NameTaken {
+                name: name.clone(),
+                recorded: recorded.clone(),
+                given: given.clone(),
+            })
+        }
         _ => Ok(()),
     }
 }
@@ -342,24 +313,20 @@ fn check_replace_by_text(
     candidate: &Candidate,
     before: Option<&Manifest>,
 ) -> Result<(), AdmitError> {
-    let name = &candidate.package.name;
-    let Some(before) = before else {
-        return if candidate.replace {
-            Ok(())
-        } else {
-            Err(occupied(name, "it is damaged"))
-        };
+    let replace = candidate.options.replace;
+    let reason = match before {
+        None if replace => return Ok(()),
+        None => "it is damaged".to_owned(),
+        Some(before) => match before.provenance.kind() {
+            Kind::Local | Kind::Inline if replace => return Ok(()),
+            Kind::Local | Kind::Inline if has_files(before, &candidate.package, false) => {
+                return Ok(());
+            }
+            Kind::Local | Kind::Inline => "it has other content".to_owned(),
+            _ => format!("it was fetched from {}", before.provenance.identifier),
+        },
     };
-    let source = &before.provenance.identifier;
-    match source.kind() {
-        Kind::Local | Kind::Inline
-            if candidate.replace || has_files(before, &candidate.package, false) =>
-        {
-            Ok(())
-        }
-        Kind::Local | Kind::Inline => Err(occupied(name, "it has other content")),
-        _ => Err(occupied(name, &format!("it was fetched from {source}"))),
-    }
+    Err(occupied(&candidate.package.name, &reason))
 }
 
 /// The error for a skill that only a linked vault has.
@@ -377,7 +344,11 @@ fn occupied(name: &SkillName, reason: &str) -> AdmitError {
 /// Fails if the installed version was signed at its source, and the candidate does not carry a
 /// signature by the same key.
 fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<(), AdmitError> {
-    let Some(now) = candidate.upstream.as_ref().filter(|_| !candidate.replace) else {
+    let Some(now) = candidate
+        .upstream
+        .as_ref()
+        .filter(|_| !candidate.options.replace)
+    else {
         return Ok(());
     };
     match upstream::of_bundle(vault, before)? {

@@ -4,6 +4,7 @@
 //! devices uninstall the bytes at once; releases list it for 400 days. The highest version of a
 //! removed name is recorded, so that versions don't decrease if the skill is added again.
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -15,10 +16,10 @@ use super::variants as transforms;
 use crate::disk;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
-use crate::installed::place;
+use crate::installed::place::{self, Origin, Place};
 use crate::installed::variants;
 use crate::store;
-use crate::vault::{Change, Vault, VaultError};
+use crate::vault::{Change, Vault, VaultError, read_record};
 
 /// What to remove.
 #[derive(Clone, Debug, Default)]
@@ -94,38 +95,34 @@ pub(crate) fn remove_under(
     change: &mut Change<'_>,
     request: &RemoveSkills,
 ) -> Result<RemoveReport, VaultError> {
-    let mut strange = Vec::new();
-    let places = place::read_links(
-        &vault.skills(),
-        &place::Origin::Local,
-        "skills",
-        &mut strange,
-    )?;
-    let mut report = RemoveReport::default();
-    let mut done = std::collections::BTreeSet::new();
+    let own = place::own_places(vault)?;
     // Unlink from the agents first, so that an agent never finds a dangling link. Include names
     // that are not installed, because an earlier removal may have been interrupted. Exclude names
     // that only a linked vault has.
-    let linked: std::collections::HashSet<_> = place::places(vault)?
+    let linked: HashSet<_> = place::places(vault)?
         .groups
         .into_iter()
         .flat_map(|group| group.places)
-        .filter(|place| place.origin != place::Origin::Local)
+        .filter(|place| place.origin != Origin::Local)
         .map(|place| place.name)
         .collect();
+    let is_own = |name: &SkillName| own.iter().any(|place| place.name == *name);
     let names: Vec<SkillName> = request
         .names
         .iter()
         .filter_map(|typed| typed.parse().ok())
-        .filter(|name| !linked.contains(name) || places.iter().any(|place| place.name == *name))
+        .filter(|name| !linked.contains(name) || is_own(name))
         .collect();
-    report.unlinked = withdraw_from_agents(vault, change, &names, &request.roots)?;
+    let mut report = RemoveReport {
+        unlinked: withdraw_from_agents(vault, change, &names, &request.roots)?,
+        ..RemoveReport::default()
+    };
+    let mut done = BTreeSet::new();
     for typed in &request.names {
-        if !done.insert(typed) {
+        if !done.insert(typed.as_str()) {
             continue;
         }
-        let place = places.iter().find(|place| place.name.as_str() == typed);
-        match place {
+        match own.iter().find(|place| place.name.as_str() == typed) {
             Some(place) => {
                 let removed = remove_one(vault, change, place, request.withdraw.as_deref())?;
                 report.removed.push(removed);
@@ -139,16 +136,14 @@ pub(crate) fn remove_under(
         transforms::drop_of(vault, name)?;
     }
     transforms::forget(vault, change, &names)?;
-    collect_names(vault, change, |name| {
-        done.iter().any(|typed| *typed == name.as_str())
-    })?;
+    collect_names(vault, change, |name| done.contains(name.as_str()))?;
     Ok(report)
 }
 
 fn remove_one(
     vault: &Vault,
     change: &mut Change<'_>,
-    place: &place::Place,
+    place: &Place,
     withdraw: Option<&str>,
 ) -> Result<Removed, VaultError> {
     let version = store::manifest(&vault.store(), &place.bundle, &vault.trusted()?)
@@ -164,19 +159,17 @@ fn remove_one(
     change.switching()?;
     disk::remove_file(&vault.skills().join(place.name.as_str()))?;
     disk::sync_dir(&vault.skills())?;
-    let had_transforms = transforms::drop_of(vault, &place.name)?;
     Ok(Removed {
         name: place.name.clone(),
         bundle: place.bundle,
         version,
-        transforms: had_transforms,
+        transforms: transforms::drop_of(vault, &place.name)?,
     })
 }
 
 /// The highest version of the removed skills of this name; 0 if there was none.
 pub(crate) fn retired_version(vault: &Vault, name: &SkillName) -> Result<u64, VaultError> {
-    let path = vault.paths().root.join("retired").join(name.as_str());
-    let retired: Option<Retired> = crate::vault::read_record(&path)?;
+    let retired: Option<Retired> = read_record(&retired_path(vault, name))?;
     Ok(retired.map_or(0, |retired| retired.version))
 }
 
@@ -190,14 +183,17 @@ pub(crate) fn retire(
     if retired_version(vault, name)? >= version {
         return Ok(());
     }
-    let path = vault.paths().root.join("retired").join(name.as_str());
-    change.write_record(&path, &Retired { version }, 0o600)
+    change.write_record(&retired_path(vault, name), &Retired { version }, 0o600)
+}
+
+fn retired_path(vault: &Vault, name: &SkillName) -> PathBuf {
+    vault.paths().root.join("retired").join(name.as_str())
 }
 
 /// The withdrawn bundles of this vault, oldest first.
 pub fn withdrawn(vault: &Vault) -> Result<Vec<WithdrawnBundle>, VaultError> {
     let path = vault.paths().root.join("withdrawn.json");
-    let list: Option<WithdrawnList> = crate::vault::read_record(&path)?;
+    let list: Option<WithdrawnList> = read_record(&path)?;
     Ok(list.unwrap_or_default().withdrawn)
 }
 
@@ -231,13 +227,7 @@ pub fn withdraw(
     reason: &str,
 ) -> Result<bool, VaultError> {
     let mut change = vault.change()?;
-    let mut strange = Vec::new();
-    let installed = place::read_links(
-        &vault.skills(),
-        &place::Origin::Local,
-        "skills",
-        &mut strange,
-    )?;
+    let installed = place::own_places(vault)?;
     if installed.iter().any(|place| place.bundle == bundle) {
         return Ok(false);
     }
@@ -268,7 +258,7 @@ pub(crate) fn collect_names(
     _change: &Change<'_>,
     wanted: impl Fn(&SkillName) -> bool,
 ) -> Result<Vec<Digest>, VaultError> {
-    let mut referenced: std::collections::HashSet<_> = place::places(vault)?
+    let mut referenced: HashSet<_> = place::places(vault)?
         .groups
         .iter()
         .flat_map(|group| group.places.iter().map(|place| place.bundle))
@@ -277,7 +267,7 @@ pub(crate) fn collect_names(
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
     let trusted = vault.trusted()?;
-    let doomed: Vec<_> = bundles
+    let unused: Vec<_> = bundles
         .into_iter()
         .filter(|bundle| !referenced.contains(bundle))
         .filter(|bundle| {
@@ -285,7 +275,7 @@ pub(crate) fn collect_names(
         })
         .collect();
     let aside = vault.scratch()?;
-    let dropped = store::drop_bundles(&store, aside.path(), doomed)?;
+    let dropped = store::drop_bundles(&store, aside.path(), unused)?;
     Index::open(&vault.paths().index()).forget(&dropped);
     crate::installed::upstream::forget(vault, &dropped)?;
     Ok(dropped)

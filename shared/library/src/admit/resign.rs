@@ -11,9 +11,9 @@ use vault_skill::name::SkillName;
 
 use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine};
 use crate::admit::remove;
-use crate::installed::place::{self, Origin};
+use crate::installed::place;
 use crate::installed::upstream;
-use crate::store::{self, Examined, Want};
+use crate::store::{self, Examined};
 use crate::vault::{Change, Vault, VaultError};
 
 /// Number of skills that are held in memory and flushed together.
@@ -39,16 +39,14 @@ pub(crate) fn sign_again(
 ) -> Result<Resigned, VaultError> {
     let trusted = vault.trusted()?;
     let store = vault.store();
-    let mut strange = Vec::new();
-    let places = place::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;
+    let places = place::own_places(vault)?;
     let mut resigned = Resigned::default();
-    let mut buffer = Vec::new();
     for places in places.chunks(BATCH) {
         let mut neighbours = Neighbours::of(vault);
         let mut candidates = Vec::new();
         for place in places {
             let (bundle, name) = (&place.bundle, Some(&place.name));
-            let read = store::examine(&store, bundle, name, &trusted, Want::Bytes, &mut buffer);
+            let read = store::examine(&store, bundle, name, &trusted);
             let Ok(examined) = read else {
                 resigned.damaged.push(place.name.clone());
                 continue;

@@ -50,7 +50,7 @@ pub(super) fn sign(
 pub(super) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> Manifest {
     let package = &candidate.package;
     let mut agents = package.frontmatter.agents.clone();
-    agents.extend(candidate.agents.iter().cloned());
+    agents.extend(candidate.options.agents.iter().cloned());
     agents.sort();
     agents.dedup();
     let entry = |file: &bundle::File| FileEntry {
@@ -74,7 +74,7 @@ pub(super) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> 
         },
         provenance: candidate.provenance.clone(),
         gate: Gate {
-            strict: candidate.strict,
+            strict: candidate.options.strict,
             rules: gate::RULES.to_owned(),
             flags: package.flags.clone(),
             waivers: package.waivers.clone(),

@@ -8,6 +8,7 @@ use vault_skill::manifest::{Manifest, RenderedFrom, SignedManifest, Waiver};
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::package::Package;
 use vault_skill::provenance::{Provenance, ProvenanceId};
+use vault_skill::time::Timestamp;
 use vault_store::fetch::{FetchedSkill, Upstream};
 
 use super::{AdmitError, Neighbours};
@@ -124,26 +125,17 @@ impl Options {
 
 /// A skill that passed the gate, with what is recorded about it.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a wish of its own, as in `Options`"
-)]
 pub struct Candidate {
     /// The files, as the gate parsed them.
     pub package: Package,
     /// The gate's outcome.
     pub outcome: Outcome,
-    /// Target agents in addition to those that the skill declares.
-    pub agents: Vec<AgentId>,
     /// The source, for the manifest.
     pub provenance: Provenance,
     /// The source it was fetched from, to check for updates; `None` if it was not fetched.
     pub upstream: Option<Upstream>,
-    pub(super) strict: bool,
-    pub(super) replace: bool,
-    pub(super) skip_if_same_files: bool,
-    pub(super) reject_linked_name: bool,
-    pub(super) require_installed: bool,
+    /// The owner's choices, with what an earlier manifest adds to them.
+    pub options: Options,
     /// Whether it was submitted as text. Text has no file modes, and it may replace only text and
     /// skills from local folders.
     pub(super) is_text: bool,
@@ -159,23 +151,31 @@ pub fn examine(
     neighbours: &mut Neighbours<'_>,
 ) -> Result<Candidate, AdmitError> {
     let is_text = matches!(source, Source::Text { .. });
-    let read = Input::read(source, options, neighbours)?;
+    let Input {
+        files,
+        folder,
+        waivers,
+        mut options,
+        provenance,
+        upstream,
+        earlier,
+    } = Input::read(source, options.clone(), neighbours.now())?;
     let gate_options = GateOptions {
-        strict: read.strict,
-        name: read.name.clone(),
-        folder: read.folder.as_deref(),
-        allow: read.allow,
+        strict: options.strict,
+        name: options.name.clone(),
+        folder: folder.as_deref(),
+        allow: options.allow.clone(),
         reason: options.reason.as_deref().unwrap_or(ALLOWED),
-        waivers: read.waivers,
+        waivers,
         before: &[],
     };
-    let verdict = neighbours.gate(read.files, gate_options)?;
+    let verdict = neighbours.gate(files, gate_options)?;
     let Some(package) = verdict.package else {
         return Err(AdmitError::Blocked {
             findings: verdict.findings,
         });
     };
-    let provenance = match read.provenance {
+    let provenance = match provenance {
         Some(provenance) => provenance,
         // A folder's name may contain characters that an identifier may not. The skill's own name
         // always fits.
@@ -186,59 +186,44 @@ pub fn examine(
         },
     };
     provenance.check()?;
+    options.replace |= earlier.is_some();
+    options.skip_if_same_files |= is_text;
     Ok(Candidate {
         package,
         outcome: verdict.outcome,
-        agents: read.agents,
         provenance,
-        upstream: read.upstream,
-        strict: read.strict,
-        replace: options.replace || read.earlier.is_some(),
-        skip_if_same_files: options.skip_if_same_files || is_text,
-        reject_linked_name: options.reject_linked_name,
-        require_installed: options.require_installed,
+        upstream,
+        options,
         is_text,
-        earlier: read.earlier,
+        earlier,
     })
 }
 
 /// The input of the gate and of the record, whatever the source.
 struct Input {
     files: Vec<RawFile>,
-    name: Option<SkillName>,
     folder: Option<String>,
-    strict: bool,
-    allow: Vec<String>,
     waivers: Vec<Waiver>,
-    agents: Vec<AgentId>,
+    options: Options,
     provenance: Option<Provenance>,
     upstream: Option<Upstream>,
     earlier: Option<(Manifest, Purpose)>,
 }
 
 impl Input {
-    fn read(
-        source: Source,
-        options: &Options,
-        neighbours: &Neighbours<'_>,
-    ) -> Result<Self, AdmitError> {
+    fn read(source: Source, options: Options, now: Timestamp) -> Result<Self, AdmitError> {
         let recorded = |identifier, revision| Provenance {
             identifier,
             revision,
-            fetched_at: neighbours.now(),
+            fetched_at: now,
         };
+        let given = options.provenance.clone();
         let mut input = Self {
             files: Vec::new(),
-            name: options.name.clone(),
             folder: None,
-            strict: options.strict,
-            allow: options.allow.clone(),
             waivers: Vec::new(),
-            agents: options.agents.clone(),
-            provenance: options
-                .provenance
-                .clone()
-                .map(|identifier| recorded(identifier, None)),
+            options,
+            provenance: given.map(|identifier| recorded(identifier, None)),
             upstream: None,
             earlier: None,
         };
@@ -258,9 +243,8 @@ impl Input {
                 input.folder = skill.folder;
                 if input.provenance.is_none() {
                     let upstream = skill.upstream;
-                    let (identifier, revision) =
-                        (upstream.identifier.clone(), upstream.revision.clone());
-                    input.provenance = Some(recorded(identifier, revision));
+                    let revision = upstream.revision.clone();
+                    input.provenance = Some(recorded(upstream.identifier.clone(), revision));
                     input.upstream = Some(upstream);
                 }
             }
@@ -276,17 +260,20 @@ impl Input {
     /// Applies the recorded strictness and signed exceptions. Options can only add to them.
     fn read_earlier(&mut self, earlier: Earlier) {
         let manifest = earlier.manifest;
-        self.files = earlier.files.into_iter().map(RawFile::from).collect();
-        self.name = Some(earlier.name);
-        self.strict |= manifest.gate.strict;
-        self.waivers.clone_from(&manifest.gate.waivers);
+        let options = &mut self.options;
+        options.name = Some(earlier.name);
+        options.strict |= manifest.gate.strict;
+        options.agents.clone_from(&manifest.agents);
         if let Purpose::Variant(_) = earlier.purpose {
             // Exceptions of the plain skill also apply to its variants: the owner wrote the
             // transforms.
             let rules = manifest.gate.waivers.iter();
-            self.allow.extend(rules.map(|waiver| waiver.rule.clone()));
+            options
+                .allow
+                .extend(rules.map(|waiver| waiver.rule.clone()));
         }
-        self.agents.clone_from(&manifest.agents);
+        self.files = earlier.files.into_iter().map(RawFile::from).collect();
+        self.waivers.clone_from(&manifest.gate.waivers);
         self.provenance = Some(manifest.provenance.clone());
         self.upstream = earlier.upstream;
         self.earlier = Some((manifest, earlier.purpose));

@@ -90,7 +90,7 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
 
 /// The source that an installed skill was fetched from.
 pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, AddError> {
-    let Some(found) = installed(vault, name, &vault.trusted()?, &mut Vec::new())? else {
+    let Some(found) = installed(vault, name, &vault.trusted()?)? else {
         return Err(not_installed(vault, name)?.into());
     };
     if let Some(upstream) = upstream::of_skill(vault, name)? {
@@ -111,7 +111,7 @@ pub(crate) fn admit_update(
     name: &SkillName,
     fetched: FetchedSkill,
 ) -> Result<AdmitReport, AdmitError> {
-    let found = installed(vault, name, &vault.trusted()?, &mut Vec::new())?;
+    let found = installed(vault, name, &vault.trusted()?)?;
     // The skill may have been removed during the fetch.
     let Some(manifest) = found.and_then(|found| found.manifest) else {
         return Err(AdmitError::NotInstalled(name.clone()));

@@ -13,16 +13,16 @@ use vault_skill::document::{
     MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render as render_text,
 };
 use vault_skill::hash::Digest;
-use vault_skill::manifest::{RenderedFrom, SKILL_MD};
+use vault_skill::manifest::{AppliedTransform, RenderedFrom, SKILL_MD};
 use vault_skill::name::{AgentId, SkillName};
 
 use super::resign::earlier;
 use super::sign::{SignedSkill, sign};
 use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine};
 use crate::disk::{self, Batch, Kind};
-use crate::installed::place::places;
+use crate::installed::place::{Place, places};
 use crate::installed::variants::{Part, Record, Variant, path};
-use crate::store::{self, Trusted, Want};
+use crate::store::{self, Trusted};
 use crate::vault::{Change, Vault, VaultError, read_record};
 
 /// Limit on the transforms of one skill.
@@ -51,12 +51,6 @@ pub enum AddTransformError {
     /// Another vault error.
     #[error(transparent)]
     Vault(#[from] VaultError),
-}
-
-impl From<disk::FileError> for AddTransformError {
-    fn from(failed: disk::FileError) -> Self {
-        Self::Vault(failed.into())
-    }
 }
 
 /// A transform file of the vault, which may be invalid.
@@ -90,15 +84,6 @@ pub(crate) struct Transforms {
     /// Invalid transform files, with the reason.
     pub(crate) bad: Vec<(SkillName, PathBuf, TransformError)>,
     record: Record,
-}
-
-/// The skill that a variant is rendered from.
-#[derive(Clone, Debug)]
-pub(crate) struct Base<'a> {
-    pub(crate) name: &'a SkillName,
-    pub(crate) signed_name: &'a SkillName,
-    pub(crate) bundle: Digest,
-    pub(crate) trusted: &'a Trusted,
 }
 
 fn folder(vault: &Vault) -> PathBuf {
@@ -171,27 +156,14 @@ pub fn add(
         return Err(AddTransformError::TooMany);
     }
     all.push(transform.clone());
-    let base = Base {
-        name: &place.name,
-        signed_name: &place.signed_name,
-        bundle: place.bundle,
-        trusted: &group.trusted,
-    };
-    let somebody: AgentId = "any"
-        .parse()
-        .map_err(|_| AddTransformError::NotInstalled(skill.clone()))?;
-    let agents = if transform.agents.is_empty() {
-        vec![somebody]
-    } else {
-        transform.agents.clone()
-    };
+    let mut agents = transform.agents.clone();
+    if agents.is_empty() {
+        agents.extend("any".parse());
+    }
     for agent in agents {
         let chosen = in_order(&all, &agent);
-        if let Err(problem) = make(vault, &base, &agent, &chosen)? {
-            return Err(AddTransformError::Refused {
-                agent,
-                reason: problem,
-            });
+        if let Err(reason) = make(vault, place, &group.trusted, &agent, &chosen)? {
+            return Err(AddTransformError::Refused { agent, reason });
         }
     }
     let path = folder(vault)
@@ -238,16 +210,6 @@ impl Transforms {
         Ok(all)
     }
 
-    /// Whether there are no transform files, valid or not.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_skill.is_empty() && self.bad.is_empty()
-    }
-
-    /// Whether there are no transform files and no recorded variants.
-    pub(crate) fn has_none(&self) -> bool {
-        self.is_empty() && self.record.variants.is_empty()
-    }
-
     /// What this agent gets for this skill.
     pub(crate) fn lookup(&self, name: &SkillName, bundle: &Digest, agent: &AgentId) -> Lookup<'_> {
         // An invalid file may be meant for this agent, so the result of the others alone could be
@@ -262,7 +224,7 @@ impl Transforms {
         if chosen.is_empty() {
             return Lookup::Plain;
         }
-        let applied: Vec<_> = chosen.iter().map(|transform| transform.applied()).collect();
+        let applied = applied(&chosen);
         let known = self.record.variants.iter().find(|variant| {
             variant.name == *name
                 && variant.agent == *agent
@@ -284,14 +246,14 @@ impl Transforms {
         &mut self,
         vault: &Vault,
         change: &mut Change<'_>,
-        wanted: &[(Base<'_>, AgentId)],
+        wanted: &[(&Place, &Trusted, AgentId)],
     ) -> Result<(), VaultError> {
         let aside = vault.scratch()?;
         let mut batch = Batch::default();
         let mut fresh = Vec::new();
         let mut hashes = Vec::new();
-        for (base, agent) in wanted {
-            let Some(transforms) = self.by_skill.get(base.name) else {
+        for (base, trusted, agent) in wanted {
+            let Some(transforms) = self.by_skill.get(&base.name) else {
                 continue;
             };
             let chosen = in_order(transforms, agent);
@@ -299,13 +261,13 @@ impl Transforms {
                 name: base.name.clone(),
                 agent: agent.clone(),
                 base: base.bundle,
-                transforms: chosen.iter().map(|transform| transform.applied()).collect(),
+                transforms: applied(&chosen),
                 bundle: None,
                 size: 0,
                 parts: Vec::new(),
                 problem: None,
             };
-            match make(vault, base, agent, &chosen)? {
+            match make(vault, base, trusted, agent, &chosen)? {
                 Ok((candidate, signed)) => {
                     variant.bundle = Some(signed.encoded.hash);
                     variant.size = signed.encoded.bytes.len() as u64;
@@ -347,60 +309,50 @@ impl Transforms {
         change: &mut Change<'_>,
         installed: &BTreeMap<&SkillName, Digest>,
     ) -> Result<(), VaultError> {
-        let stays = |variant: &Variant| {
-            let Some(transforms) = self.by_skill.get(&variant.name) else {
-                return false;
-            };
-            let applied: Vec<_> = in_order(transforms, &variant.agent)
-                .iter()
-                .map(|transform| transform.applied())
-                .collect();
-            installed.get(&variant.name) == Some(&variant.base) && variant.transforms == applied
-        };
         let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.record.variants)
             .into_iter()
-            .partition(stays);
+            .partition(|variant| self.is_current(variant, installed));
         self.record.variants = kept;
         if gone.is_empty() {
             return Ok(());
         }
-        let used: BTreeSet<_> = self.bundles().collect();
-        let doomed: Vec<_> = gone
-            .iter()
-            .filter_map(|variant| variant.bundle)
-            .filter(|bundle| !used.contains(bundle))
-            .collect();
+        let bundles = |variants: &[Variant]| -> BTreeSet<Digest> {
+            variants
+                .iter()
+                .filter_map(|variant| variant.bundle)
+                .collect()
+        };
+        let unused = &bundles(&gone) - &bundles(&self.record.variants);
+        let unused: Vec<_> = unused.into_iter().collect();
         // List them first: once no record names these bundles, only this list makes the next writer
         // remove them.
         let aside = vault.scratch()?;
-        store::note_unlinked(aside.path(), &doomed)?;
+        store::note_unlinked(aside.path(), &unused)?;
         change.write_record(&path(vault), &self.record, 0o600)?;
-        store::drop_bundles(&vault.store(), aside.path(), doomed)?;
+        store::drop_bundles(&vault.store(), aside.path(), unused)?;
         Ok(())
     }
 
     /// Whether [`Self::forget_stale`] would remove anything.
     pub(crate) fn has_stale(&self, installed: &BTreeMap<&SkillName, Digest>) -> bool {
-        self.record.variants.iter().any(|variant| {
-            let transforms = self.by_skill.get(&variant.name);
-            let applied: Vec<_> = transforms
-                .map(|transforms| in_order(transforms, &variant.agent))
-                .unwrap_or_default()
-                .iter()
-                .map(|transform| transform.applied())
-                .collect();
-            transforms.is_none()
-                || installed.get(&variant.name) != Some(&variant.base)
-                || variant.transforms != applied
-        })
+        let mut variants = self.record.variants.iter();
+        variants.any(|variant| !self.is_current(variant, installed))
     }
 
-    fn bundles(&self) -> impl Iterator<Item = Digest> + '_ {
-        self.record
-            .variants
-            .iter()
-            .filter_map(|variant| variant.bundle)
+    /// Whether a variant was rendered from the installed version with the current transforms.
+    fn is_current(&self, variant: &Variant, installed: &BTreeMap<&SkillName, Digest>) -> bool {
+        installed.get(&variant.name) == Some(&variant.base)
+            && self.by_skill.get(&variant.name).is_some_and(|transforms| {
+                variant.transforms == applied(&in_order(transforms, &variant.agent))
+            })
     }
+}
+
+fn applied(transforms: &[&Transform]) -> Vec<AppliedTransform> {
+    transforms
+        .iter()
+        .map(|transform| transform.applied())
+        .collect()
 }
 
 /// Removes the transforms of a removed skill; returns whether there were any. Call it under the
@@ -422,26 +374,24 @@ pub(crate) fn forget(
     let Some(mut record) = read_record::<Record>(&path(vault))? else {
         return Ok(());
     };
-    let before = record.variants.len();
-    record
-        .variants
-        .retain(|variant| !names.contains(&variant.name));
-    if record.variants.len() == before {
+    let removed = |variant: &Variant| names.contains(&variant.name);
+    if !record.variants.iter().any(removed) {
         return Ok(());
     }
+    record.variants.retain(|variant| !removed(variant));
     change.write_record(&path(vault), &record, 0o600)
 }
 
 /// Renders and signs one variant. The inner error is the reason why it can't be rendered.
 fn make(
     vault: &Vault,
-    base: &Base<'_>,
+    base: &Place,
+    trusted: &Trusted,
     agent: &AgentId,
     transforms: &[&Transform],
 ) -> Result<Result<(Candidate, SignedSkill), String>, VaultError> {
-    let (store, name) = (vault.store(), Some(base.signed_name));
-    let (bundle, mut buffer) = (&base.bundle, Vec::new());
-    let examined = store::examine(&store, bundle, name, base.trusted, Want::Bytes, &mut buffer);
+    let (store, name) = (vault.store(), Some(&base.signed_name));
+    let examined = store::examine(&store, &base.bundle, name, trusted);
     let mut plain = match examined {
         Ok(examined) => examined,
         Err(damage) => return Ok(Err(format!("{}: {damage}", base.name))),
@@ -457,35 +407,26 @@ fn make(
     let purpose = Purpose::Variant(RenderedFrom {
         bundle_hash: base.bundle,
         agent: agent.clone(),
-        transforms: transforms
-            .iter()
-            .map(|transform| transform.applied())
-            .collect(),
+        transforms: applied(transforms),
     });
     let (version, signed_at) = (plain.manifest.version, plain.manifest.signed_at);
     let source = earlier(base.name.clone(), plain, None, purpose);
     let options = Options::as_recorded();
-    let candidate = match examine(source, &options, &mut Neighbours::of(vault)) {
-        Ok(candidate) => candidate,
-        Err(AdmitError::Vault(failed)) => return Err(failed),
-        Err(AdmitError::Blocked { findings }) => {
-            let first = findings.first();
-            return Ok(Err(first.map_or_else(String::new, ToString::to_string)));
-        }
-        Err(refused) => return Ok(Err(refused.to_string())),
-    };
     // Use the version and time of the base, so that the same base and transforms always give the
     // same bundle.
-    match sign(
-        vault,
-        &candidate,
-        version,
-        signed_at,
-        &vault.keys().release()?,
-    ) {
-        Ok(signed) => Ok(Ok((candidate, signed))),
-        Err(AdmitError::Unsignable(reason)) => Ok(Err(reason)),
+    let signed = examine(source, &options, &mut Neighbours::of(vault)).and_then(|candidate| {
+        let key = vault.keys().release()?;
+        let signed = sign(vault, &candidate, version, signed_at, &key)?;
+        Ok((candidate, signed))
+    });
+    match signed {
+        Ok(signed) => Ok(Ok(signed)),
         Err(AdmitError::Vault(failed)) => Err(failed),
+        Err(AdmitError::Blocked { findings }) => {
+            let first = findings.first();
+            Ok(Err(first.map_or_else(String::new, ToString::to_string)))
+        }
+        Err(AdmitError::Unsignable(reason)) => Ok(Err(reason)),
         Err(refused) => Ok(Err(refused.to_string())),
     }
 }

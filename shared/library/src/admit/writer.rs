@@ -36,7 +36,7 @@ impl Vault {
 /// under the writer lock.
 fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
     let mut orphans = Vec::new();
-    for folder in scratch::dead(&vault.tmp())? {
+    for folder in scratch::abandoned(&vault.tmp())? {
         orphans.extend(store::noted_admitted(&folder)?);
     }
     if orphans.is_empty() {

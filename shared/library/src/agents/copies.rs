@@ -10,7 +10,7 @@ use vault_skill::manifest::Mode;
 use super::profiles::ShownSkill;
 use crate::disk::{self, Batch, FileError};
 use crate::installed::agent_links::copies::{aside, content_of};
-use crate::store::{self, Want};
+use crate::store;
 use crate::vault::Vault;
 
 /// Verified files, ready to be copied.
@@ -23,14 +23,11 @@ pub(super) struct VerifiedCopy {
 
 /// Reads and verifies a skill; `None` if verification fails.
 pub(super) fn ready(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
-    let mut buffer = Vec::new();
     let examined = store::examine(
         &vault.store(),
         &shown.bundle,
         Some(&shown.signed_name),
         &shown.trusted,
-        Want::Bytes,
-        &mut buffer,
     )
     .ok()?;
     let content = content_of(examined.files.iter().map(|file| {

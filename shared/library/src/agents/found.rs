@@ -4,7 +4,7 @@
 //! The list of agents is `data/agents.json`. All facts about the machine (home, variables, project)
 //! come in as a [`Machine`]. An agent's folder is created only if the agent is detected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -113,14 +113,9 @@ pub fn all() -> &'static [Agent] {
 
 /// Finds an agent by its id, or by an id that another tool uses for it.
 pub fn by_name(name: &str) -> Option<&'static Agent> {
-    all()
-        .iter()
-        .find(|agent| agent.id.as_str() == name)
-        .or_else(|| {
-            all()
-                .iter()
-                .find(|agent| agent.aliases.iter().any(|alias| alias == name))
-        })
+    let mut agents = all().iter();
+    let by_id = agents.clone().find(|agent| agent.id.as_str() == name);
+    by_id.or_else(|| agents.find(|agent| agent.aliases.iter().any(|alias| alias == name)))
 }
 
 /// Detects the agents on this machine: an agent counts if one of its detection paths exists. If the
@@ -135,41 +130,37 @@ pub fn found(machine: &Machine) -> Vec<&'static Agent> {
 impl Agent {
     /// The path by which the agent was detected, if any.
     pub fn mark_found(&self, machine: &Machine) -> Option<PathBuf> {
-        let at_home = self
-            .detect
-            .iter()
-            .filter(|mark| mark.kind != MarkKind::Project)
-            .filter_map(|mark| machine.mark(mark))
-            .find(|path| disk::is_there(path));
-        at_home.or_else(|| {
-            let project = machine.project.as_deref()?;
-            let marks = self
-                .detect
-                .iter()
-                .filter(|mark| mark.kind == MarkKind::Project)
-                .map(|mark| &mark.path);
+        let at_home = self.detect.iter().filter_map(|mark| machine.mark(mark));
+        let in_project = |project: &PathBuf| {
+            let marks = self.detect.iter();
+            let marks = marks.filter(|mark| mark.kind == MarkKind::Project);
             marks
+                .map(|mark| &mark.path)
                 .chain(&self.project_markers)
                 .map(|path| project.join(path.trim_start_matches("./")))
                 .find(|path| disk::is_there(path))
-        })
+        };
+        let mut at_home = at_home.filter(|path| disk::is_there(path));
+        at_home
+            .next()
+            .or_else(|| machine.project.as_ref().and_then(in_project))
     }
 
-    /// The user's skill folders to link for this agent: every listed folder that exists, and the
-    /// main one, which may be created. Empty for an agent that reads project folders only.
-    pub fn global_roots(&self, machine: &Machine) -> Vec<AgentRoot> {
+    /// The listed folders of the user in which the agent reads skills.
+    fn listed_roots(&self, machine: &Machine) -> impl Iterator<Item = PathBuf> {
         let listed = [
             &self.interface_global_dir,
             &self.global_dir,
             &self.gh_user_dir,
         ];
-        let mut paths: Vec<PathBuf> = Vec::new();
-        for path in listed.into_iter().flatten() {
-            let path = self.expand(path, machine);
-            if !paths.contains(&path) {
-                paths.push(path);
-            }
-        }
+        let listed = listed.into_iter().flatten();
+        listed.map(|path| self.expand(path, machine))
+    }
+
+    /// The user's skill folders to link for this agent: every listed folder that exists, and the
+    /// main one, which may be created. Empty for an agent that reads project folders only.
+    pub fn global_roots(&self, machine: &Machine) -> Vec<AgentRoot> {
+        let paths = unique(self.listed_roots(machine));
         // Codex's own folder is the main one if it exists, otherwise the folder that most tools
         // agree on.
         let main = paths
@@ -204,27 +195,15 @@ impl Agent {
     /// Every folder from which the agent may read skills, according to any tool. Used to find the
     /// user's existing skills; nothing is created there.
     pub fn folders_to_scan(&self, machine: &Machine) -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> = Vec::new();
-        let global = [
-            &self.interface_global_dir,
-            &self.global_dir,
-            &self.gh_user_dir,
-        ]
-        .into_iter()
-        .flatten()
-        .chain(&self.other_global_dirs)
-        .chain(&self.global_fallbacks)
-        .map(|path| self.expand(path, machine));
-        paths.extend(global);
-        if let Some(project) = &machine.project {
-            let own = std::iter::once(&self.project_dir)
+        let others = self.other_global_dirs.iter().chain(&self.global_fallbacks);
+        let global = others.map(|path| self.expand(path, machine));
+        let in_project = machine.project.iter().flat_map(|project| {
+            std::iter::once(&self.project_dir)
                 .chain(&self.gh_project_dir)
-                .chain(&self.other_project_dirs);
-            paths.extend(own.map(|path| project.join(path)));
-        }
-        let mut seen = std::collections::BTreeSet::new();
-        paths.retain(|path| seen.insert(path.clone()));
-        paths
+                .chain(&self.other_project_dirs)
+                .map(|path| project.join(path))
+        });
+        unique(self.listed_roots(machine).chain(global).chain(in_project))
     }
 
     /// Resolves a listed path on this machine: `~` is the home folder, and an agent's variable
@@ -239,6 +218,11 @@ impl Agent {
             .below(path, "~/.config", "XDG_CONFIG_HOME")
             .unwrap_or_else(|| machine.at_home(path))
     }
+}
+
+fn unique(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut seen = BTreeSet::new();
+    paths.filter(|path| seen.insert(path.clone())).collect()
 }
 
 impl Machine {
@@ -325,6 +309,11 @@ mod tests {
             .collect()
     }
 
+    fn set(machine: &mut Machine, variable: &str, value: &str) {
+        let variable = variable.to_owned();
+        machine.variables.insert(variable, value.to_owned());
+    }
+
     fn ids(machine: &Machine) -> Vec<&'static str> {
         found(machine)
             .iter()
@@ -360,31 +349,19 @@ mod tests {
         fs::create_dir(home.path().join(".claude")).unwrap();
         fs::create_dir_all(home.path().join("elsewhere/codex")).unwrap();
         assert_eq!(ids(&machine), ["claude-code"]);
-        machine.variables.insert(
-            "CODEX_HOME".to_owned(),
-            home.path().join("elsewhere/codex").display().to_string(),
-        );
-        machine
-            .variables
-            .insert("CLAUDE_CONFIG_DIR".to_owned(), "/nowhere/claude".to_owned());
-        let found: Vec<_> = found(&machine)
-            .iter()
-            .map(|agent| agent.id.as_str())
-            .collect();
+        let codex = home.path().join("elsewhere/codex");
+        set(&mut machine, "CODEX_HOME", codex.to_str().unwrap());
+        set(&mut machine, "CLAUDE_CONFIG_DIR", "/nowhere/claude");
+        let found = found(&machine);
+        let found: Vec<_> = found.iter().map(|agent| agent.id.as_str()).collect();
         assert_eq!(
             found,
             ["codex"],
             "the variable moves where it is looked for"
         );
-        machine
-            .variables
-            .insert("CLAUDE_CONFIG_DIR".to_owned(), "relative".to_owned());
-        assert!(
-            by_name("claude-code")
-                .unwrap()
-                .mark_found(&machine)
-                .is_some()
-        );
+        set(&mut machine, "CLAUDE_CONFIG_DIR", "relative");
+        let claude = by_name("claude-code").unwrap();
+        assert!(claude.mark_found(&machine).is_some());
     }
 
     #[test]
@@ -396,13 +373,8 @@ mod tests {
         machine.project = Some(project.clone());
         assert_eq!(ids(&machine), ["cursor"]);
         let roots = by_name("cursor").unwrap().project_roots(&project);
-        assert_eq!(
-            roots,
-            [AgentRoot {
-                path: project.join(".agents/skills"),
-                main: true
-            }]
-        );
+        let path = project.join(".agents/skills");
+        assert_eq!(roots, [AgentRoot { path, main: true }]);
     }
 
     #[test]
@@ -415,19 +387,13 @@ mod tests {
         fs::create_dir_all(home.path().join(".codex/skills")).unwrap();
         assert_eq!(roots("codex", &machine), [main(".codex/skills")]);
         fs::create_dir_all(home.path().join(".agents/skills")).unwrap();
-        assert_eq!(
-            roots("codex", &machine),
-            [main(".codex/skills"), beside(".agents/skills")]
-        );
+        let both = [main(".codex/skills"), beside(".agents/skills")];
+        assert_eq!(roots("codex", &machine), both);
         assert_eq!(roots("pi", &machine), [main(".agents/skills")]);
         fs::create_dir_all(home.path().join(".pi/agent/skills")).unwrap();
-        assert_eq!(
-            roots("pi", &machine),
-            [main(".agents/skills"), beside(".pi/agent/skills")]
-        );
-        machine
-            .variables
-            .insert("XDG_CONFIG_HOME".to_owned(), "/conf".to_owned());
+        let both = [main(".agents/skills"), beside(".pi/agent/skills")];
+        assert_eq!(roots("pi", &machine), both);
+        set(&mut machine, "XDG_CONFIG_HOME", "/conf");
         assert_eq!(roots("opencode", &machine), [main("/conf/opencode/skills")]);
         assert!(roots("eve", &machine).is_empty(), "it reads projects only");
     }
@@ -435,10 +401,8 @@ mod tests {
     #[test]
     fn no_folder_is_made_for_an_agent_that_one_tool_alone_names() {
         let (home, machine) = machine();
-        let agent = all()
-            .iter()
-            .find(|agent| agent.confidence.is_some())
-            .unwrap();
+        let mut all = all().iter();
+        let agent = all.find(|agent| agent.confidence.is_some()).unwrap();
         assert!(agent.global_roots(&machine).is_empty());
         let path = agent.global_dir.as_ref().unwrap();
         fs::create_dir_all(home.path().join(path.trim_start_matches("~/"))).unwrap();

@@ -9,15 +9,14 @@ use vault_skill::name::{AgentId, SkillName};
 
 use super::found::{self, Agent, Machine};
 use super::profiles::{self, AvailableSkill, PlannedProfile, Variants};
-use super::report::{ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootState};
-use super::roots::{self, CopyOutcome, RootChange};
+use super::report::{ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWarning};
+use super::roots::{self, RootChange};
 use super::switches::Switches;
 use super::tree::{self, TreeChange};
 use crate::admit::variants::Transforms;
 use crate::disk;
 use crate::installed::agent_links::entries::homes;
 use crate::installed::agent_links::record::{Record, RootMode, RootRecord, RootScope, trees};
-use crate::installed::place::Places;
 use crate::vault::{Change, Vault, VaultError};
 
 /// Options of a profile sync.
@@ -49,46 +48,28 @@ pub(super) struct Plan {
     pub(super) roots: Vec<RootChange>,
     pub(super) record: Record,
     pub(super) record_changed: bool,
+    /// The detected agents, and those whose folders are linked.
+    pub(super) agents: BTreeSet<AgentId>,
     pub(super) unlinked: Vec<AgentId>,
     pub(super) warnings: Vec<ProfileWarning>,
 }
 
-/// The input of a plan.
-pub(super) struct PlanInput<'a> {
-    pub(super) sync: &'a SyncProfilesInput,
-    /// The installed skills, if the caller already listed them.
-    pub(super) places: Option<&'a Places>,
-    /// Whether the plan is only displayed and not applied.
-    pub(super) read_only: bool,
-}
-
 impl Plan {
-    pub(super) fn make(vault: &Vault, input: &PlanInput<'_>) -> Result<Self, ProfileSyncError> {
+    pub(super) fn make(vault: &Vault, input: &SyncProfilesInput) -> Result<Self, ProfileSyncError> {
         let before = Record::read(vault)?;
-        let mut record = before.clone();
-        let machine = Machine {
-            project: input
-                .sync
-                .machine
-                .project
-                .clone()
-                .filter(|_| input.sync.project),
-            ..input.sync.machine.clone()
-        };
+        let mut machine = input.machine.clone();
+        machine.project = machine.project.filter(|_| input.project);
         let found = found::found(&machine);
-        let may_make = collect_roots(&mut record, input.sync, &machine, &found);
-        let mut agents: BTreeSet<AgentId> = found.iter().map(|agent| agent.id.clone()).collect();
-        agents.extend(record.roots.iter().flat_map(|root| root.agents.clone()));
-        let mut plan = Self::choose(vault, input, &machine.home, &agents, record)?;
+        let mut record = before.clone();
+        let may_make = collect_roots(&mut record, input, &machine, &found);
+        let found: BTreeSet<AgentId> = found.iter().map(|agent| agent.id.clone()).collect();
+        let mut plan = Self::choose(vault, &machine.home, found.clone(), record)?;
         plan.compare(vault, &before, &may_make)?;
         plan.record_changed = plan.record != before;
         let linked = plan.record.roots.iter().flat_map(|root| &root.agents);
-        let linked: BTreeSet<_> = linked.collect();
-        plan.unlinked = found
-            .iter()
-            .filter(|agent| !linked.contains(&agent.id))
-            .map(|agent| agent.id.clone())
-            .collect();
+        let linked: BTreeSet<_> = linked.cloned().collect();
+        plan.unlinked = found.difference(&linked).cloned().collect();
+        plan.agents = &found | &linked;
         Ok(plan)
     }
 
@@ -96,24 +77,15 @@ impl Plan {
     /// later.
     fn choose(
         vault: &Vault,
-        input: &PlanInput<'_>,
         home: &Path,
-        agents: &BTreeSet<AgentId>,
+        mut agents: BTreeSet<AgentId>,
         mut record: Record,
     ) -> Result<Self, ProfileSyncError> {
-        let (rules, from_file) = profiles::rules(vault, agents)?;
-        let with_tags = rules
-            .iter()
-            .any(|rule| rule.include_tags.is_some() || rule.exclude_tags.is_some());
+        agents.extend(record.roots.iter().flat_map(|root| root.agents.clone()));
+        let (rules, from_file) = profiles::rules(vault, &agents)?;
         let switches = Switches::read(vault)?;
         let transforms = Transforms::read(vault)?;
-        // A read-only plan can skip skills that no agent would see.
-        let unseen = agents.is_empty() && rules.is_empty() && transforms.has_none();
-        let (skills, damaged) = if input.read_only && unseen {
-            Default::default()
-        } else {
-            profiles::available_skills(vault, with_tags, input.places)?
-        };
+        let (skills, mut warnings) = profiles::available_skills(vault)?;
         let mut variants = Variants {
             transforms: &transforms,
             trusted: Rc::new(vault.trusted()?),
@@ -121,8 +93,8 @@ impl Plan {
             failed: Vec::new(),
         };
         let profiles = profiles::choose(rules, &skills, &switches, home, &mut variants)?;
-        let (unrendered, failed) = (variants.missing, variants.failed);
-        let damaged = damaged.into_iter().map(ProfileWarning::SkillDamaged);
+        let unrendered = variants.missing;
+        warnings.extend(variants.failed);
         for profile in profiles.iter().filter(|_| from_file) {
             if let Some(target) = &profile.target {
                 let scope = RootScope::Profile(profile.name.clone());
@@ -138,8 +110,9 @@ impl Plan {
             roots: Vec::new(),
             record,
             record_changed: false,
+            agents,
             unlinked: Vec::new(),
-            warnings: damaged.chain(failed).collect(),
+            warnings,
         })
     }
 
@@ -174,17 +147,17 @@ impl Plan {
             let merged = merged(&self.record, root, &real);
             if seen.insert(real) {
                 self.roots
-                    .push(roots::compare(vault, &merged, &self.profiles, create)?);
+                    .push(roots::compare(vault, merged, &self.profiles, create)?);
             }
         }
         let was_recorded = |path: &Path| before.roots.iter().any(|old| old.path == path);
         // Do not record a folder that is missing and would stay empty.
         self.roots
-            .retain(|root| !root.missing || was_recorded(&root.path));
+            .retain(|root| !root.missing || was_recorded(&root.record.path));
         let (record, roots) = (&mut self.record, &self.roots);
         record.roots.retain(|root| {
             was_recorded(&root.path)
-                || roots.iter().any(|change| change.path == root.path)
+                || roots.iter().any(|change| change.record.path == root.path)
                 || disk::is_folder(&root.path)
         });
         // Forget a folder that no profile names any more; this sync still empties it.
@@ -197,20 +170,9 @@ impl Plan {
     pub(super) fn is_empty(&self) -> bool {
         !self.record_changed
             && self.unrendered.is_empty()
-            && !self.transforms.has_stale(&self.installed())
+            && !self.transforms.has_stale(&bundles(&self.skills))
             && self.trees.is_empty()
             && self.roots.iter().all(RootChange::is_empty)
-    }
-
-    /// The current bundle of each installed skill.
-    fn installed(&self) -> BTreeMap<&SkillName, Digest> {
-        if self.transforms.has_none() {
-            return BTreeMap::new();
-        }
-        self.skills
-            .iter()
-            .map(|skill| (&skill.name, skill.bundle))
-            .collect()
     }
 
     pub(super) fn render(
@@ -222,8 +184,8 @@ impl Plan {
             .unrendered
             .iter()
             .filter_map(|(name, agent)| {
-                let skill = self.skills.iter().find(|skill| skill.name == *name)?;
-                Some((skill.base(), agent.clone()))
+                let skill = self.skills.iter().find(|skill| skill.place.name == *name)?;
+                Some((&skill.place, &*skill.trusted, agent.clone()))
             })
             .collect();
         self.transforms.render(vault, change, &wanted)
@@ -235,7 +197,6 @@ impl Plan {
         change: &mut Change<'_>,
     ) -> Result<ProfileSyncReport, ProfileSyncError> {
         let homes = homes(vault);
-        let mut failed: BTreeMap<PathBuf, String> = BTreeMap::new();
         // Write the record first, so that every folder with symlinks of the vault is always known.
         if self.record_changed {
             self.record.write(vault, change)?;
@@ -243,12 +204,10 @@ impl Plan {
         change.switching()?;
         let mut kept = BTreeSet::new();
         for root in &mut self.roots {
-            let opened = root
-                .open(&self.profiles)
-                .and_then(|()| root.withdraw(&homes));
-            if let Err(error) = opened {
+            let opened = root.open(&self.profiles);
+            if let Err(error) = opened.and_then(|()| root.withdraw(&homes)) {
                 kept.extend(root.targets());
-                failed.insert(root.path.clone(), error.to_string());
+                root.failed = Some(error.to_string());
             }
         }
         // Keep the tree entries that a folder still points to because it could not be changed.
@@ -256,78 +215,38 @@ impl Plan {
         tree::apply(&self.trees, aside.path(), &kept)?;
         // Verify the copies and record their content before they are created, so that a copy that
         // was cut short is still recognised as the vault's.
-        let mut ready = BTreeMap::new();
-        let mut noted = false;
+        let before = self.record.clone();
         for root in &mut self.roots {
-            let mut done = CopyOutcome::default();
-            let read = root.prepare(vault, &mut done);
-            let damaged = done.damaged.into_iter().map(ProfileWarning::SkillDamaged);
-            self.warnings.extend(damaged);
-            for known in self
-                .record
-                .roots
-                .iter_mut()
-                .filter(|known| known.path == root.path)
+            let damaged = root.prepare(vault).into_iter();
+            self.warnings
+                .extend(damaged.map(ProfileWarning::SkillDamaged));
+            let mut known = self.record.roots.iter_mut();
+            for known in known
+                .by_ref()
+                .filter(|known| known.path == root.record.path)
             {
-                noted |= known.copies != done.copies || known.mode != done.mode;
-                known.copies.clone_from(&done.copies);
-                known.mode = done.mode;
+                known.copies.clone_from(&root.record.copies);
+                known.mode = root.record.mode;
             }
-            ready.insert(root.path.clone(), read);
         }
-        if noted {
+        if self.record != before {
             self.record.write(vault, change)?;
         }
-        for root in &self.roots {
-            if failed.contains_key(&root.path) {
-                continue;
-            }
-            let ready = ready.get(&root.path).map_or(&[][..], |ready| ready);
-            if let Err(error) = root.show(ready) {
-                failed.insert(root.path.clone(), error.to_string());
-            }
+        for root in self.roots.iter_mut().filter(|root| root.failed.is_none()) {
+            root.failed = root.show().err().map(|error| error.to_string());
         }
         // Remove stale variants last, when no symlink points to them any more.
-        if failed.is_empty() {
-            let mut transforms = std::mem::take(&mut self.transforms);
-            let installed = self
-                .skills
-                .iter()
-                .map(|skill| (&skill.name, skill.bundle))
-                .collect();
-            transforms.forget_stale(vault, change, &installed)?;
+        if self.roots.iter().all(|root| root.failed.is_none()) {
+            self.transforms
+                .forget_stale(vault, change, &bundles(&self.skills))?;
         }
-        Ok(self.report(vault, &failed))
+        Ok(self.report(vault))
     }
 
-    pub(super) fn report(
-        self,
-        vault: &Vault,
-        failed: &BTreeMap<PathBuf, String>,
-    ) -> ProfileSyncReport {
+    pub(super) fn report(self, vault: &Vault) -> ProfileSyncReport {
         let trees = trees(vault);
         let mut warnings = self.warnings;
-        let roots: Vec<_> = self
-            .roots
-            .into_iter()
-            .map(|root| {
-                let (added, changed, removed) = root.changed_names();
-                RootState {
-                    skills: root.kept + added.len() + changed.len(),
-                    agents: root.agents.into_iter().collect(),
-                    scope: root.scope,
-                    mode: root.mode,
-                    added,
-                    changed,
-                    removed,
-                    foreign: root.foreign,
-                    created: root.create,
-                    missing: root.missing,
-                    failed: failed.get(&root.path).cloned(),
-                    path: root.path,
-                }
-            })
-            .collect();
+        let roots: Vec<_> = self.roots.into_iter().map(RootChange::into_state).collect();
         let missing = roots.iter().filter(|root| root.missing);
         warnings.extend(missing.map(|root| ProfileWarning::RootMissing(root.path.clone())));
         ProfileSyncReport {
@@ -350,6 +269,12 @@ impl Plan {
             warnings,
         }
     }
+}
+
+/// The current bundle of each installed skill.
+fn bundles(skills: &[AvailableSkill]) -> BTreeMap<&SkillName, Digest> {
+    let places = skills.iter().map(|skill| &skill.place);
+    places.map(|place| (&place.name, place.bundle)).collect()
 }
 
 /// Records the folders that this call adds; returns those that may be created.

@@ -1,8 +1,7 @@
 //! Selects the skills that each profile shows, from the signed agents, the tags, `profiles.toml`
 //! and the disabled skills.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -12,11 +11,10 @@ use vault_skill::profile::ProfileRule;
 
 use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;
-use crate::admit::variants::{Base, Lookup, Transforms};
+use crate::admit::variants::{Lookup, Transforms};
 use crate::disk;
-use crate::index::Index;
 use crate::installed::list;
-use crate::installed::place::{self, Origin, Places};
+use crate::installed::place::{self, Origin, Place};
 use crate::store::{self, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -26,12 +24,8 @@ pub const PROFILES_FILE: &str = "profiles.toml";
 /// An installed skill that profiles can select.
 #[derive(Debug)]
 pub(super) struct AvailableSkill {
-    pub(super) name: SkillName,
-    pub(super) signed_name: SkillName,
-    pub(super) bundle: Digest,
+    pub(super) place: Place,
     pub(super) trusted: Rc<Trusted>,
-    /// Target of its symlink, relative to a folder below `profiles/`.
-    pub(super) target: PathBuf,
     pub(super) agents: Vec<AgentId>,
     tags: Vec<String>,
 }
@@ -77,74 +71,40 @@ pub(super) fn rules(
     Ok((ProfileRule::from_toml(&text)?, true))
 }
 
-/// The installed skills, each name once (own skills before linked ones), and the names of skills
-/// whose manifest fails verification. `listed` are the installed skills if the caller already
-/// listed them.
+/// The installed skills, each name once (own skills before linked ones), and warnings about skills
+/// whose manifest fails verification.
 pub(super) fn available_skills(
     vault: &Vault,
-    with_tags: bool,
-    listed: Option<&Places>,
-) -> Result<(Vec<AvailableSkill>, Vec<SkillName>), VaultError> {
-    let mut places = match listed {
-        Some(places) => Cow::Borrowed(places),
-        None => Cow::Owned(place::places(vault)?),
-    };
-    let mut index = Index::open(&vault.paths().index());
-    let mut noted = index.agents();
-    let mut installed = places.groups.iter().flat_map(|group| &group.places);
-    if installed.any(|place| !noted.contains_key(&place.bundle)) {
-        // Verify the new skills and add them to the index.
-        list::scan(vault)?;
-        index = Index::open(&vault.paths().index());
-        noted = index.agents();
-        places = Cow::Owned(place::places(vault)?);
-    }
-    let mut texts = if with_tags {
-        index.texts()
-    } else {
-        HashMap::new()
-    };
-    let mut chosen = Vec::new();
-    let mut damaged = Vec::new();
-    let mut taken = HashSet::new();
-    for group in &places.groups {
-        let trusted = Rc::new(group.trusted.clone());
-        for place in &group.places {
-            if taken.contains(&place.name) {
+) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
+    let places = place::places(vault)?;
+    let rows = list::indexed(vault, &places)?;
+    let mut available = Vec::new();
+    let mut warnings = Vec::new();
+    let mut names = HashSet::new();
+    for group in places.groups {
+        let trusted = Rc::new(group.trusted);
+        for place in group.places {
+            if names.contains(&place.name) {
                 continue;
             }
             let manifest = || store::manifest(&vault.store(), &place.bundle, &trusted);
-            let agents = match noted.get(&place.bundle) {
-                Some(agents) => Some(agents.clone()),
-                None => manifest().map(|manifest| manifest.agents),
-            };
-            let Some(agents) = agents else {
-                damaged.push(place.name.clone());
+            let noted = rows.get(&place.bundle).map(|stored| &stored.row.texts);
+            let noted = noted.map(|texts| (texts.agents.clone(), texts.tags.clone()));
+            let Some((agents, tags)) = noted.or_else(|| Some((manifest()?.agents, Vec::new())))
+            else {
+                warnings.push(ProfileWarning::SkillDamaged(place.name));
                 continue;
             };
-            let target = match &place.origin {
-                Origin::Local => Path::new("../../skills").join(place.name.as_str()),
-                Origin::Linked(id) => Path::new("../../links")
-                    .join(id.as_str())
-                    .join("skills")
-                    .join(place.name.as_str()),
-            };
-            taken.insert(&place.name);
-            chosen.push(AvailableSkill {
-                target,
-                agents,
-                tags: texts
-                    .remove(&place.bundle)
-                    .map(|texts| texts.tags)
-                    .unwrap_or_default(),
-                name: place.name.clone(),
-                signed_name: place.signed_name.clone(),
-                bundle: place.bundle,
+            names.insert(place.name.clone());
+            available.push(AvailableSkill {
+                place,
                 trusted: Rc::clone(&trusted),
+                agents,
+                tags,
             });
         }
     }
-    Ok((chosen, damaged))
+    Ok((available, warnings))
 }
 
 /// Applies the rules to the available skills.
@@ -158,17 +118,15 @@ pub(super) fn choose(
     rules
         .into_iter()
         .map(|rule| {
-            let target = match &rule.target {
-                Some(text) => Some(target(text, home)?),
-                None => None,
-            };
+            let target = rule.target.as_ref();
+            let target = target.map(|text| self::target(text, home)).transpose()?;
             let chosen = skills
                 .iter()
                 .filter(|skill| {
                     rule.selects(&skill.agents, &skill.tags)
-                        && switches.shows(&skill.name, &rule.agent)
+                        && switches.shows(&skill.place.name, &rule.agent)
                 })
-                .map(|skill| (skill.name.clone(), variants.shown(skill, &rule.agent)));
+                .map(|skill| (skill.place.name.clone(), variants.shown(skill, &rule.agent)));
             Ok(PlannedProfile {
                 skills: chosen.collect(),
                 folder: folder_name(&rule.name),
@@ -192,15 +150,13 @@ pub(super) struct Variants<'a> {
 
 impl Variants<'_> {
     fn shown(&mut self, skill: &AvailableSkill, agent: &AgentId) -> ShownSkill {
-        if self.transforms.is_empty() {
-            return skill.shown();
-        }
-        match self.transforms.lookup(&skill.name, &skill.bundle, agent) {
+        let place = &skill.place;
+        match self.transforms.lookup(&place.name, &place.bundle, agent) {
             Lookup::Plain => {}
-            Lookup::Missing => self.missing.push((skill.name.clone(), agent.clone())),
+            Lookup::Missing => self.missing.push((place.name.clone(), agent.clone())),
             Lookup::Impossible(reason) => {
                 self.failed.push(ProfileWarning::TransformFailed {
-                    skill: skill.name.clone(),
+                    skill: place.name.clone(),
                     agent: agent.clone(),
                     reason,
                 });
@@ -210,7 +166,7 @@ impl Variants<'_> {
                     return ShownSkill {
                         target: store::link_target(&bundle, 2),
                         bundle,
-                        signed_name: skill.name.clone(),
+                        signed_name: place.name.clone(),
                         trusted: Rc::clone(&self.trusted),
                     };
                 }
@@ -221,20 +177,16 @@ impl Variants<'_> {
 }
 
 impl AvailableSkill {
-    pub(super) fn base(&self) -> Base<'_> {
-        Base {
-            name: &self.name,
-            signed_name: &self.signed_name,
-            bundle: self.bundle,
-            trusted: &self.trusted,
-        }
-    }
-
     fn shown(&self) -> ShownSkill {
+        let place = &self.place;
+        let skills = match &place.origin {
+            Origin::Local => PathBuf::from("../../skills"),
+            Origin::Linked(id) => Path::new("../../links").join(id.as_str()).join("skills"),
+        };
         ShownSkill {
-            target: self.target.clone(),
-            bundle: self.bundle,
-            signed_name: self.signed_name.clone(),
+            target: skills.join(place.name.as_str()),
+            bundle: place.bundle,
+            signed_name: place.signed_name.clone(),
             trusted: Rc::clone(&self.trusted),
         }
     }

@@ -11,13 +11,12 @@
 //! agents' folders first, then the trees, then the vault. A new skill is added in the reverse
 //! order.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use vault_skill::name::AgentId;
 
 use super::found::Machine;
-use super::plan::{Plan, PlanInput, SyncProfilesInput};
+use super::plan::{Plan, SyncProfilesInput};
 use super::report::{ProfileSyncError, ProfileSyncReport};
 use super::view::view;
 use crate::disk;
@@ -57,21 +56,16 @@ pub fn sync_profiles(
     vault: &Vault,
     input: &SyncProfilesInput,
 ) -> Result<ProfileSyncReport, ProfileSyncError> {
-    let plan_input = PlanInput {
-        sync: input,
-        places: None,
-        read_only: false,
-    };
-    let plan = Plan::make(vault, &plan_input)?;
+    let plan = Plan::make(vault, input)?;
     if plan.is_empty() {
-        return Ok(plan.report(vault, &BTreeMap::new()));
+        return Ok(plan.report(vault));
     }
     let mut change = vault.change()?;
     // Plan again under the lock: another process may have changed the vault meanwhile.
-    let mut plan = Plan::make(vault, &plan_input)?;
+    let mut plan = Plan::make(vault, input)?;
     if !plan.unrendered.is_empty() {
         plan.render(vault, &mut change)?;
-        plan = Plan::make(vault, &plan_input)?;
+        plan = Plan::make(vault, input)?;
     }
     plan.apply(vault, &mut change)
 }
@@ -103,7 +97,7 @@ pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, Vault
 
 /// Forgets linked folders that no longer exist, and removes dangling symlinks of the vault.
 pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, ProfileSyncError> {
-    let seen = view(vault, machine, None)?;
+    let seen = view(vault, machine)?;
     let mut change = vault.change()?;
     let mut record = Record::read(vault)?;
     let before = record.roots.len();

@@ -20,8 +20,8 @@ use crate::vault::{Vault, VaultError};
 #[derive(Debug, Default)]
 pub(super) struct TreeChange {
     folder: PathBuf,
-    make: Vec<(SkillName, PathBuf)>,
-    switch: Vec<(SkillName, PathBuf)>,
+    /// Symlinks to create or to point to another target.
+    set: Vec<(SkillName, PathBuf)>,
     drop: Vec<OsString>,
     /// Whether the folder itself is removed.
     gone: bool,
@@ -30,7 +30,7 @@ pub(super) struct TreeChange {
 impl TreeChange {
     /// Whether nothing has to change.
     pub(super) fn is_empty(&self) -> bool {
-        !self.gone && self.make.is_empty() && self.switch.is_empty() && self.drop.is_empty()
+        !self.gone && self.set.is_empty() && self.drop.is_empty()
     }
 }
 
@@ -83,7 +83,7 @@ fn compare_one(
             (Entry::Link(target), Some((name, shown))) => {
                 seen.insert(name);
                 if target != shown.target.as_os_str().as_encoded_bytes() {
-                    change.switch.push((name.clone(), shown.target.clone()));
+                    change.set.push((name.clone(), shown.target.clone()));
                 }
             }
             (Entry::Link(_), None) => change.drop.push(name),
@@ -93,13 +93,10 @@ fn compare_one(
             }
         }
     }
-    // Usually nothing is missing.
-    if seen.len() < wanted.len() {
-        let missing = wanted.iter().filter(|(name, _)| !seen.contains(name));
-        change
-            .make
-            .extend(missing.map(|(name, shown)| (name.clone(), shown.target.clone())));
-    }
+    let missing = wanted.iter().filter(|(name, _)| !seen.contains(name));
+    change
+        .set
+        .extend(missing.map(|(name, shown)| (name.clone(), shown.target.clone())));
     Ok(change)
 }
 
@@ -115,10 +112,7 @@ pub(super) fn apply(
         if !change.gone {
             disk::make_dirs(folder, 0o755)?;
         }
-        for (name, target) in &change.make {
-            disk::new_link(&folder.join(name.as_str()), target)?;
-        }
-        for (name, target) in &change.switch {
+        for (name, target) in &change.set {
             disk::switch_link(&folder.join(name.as_str()), target, aside)?;
         }
         let mut left = false;

@@ -1,18 +1,17 @@
 //! Reports which skills each agent sees, and why it does not see the others.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use vault_skill::name::{AgentId, SkillName};
 
-use super::found::{self, Machine};
-use super::plan::{Plan, PlanInput, SyncProfilesInput};
+use super::found::Machine;
+use super::plan::{Plan, SyncProfilesInput};
 use super::profiles::AvailableSkill;
 use super::report::{ProfileSyncError, ProfileWarning};
+use super::roots::RootChange;
 use super::switches::Switches;
 use crate::disk;
 use crate::installed::agent_links::record::RootScope;
-use crate::installed::place::Places;
 use crate::vault::Vault;
 
 /// What the agents of a machine see of a vault.
@@ -79,117 +78,75 @@ impl HiddenReason {
     }
 }
 
-/// Compares the profiles with the agents' folders; writes nothing. `places` are the installed
-/// skills if the caller already listed them.
-pub(crate) fn view(
-    vault: &Vault,
-    machine: &Machine,
-    places: Option<&Places>,
-) -> Result<View, ProfileSyncError> {
+/// Compares the profiles with the agents' folders; writes nothing.
+pub(crate) fn view(vault: &Vault, machine: &Machine) -> Result<View, ProfileSyncError> {
     let input = SyncProfilesInput {
         machine: machine.clone(),
         ..SyncProfilesInput::default()
     };
-    let plan = Plan::make(
-        vault,
-        &PlanInput {
-            sync: &input,
-            places,
-            read_only: true,
-        },
-    )?;
+    let plan = Plan::make(vault, &input)?;
     let switches = Switches::read(vault)?;
-    let user = Machine {
-        project: None,
-        ..machine.clone()
-    };
-    let mut ids: BTreeSet<AgentId> = found::found(&user)
-        .iter()
-        .map(|agent| agent.id.clone())
-        .collect();
-    ids.extend(
-        plan.record
-            .roots
-            .iter()
-            .flat_map(|root| root.agents.clone()),
-    );
-    let mut view = View {
-        stale: !plan.roots.is_empty() && !plan.is_empty(),
-        missing: plan
-            .roots
-            .iter()
-            .filter(|root| root.missing)
-            .map(|root| root.path.clone())
+    let agents = plan.agents.iter();
+    let missing = plan.roots.iter().filter(|root| root.missing);
+    let links = plan.roots.iter().flat_map(RootChange::doubtful_links);
+    Ok(View {
+        agents: agents
+            .map(|agent| agent_view(&plan, &switches, agent))
             .collect(),
-        ..View::default()
-    };
-    for root in &plan.roots {
-        for (path, ours) in root.doubtful() {
-            if !disk::is_there(&path) {
-                view.dangling.push((path, ours));
-            }
-        }
-    }
-    for agent in ids {
-        view.agents.push(agent_view(&plan, &switches, agent));
-    }
-    // Leave out the warnings about missing folders: these are already in `missing`.
-    let report = plan.report(vault, &BTreeMap::new());
-    view.warnings = report.warnings;
-    view.warnings
-        .retain(|warning| !matches!(warning, ProfileWarning::RootMissing(_)));
-    Ok(view)
+        stale: !plan.roots.is_empty() && !plan.is_empty(),
+        dangling: links.filter(|(path, _)| !disk::is_there(path)).collect(),
+        missing: missing.map(|root| root.record.path.clone()).collect(),
+        warnings: plan.warnings,
+    })
 }
 
-fn agent_view(plan: &Plan, switches: &Switches, agent: AgentId) -> AgentView {
+fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
     let profiles: Vec<_> = plan
         .profiles
         .iter()
-        .filter(|profile| profile.agent == agent)
+        .filter(|profile| profile.agent == *agent)
         .collect();
     let roots: Vec<_> = plan
         .roots
         .iter()
         .filter(|root| !root.missing)
-        .filter(|root| match &root.scope {
+        .filter(|root| match &root.record.scope {
             RootScope::Profile(name) => profiles.iter().any(|profile| profile.name == *name),
-            _ => root.agents.contains(&agent),
+            _ => root.record.agents.contains(agent),
         })
         .collect();
     let mut sees = Vec::new();
     let mut hidden = Vec::new();
     for skill in &plan.skills {
-        let name = &skill.name;
-        let chosen = profiles
+        let name = &skill.place.name;
+        let in_profile = profiles
             .iter()
             .any(|profile| profile.skills.contains_key(name));
-        let foreign = roots
-            .iter()
-            .find(|root| root.foreign.contains(name))
-            .map(|root| root.path.join(name.as_str()));
-        match (chosen, foreign) {
-            (true, None) => sees.push(name.clone()),
-            (true, Some(path)) => hidden.push(Hidden {
-                skill: name.clone(),
-                reason: HiddenReason::Foreign(path),
-            }),
-            (false, _) => hidden.push(Hidden {
-                skill: name.clone(),
-                reason: hidden_reason(skill, switches, &agent),
-            }),
-        }
+        let foreign = roots.iter().find(|root| root.foreign.contains(name));
+        let reason = match foreign {
+            _ if !in_profile => hidden_reason(skill, switches, agent),
+            Some(root) => HiddenReason::Foreign(root.record.path.join(name.as_str())),
+            None => {
+                sees.push(name.clone());
+                continue;
+            }
+        };
+        hidden.push(Hidden {
+            skill: name.clone(),
+            reason,
+        });
     }
     AgentView {
+        agent: agent.clone(),
         linked: !roots.is_empty(),
-        roots: roots.iter().map(|root| root.path.clone()).collect(),
-        agent,
+        roots: roots.iter().map(|root| root.record.path.clone()).collect(),
         sees,
         hidden,
     }
 }
 
 fn hidden_reason(skill: &AvailableSkill, switches: &Switches, agent: &AgentId) -> HiddenReason {
-    if !switches.shows(&skill.name, agent) {
+    if !switches.shows(&skill.place.name, agent) {
         HiddenReason::Disabled
     } else if !skill.agents.is_empty() && !skill.agents.contains(agent) {
         HiddenReason::OtherAgents(skill.agents.clone())

@@ -78,7 +78,7 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
 }
 
 /// Whether `path` still names the open file.
-fn is_still(file: &File, path: &Path) -> bool {
+pub(super) fn is_still(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(held), Ok(named)) => (held.dev(), held.ino()) == (named.dev(), named.ino()),
         _ => false,

@@ -14,14 +14,11 @@ pub(crate) mod tree;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::ops::ControlFlow;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::OFlags;
 
 pub(crate) use self::batch::Batch;
 
@@ -190,48 +187,20 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, FileError> {
 /// The entries of a directory with their kinds, in byte order of their names. Empty if the
 /// directory is absent.
 pub(crate) fn list(path: &Path) -> Result<Vec<(OsString, Kind)>, FileError> {
-    let mut found = Vec::new();
-    each_entry(path, |name, kind| {
-        found.push((name.to_owned(), kind));
-        ControlFlow::Continue(())
-    })?;
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(cause) => return Err(FileError::new("list", path, cause)),
+    };
+    let named = entries.map(|entry| {
+        let entry = entry?;
+        Ok((entry.file_name(), kind_of(entry.file_type()?)))
+    });
+    let mut found: Vec<_> = named
+        .collect::<io::Result<_>>()
+        .map_err(file_error("list", path))?;
     found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
-}
-
-/// Calls `visit` for each entry of a directory, in no particular order, until it returns `Break`.
-/// An absent directory counts as empty.
-pub(crate) fn each_entry(
-    path: &Path,
-    mut visit: impl FnMut(&OsStr, Kind) -> ControlFlow<()>,
-) -> Result<(), FileError> {
-    let failed = |cause: rustix::io::Errno| FileError::new("list", path, cause);
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
-        Ok(folder) => folder,
-        Err(rustix::io::Errno::NOENT) => return Ok(()),
-        Err(cause) => return Err(failed(cause)),
-    };
-    let mut listing = rustix::fs::Dir::read_from(&folder).map_err(failed)?;
-    while let Some(entry) = listing.read() {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        let kind = match entry.file_type() {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Dir,
-            FileType::Symlink => Kind::Link,
-            // Some file systems omit the type from a listing.
-            FileType::Unknown => tree::kind_of(folder.as_fd(), name).map_err(failed)?,
-            _ => Kind::Other,
-        };
-        if visit(OsStr::from_bytes(name.to_bytes()), kind).is_break() {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// The entries that [`list_kept`] selected.
@@ -299,7 +268,7 @@ pub(crate) fn sync_dir(path: &Path) -> Result<(), FileError> {
 
 /// A time by the file system's own clock, slightly in the past, as seconds and nanoseconds. If a
 /// file was last changed before it, any further change gives the file a different timestamp.
-pub(crate) fn settled_before(folder: &Path) -> Result<(i64, u64), FileError> {
+pub(crate) fn settled_time(folder: &Path) -> Result<(i64, u64), FileError> {
     // A new file shows the file system's current time, which may differ from the system clock.
     let path = folder.join(unique_name());
     let found = write_new(&path, b"", 0o600)
@@ -389,7 +358,7 @@ fn sync_parent(path: &Path) -> Result<(), FileError> {
 
 /// Overwrites the start of a file with a short text, in one call. The text is not flushed, so its
 /// loss must be harmless.
-pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> {
+pub(crate) fn overwrite_unflushed(path: &Path, text: &str) -> Result<(), FileError> {
     let write = || -> io::Result<()> {
         let file = OpenOptions::new()
             .write(true)
@@ -403,7 +372,7 @@ pub(crate) fn overwrite_small(path: &Path, text: &str) -> Result<(), FileError> 
 
 /// Writes a small text file, replacing an earlier one. It is not flushed: it survives a killed
 /// process, but maybe not a power failure.
-pub(crate) fn note(path: &Path, text: &str) -> Result<(), FileError> {
+pub(crate) fn write_unflushed(path: &Path, text: &str) -> Result<(), FileError> {
     let _absent = fs::remove_file(path);
     write_new(path, text.as_bytes(), 0o600)
         .map(|_| ())
@@ -425,6 +394,17 @@ pub(crate) fn switch_link(link: &Path, target: &Path, aside: &Path) -> Result<()
 /// Creates a symbolic link; fails if the name exists.
 pub(crate) fn new_link(link: &Path, target: &Path) -> Result<(), FileError> {
     std::os::unix::fs::symlink(target, link).map_err(file_error("link", link))
+}
+
+/// A path in a folder that does not exist yet: `<name>`, or the first free `<name>-<number>`.
+pub(crate) fn free_path(folder: &Path, name: &str) -> Result<PathBuf, FileError> {
+    let mut path = folder.join(name);
+    let mut number = 1;
+    while kind(&path)?.is_some() {
+        path = folder.join(format!("{name}-{number}"));
+        number += 1;
+    }
+    Ok(path)
 }
 
 /// Moves a file or folder within one file system.
@@ -521,7 +501,7 @@ pub(crate) fn remove_empty(path: &Path) -> Result<(), FileError> {
 
 /// Whether symbolic links can be created in a folder. False only if the file system reports that it
 /// does not support them; any other error counts as true.
-pub(crate) fn holds_links(folder: &Path) -> bool {
+pub(crate) fn supports_links(folder: &Path) -> bool {
     let path = folder.join(format!(".vault-aside-link-{}", unique_name()));
     match std::os::unix::fs::symlink(".", &path) {
         Ok(()) => {

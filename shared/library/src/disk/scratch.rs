@@ -6,12 +6,13 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::{FileError, Kind, file_error, list, remove_file, remove_tree, unique_name};
+use super::lock::is_still;
+use super::{FileError, Kind, list, remove_file, remove_tree, unique_name};
 
 /// A folder of mode 0700 under `tmp/`, removed on drop.
 #[derive(Debug)]
@@ -51,15 +52,15 @@ impl Drop for Scratch {
 }
 
 /// The folders that no live process holds. Call it under the writer lock only.
-pub(crate) fn dead(tmp: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let mut dead = Vec::new();
+pub(crate) fn abandoned(tmp: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let mut abandoned = Vec::new();
     for (name, kind) in list(tmp)? {
         let path = tmp.join(name);
         if kind == Kind::Dir && lock_folder(&path)?.is_some() {
-            dead.push(path);
+            abandoned.push(path);
         }
     }
-    Ok(dead)
+    Ok(abandoned)
 }
 
 /// Removes the plain files and the folders that no live process holds. Call it under the writer
@@ -96,11 +97,7 @@ fn lock_folder(path: &Path) -> Result<Option<File>, FileError> {
         }
     }
     // A sweep may have removed the folder between open and lock.
-    let held = folder.metadata().map_err(file_error("look at", path))?;
-    match std::fs::symlink_metadata(path) {
-        Ok(named) if (named.dev(), named.ino()) == (held.dev(), held.ino()) => Ok(Some(folder)),
-        _ => Ok(None),
-    }
+    Ok(is_still(&folder, path).then_some(folder))
 }
 
 #[cfg(test)]

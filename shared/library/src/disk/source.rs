@@ -330,13 +330,12 @@ impl Reader<'_> {
                 limit: self.limits.total_bytes,
                 unit: "bytes in one skill",
             })?;
-        let mut bytes = Vec::new();
-        let whole = read_exactly(fd.as_fd(), size, &mut bytes)
-            .map_err(|cause| self.failed("read", &path, cause))?;
+        let read =
+            read_exactly(fd.as_fd(), size).map_err(|cause| self.failed("read", &path, cause))?;
         let after = self.stat(fd, &path)?;
-        if !whole || !same_content(opened, &after) {
+        let Some(bytes) = read.filter(|_| same_content(opened, &after)) else {
             return Err(SourceError::Changed(path.into()));
-        }
+        };
         self.files.push(RawFile {
             mode: Mode::of_permissions(opened.st_mode),
             path,
@@ -399,7 +398,14 @@ fn word(kind: FileType) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::write;
+    use std::os::unix::{fs::symlink, net::UnixListener};
+
+    use vault_store::assert_matches;
+
     use super::*;
+
+    type Plant = fn(&Path);
 
     const LIMITS: SourceLimits = SourceLimits {
         files: 4,
@@ -412,7 +418,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let skill = home.path().join("my-skill");
         std::fs::create_dir(&skill).unwrap();
-        std::fs::write(skill.join("SKILL.md"), "text").unwrap();
+        write(skill.join("SKILL.md"), "text").unwrap();
         (home, skill)
     }
 
@@ -425,7 +431,7 @@ mod tests {
         let (_home, skill) = folder();
         std::fs::create_dir_all(skill.join(".git/deep")).unwrap();
         std::fs::create_dir(skill.join("bin")).unwrap();
-        std::fs::write(skill.join("bin/run"), "#!/bin/sh\n").unwrap();
+        write(skill.join("bin/run"), "#!/bin/sh\n").unwrap();
         let by_folder = read_it(&skill).unwrap();
         let by_file = read_it(&skill.join("SKILL.md")).unwrap();
         for read in [by_folder, by_file] {
@@ -437,38 +443,21 @@ mod tests {
 
     #[test]
     fn what_is_no_plain_file_is_refused() {
-        type Plant = fn(&Path);
+        let fifo: Plant = |at| {
+            rustix::fs::mknodat(rustix::fs::CWD, at, FileType::Fifo, Bits::empty(), 0).unwrap();
+        };
         let plants: [(&str, Plant); 6] = [
-            ("symbolic link", |skill| {
-                std::os::unix::fs::symlink("/etc/passwd", skill.join("x")).unwrap();
-            }),
-            ("symbolic link", |skill| {
-                std::os::unix::fs::symlink("/etc", skill.join("x")).unwrap();
-            }),
-            ("symbolic link", |skill| {
-                std::os::unix::fs::symlink("nowhere", skill.join("x")).unwrap();
-            }),
-            ("symbolic link", |skill| {
-                std::os::unix::fs::symlink("SKILL.md", skill.join("x")).unwrap();
-            }),
-            ("FIFO", |skill| {
-                rustix::fs::mknodat(
-                    rustix::fs::CWD,
-                    skill.join("x"),
-                    FileType::Fifo,
-                    Bits::from_raw_mode(0o600),
-                    0,
-                )
-                .unwrap();
-            }),
-            ("socket", |skill| {
-                drop(std::os::unix::net::UnixListener::bind(skill.join("x")).unwrap());
-            }),
+            ("symbolic link", |at| symlink("/etc/passwd", at).unwrap()),
+            ("symbolic link", |at| symlink("/etc", at).unwrap()),
+            ("symbolic link", |at| symlink("nowhere", at).unwrap()),
+            ("symbolic link", |at| symlink("SKILL.md", at).unwrap()),
+            ("FIFO", fifo),
+            ("socket", |at| drop(UnixListener::bind(at).unwrap())),
         ];
         for (reason, plant) in plants {
             let (_home, skill) = folder();
             std::fs::create_dir(skill.join("sub")).unwrap();
-            plant(&skill.join("sub"));
+            plant(&skill.join("sub/x"));
             let refused = read_it(&skill).unwrap_err().to_string();
             assert!(
                 refused.contains(reason) && refused.contains("sub/x"),
@@ -481,30 +470,26 @@ mod tests {
     fn the_folder_itself_may_not_be_a_link_even_with_a_slash() {
         let (home, skill) = folder();
         let link = home.path().join("link");
-        std::os::unix::fs::symlink(&skill, &link).unwrap();
+        symlink(&skill, &link).unwrap();
         for path in [link.clone(), link.join("")] {
-            assert!(
-                matches!(read_it(&path), Err(SourceError::Link(_))),
-                "{path:?}"
-            );
+            assert_matches!(read_it(&path), Err(SourceError::Link(_)), "{path:?}");
         }
     }
 
     #[test]
     fn limits_are_kept_while_reading() {
-        type Plant = fn(&Path);
         let plants: [(&str, Plant); 4] = [
             ("files", |skill| {
                 for name in ["a", "b", "c", "d"] {
-                    std::fs::write(skill.join(name), "").unwrap();
+                    write(skill.join(name), "").unwrap();
                 }
             }),
             ("bytes in one file", |skill| {
-                std::fs::write(skill.join("a"), [0; 101]).unwrap();
+                write(skill.join("a"), [0; 101]).unwrap();
             }),
             ("bytes in one skill", |skill| {
-                std::fs::write(skill.join("a"), [0; 80]).unwrap();
-                std::fs::write(skill.join("b"), [0; 80]).unwrap();
+                write(skill.join("a"), [0; 80]).unwrap();
+                write(skill.join("b"), [0; 80]).unwrap();
             }),
             ("levels", |skill| {
                 std::fs::create_dir_all(skill.join("a/b/c/d")).unwrap();
@@ -525,21 +510,21 @@ mod tests {
         }
         let (home, skill) = folder();
         let secret = home.path().join("secret");
-        std::fs::write(&secret, "secret").unwrap();
+        write(&secret, "secret").unwrap();
         std::os::unix::fs::chown(&secret, Some(4711), Some(4711)).unwrap();
         std::fs::hard_link(&secret, skill.join("notes.md")).unwrap();
-        assert!(matches!(read_it(&skill), Err(SourceError::HardLink(_))));
+        assert_matches!(read_it(&skill), Err(SourceError::HardLink(_)));
     }
 
     #[test]
     fn other_things_are_named_for_what_they_are() {
         let (home, skill) = folder();
         let other = skill.join("notes.md");
-        std::fs::write(&other, "x").unwrap();
-        assert!(matches!(read_it(&other), Err(SourceError::NotASkill(_))));
-        assert!(matches!(
+        write(&other, "x").unwrap();
+        assert_matches!(read_it(&other), Err(SourceError::NotASkill(_)));
+        assert_matches!(
             read_it(&home.path().join("nothing")),
             Err(SourceError::Missing(_))
-        ));
+        );
     }
 }

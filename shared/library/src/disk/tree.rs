@@ -4,14 +4,14 @@
 //! The walk also returns the metadata (size, times, inode, mode) of each entry. If the metadata is
 //! the same later, the entry was not written to, so an unchanged skill need not be read again.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat};
 
-use super::{FileError, Kind, file_error};
+use super::{FileError, file_error};
 
 /// Limit on the entries of one folder tree; a skill has at most 1,024 files.
 const MAX_ENTRIES: usize = 20_000;
@@ -47,15 +47,6 @@ impl FileStat {
         }
     }
 
-    fn kind(&self) -> Kind {
-        match FileType::from_raw_mode(self.mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Dir,
-            FileType::Symlink => Kind::Link,
-            _ => Kind::Other,
-        }
-    }
-
     /// Permission bits.
     pub(crate) fn permissions(&self) -> u32 {
         self.mode & 0o7777
@@ -75,11 +66,11 @@ impl FileStat {
 
 /// An entry that [`walk`] visits.
 #[derive(Debug)]
-pub(crate) enum Entry<'a> {
+pub(crate) enum Entry {
     /// A folder; its entries follow.
     Dir,
     /// A regular file with its bytes.
-    File(&'a [u8]),
+    File(Vec<u8>),
     /// A regular file above the limit; not read.
     TooLarge,
     /// A file whose length changed between `stat` and read.
@@ -91,24 +82,15 @@ pub(crate) enum Entry<'a> {
 /// Visits everything under `root`, with paths relative to it, joined by `/`. A folder is visited
 /// before its entries. Files of more than `max_file` bytes are not read. Fails on the first system
 /// error and on names that are not UTF-8.
-///
-/// `beside` is an optional handle on the parent folder of `root`: opening relative to it is cheaper
-/// than opening the full path.
 pub(crate) fn walk(
-    beside: Option<&DirHandle>,
     root: &Path,
     max_file: u64,
-    buffer: &mut Vec<u8>,
-    visit: &mut dyn FnMut(&str, FileStat, Entry<'_>),
+    visit: &mut dyn FnMut(&str, FileStat, Entry),
 ) -> Result<(), FileError> {
-    let fd = match (beside, root.file_name()) {
-        (Some(looker), Some(name)) => openat(&looker.folder, name, FOLDER, Mode::empty()),
-        _ => open(root, FOLDER, Mode::empty()),
-    };
+    let fd = open(root, FOLDER, Mode::empty());
     let mut walker = Walker {
         root,
         max_file,
-        buffer,
         visit,
         entries: 0,
         path: String::new(),
@@ -129,8 +111,7 @@ pub(super) const ENTRY: OFlags = OFlags::RDONLY
 struct Walker<'a> {
     root: &'a Path,
     max_file: u64,
-    buffer: &'a mut Vec<u8>,
-    visit: &'a mut dyn FnMut(&str, FileStat, Entry<'_>),
+    visit: &'a mut dyn FnMut(&str, FileStat, Entry),
     entries: usize,
     path: String,
 }
@@ -157,8 +138,9 @@ impl Walker<'_> {
                 FileType::Directory => true,
                 // Some file systems omit the type from a listing.
                 FileType::Unknown => {
-                    kind_of(fd.as_fd(), name).map_err(|cause| self.failed("look at", cause))?
-                        == Kind::Dir
+                    let stat = rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW)
+                        .map_err(|cause| self.failed("look at", cause))?;
+                    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
                 }
                 _ => false,
             };
@@ -208,16 +190,14 @@ impl Walker<'_> {
         };
         let stat = fstat(&fd).map_err(|cause| self.failed("look at", cause))?;
         let stat = FileStat::of(&stat);
-        let entry = if stat.kind() != Kind::File {
+        let entry = if FileType::from_raw_mode(stat.mode) != FileType::RegularFile {
             Entry::Foreign
         } else if stat.size > self.max_file {
             Entry::TooLarge
-        } else if read_exactly(fd.as_fd(), stat.size, self.buffer)
-            .map_err(|cause| self.failed("read", cause))?
-        {
-            Entry::File(self.buffer)
         } else {
-            Entry::Changing
+            read_exactly(fd.as_fd(), stat.size)
+                .map_err(|cause| self.failed("read", cause))?
+                .map_or(Entry::Changing, Entry::File)
         };
         (self.visit)(&self.path, stat, entry);
         Ok(())
@@ -233,24 +213,14 @@ impl Walker<'_> {
     }
 }
 
-/// The kind of an entry in an open folder, links not followed.
-pub(super) fn kind_of(folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Kind> {
-    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-        .map(|stat| FileStat::of(&stat).kind())
-}
-
-/// Reads a file of `size` bytes into the buffer; false if the file is longer or shorter.
-pub(super) fn read_exactly(
-    fd: BorrowedFd<'_>,
-    size: u64,
-    buffer: &mut Vec<u8>,
-) -> rustix::io::Result<bool> {
+/// Reads a file of `size` bytes; `None` if the file is longer or shorter.
+pub(super) fn read_exactly(fd: BorrowedFd<'_>, size: u64) -> rustix::io::Result<Option<Vec<u8>>> {
     let size = usize::try_from(size).map_err(|_| rustix::io::Errno::FBIG)?;
     // One byte more than expected, so that the same call detects a file that grew.
-    buffer.resize(size + 1, 0);
+    let mut bytes = vec![0; size + 1];
     let mut filled = 0;
     while filled <= size {
-        match rustix::io::read(fd, &mut buffer[filled..]) {
+        match rustix::io::read(fd, &mut bytes[filled..]) {
             Ok(0) => break,
             Ok(count) => {
                 filled += count;
@@ -262,36 +232,13 @@ pub(super) fn read_exactly(
             Err(cause) => return Err(cause),
         }
     }
-    buffer.truncate(filled.min(size));
-    Ok(filled == size)
+    bytes.truncate(size);
+    Ok((filled == size).then_some(bytes))
 }
 
-/// An open folder, for many lookups by relative path.
-#[derive(Debug)]
-pub(crate) struct DirHandle {
-    folder: OwnedFd,
-}
-
-impl DirHandle {
-    pub(crate) fn new(folder: &Path) -> Result<Self, FileError> {
-        open(folder, FOLDER, Mode::empty())
-            .map(|folder| Self { folder })
-            .map_err(file_error("open", folder))
-    }
-
-    /// The metadata of one entry, links not followed; `None` if it can't be read.
-    pub(crate) fn stat(&self, path: &[u8]) -> Option<FileStat> {
-        rustix::fs::statat(&self.folder, path, AtFlags::SYMLINK_NOFOLLOW)
-            .ok()
-            .map(|stat| FileStat::of(&stat))
-    }
-
-    /// The target of a link; `None` if the entry is absent or not a link.
-    pub(crate) fn link_target(&self, name: &str) -> Option<Vec<u8>> {
-        rustix::fs::readlinkat(&self.folder, name, Vec::new())
-            .ok()
-            .map(CString::into_bytes)
-    }
+/// The metadata of one entry, links not followed; `None` if it can't be read.
+pub(crate) fn stat(path: &Path) -> Option<FileStat> {
+    rustix::fs::lstat(path).ok().map(|stat| FileStat::of(&stat))
 }
 
 #[cfg(test)]
@@ -300,22 +247,16 @@ mod tests {
 
     use super::*;
 
-    fn visited(beside: Option<&DirHandle>, root: &Path) -> Vec<String> {
+    fn visited(root: &Path) -> Vec<String> {
         let mut seen = Vec::new();
-        walk(
-            beside,
-            root,
-            10,
-            &mut Vec::new(),
-            &mut |path, stat, entry| {
-                let what = match entry {
-                    Entry::Dir => "dir".to_owned(),
-                    Entry::File(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                    other => format!("{other:?}"),
-                };
-                seen.push(format!("{path} {:o} {what}", stat.permissions()));
-            },
-        )
+        walk(root, 10, &mut |path, stat, entry| {
+            let what = match entry {
+                Entry::Dir => "dir".to_owned(),
+                Entry::File(bytes) => String::from_utf8(bytes).unwrap(),
+                other => format!("{other:?}"),
+            };
+            seen.push(format!("{path} {:o} {what}", stat.permissions()));
+        })
         .unwrap();
         seen.sort();
         seen
@@ -335,22 +276,21 @@ mod tests {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(root.join(path), permissions).unwrap();
         }
-        let seen = visited(None, root);
-        let beside = DirHandle::new(root.parent().unwrap()).unwrap();
-        assert_eq!(visited(Some(&beside), root), seen);
-        let seen: Vec<_> = seen.iter().map(String::as_str).collect();
-        assert_eq!(seen[0], "a 755 dir");
-        assert_eq!(seen[1], "a/b 755 dir");
-        assert_eq!(seen[2], "a/b/deep 444 deep");
-        assert_eq!(seen[3], "empty 555 ");
-        assert_eq!(seen[4], "large 644 TooLarge");
-        assert_eq!(seen[5], "link 777 Foreign");
+        let mut seen = visited(root);
+        let socket = seen.pop().unwrap();
         assert!(
-            seen[6].starts_with("socket") && seen[6].ends_with("Foreign"),
-            "{}",
-            seen[6]
+            socket.starts_with("socket") && socket.ends_with("Foreign"),
+            "{socket}"
         );
-        assert_eq!(seen.len(), 7);
+        let rest = [
+            "a 755 dir",
+            "a/b 755 dir",
+            "a/b/deep 444 deep",
+            "empty 555 ",
+            "large 644 TooLarge",
+            "link 777 Foreign",
+        ];
+        assert_eq!(seen, rest);
     }
 
     #[test]
@@ -358,12 +298,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "one").unwrap();
-        let handle = DirHandle::new(folder.path()).unwrap();
-        let before = handle.stat(b"file").unwrap();
-        assert_eq!(handle.stat(b"file"), Some(before));
+        let before = stat(&path).unwrap();
+        assert_eq!(stat(&path), Some(before));
         std::thread::sleep(std::time::Duration::from_millis(20));
         std::fs::write(&path, "two").unwrap();
-        assert_ne!(handle.stat(b"file"), Some(before));
-        assert_eq!(handle.stat(b"missing"), None);
+        assert_ne!(stat(&path), Some(before));
+        assert_eq!(stat(&folder.path().join("missing")), None);
     }
 }

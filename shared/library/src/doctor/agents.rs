@@ -6,9 +6,7 @@ use vault_skill::name::{AgentId, SkillName};
 
 use super::{ContextCost, Doctor, DoctorFinding};
 use crate::agents::{self, Machine, ProfileSyncError, ProfileWarning, View};
-use crate::index::Texts;
 use crate::installed::list;
-use crate::installed::place::Places;
 use crate::vault::VaultError;
 
 /// The maximum length of the skill list that an agent reads, in characters, if it is known.
@@ -17,19 +15,14 @@ fn list_bound(agent: &AgentId) -> Option<usize> {
 }
 
 impl Doctor<'_> {
-    /// Checks the agents' folders. `view` is the view if it was already computed.
-    pub(super) fn check_agents(
-        &mut self,
-        view: Option<Result<View, ProfileSyncError>>,
-        places: Option<&Places>,
-    ) -> Result<(), VaultError> {
+    pub(super) fn check_agents(&mut self) -> Result<(), VaultError> {
         let Some(machine) = &self.input.machine else {
             return Ok(());
         };
         if self.input.clean {
             self.clean_links(machine)?;
         }
-        let view = match view.unwrap_or_else(|| agents::view(self.vault, machine, None)) {
+        let view = match agents::view(self.vault, machine) {
             Ok(view) => view,
             // Without the key no skill can be verified. The missing key is already a finding.
             Err(ProfileSyncError::Vault(VaultError::Key(_))) => return Ok(()),
@@ -41,7 +34,7 @@ impl Doctor<'_> {
         };
         self.check_links(&view);
         self.check_unlinked(&view);
-        self.check_context(&view, places);
+        self.check_context(&view);
         self.report.agents = view;
         if let Some(name) = &self.input.skill {
             for agent in &mut self.report.agents.agents {
@@ -99,13 +92,19 @@ impl Doctor<'_> {
         }
     }
 
-    fn check_context(&mut self, view: &View, places: Option<&Places>) {
+    fn check_context(&mut self, view: &View) {
         if view.agents.iter().all(|agent| !agent.linked) {
             return;
         }
-        let lengths = places
-            .and_then(|places| self.indexed_lengths(places))
-            .unwrap_or_else(|| self.listed_lengths());
+        // The length of each skill's entry in an agent's skill list, in characters.
+        let listing = list::list(self.vault).unwrap_or_default();
+        let own = listing.skills.into_iter().filter(|skill| !skill.shadowed);
+        let lengths: HashMap<SkillName, usize> = own
+            .map(|skill| {
+                let length = skill.name.as_str().len() + skill.texts.description.chars().count();
+                (skill.name, length)
+            })
+            .collect();
         for agent in view.agents.iter().filter(|agent| agent.linked) {
             let characters = agent.sees.iter().filter_map(|name| lengths.get(name)).sum();
             let bound = list_bound(&agent.agent);
@@ -124,33 +123,4 @@ impl Doctor<'_> {
             });
         }
     }
-
-    /// The length of each skill's entry in an agent's skill list, in characters, from the texts in
-    /// the index; `None` if the index lacks one.
-    fn indexed_lengths(&self, places: &Places) -> Option<HashMap<SkillName, usize>> {
-        let texts = self.texts();
-        let mut lengths = HashMap::new();
-        for place in places.groups.iter().flat_map(|group| &group.places) {
-            // An own skill hides a linked skill with the same name.
-            if !lengths.contains_key(&place.name) {
-                let length = length(&place.name, texts.get(&place.bundle)?);
-                lengths.insert(place.name.clone(), length);
-            }
-        }
-        Some(lengths)
-    }
-
-    fn listed_lengths(&self) -> HashMap<SkillName, usize> {
-        let listing = list::list(self.vault).unwrap_or_default();
-        let lengths = listing.skills.into_iter().map(|skill| {
-            let length = length(&skill.name, &skill.texts);
-            (skill.name, length)
-        });
-        lengths.collect()
-    }
-}
-
-/// The length of a skill's name and description in characters.
-fn length(name: &SkillName, texts: &Texts) -> usize {
-    name.as_str().len() + texts.description.chars().count()
 }

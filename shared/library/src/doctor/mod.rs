@@ -19,8 +19,8 @@ use vault_skill::name::SkillName;
 pub use self::finding::{DoctorFinding, Remedy, Severity};
 pub use self::report::{ContextCost, DoctorReport, RepairStatus, SkillHealth};
 use crate::agents::Machine;
-use crate::index::{Index, Texts};
-use crate::installed::{place, verify};
+use crate::index::{Index, StoredRow, Texts};
+use crate::installed::verify;
 use crate::vault::{Vault, VaultError};
 
 /// What to check and what to repair.
@@ -47,35 +47,19 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
         vault,
         input,
         report: DoctorReport::default(),
-        texts: OnceCell::new(),
+        rows: OnceCell::new(),
     };
     doctor.check_folder();
     doctor.check_keys();
     // Check for leftovers before anything takes the writer lock, because taking it removes them.
     doctor.check_leftovers()?;
-    // The view of the agents' folders does not depend on the skills' bytes, so both are read in
-    // parallel unless `clean` or `repair` changes something first.
-    let concurrent = match (&input.machine, input.clean || input.repair) {
-        (Some(machine), false) => Some(machine),
-        _ => None,
-    };
-    let read = place::places(vault).and_then(|places| {
-        let (checked, view) = rayon::join(
-            || verify::check_places(vault, &places),
-            || concurrent.map(|machine| crate::agents::view(vault, machine, Some(&places))),
-        );
-        Ok((checked?, view, places))
-    });
-    let (view, places) = match read {
-        Ok((checked, view, places)) => {
-            doctor.check_skills(checked)?;
-            (view, Some(places))
-        }
+    match verify::check(vault) {
+        Ok(checked) => doctor.check_skills(checked)?,
         // Without the key no skill can be verified. The missing key is already a finding.
-        Err(VaultError::Key(_)) => (None, None),
+        Err(VaultError::Key(_)) => {}
         Err(error) => return Err(error),
-    };
-    doctor.check_agents(view, places.as_ref())?;
+    }
+    doctor.check_agents()?;
     let report = &mut doctor.report;
     report.findings.sort_by(|a, b| {
         (a.severity(), a.code(), a.skill()).cmp(&(b.severity(), b.code(), b.skill()))
@@ -87,14 +71,16 @@ struct Doctor<'a> {
     vault: &'a Vault,
     input: &'a DoctorInput<'a>,
     report: DoctorReport,
-    /// The index's texts by bundle; read on first use.
-    texts: OnceCell<HashMap<Digest, Texts>>,
+    /// The rows of the index; read on first use.
+    rows: OnceCell<HashMap<Digest, StoredRow>>,
 }
 
 impl Doctor<'_> {
-    fn texts(&self) -> &HashMap<Digest, Texts> {
+    /// What the index says of a bundle, unverified.
+    fn texts(&self, bundle: &Digest) -> Option<&Texts> {
         let index = self.vault.paths().index();
-        self.texts.get_or_init(|| Index::open(&index).texts())
+        let rows = self.rows.get_or_init(|| Index::open(&index).rows());
+        rows.get(bundle).map(|stored| &stored.row.texts)
     }
 
     fn find(&mut self, finding: DoctorFinding) {

@@ -20,15 +20,10 @@ use crate::vault::VaultError;
 impl Doctor<'_> {
     pub(super) fn check_skills(&mut self, checked: verify::Report) -> Result<(), VaultError> {
         self.check_clock(checked.skills.iter().filter_map(|skill| skill.signed_at));
-        let wanted = |name: &SkillName| self.input.skill.as_ref().is_none_or(|one| one == name);
-        let skills: Vec<_> = checked
-            .skills
-            .into_iter()
-            .filter(|skill| wanted(&skill.name))
-            .collect();
-        self.report.skills.reserve_exact(skills.len());
-        for skill in skills {
-            self.check_skill(skill)?;
+        for skill in checked.skills {
+            if self.is_wanted(&skill.name) {
+                self.check_skill(skill)?;
+            }
         }
         for variant in checked.variants {
             if let Some(damage) = variant.damage {
@@ -44,6 +39,11 @@ impl Doctor<'_> {
             self.find(DoctorFinding::EarlierVersions(count));
         }
         Ok(())
+    }
+
+    fn is_wanted(&self, name: &SkillName) -> bool {
+        let wanted = self.input.skill.as_ref();
+        wanted.is_none_or(|wanted| wanted == name)
     }
 
     fn check_skill(&mut self, checked: Checked) -> Result<(), VaultError> {
@@ -63,7 +63,7 @@ impl Doctor<'_> {
             name: checked.name,
         };
         if let Some(damage) = checked.damage {
-            let texts = self.texts().get(&checked.bundle);
+            let texts = self.texts(&checked.bundle);
             let source: Option<ProvenanceId> =
                 texts.and_then(|texts| texts.provenance.parse().ok());
             let (status, remedy) = verdict(&damage, &checked.origin, source.as_ref());
@@ -83,23 +83,15 @@ impl Doctor<'_> {
 
     /// Returns the declared variables that are not set, and reports the required ones.
     fn check_environment(&mut self, skill: &SkillName, declared: &[Secret]) -> Vec<String> {
-        let unset: Vec<_> = declared
-            .iter()
-            .filter(|secret| !(self.input.is_set)(&secret.name))
-            .collect();
-        let variables: Vec<_> = unset
-            .iter()
-            .filter(|secret| secret.required)
-            .map(|secret| secret.name.clone())
-            .collect();
+        let unset = |secret: &&Secret| !(self.input.is_set)(&secret.name);
+        let unset: Vec<_> = declared.iter().filter(unset).collect();
+        let required = unset.iter().filter(|secret| secret.required);
+        let variables: Vec<_> = required.map(|secret| secret.name.clone()).collect();
         if !variables.is_empty() {
             let skill = skill.clone();
             self.find(DoctorFinding::EnvironmentUnset { skill, variables });
         }
-        unset
-            .into_iter()
-            .map(|secret| secret.name.clone())
-            .collect()
+        unset.iter().map(|secret| secret.name.clone()).collect()
     }
 
     /// Removes metadata files among a skill's files if `clean` is set; returns the remaining ones.
@@ -133,14 +125,10 @@ impl Doctor<'_> {
         source: ProvenanceId,
     ) -> Result<(), VaultError> {
         let files = store::folder(&self.vault.store(), &bundle).join("files");
-        let texts = self.texts().get(&bundle);
+        let texts = self.texts(&bundle);
         let options = Options {
-            name: Some(health.name.clone()),
             agents: texts.map(|texts| texts.agents.clone()).unwrap_or_default(),
-            provenance: Some(source),
-            replace: true,
-            strict: self.input.strict,
-            ..Options::default()
+            ..self.options(&health.name, Some(source))
         };
         let signed = add_folder(self.vault, &files, &options);
         if signed.is_ok() {
@@ -150,6 +138,17 @@ impl Doctor<'_> {
         }
         self.note_repair(health, signed);
         Ok(())
+    }
+
+    /// The options to sign a skill with.
+    fn options(&self, name: &SkillName, provenance: Option<ProvenanceId>) -> Options {
+        Options {
+            name: Some(name.clone()),
+            provenance,
+            replace: true,
+            strict: self.input.strict,
+            ..Options::default()
+        }
     }
 
     fn note_repair(&mut self, health: &mut SkillHealth, signed: Result<AdmitReport, AdmitError>) {
@@ -184,7 +183,7 @@ impl Doctor<'_> {
             self.find(DoctorFinding::ForeignInVault(full));
             return Ok(());
         };
-        if self.input.skill.as_ref().is_some_and(|one| *one != name) {
+        if !self.is_wanted(&name) {
             return Ok(());
         }
         let mut health = SkillHealth {
@@ -210,42 +209,27 @@ impl Doctor<'_> {
     /// Signs a skill folder in `skills/` and replaces it with a symlink. The bytes always exist in
     /// at least one place.
     fn sign_folder(&self, name: &SkillName, folder: &Path) -> Result<AdmitReport, AdmitError> {
-        let options = Options {
-            name: Some(name.clone()),
-            provenance: format!("local:{name}").parse().ok(),
-            replace: true,
-            strict: self.input.strict,
-            ..Options::default()
-        };
+        let options = self.options(name, format!("local:{name}").parse().ok());
         // Run the gate before moving the folder, so that a rejected one stays where it is.
         let mut neighbours = Neighbours::of(self.vault);
         examine(Source::folder(folder), &options, &mut neighbours)?;
         // Hold the writer lock only for the move: `add_folder` takes it again.
         let parked = self.vault.paths().root.join("set-aside");
-        let mut place = parked.join(name.as_str());
-        {
+        let place = {
             let _change = self.vault.change()?;
             disk::make_dirs(&parked, 0o700)?;
-            let mut number = 1;
-            while disk::kind(&place)?.is_some() {
-                place = parked.join(format!("{name}-{number}"));
-                number += 1;
-            }
+            let place = disk::free_path(&parked, name.as_str())?;
             disk::rename(folder, &place)?;
             disk::sync_dir(&parked)?;
+            place
+        };
+        let signed = add_folder(self.vault, &place, &options);
+        match &signed {
+            Ok(_) => disk::remove_tree(&place)?,
+            Err(_) => disk::rename(&place, folder)?,
         }
-        match add_folder(self.vault, &place, &options) {
-            Ok(report) => {
-                disk::remove_tree(&place)?;
-                disk::remove_empty(&parked)?;
-                Ok(report)
-            }
-            Err(error) => {
-                disk::rename(&place, folder)?;
-                disk::remove_empty(&parked)?;
-                Err(error)
-            }
-        }
+        disk::remove_empty(&parked)?;
+        signed
     }
 }
 
@@ -278,62 +262,29 @@ mod tests {
 
     #[test]
     fn only_unsigned_skills_of_this_machine_are_repairable() {
-        let missing = |what: &str| Damage::Missing(what.to_owned());
-        let linked = || {
-            let slug: Slug = "team".parse().unwrap();
-            Origin::Linked(LinkId::of("https://vault.example", &slug))
-        };
+        use RepairStatus::{Failed, RefusedRemote, RefusedTampered, Repairable};
+        let slug: Slug = "team".parse().unwrap();
+        let linked = Origin::Linked(LinkId::of("https://vault.example", &slug));
+        let local = Origin::Local;
+        let manifest = || Damage::Missing("manifest.json".to_owned());
+        let document = || Damage::Missing("SKILL.md".to_owned());
+        let extra = || Damage::Extra("run.sh".to_owned());
         for (damage, origin, source, status) in [
-            (
-                missing("manifest.json"),
-                Origin::Local,
-                "local:pdf",
-                RepairStatus::Repairable,
-            ),
-            (
-                missing("manifest.json"),
-                Origin::Local,
-                "github:acme/skills/pdf",
-                RepairStatus::RefusedRemote,
-            ),
-            (
-                missing("manifest.json"),
-                Origin::Local,
-                "",
-                RepairStatus::RefusedRemote,
-            ),
-            (
-                missing("SKILL.md"),
-                Origin::Local,
-                "local:pdf",
-                RepairStatus::Failed,
-            ),
-            (
-                Damage::Extra("run.sh".to_owned()),
-                Origin::Local,
-                "local:pdf",
-                RepairStatus::RefusedTampered,
-            ),
-            (
-                missing("manifest.json"),
-                linked(),
-                "local:pdf",
-                RepairStatus::RefusedRemote,
-            ),
-            (
-                Damage::Extra("run.sh".to_owned()),
-                linked(),
-                "local:pdf",
-                RepairStatus::RefusedRemote,
-            ),
+            (manifest(), &local, "local:pdf", Repairable),
+            (manifest(), &local, "github:acme/skills/pdf", RefusedRemote),
+            (manifest(), &local, "", RefusedRemote),
+            (document(), &local, "local:pdf", Failed),
+            (extra(), &local, "local:pdf", RefusedTampered),
+            (manifest(), &linked, "local:pdf", RefusedRemote),
+            (extra(), &linked, "local:pdf", RefusedRemote),
         ] {
             let source: Option<ProvenanceId> = source.parse().ok();
-            let expected = match (&origin, status) {
+            let expected = match (origin, status) {
                 (Origin::Linked(_), _) => Remedy::Pull,
-                (_, RepairStatus::Repairable) => Remedy::Repair,
+                (_, Repairable) => Remedy::Repair,
                 _ => Remedy::AddAgain(source.clone()),
             };
-            let found = verdict(&damage, &origin, source.as_ref());
+            let found = verdict(&damage, origin, source.as_ref());
             assert_eq!(found, (status, expected), "{damage} {origin:?} {source:?}");
         }
     }

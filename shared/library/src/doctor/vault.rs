@@ -48,7 +48,7 @@ impl Doctor<'_> {
     /// Reports or removes leftovers of killed writers.
     pub(super) fn check_leftovers(&mut self) -> Result<(), VaultError> {
         let generation = self.vault.generation()?;
-        let dead = scratch::dead(&self.vault.tmp()).unwrap_or_default();
+        let dead = scratch::abandoned(&self.vault.tmp()).unwrap_or_default();
         let unfinished = !dead.is_empty() || generation % 2 == 1;
         if unfinished && self.input.clean {
             // Taking the writer lock removes the leftovers of a killed writer.

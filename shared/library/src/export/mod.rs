@@ -9,20 +9,20 @@ pub mod pack;
 mod site;
 mod verify;
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use vault_skill::bundle::File;
 use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
 
 use crate::disk::{self, FileError, Kind};
-use crate::run::{self, RunError};
+use crate::run::{self, RunError, VerifiedSkill};
 use crate::vault::{Vault, VaultError};
 
-pub use site::{INDEX, SCHEMA, SiteInput, SiteReport, SiteSkill, well_known};
-pub use verify::{Form, Verified, VerifyError, verify};
+pub use site::{INDEX, SCHEMA, SiteInput, SiteReport, well_known};
+pub use verify::{Fault, Form, Verified, VerifyError, verify};
 
 /// Suffix of the signed manifest's file name; the prefix is the name of the archive or folder it
 /// belongs to.
@@ -40,7 +40,7 @@ pub enum ExportError {
         /// The skill.
         name: SkillName,
         /// The error of the packer.
-        cause: std::io::Error,
+        cause: io::Error,
     },
     /// The file already exists.
     #[error("{} is there already", .0.display())]
@@ -56,32 +56,35 @@ pub enum ExportError {
     Vault(#[from] VaultError),
 }
 
-/// A verified skill that is ready for export.
-struct VerifiedSkill {
-    name: SkillName,
-    bundle: Digest,
-    manifest: Manifest,
-    signed: Vec<u8>,
-    signer: PublicKey,
-    description: String,
-    files: Vec<File>,
+/// An exported skill.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exported {
+    /// Its name.
+    pub name: SkillName,
+    /// Its version.
+    pub version: u64,
+    /// Its bundle hash.
+    #[serde(rename = "bundle_hash")]
+    pub bundle: Digest,
+    /// Path of the artifact that clients install from.
+    pub file: PathBuf,
+    /// SHA-256 of the artifact.
+    pub sha256: Digest,
+    /// Size of the artifact in bytes.
+    pub size: u64,
 }
 
-fn take(vault: &Vault, name: &SkillName) -> Result<VerifiedSkill, ExportError> {
-    let inspected = run::inspect(vault, name)?;
-    let examined = inspected.examined;
-    Ok(VerifiedSkill {
-        name: inspected.name,
-        bundle: inspected.bundle,
-        signed: examined.signed.to_bytes(),
-        signer: inspected.signer,
-        manifest: examined.manifest,
-        description: inspected
-            .frontmatter
-            .map(|frontmatter| frontmatter.description)
-            .unwrap_or_default(),
-        files: examined.files,
-    })
+impl Exported {
+    fn new(skill: &VerifiedSkill, file: PathBuf, artifact: &[u8]) -> Self {
+        Self {
+            name: skill.name.clone(),
+            version: skill.examined.manifest.version,
+            bundle: skill.bundle,
+            file,
+            sha256: Digest::of(artifact),
+            size: artifact.len() as u64,
+        }
+    }
 }
 
 /// Options of a zip export.
@@ -96,20 +99,11 @@ pub struct ZipInput {
 }
 
 /// The result of a zip export.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ZipReport {
-    /// The skill.
-    pub name: SkillName,
-    /// Its version.
-    pub version: u64,
-    /// Its bundle hash.
-    pub bundle: Digest,
-    /// The archive.
-    pub file: PathBuf,
-    /// SHA-256 of the archive.
-    pub sha256: Digest,
-    /// Size of the archive in bytes.
-    pub size: u64,
+    /// The skill and its archive.
+    #[serde(flatten)]
+    pub skill: Exported,
     /// Path of the signed manifest.
     pub manifest: PathBuf,
 }
@@ -117,11 +111,8 @@ pub struct ZipReport {
 /// Writes an installed skill as a zip archive with its files at the root, and its signed manifest
 /// next to the archive.
 pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
-    let skill = take(vault, &input.skill)?;
-    let bytes = pack::zip(&skill.files).map_err(|cause| ExportError::Pack {
-        name: skill.name.clone(),
-        cause,
-    })?;
+    let skill = run::inspect(vault, &input.skill)?;
+    let bytes = pack(&skill, pack::zip)?;
     let manifest = manifest_path(&input.file);
     if !input.replace {
         for path in [&input.file, &manifest] {
@@ -131,21 +122,26 @@ pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
         }
     }
     put(&input.file, &bytes)?;
-    put(&manifest, &skill.signed)?;
+    put(&manifest, &skill.examined.signed.to_bytes())?;
     Ok(ZipReport {
-        name: skill.name,
-        version: skill.manifest.version,
-        bundle: skill.bundle,
-        file: input.file.clone(),
-        sha256: Digest::of(&bytes),
-        size: bytes.len() as u64,
+        skill: Exported::new(&skill, input.file.clone(), &bytes),
         manifest,
+    })
+}
+
+fn pack(
+    skill: &VerifiedSkill,
+    format: impl Fn(&[File]) -> io::Result<Vec<u8>>,
+) -> Result<Vec<u8>, ExportError> {
+    format(&skill.examined.files).map_err(|cause| ExportError::Pack {
+        name: skill.name.clone(),
+        cause,
     })
 }
 
 /// Path of the signed manifest for an archive or a folder: in the same folder, with
 /// [`MANIFEST_SUFFIX`] in place of `.zip`, `.tar.gz` or `.tgz`.
-pub fn manifest_path(of: &std::path::Path) -> PathBuf {
+pub fn manifest_path(of: &Path) -> PathBuf {
     let name = of
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -158,14 +154,14 @@ pub fn manifest_path(of: &std::path::Path) -> PathBuf {
 }
 
 /// Writes a file atomically. Fails if the path exists and is not a regular file.
-fn put(path: &std::path::Path, bytes: &[u8]) -> Result<(), ExportError> {
+fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
     match disk::kind(path)? {
         None | Some(Kind::File) => {}
         Some(_) => return Err(ExportError::InTheWay(path.to_owned())),
     }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => std::path::Path::new("."),
+        _ => Path::new("."),
     };
     Ok(disk::replace(path, bytes, 0o644, folder)?)
 }

@@ -11,10 +11,11 @@ use vault_skill::manifest::SKILL_MD;
 use vault_skill::name::SkillName;
 use vault_store::fetch::{SIGNED_META, SignedSkill};
 
-use super::{ExportError, MANIFEST_SUFFIX, VerifiedSkill, pack, put, take};
+use super::{ExportError, Exported, MANIFEST_SUFFIX, pack, put};
 use crate::disk;
 use crate::installed::list;
 use crate::installed::place::Origin;
+use crate::run::{self, VerifiedSkill};
 use crate::vault::Vault;
 
 /// Path of the index below the folder that is served as the site's root.
@@ -37,33 +38,17 @@ pub struct SiteInput {
 }
 
 /// The result of a site export.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct SiteReport {
     /// Path of the index.
     pub index: PathBuf,
     /// The exported skills, ordered by name.
-    pub skills: Vec<SiteSkill>,
+    pub skills: Vec<Exported>,
     /// Files of an earlier export that are no longer listed and were removed.
     pub removed: Vec<PathBuf>,
-}
-
-/// An exported skill.
-#[derive(Clone, Debug)]
-pub struct SiteSkill {
-    /// Its name.
-    pub name: SkillName,
-    /// Its version.
-    pub version: u64,
-    /// Its bundle hash.
-    pub bundle: Digest,
-    /// Path of the artifact that clients install from.
-    pub file: PathBuf,
-    /// SHA-256 of the artifact.
-    pub sha256: Digest,
-    /// Size of the artifact in bytes.
-    pub size: u64,
-    /// Whether the description in the index is shortened to the standard's limit.
-    pub shortened: bool,
+    /// Skills whose description in the index is shortened to the standard's limit.
+    #[serde(skip)]
+    pub shortened: Vec<SkillName>,
 }
 
 /// The format of the index file.
@@ -124,12 +109,13 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
     // Verify all skills before anything is written.
     let skills = names
         .iter()
-        .map(|name| take(vault, name))
+        .map(|name| run::inspect(vault, name))
         .collect::<Result<Vec<_>, _>>()?;
     disk::make_dirs(&folder, 0o755)?;
     let before = earlier(&index)?;
     let mut entries = Vec::new();
-    let mut reports = Vec::new();
+    let mut exported = Vec::new();
+    let mut shortened = Vec::new();
     let mut written = BTreeSet::new();
     for skill in &skills {
         let (url, kind, bytes) = artifact(skill)?;
@@ -139,9 +125,12 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         }
         put(&file, &bytes)?;
         let manifest = format!("{}{MANIFEST_SUFFIX}", skill.name);
-        put(&folder.join(&manifest), &skill.signed)?;
-        let (description, shortened) = described(skill);
-        let sha256 = Digest::of(&bytes);
+        put(&folder.join(&manifest), &skill.examined.signed.to_bytes())?;
+        let description = description(skill);
+        let limited = limit(&description);
+        if limited != description {
+            shortened.push(skill.name.clone());
+        }
         let signed = SignedSkill {
             manifest: manifest.clone(),
             public_key: skill.signer,
@@ -151,19 +140,11 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
             meta: Some(json!({ SIGNED_META: signed })),
             name: skill.name.to_string(),
             kind: kind.to_owned(),
-            description,
+            description: limited,
             url,
-            digest: format!("sha256:{sha256}"),
+            digest: format!("sha256:{}", Digest::of(&bytes)),
         });
-        reports.push(SiteSkill {
-            name: skill.name.clone(),
-            version: skill.manifest.version,
-            bundle: skill.bundle,
-            file,
-            sha256,
-            size: bytes.len() as u64,
-            shortened,
-        });
+        exported.push(Exported::new(skill, file, &bytes));
     }
     // Write the index last, so that every file it lists exists by then.
     let text = serde_json::to_string_pretty(&Index {
@@ -180,25 +161,21 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
     }
     Ok(SiteReport {
         index,
-        skills: reports,
+        skills: exported,
         removed,
+        shortened,
     })
 }
 
 fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
     let listing = list::list(vault)?;
-    let good = listing
-        .skills
-        .into_iter()
-        .map(|skill| (skill.name, skill.origin));
     // Include damaged skills, so that reading them fails with an error instead of silently leaving
     // them out.
-    let damaged = listing
-        .damaged
-        .into_iter()
-        .map(|(name, origin, _)| (name, origin));
+    let good = listing.skills.into_iter();
+    let damaged = listing.damaged.into_iter();
     Ok(good
-        .chain(damaged)
+        .map(|skill| (skill.name, skill.origin))
+        .chain(damaged.map(|(name, origin, _)| (name, origin)))
         .filter(|(_, origin)| *origin == Origin::Local)
         .map(|(name, _)| name)
         .collect())
@@ -206,28 +183,28 @@ fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
 
 /// The artifact of a skill: its path below the index's folder, its type and its bytes.
 fn artifact(skill: &VerifiedSkill) -> Result<(String, &'static str, Vec<u8>), ExportError> {
-    if let [only] = &skill.files[..]
+    if let [only] = &skill.examined.files[..]
         && only.path.as_str() == SKILL_MD
     {
         let url = format!("{}/{SKILL_MD}", skill.name);
         return Ok((url, "skill-md", only.bytes.clone()));
     }
-    let bytes = pack::tar_gz(&skill.files).map_err(|cause| ExportError::Pack {
-        name: skill.name.clone(),
-        cause,
-    })?;
+    let bytes = pack(skill, pack::tar_gz)?;
     Ok((format!("{}.tar.gz", skill.name), "archive", bytes))
 }
 
-/// The description, cut to the limit, and whether it was cut. Clients count UTF-16 code units.
-fn described(skill: &VerifiedSkill) -> (String, bool) {
-    let text = if skill.description.is_empty() {
-        skill.name.to_string()
-    } else {
-        skill.description.clone()
-    };
+/// The skill's description, or its name if there is none.
+fn description(skill: &VerifiedSkill) -> String {
+    match &skill.frontmatter {
+        Some(read) if !read.description.is_empty() => read.description.clone(),
+        _ => skill.name.to_string(),
+    }
+}
+
+/// Cuts a description to the standard's limit. Clients count UTF-16 code units.
+fn limit(text: &str) -> String {
     if text.encode_utf16().count() <= MAX_DESCRIPTION {
-        return (text, false);
+        return text.to_owned();
     }
     let mut length = 1;
     let mut cut: String = text
@@ -238,16 +215,14 @@ fn described(skill: &VerifiedSkill) -> (String, bool) {
         })
         .collect();
     cut.push('…');
-    (cut, true)
+    cut
 }
 
 /// The files that an earlier export wrote, relative to the index's folder. Entries that do not
 /// follow the naming of this module are ignored, so that a foreign index can't cause other files to
 /// be deleted.
 fn earlier(index: &Path) -> Result<BTreeSet<String>, ExportError> {
-    let Some(bytes) = disk::read(index, MAX_INDEX)? else {
-        return Ok(BTreeSet::new());
-    };
+    let bytes = disk::read(index, MAX_INDEX)?.unwrap_or_default();
     let Ok(index) = serde_json::from_slice::<Index>(&bytes) else {
         return Ok(BTreeSet::new());
     };

@@ -4,9 +4,11 @@
 //! Only signatures of accepted keys are trusted. The digests in an index and the paths in an
 //! archive are compared with the manifest but not trusted.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use vault_skill::bundle::{Bundle, BundleError};
+use vault_skill::finding::printable;
 use vault_skill::gate::{self, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
@@ -70,47 +72,13 @@ pub enum VerifyError {
     /// The file has no format that can be verified.
     #[error("{} is no skill folder, archive, bundle or exported site", .0.display())]
     Unknown(PathBuf),
-    /// The manifest is invalid or not signed by an accepted key.
-    #[error("{}: {cause}", path.display())]
-    Manifest {
-        /// Path of the manifest.
+    /// The content was read, and it is wrong.
+    #[error("{}: {fault}", path.display())]
+    Wrong {
+        /// The file or folder with the fault.
         path: PathBuf,
         /// What is wrong.
-        cause: ManifestError,
-    },
-    /// The bundle is invalid.
-    #[error("{}: {cause}", path.display())]
-    Bundle {
-        /// Path of the bundle.
-        path: PathBuf,
-        /// What is wrong.
-        cause: BundleError,
-    },
-    /// A file differs in bytes or mode, is missing, or is not in the manifest.
-    #[error("{}: {file} {what}", path.display())]
-    Content {
-        /// What was verified.
-        path: PathBuf,
-        /// Path of the file in the skill.
-        file: String,
-        /// How it differs.
-        what: &'static str,
-    },
-    /// The archive can't be read.
-    #[error("{}: {cause}", path.display())]
-    Archive {
-        /// The archive.
-        path: PathBuf,
-        /// Why not.
-        cause: std::io::Error,
-    },
-    /// The index of a site is invalid.
-    #[error("{}: {reason}", path.display())]
-    Index {
-        /// The index.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
+        fault: Fault,
     },
     /// The folder can't be read as a skill.
     #[error(transparent)]
@@ -118,6 +86,31 @@ pub enum VerifyError {
     /// A file system error.
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+/// What is wrong with an exported skill.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The manifest is invalid or not signed by an accepted key.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The bundle is invalid.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// A file differs in bytes or mode, is missing, or is not in the manifest.
+    #[error("{} {what}", printable(file))]
+    Content {
+        /// Path of the file in the skill or site.
+        file: String,
+        /// How it differs.
+        what: &'static str,
+    },
+    /// The archive can't be read.
+    #[error(transparent)]
+    Archive(#[from] io::Error),
+    /// The index of a site is invalid.
+    #[error("{0}")]
+    Index(String),
 }
 
 impl VerifyError {
@@ -135,16 +128,22 @@ impl VerifyError {
 
     /// Whether the signature is not by an accepted key.
     pub const fn is_unknown_signer(&self) -> bool {
+        use ManifestError::Signature;
         matches!(
             self,
-            Self::Manifest {
-                cause: ManifestError::Signature,
-                ..
-            } | Self::Bundle {
-                cause: BundleError::Manifest(ManifestError::Signature),
+            Self::Wrong {
+                fault: Fault::Manifest(Signature) | Fault::Bundle(BundleError::Manifest(Signature)),
                 ..
             }
         )
+    }
+}
+
+/// Converts what is wrong at a path to an error.
+fn wrong<F: Into<Fault>>(path: &Path) -> impl Fn(F) -> VerifyError {
+    |fault| VerifyError::Wrong {
+        path: path.to_owned(),
+        fault: fault.into(),
     }
 }
 
@@ -159,11 +158,11 @@ pub fn verify(
     keys: &[Signer],
     extra: &[PublicKey],
 ) -> Result<Vec<Verified>, VerifyError> {
-    let eye = Verifier { keys, extra };
+    let verifier = Verifier { keys, extra };
     match disk::kind(path)? {
         None => Err(VerifyError::Missing(path.to_owned())),
-        Some(Kind::Dir) => eye.folder(path, manifest),
-        Some(Kind::File) => eye.file(path, manifest).map(|one| vec![one]),
+        Some(Kind::Dir) => verifier.folder(path, manifest),
+        Some(Kind::File) => verifier.file(path, manifest),
         Some(Kind::Link | Kind::Other) => Err(VerifyError::Unknown(path.to_owned())),
     }
 }
@@ -187,49 +186,39 @@ impl Verifier<'_> {
             && disk::kind(&path.join(SKILL_MD))?.is_none()
         {
             let files = folder_files(&path.join("files"))?;
-            return self
-                .against(path, &inside, Form::Folder, &files)
-                .map(|one| vec![one]);
+            return Ok(vec![self.compare(path, &inside, Form::Folder, &files)?]);
         }
         let absolute = disk::resolve(path)?;
         let beside = manifest.map_or_else(|| manifest_path(&absolute), Path::to_owned);
         let files = folder_files(path)?;
-        self.against(path, &beside, Form::Folder, &files)
-            .map(|one| vec![one])
+        Ok(vec![self.compare(path, &beside, Form::Folder, &files)?])
     }
 
-    fn file(&self, path: &Path, manifest: Option<&Path>) -> Result<Verified, VerifyError> {
-        let too_large = || VerifyError::Unknown(path.to_owned());
-        let bytes =
-            disk::read(path, pack::MAX_ARCHIVE_BYTES.max(MAX_BUNDLE))?.ok_or_else(too_large)?;
-        let beside = manifest.map_or_else(|| manifest_path(path), Path::to_owned);
-        if bytes.starts_with(b"PK") || bytes.starts_with(&[0x1f, 0x8b]) {
-            let files = archive_files(path, &bytes)?;
-            return self.against(path, &beside, Form::Archive, &files);
-        }
+    fn file(&self, path: &Path, manifest: Option<&Path>) -> Result<Vec<Verified>, VerifyError> {
         if path.file_name().is_some_and(|name| name == SKILL_MD) {
             let folder = path
                 .parent()
-                .filter(|folder| !folder.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
-            return self
-                .folder(folder, manifest)?
-                .pop()
-                .ok_or_else(|| VerifyError::Unknown(path.to_owned()));
+                .filter(|folder| !folder.as_os_str().is_empty());
+            return self.folder(folder.unwrap_or(Path::new(".")), manifest);
+        }
+        let unknown = || VerifyError::Unknown(path.to_owned());
+        let bytes =
+            disk::read(path, pack::MAX_ARCHIVE_BYTES.max(MAX_BUNDLE))?.ok_or_else(unknown)?;
+        if bytes.starts_with(b"PK") || bytes.starts_with(&[0x1f, 0x8b]) {
+            let beside = manifest.map_or_else(|| manifest_path(path), Path::to_owned);
+            let files = pack::read(&bytes).map_err(wrong(path))?;
+            return Ok(vec![self.compare(path, &beside, Form::Archive, &files)?]);
         }
         if bytes.starts_with(b"{") {
-            return self.bundle(path, &bytes);
+            return Ok(vec![self.bundle(path, &bytes)?]);
         }
-        Err(VerifyError::Unknown(path.to_owned()))
+        Err(unknown())
     }
 
     /// Verifies a site: each artifact must have the digest in the index and match its signed
     /// manifest.
     fn site(&self, path: &Path) -> Result<Vec<Verified>, VerifyError> {
-        let bad = |reason: String| VerifyError::Index {
-            path: path.to_owned(),
-            reason,
-        };
+        let bad = |reason| wrong(path)(Fault::Index(reason));
         let bytes = disk::read(path, site::MAX_INDEX)?.unwrap_or_default();
         let index: Index =
             serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
@@ -245,24 +234,20 @@ impl Verifier<'_> {
     }
 
     fn entry(&self, folder: &Path, index: &Path, entry: &Entry) -> Result<Verified, VerifyError> {
-        let bad = |reason: String| VerifyError::Index {
-            path: index.to_owned(),
-            reason,
-        };
+        let bad = |reason| wrong(index)(Fault::Index(reason));
         let own_path = |text: &str| text.parse::<vault_skill::path::FilePath>().is_ok();
         if !own_path(&entry.url) || !own_path(&entry.name) {
             return Err(bad(format!("{:?} is not a file of this folder", entry.url)));
         }
         let path = folder.join(&entry.url);
-        let wrong = |what| VerifyError::Content {
-            path: index.to_owned(),
-            file: entry.url.clone(),
-            what,
+        let differs = |what| {
+            let file = entry.url.clone();
+            wrong(index)(Fault::Content { file, what })
         };
         let bytes =
-            disk::read(&path, pack::MAX_ARCHIVE_BYTES)?.ok_or_else(|| wrong("is missing"))?;
+            disk::read(&path, pack::MAX_ARCHIVE_BYTES)?.ok_or_else(|| differs("is missing"))?;
         if entry.digest != format!("sha256:{}", Digest::of(&bytes)) {
-            return Err(wrong("has another digest than the index says"));
+            return Err(differs("has another digest than the index says"));
         }
         let files = match entry.kind.as_str() {
             "skill-md" if bytes.len() as u64 <= MAX_SKILL_MD_BYTES => vec![RawFile {
@@ -270,11 +255,11 @@ impl Verifier<'_> {
                 mode: Mode::Plain,
                 bytes,
             }],
-            "archive" => archive_files(&path, &bytes)?,
+            "archive" => pack::read(&bytes).map_err(wrong(&path))?,
             other => return Err(bad(format!("{} is of the type {other:?}", entry.name))),
         };
         let manifest = folder.join(format!("{}{}", entry.name, super::MANIFEST_SUFFIX));
-        let verified = self.against(&path, &manifest, Form::Site, &files)?;
+        let verified = self.compare(&path, &manifest, Form::Site, &files)?;
         // Reject a valid skill that is listed under another skill's name.
         if verified.manifest.name.as_str() != entry.name {
             return Err(bad(format!(
@@ -286,16 +271,12 @@ impl Verifier<'_> {
     }
 
     fn bundle(&self, path: &Path, bytes: &[u8]) -> Result<Verified, VerifyError> {
-        let failed = |cause| VerifyError::Bundle {
-            path: path.to_owned(),
-            cause,
-        };
         // A file that is named after a hash must have that hash.
         let named = path
             .file_stem()
             .and_then(|stem| stem.to_str()?.parse::<Digest>().ok());
         let hash = named.unwrap_or_else(|| Digest::of(bytes));
-        let bundle = Bundle::parse(bytes, &hash, bytes.len() as u64).map_err(failed)?;
+        let bundle = Bundle::parse(bytes, &hash, bytes.len() as u64).map_err(wrong(path))?;
         let (manifest, signer) = self.signed(path, bundle.signed())?;
         let expected = ManifestExpectation {
             vault_id: manifest.vault_id,
@@ -309,7 +290,9 @@ impl Verifier<'_> {
                 .ok()
                 .flatten()
         };
-        let opened = bundle.open(&part, &[signer], &expected).map_err(failed)?;
+        let opened = bundle
+            .open(&part, &[signer], &expected)
+            .map_err(wrong(path))?;
         Ok(Verified {
             path: path.to_owned(),
             form: Form::Bundle,
@@ -318,7 +301,8 @@ impl Verifier<'_> {
         })
     }
 
-    fn against(
+    /// Compares an artifact with the signed manifest at `manifest`.
+    fn compare(
         &self,
         path: &Path,
         manifest: &Path,
@@ -329,12 +313,14 @@ impl Verifier<'_> {
             path: path.to_owned(),
             wanted: manifest.to_owned(),
         })?;
-        let signed = SignedManifest::parse(&bytes).map_err(|cause| VerifyError::Manifest {
-            path: manifest.to_owned(),
-            cause,
-        })?;
+        let signed = SignedManifest::parse(&bytes).map_err(wrong(manifest))?;
         let (manifest, signer) = self.signed(manifest, &signed)?;
-        compare(path, &manifest, found)?;
+        let files = found
+            .iter()
+            .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
+        manifest
+            .compare(files)
+            .map_err(|Mismatch { file, what }| wrong(path)(Fault::Content { file, what }))?;
         Ok(Verified {
             path: path.to_owned(),
             form,
@@ -349,52 +335,24 @@ impl Verifier<'_> {
         path: &Path,
         signed: &SignedManifest,
     ) -> Result<(Manifest, PublicKey), VerifyError> {
-        let failed = |cause| VerifyError::Manifest {
-            path: path.to_owned(),
-            cause,
-        };
-        let all: Vec<PublicKey> = self
-            .extra
-            .iter()
-            .copied()
-            .chain(self.keys.iter().map(|known| known.key))
-            .collect();
+        let known = self.keys.iter().map(|known| known.key);
+        let accepted: Vec<PublicKey> = self.extra.iter().copied().chain(known).collect();
         let signer = *signed
-            .signer(&all)
-            .ok_or_else(|| failed(ManifestError::Signature))?;
-        let manifest = signed.verify_signature(&[signer]).map_err(failed)?;
+            .signer(&accepted)
+            .ok_or(ManifestError::Signature)
+            .map_err(wrong(path))?;
+        let manifest = signed.verify_signature(&[signer]).map_err(wrong(path))?;
         // A key of a known vault must not sign for another vault.
         let known = self.keys.iter().find(|known| known.key == signer);
         if !self.extra.contains(&signer)
             && known.is_some_and(|known| known.vault_id != manifest.vault_id)
         {
-            return Err(failed(ManifestError::VaultId));
+            return Err(wrong(path)(ManifestError::VaultId));
         }
         Ok((manifest, signer))
     }
 }
 
 fn folder_files(path: &Path) -> Result<Vec<RawFile>, VerifyError> {
-    let folder = source::read(path, LIMITS, &gate::is_ignored)?;
-    Ok(folder.files)
-}
-
-fn archive_files(path: &Path, bytes: &[u8]) -> Result<Vec<RawFile>, VerifyError> {
-    pack::read(bytes).map_err(|cause| VerifyError::Archive {
-        path: path.to_owned(),
-        cause,
-    })
-}
-
-fn compare(path: &Path, manifest: &Manifest, found: &[RawFile]) -> Result<(), VerifyError> {
-    let files = found
-        .iter()
-        .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
-    manifest
-        .compare(files)
-        .map_err(|Mismatch { file, what }| VerifyError::Content {
-            path: path.to_owned(),
-            file: vault_skill::finding::printable(&file),
-            what,
-        })
+    Ok(source::read(path, LIMITS, &gate::is_ignored)?.files)
 }

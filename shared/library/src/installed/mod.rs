@@ -1,7 +1,6 @@
 //! The installed skills, own ones and those of linked vaults: listed, searched and verified.
 
 pub(crate) mod agent_links;
-pub(crate) mod fingerprint;
 pub(crate) mod link_id;
 pub(crate) mod linked;
 pub mod list;

@@ -3,21 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
-use rayon::prelude::*;
 use vault_skill::catalog::SignedCatalog;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
 
 use super::link_id::LinkId;
-use super::linked::{self, Link, SetRecord};
-use crate::disk::tree::DirHandle;
+use super::linked::{self, Link};
 use crate::disk::{self, Kind};
-use crate::store::{self, Trusted, Want};
+use crate::store::{self, Trusted};
 use crate::vault::{Vault, VaultError};
-
-/// Number of skills that one core processes at a time.
-pub(crate) const CHUNK: usize = 64;
 
 /// Where an installed skill comes from.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -57,119 +52,82 @@ pub(crate) struct Group {
 
 /// Lists the links that install skills, without reading any skill.
 pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
-    let mut strange = Vec::new();
-    let local = Group {
-        trusted: vault.trusted()?,
-        places: read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?,
-    };
-    let mut groups = vec![local];
+    let (places, mut strange) = read_links(&vault.skills(), &Origin::Local, "skills")?;
+    let trusted = vault.trusted()?;
+    let mut groups = vec![Group { trusted, places }];
     for link in linked::all(vault)? {
-        groups.extend(link.groups(&mut strange)?);
+        let (linked, further) = link.groups()?;
+        groups.extend(linked);
+        strange.extend(further);
     }
     Ok(Places { groups, strange })
 }
 
-/// The skill links in one folder. Every other entry is added to `strange`, with the prefix `shown`.
-pub(crate) fn read_links(
+/// The own skills, without reading any.
+pub(crate) fn own_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
+    Ok(read_links(&vault.skills(), &Origin::Local, "skills")?.0)
+}
+
+/// The skill links in one folder, and every other entry as a path with the prefix `shown`.
+fn read_links(
     folder: &Path,
     origin: &Origin,
     shown: &str,
-    strange: &mut Vec<String>,
-) -> Result<Vec<Place>, VaultError> {
-    let entries = disk::list(folder)?;
-    if entries.is_empty() {
-        return Ok(Vec::new());
-    }
-    let handle = DirHandle::new(folder)?;
-    let read: Vec<_> = entries
-        .par_iter()
-        .with_min_len(CHUNK)
-        .map(|(name, kind)| {
-            let text = name.to_string_lossy();
-            let place = match text.parse() {
-                Ok(name) if *kind == Kind::Link => read_link(&handle, &name, origin),
-                _ => None,
-            };
+) -> Result<(Vec<Place>, Vec<String>), VaultError> {
+    let (mut places, mut strange) = (Vec::new(), Vec::new());
+    for (name, kind) in disk::list(folder)? {
+        let text = name.to_string_lossy();
+        let place = match text.parse() {
+            Ok(name) if kind == Kind::Link => read_link(folder, name, origin),
+            _ => None,
+        };
+        match place {
+            Some(place) => places.push(place),
             // A link that was replaced between listing and reading appears in the next scan.
-            place.ok_or_else(|| format!("{shown}/{text}"))
-        })
-        .collect();
-    let mut places = Vec::with_capacity(read.len());
-    for entry in read {
-        match entry {
-            Ok(place) => places.push(place),
-            Err(path) => strange.push(path),
+            None => strange.push(format!("{shown}/{text}")),
         }
     }
-    Ok(places)
+    Ok((places, strange))
 }
 
-fn read_link(folder: &DirHandle, name: &SkillName, origin: &Origin) -> Option<Place> {
-    let target = folder.link_target(name.as_str())?;
+fn read_link(folder: &Path, name: SkillName, origin: &Origin) -> Option<Place> {
     Some(Place {
-        name: name.clone(),
+        bundle: store::bundle_at(&folder.join(name.as_str())).ok()??,
         signed_name: name.clone(),
+        name,
         origin: origin.clone(),
-        bundle: store::linked_bundle(&target)?,
     })
 }
 
 impl Link {
-    /// The installed skills with the keys to trust for them; empty before the first catalog. After
-    /// a key was stolen or lost there are two groups: bundles that the current catalog names, and
-    /// all others, for which that key does not count.
-    pub(crate) fn groups(&self, strange: &mut Vec<String>) -> Result<Vec<Group>, VaultError> {
-        let origin = Origin::Linked(self.id.clone());
-        let shown = format!("links/{}/skills", self.id);
-        let skills = self.state.join("set/skills");
-        self.grouped(|| read_links(&skills, &origin, &shown, strange))
-    }
-
-    /// Like [`Self::groups`], for skills of these names only.
-    pub(crate) fn groups_of(&self, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
-        let origin = Origin::Linked(self.id.clone());
-        let skills = self.state.join("set/skills");
-        self.grouped(|| Ok(read_named_links(&skills, &origin, names)))
-    }
-
-    fn grouped(
-        &self,
-        read: impl FnOnce() -> Result<Vec<Place>, VaultError>,
-    ) -> Result<Vec<Group>, VaultError> {
+    /// The installed skills with the keys to trust for them, and foreign entries among them; empty
+    /// before the first catalog. After a key was stolen or lost there are two groups: bundles that
+    /// the current catalog names, and all others, for which that key does not count.
+    pub(crate) fn groups(&self) -> Result<(Vec<Group>, Vec<String>), VaultError> {
         let Some(vault_id) = self.pin.vault_id else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         };
-        let mut places = read()?;
-        if let Some(bytes) = disk::read(&self.state.join("set/set.json"), 4 << 20)? {
-            let record: SetRecord =
-                vault_skill::json::parse(&bytes).map_err(|reason| VaultError::Damaged {
-                    path: self.state.join("set/set.json"),
-                    reason: reason.to_string(),
-                })?;
-            for alias in record.aliases {
-                for place in &mut places {
-                    if place.name == alias.installed_as {
-                        place.signed_name = alias.name.clone();
-                    }
+        let (mut places, strange) = self.places()?;
+        for alias in self.record()?.aliases {
+            for place in &mut places {
+                if place.name == alias.installed_as {
+                    place.signed_name = alias.name.clone();
                 }
             }
         }
+        let group = |keys, places| Group {
+            trusted: Trusted { vault_id, keys },
+            places,
+        };
         let keys = self.pin.signers.clone();
         if self.pin.voided_keys.is_empty() {
-            let trusted = Trusted { vault_id, keys };
-            return Ok(vec![Group { trusted, places }]);
+            return Ok((vec![group(keys, places)], strange));
         }
-        let named: BTreeSet<_> = self
+        let catalog = self
             .catalog_bytes()?
-            .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
-            .map(|catalog| {
-                catalog
-                    .skills
-                    .iter()
-                    .map(|entry| entry.bundle_hash)
-                    .collect()
-            })
-            .unwrap_or_default();
+            .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok());
+        let entries = catalog.iter().flat_map(|catalog| &catalog.skills);
+        let named: BTreeSet<_> = entries.map(|entry| entry.bundle_hash).collect();
         let (named, others): (Vec<_>, Vec<_>) = places
             .into_iter()
             .partition(|place| named.contains(&place.bundle));
@@ -178,45 +136,30 @@ impl Link {
             .filter(|key| !self.pin.voided_keys.contains(key))
             .copied()
             .collect();
-        let group = |keys, places| Group {
-            trusted: Trusted { vault_id, keys },
-            places,
-        };
-        Ok(vec![group(keys, named), group(good, others)])
+        Ok((vec![group(keys, named), group(good, others)], strange))
+    }
+
+    fn places(&self) -> Result<(Vec<Place>, Vec<String>), VaultError> {
+        let origin = Origin::Linked(self.id.clone());
+        let shown = format!("links/{}/skills", self.id);
+        read_links(&self.state.join("set/skills"), &origin, &shown)
     }
 }
 
 /// The skills that a link installs, by name.
 pub(crate) fn installed_by(link: &Link) -> Result<BTreeMap<SkillName, Digest>, VaultError> {
-    let mut strange = Vec::new();
-    let origin = Origin::Linked(link.id.clone());
-    let places = read_links(&link.state.join("set/skills"), &origin, "", &mut strange)?;
-    Ok(places
-        .into_iter()
-        .map(|place| (place.name, place.bundle))
-        .collect())
+    let (places, _) = link.places()?;
+    let bundles = places.into_iter().map(|place| (place.name, place.bundle));
+    Ok(bundles.collect())
 }
 
-/// The installed skills of these names, in the same groups as [`places`] returns: own ones first.
-/// Reads no other skill links.
-pub(crate) fn places_of(vault: &Vault, names: &[SkillName]) -> Result<Vec<Group>, VaultError> {
-    let mut groups = vec![Group {
-        trusted: vault.trusted()?,
-        places: read_named_links(&vault.skills(), &Origin::Local, names),
-    }];
-    for link in linked::all(vault)? {
-        groups.extend(link.groups_of(names)?);
+/// The installed skills of one name, in the same groups as [`places`] returns: own ones first.
+pub(crate) fn places_of(vault: &Vault, name: &SkillName) -> Result<Vec<Group>, VaultError> {
+    let mut groups = places(vault)?.groups;
+    for group in &mut groups {
+        group.places.retain(|place| place.name == *name);
     }
     Ok(groups)
-}
-
-/// The links of these names in one folder of skills. Names without a link are left out.
-pub(crate) fn read_named_links(folder: &Path, origin: &Origin, names: &[SkillName]) -> Vec<Place> {
-    let Ok(handle) = DirHandle::new(folder) else {
-        return Vec::new();
-    };
-    let places = names.iter().map(|name| read_link(&handle, name, origin));
-    places.flatten().collect()
 }
 
 /// Whether these names are still installed with the same bundles.
@@ -244,13 +187,12 @@ pub(crate) fn installed(
     vault: &Vault,
     name: &SkillName,
     trusted: &Trusted,
-    buffer: &mut Vec<u8>,
 ) -> Result<Option<Installed>, VaultError> {
     let Some(bundle) = store::bundle_at(&vault.skills().join(name.as_str()))? else {
         return Ok(None);
     };
     let store = vault.store();
-    let examined = store::examine(&store, &bundle, Some(name), trusted, Want::Verdict, buffer);
+    let examined = store::examine(&store, &bundle, Some(name), trusted);
     Ok(Some(match examined {
         Ok(examined) => Installed {
             bundle,

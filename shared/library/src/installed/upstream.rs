@@ -31,16 +31,14 @@ pub fn of_bundle(vault: &Vault, bundle: &Digest) -> Result<Option<Upstream>, Vau
 /// The source of an own skill: its record, or else what its signed manifest states. `None` for a
 /// local folder, submitted text or another vault, which can't be checked for updates.
 pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, VaultError> {
-    let found = installed(vault, name, &vault.trusted()?, &mut Vec::new())?;
-    let Some(found) = found else {
+    let found = installed(vault, name, &vault.trusted()?)?;
+    let Some((bundle, manifest)) = found.and_then(|found| Some((found.bundle, found.manifest?)))
+    else {
         return Ok(None);
     };
-    let Some(manifest) = &found.manifest else {
-        return Ok(None);
-    };
-    Ok(of_bundle(vault, &found.bundle)?
+    Ok(of_bundle(vault, &bundle)?
         .filter(|upstream| upstream.identifier == manifest.provenance.identifier)
-        .or_else(|| of_manifest(manifest)))
+        .or_else(|| of_manifest(&manifest)))
 }
 
 /// The source, as far as the manifest states it.

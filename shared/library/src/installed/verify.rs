@@ -11,9 +11,9 @@ use vault_skill::name::{SkillName, VaultId};
 use vault_skill::time::Timestamp;
 
 use super::linked;
-use super::place::{self, CHUNK, Group, Origin, Place, Places};
+use super::place::{self, Group, Origin, Place};
 use super::variants;
-use crate::store::{self, Damage, Reader, Trusted, Want};
+use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
 /// The result of [`check`].
@@ -108,11 +108,7 @@ pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
 /// hashes and modes. For a linked skill it also encodes the bundle again and compares the hash with
 /// the one that the catalog named.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
-    check_places(vault, &place::places(vault)?)
-}
-
-/// Like [`check`], for places that are already listed.
-pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, VaultError> {
+    let places = place::places(vault)?;
     let store = vault.store();
     let rendered = Group {
         trusted: vault.trusted()?,
@@ -129,12 +125,11 @@ pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, Vau
         Ok((bundles, strange))
     };
     let check_all = || {
-        let (mut skills, mut variants) = (Vec::new(), Vec::new());
-        for group in &places.groups {
-            check_group(&store, group, &mut skills);
-        }
-        check_group(&store, &rendered, &mut variants);
-        (skills, variants)
+        let groups = places.groups.iter();
+        let skills: Vec<_> = groups
+            .flat_map(|group| check_group(&store, group))
+            .collect();
+        (skills, check_group(&store, &rendered))
     };
     let ((skills, variants), listed) = rayon::join(check_all, list_unreferenced);
     let (unreferenced, mut strange) = listed?;
@@ -150,45 +145,50 @@ pub(crate) fn check_places(vault: &Vault, places: &Places) -> Result<Report, Vau
     })
 }
 
-/// Appends the verdict on each place of a group.
-fn check_group(store: &Path, group: &Group, checked: &mut Vec<Checked>) {
-    checked.par_extend(group.places.par_chunks(CHUNK).flat_map_iter(|places| {
-        let mut reader = Reader::new(store);
-        let check = |place| check_place(&mut reader, place, &group.trusted);
-        places.iter().map(check).collect::<Vec<_>>()
-    }));
+fn check_group(store: &Path, group: &Group) -> Vec<Checked> {
+    let places = group.places.par_iter();
+    let checked = places.map(|place| check_place(store, place, &group.trusted));
+    checked.collect()
 }
 
-fn check_place(reader: &mut Reader<'_>, place: &Place, trusted: &Trusted) -> Checked {
-    let linked = place.origin != Origin::Local;
-    // A catalog names a linked skill by its bundle hash; computing that hash needs the bytes.
-    let want = if linked { Want::Bytes } else { Want::Verdict };
-    let examined = reader
-        .examine(&place.bundle, Some(&place.signed_name), trusted, want)
-        .and_then(|examined| {
-            if linked {
-                store::encode(&place.bundle, &examined)?;
-            }
-            Ok(examined)
-        });
-    let mut checked = Checked {
+fn check_place(store: &Path, place: &Place, trusted: &Trusted) -> Checked {
+    let (bundle, name) = (&place.bundle, Some(&place.signed_name));
+    let examined = match place.origin {
+        Origin::Local => store::examine(store, bundle, name, trusted),
+        // A catalog names a linked skill by its bundle hash.
+        Origin::Linked(_) => {
+            store::examine_and_encode(store, bundle, name, trusted).map(|(examined, _)| examined)
+        }
+    };
+    let (examined, damage) = match examined {
+        Ok(examined) => (Some(examined), None),
+        Err(damage) => (None, Some(damage)),
+    };
+    let manifest = examined.as_ref().map(|examined| &examined.manifest);
+    Checked {
         name: place.name.clone(),
         origin: place.origin.clone(),
         bundle: place.bundle,
-        version: None,
-        damage: None,
-        signed_at: None,
-        ignored: Vec::new(),
-        declared: Vec::new(),
-    };
-    match examined {
-        Ok(examined) => {
-            checked.version = Some(examined.manifest.version);
-            checked.signed_at = Some(examined.manifest.signed_at);
-            checked.ignored = examined.ignored;
-            checked.declared = examined.declared;
-        }
-        Err(damage) => checked.damage = Some(damage),
+        version: manifest.map(|manifest| manifest.version),
+        damage,
+        signed_at: manifest.map(|manifest| manifest.signed_at),
+        declared: examined.as_ref().map(declared).unwrap_or_default(),
+        ignored: examined
+            .map(|examined| examined.ignored)
+            .unwrap_or_default(),
     }
-    checked
+}
+
+fn declared(examined: &Examined) -> Vec<Secret> {
+    // Most skills declare nothing, and parsing YAML costs more than hashing.
+    let may_declare = examined.skill_md().is_some_and(|text| {
+        text.split(|byte| *byte == b'\n')
+            .skip(1)
+            .take_while(|line| !line.starts_with(b"---"))
+            .any(|line| line.trim_ascii_start().starts_with(b"requires"))
+    });
+    let document = may_declare.then(|| examined.document()).flatten();
+    document.map_or_else(Vec::new, |document| {
+        document.frontmatter().requires_secrets.clone()
+    })
 }

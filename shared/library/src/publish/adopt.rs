@@ -18,8 +18,8 @@ use crate::admit::{
     admit_all_under, examine,
 };
 use crate::disk::{self, FileError};
-use crate::installed::place::{self, Origin};
-use crate::store::{self, Trusted, Want};
+use crate::installed::place;
+use crate::store::{self, Trusted};
 use crate::vault::keys::KeyError;
 use crate::vault::rotations::Chain;
 use crate::vault::{Vault, VaultError};
@@ -133,9 +133,7 @@ fn open(
     trusted: &Trusted,
 ) -> Result<OpenedBundle, AdoptError> {
     let hash = &entry.bundle_hash;
-    let (store, name, mut buffer) = (vault.store(), Some(&entry.name), Vec::new());
-    let stored = store::examine(&store, hash, name, trusted, Want::Bytes, &mut buffer);
-    if let Ok(examined) = stored {
+    if let Ok(examined) = store::examine(&vault.store(), hash, Some(&entry.name), trusted) {
         return Ok(OpenedBundle {
             signed: examined.signed,
             manifest: examined.manifest,
@@ -225,8 +223,7 @@ pub fn plan_rollback(
         }
         _ => {}
     }
-    let mut strange = Vec::new();
-    let installed = place::read_links(&vault.skills(), &Origin::Local, "skills", &mut strange)?;
+    let installed = place::own_places(vault)?;
     Ok(Rollback {
         release: catalog.release,
         readmit: catalog

@@ -1,7 +1,6 @@
 //! Builds the catalog and the objects of a release.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use vault_skill::catalog::{
     Catalog, CatalogError, MAX_WITHDRAWN, ObjectEntry, PolicyEntry, ProfileEntry, Schema,
@@ -24,8 +23,6 @@ use super::request::PlanRequest;
 use super::state::{CatalogFile, CloudState};
 use crate::admit::remove;
 use crate::admit::variants::{Lookup, Transforms};
-use crate::index::{Index, Texts};
-use crate::installed::list;
 use crate::installed::variants::Variant;
 use crate::store::Trusted;
 use crate::vault::Vault;
@@ -89,16 +86,12 @@ impl ReleaseBuilder<'_> {
     /// The rendered variants for the agents of all profiles, each with its skill.
     pub(super) fn variants(&self) -> impl Iterator<Item = (&Skill, &Variant)> {
         let agents: BTreeSet<_> = self.rules.iter().map(|rule| &rule.agent).collect();
-        let none = self.transforms.is_empty();
-        self.skills
-            .iter()
-            .filter(move |_| !none)
-            .flat_map(move |skill| {
-                agents
-                    .clone()
-                    .into_iter()
-                    .filter_map(move |agent| Some((skill, self.variant(skill, agent)?)))
-            })
+        self.skills.iter().flat_map(move |skill| {
+            agents
+                .clone()
+                .into_iter()
+                .filter_map(move |agent| Some((skill, self.variant(skill, agent)?)))
+        })
     }
 
     /// Hash of everything that determines the content of the objects and the catalog.
@@ -186,7 +179,6 @@ impl ReleaseBuilder<'_> {
     }
 
     pub(super) fn build(&self) -> Result<UnsignedRelease, PlanError> {
-        let texts = self.texts()?;
         let mut release = UnsignedRelease {
             catalog: Catalog {
                 schema: Schema,
@@ -208,7 +200,7 @@ impl ReleaseBuilder<'_> {
             objects: Vec::new(),
         };
         let entries = self.skills.iter().map(|skill| {
-            let texts = texts.get(&skill.place.bundle).cloned().unwrap_or_default();
+            let texts = skill.row.texts.clone();
             texts.into_entry(skill.place.name.clone(), skill.place.bundle)
         });
         for object in index::build(self.vault.id(), entries) {
@@ -223,7 +215,7 @@ impl ReleaseBuilder<'_> {
             let (sha256, size) = release.add(Class::Policies, policy.to_object());
             release.catalog.policy = Some(PolicyEntry { sha256, size });
         }
-        for profile in self.profiles(&texts) {
+        for profile in self.profiles() {
             let (bundle_hash, size) = release.add(Class::Bundles, profile.to_object());
             release.catalog.profiles.push(ProfileEntry {
                 name: profile.name,
@@ -241,35 +233,14 @@ impl ReleaseBuilder<'_> {
         Ok(release)
     }
 
-    /// The texts of every skill. Texts missing from the index are read from the verified bundle.
-    pub(super) fn texts(&self) -> Result<HashMap<Digest, Texts>, PlanError> {
-        let mut known = Index::open(&self.vault.paths().index()).texts();
-        for skill in self.skills {
-            if let Some(texts) = &skill.texts {
-                known.insert(skill.place.bundle, texts.clone());
-            } else if let Entry::Vacant(unknown) = known.entry(skill.place.bundle) {
-                let texts = list::read_texts(self.vault, &skill.place).map_err(|damage| {
-                    PlanError::Damaged(vec![(skill.place.name.clone(), damage)])
-                })?;
-                unknown.insert(texts);
-            }
-        }
-        Ok(known)
-    }
-
-    pub(super) fn profiles(&self, texts: &HashMap<Digest, Texts>) -> Vec<Profile> {
+    fn profiles(&self) -> Vec<Profile> {
         self.rules
             .iter()
             .map(|rule| Profile {
                 skills: self
                     .skills
                     .iter()
-                    .filter(|skill| {
-                        let tags = texts
-                            .get(&skill.place.bundle)
-                            .map_or(&[][..], |texts| &texts.tags);
-                        rule.selects(&skill.row.agents, tags)
-                    })
+                    .filter(|skill| rule.selects(&skill.row.texts.agents, &skill.row.texts.tags))
                     .map(|skill| {
                         let (bundle_hash, size) = self
                             .variant(skill, &rule.agent)

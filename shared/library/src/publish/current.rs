@@ -10,7 +10,7 @@ use vault_skill::time::Timestamp;
 use super::error::{Difference, PlanError};
 use super::request::PlanRequest;
 use super::state::AcknowledgedRelease;
-use crate::index::{Row, Texts};
+use crate::index::Row;
 use crate::installed::list;
 use crate::installed::place::{Origin, Place};
 use crate::vault::Vault;
@@ -72,7 +72,6 @@ impl Current {
 pub(super) struct Skill {
     pub(super) place: Place,
     pub(super) row: Row,
-    pub(super) texts: Option<Texts>,
 }
 
 pub(super) fn own_skills(vault: &Vault) -> Result<Vec<Skill>, PlanError> {
@@ -86,7 +85,6 @@ pub(super) fn own_skills(vault: &Vault) -> Result<Vec<Skill>, PlanError> {
             Ok(row) => skills.push(Skill {
                 place: seen.place,
                 row,
-                texts: seen.texts,
             }),
             Err(damage) => damaged.push((seen.place.name, damage)),
         }

@@ -18,10 +18,11 @@ use super::error::{Difference, PlanError};
 use super::release::ReleasePlan;
 use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState};
-use crate::admit::variants::{Base, Lookup, Transforms};
+use crate::admit::variants::{Lookup, Transforms};
 use crate::admit::{remove, sign_again};
 use crate::agents::PROFILES_FILE;
 use crate::disk;
+use crate::installed::place::Place;
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::rotations::Chain;
 use crate::vault::{Change, Vault, VaultError};
@@ -266,7 +267,10 @@ fn profile_rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule
     if let Some(text) = text {
         return Ok(ProfileRule::from_toml(text)?);
     }
-    let agents: BTreeSet<_> = skills.iter().flat_map(|skill| &skill.row.agents).collect();
+    let agents: BTreeSet<_> = skills
+        .iter()
+        .flat_map(|skill| &skill.row.texts.agents)
+        .collect();
     Ok(agents
         .into_iter()
         .map(|agent| ProfileRule::for_agent(agent.clone()))
@@ -282,41 +286,28 @@ fn render(
     rules: &[ProfileRule],
 ) -> Result<Transforms, PlanError> {
     let mut transforms = Transforms::read(vault)?;
-    if transforms.is_empty() {
-        return Ok(transforms);
-    }
     let trusted = vault.trusted()?;
     let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
     let mut missing = Vec::new();
     for skill in skills {
-        let base = Base {
-            name: &skill.place.name,
-            signed_name: &skill.place.name,
-            bundle: skill.place.bundle,
-            trusted: &trusted,
-        };
         for agent in &agents {
-            if is_missing(&transforms, &base, agent)? {
-                missing.push((base.clone(), (*agent).clone()));
+            if is_missing(&transforms, &skill.place, agent)? {
+                missing.push((&skill.place, &trusted, (*agent).clone()));
             }
         }
     }
     if !missing.is_empty() {
         transforms.render(vault, change, &missing)?;
-        for (base, agent) in &missing {
-            is_missing(&transforms, base, agent)?;
+        for (place, _, agent) in &missing {
+            is_missing(&transforms, place, agent)?;
         }
     }
     Ok(transforms)
 }
 
 /// Whether a variant still has to be rendered. Fails if it can't be rendered.
-fn is_missing(
-    transforms: &Transforms,
-    base: &Base<'_>,
-    agent: &AgentId,
-) -> Result<bool, PlanError> {
-    match transforms.lookup(base.name, &base.bundle, agent) {
+fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<bool, PlanError> {
+    match transforms.lookup(&base.name, &base.bundle, agent) {
         Lookup::Missing => Ok(true),
         Lookup::Plain | Lookup::Rendered(_) => Ok(false),
         Lookup::Impossible(reason) => Err(PlanError::Transform {

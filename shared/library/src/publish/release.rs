@@ -7,7 +7,7 @@ use vault_store::objects::Class;
 
 use super::error::PlanError;
 use super::state::{self, AcknowledgedRelease, CatalogFile};
-use crate::store::{self, Trusted, Want};
+use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
 /// An object that must be uploaded before the catalog.
@@ -71,16 +71,10 @@ impl ReleasePlan {
         match &object.source {
             Source::Built(at) => Ok(self.built[*at].clone()),
             Source::Skill(name, bundle) => {
-                let encoded = store::examine(
-                    &vault.store(),
-                    bundle,
-                    Some(name),
-                    &self.trusted,
-                    Want::Bytes,
-                    &mut Vec::new(),
-                )
-                .and_then(|examined| store::encode(bundle, &examined))
-                .map_err(|_| PlanError::Moved(name.clone()))?;
+                let store = vault.store();
+                let (_, encoded) =
+                    store::examine_and_encode(&store, bundle, Some(name), &self.trusted)
+                        .map_err(|_| PlanError::Moved(name.clone()))?;
                 if object.sha256 == *bundle {
                     return Ok(encoded.bytes);
                 }

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use vault_skill::finding::printable;
 use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, SkillName};
-use vault_store::fetch::{FetchFault, FetchedSkill, Upstream};
+use vault_skill::name::SkillName;
+use vault_store::fetch::{FetchFault, Upstream};
 use vault_store::shelf::{Change, ShelfError, Submitted};
 
-use super::{Held, failed};
+use super::Prepared;
 use crate::admit::add::{AddError, add};
-use crate::admit::propose::{ProposeSkill, Proposed, propose_skill};
+use crate::admit::propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
 use crate::admit::remove::{RemoveSkills, remove_skills};
 use crate::admit::update::{admit_update, not_installed};
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
@@ -19,114 +19,104 @@ use crate::disk::source::SourceError;
 use crate::installed::upstream;
 use crate::vault::Vault;
 
-impl Held {
-    /// Applies a change that needs no network.
-    pub(super) fn submit(&self, by: &str, change: Change) -> Result<Submitted, ShelfError> {
-        match change {
+/// Applies a change whose network access is complete.
+pub(super) fn submit(
+    vault: &Vault,
+    by: String,
+    Prepared { change, fetched }: Prepared,
+) -> Result<Submitted, ShelfError> {
+    let options = |agents| Options {
+        agents,
+        reject_linked_name: true,
+        ..Options::default()
+    };
+    match (change, fetched) {
+        (
             Change::Take {
                 files,
                 replace,
                 check,
-            } => self.admit_text(&ProposeSkill {
+            },
+            _,
+        ) => {
+            let proposal = ProposeSkill {
                 files,
-                by: by.to_owned(),
+                by,
                 replace,
                 check,
-            }),
+            };
+            Ok(proposed(propose_skill(vault, &proposal)?))
+        }
+        (
             Change::Folder {
                 path,
                 identifier,
                 agents,
-            } => submitted(self.admit_folder(&path, &identifier, agents)?),
-            Change::Fetch { .. } | Change::Update(_) => Err(ShelfError::Failed(
-                "a source was not fetched before".to_owned(),
-            )),
-            Change::Remove(name) => self.remove(name),
-        }
-    }
-
-    fn admit_text(&self, proposal: &ProposeSkill) -> Result<Submitted, ShelfError> {
-        let report = propose_skill(&self.vault, proposal)?;
-        let findings = report.findings;
-        Ok(match (report.outcome, report.name, report.installed) {
-            (Proposed::Accepted, Some(name), Some((version, bundle_hash))) => Submitted::Signed {
-                name,
-                version,
-                bundle_hash,
-                findings,
             },
-            (Proposed::Duplicate, Some(name), Some((version, bundle_hash))) => {
-                Submitted::Unchanged {
-                    name,
-                    version,
-                    bundle_hash,
-                }
-            }
-            (Proposed::WouldAccept, Some(name), _) => Submitted::WouldPass { name, findings },
-            _ => Submitted::Refused { findings },
-        })
-    }
-
-    fn admit_folder(
-        &self,
-        path: &str,
-        identifier: &str,
-        agents: Vec<AgentId>,
-    ) -> Result<Result<AdmitReport, AdmitError>, ShelfError> {
-        let options = Options {
-            agents,
-            reject_linked_name: true,
-            ..Options::default()
-        };
-        let source = Source::folder(Path::new(path));
-        let candidate = match examine(source, &options, &mut Neighbours::of(&self.vault)) {
-            Ok(candidate) => candidate,
-            Err(error) => return Ok(Err(error)),
-        };
-        let recorded = candidate.provenance.identifier.as_str();
-        if recorded != identifier {
-            return Err(ShelfError::Identifier(format!(
-                "the identifier of this folder is `{}`, not `{}`",
-                printable(recorded),
-                printable(identifier)
-            )));
+            _,
+        ) => admit_folder(vault, &path, &identifier, &options(agents)),
+        (Change::Fetch { agents, .. }, Some(skill)) => {
+            let source = Source::Fetched(Box::new(skill));
+            submitted(add(vault, source, &options(agents)))
         }
-        Ok(admit_one(&self.vault, &candidate))
+        (Change::Update(name), Some(skill)) => submitted(admit_update(vault, &name, skill)),
+        (Change::Fetch { .. } | Change::Update(_), None) => Err(ShelfError::Failed(
+            "a source was not fetched before".to_owned(),
+        )),
+        (Change::Remove(name), _) => remove(vault, name),
     }
+}
 
-    /// Admits a fetched skill as a new skill, or as the next version of `update`.
-    pub(super) fn admit_fetched(
-        &self,
-        skill: FetchedSkill,
-        agents: Vec<AgentId>,
-        update: Option<&SkillName>,
-    ) -> Result<Submitted, ShelfError> {
-        let vault = &self.vault;
-        submitted(match update {
-            Some(name) => admit_update(vault, name, skill),
-            None => {
-                let options = Options {
-                    agents,
-                    reject_linked_name: true,
-                    ..Options::default()
-                };
-                add(vault, Source::Fetched(Box::new(skill)), &options)
-            }
-        })
+fn proposed(report: ProposeReport) -> Submitted {
+    let findings = report.findings;
+    match (report.outcome, report.name, report.installed) {
+        (Proposed::Accepted, Some(name), Some((version, bundle_hash))) => Submitted::Signed {
+            name,
+            version,
+            bundle_hash,
+            findings,
+        },
+        (Proposed::Duplicate, Some(name), Some((version, bundle_hash))) => Submitted::Unchanged {
+            name,
+            version,
+            bundle_hash,
+        },
+        (Proposed::WouldAccept, Some(name), _) => Submitted::WouldPass { name, findings },
+        _ => Submitted::Refused { findings },
     }
+}
 
-    fn remove(&self, name: SkillName) -> Result<Submitted, ShelfError> {
-        let request = RemoveSkills {
-            roots: Vec::new(),
-            names: vec![name.to_string()],
-            withdraw: None,
-        };
-        let report = remove_skills(&self.vault, &request).map_err(failed)?;
-        if !report.removed.is_empty() {
-            return Ok(Submitted::Removed(name));
-        }
-        Err(not_installed(&self.vault, &name)?.into())
+fn admit_folder(
+    vault: &Vault,
+    path: &str,
+    identifier: &str,
+    options: &Options,
+) -> Result<Submitted, ShelfError> {
+    let source = Source::folder(Path::new(path));
+    let candidate = match examine(source, options, &mut Neighbours::of(vault)) {
+        Ok(candidate) => candidate,
+        Err(error) => return submitted(Err(error)),
+    };
+    let recorded = candidate.provenance.identifier.as_str();
+    if recorded != identifier {
+        return Err(ShelfError::Identifier(format!(
+            "the identifier of this folder is `{}`, not `{}`",
+            printable(recorded),
+            printable(identifier)
+        )));
     }
+    submitted(admit_one(vault, &candidate))
+}
+
+fn remove(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfError> {
+    let request = RemoveSkills {
+        names: vec![name.to_string()],
+        ..RemoveSkills::default()
+    };
+    if !remove_skills(vault, &request)?.removed.is_empty() {
+        return Ok(Submitted::Removed(name));
+    }
+    Err(not_installed(vault, &name)?.into())
 }
 
 /// The skills among these that have a recorded upstream, with their index.
@@ -178,7 +168,7 @@ impl From<AdmitError> for ShelfError {
             }
             AdmitError::NameTaken { .. } | AdmitError::Occupied { .. } => Self::NameTaken(text),
             AdmitError::NotInstalled(name) => Self::NotFound(name),
-            AdmitError::Vault(error) => failed(error),
+            AdmitError::Vault(error) => error.into(),
         }
     }
 }

@@ -10,11 +10,10 @@ mod write;
 pub(crate) use write::*;
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use vault_skill::bundle::{self, File};
-use vault_skill::document::{Document, SKILL_MD, Secret};
+use vault_skill::document::{Document, SKILL_MD};
 use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
@@ -25,7 +24,7 @@ use vault_skill::manifest::{
 use vault_skill::name::{SkillName, VaultId};
 
 use crate::disk::source::SourceLimits;
-use crate::disk::tree::{self, DirHandle, Entry, FileStat};
+use crate::disk::tree::{self, Entry, FileStat};
 use crate::disk::{self, FileError, Kind};
 use crate::vault::rotations::Chain;
 use crate::vault::{Vault, VaultError};
@@ -124,24 +123,31 @@ pub struct Examined {
     pub signed: SignedManifest,
     /// Its content.
     pub manifest: Manifest,
-    /// The verified bytes, in the manifest's order; empty unless the caller requested them.
+    /// The verified bytes, in the manifest's order.
     pub files: Vec<File>,
     /// Metadata of operating systems and editors that lies beside the signed files, relative to the
     /// skill. Not part of the skill.
     pub(crate) ignored: Vec<String>,
-    /// Variables that the skill declares as required.
-    pub(crate) declared: Vec<Secret>,
-    /// Paths below the bundle's folder; empty unless the caller requested the bytes.
+    /// Paths below the bundle's folder.
     pub(crate) paths: Vec<String>,
     /// The metadata of each path at the time it was read.
     pub(crate) stats: Vec<FileStat>,
 }
 
-/// Whether the caller needs the bytes or only the verdict.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Want {
-    Verdict,
-    Bytes,
+impl Examined {
+    /// The bytes of SKILL.md.
+    pub(crate) fn skill_md(&self) -> Option<&[u8]> {
+        let file = self
+            .files
+            .iter()
+            .find(|file| file.path.as_str() == SKILL_MD);
+        file.map(|file| &file.bytes[..])
+    }
+
+    /// The parsed SKILL.md; `None` if an older version admitted one that no longer parses.
+    pub(crate) fn document(&self) -> Option<Document> {
+        Document::parse_known(self.skill_md()?, &self.manifest.name).ok()
+    }
 }
 
 /// The folder of a bundle.
@@ -178,91 +184,53 @@ pub(crate) fn bundle_at(link: &Path) -> Result<Option<Digest>, FileError> {
 }
 
 /// Reads and verifies a stored skill: signature, name, exactly the signed files, sizes, hashes and
-/// modes. `name` is the name it is installed under; `None` skips that comparison. `buffer` is
-/// reused between calls to save allocations.
+/// modes. `name` is the name it is installed under; `None` skips that comparison.
 pub(crate) fn examine(
     store: &Path,
     hash: &Digest,
     name: Option<&SkillName>,
     trusted: &Trusted,
-    want: Want,
-    buffer: &mut Vec<u8>,
 ) -> Result<Examined, Damage> {
-    let mut reader = Reader {
-        store,
-        handle: None,
-        buffer: std::mem::take(buffer),
+    let mut examination = Examination {
+        name,
+        trusted,
+        manifest: None,
+        folders: BTreeSet::new(),
+        files: Vec::new(),
+        ignored: Vec::new(),
+        paths: Vec::new(),
+        stats: Vec::new(),
     };
-    let examined = reader.examine(hash, name, trusted, want);
-    *buffer = reader.buffer;
-    examined
+    let mut damage = None;
+    let root = folder(store, hash);
+    let walked = tree::walk(&root, MAX_MANIFEST, &mut |path, stat, entry| {
+        if damage.is_none() {
+            damage = examination.entry(path, stat, entry).err();
+        }
+    });
+    walked.map_err(|failed| match failed.cause.kind() {
+        std::io::ErrorKind::NotFound => Damage::Missing(hash.to_string()),
+        _ => Damage::Unreadable(failed),
+    })?;
+    match damage {
+        Some(damage) => Err(damage),
+        None => examination.finish(),
+    }
 }
 
-/// Reads many bundles of one store with one open handle and one buffer.
-#[derive(Debug)]
-pub(crate) struct Reader<'a> {
-    store: &'a Path,
-    handle: Option<DirHandle>,
-    buffer: Vec<u8>,
-}
-
-impl<'a> Reader<'a> {
-    pub(crate) fn new(store: &'a Path) -> Self {
-        Self {
-            store,
-            handle: DirHandle::new(store).ok(),
-            buffer: Vec::new(),
-        }
-    }
-
-    /// The open store folder; `None` if it could not be opened.
-    pub(crate) fn handle(&self) -> Option<&DirHandle> {
-        self.handle.as_ref()
-    }
-
-    /// Like [`examine`].
-    pub(crate) fn examine(
-        &mut self,
-        hash: &Digest,
-        name: Option<&SkillName>,
-        trusted: &Trusted,
-        want: Want,
-    ) -> Result<Examined, Damage> {
-        let root = folder(self.store, hash);
-        let mut examination = Examination {
-            name,
-            trusted,
-            want,
-            manifest: None,
-            seen: Vec::new(),
-            folders: BTreeSet::new(),
-            files: Vec::new(),
-            ignored: Vec::new(),
-            declared: Vec::new(),
-            paths: Vec::new(),
-            stats: Vec::new(),
-            damage: None,
-        };
-        let walked = tree::walk(
-            self.handle.as_ref(),
-            &root,
-            MAX_MANIFEST,
-            &mut self.buffer,
-            &mut |path, stat, entry| {
-                if examination.damage.is_none() {
-                    examination.damage = examination.entry(path, stat, &entry).err();
-                }
-            },
-        );
-        match walked {
-            Ok(()) => {}
-            Err(failed) if failed.cause.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Damage::Missing(hash.to_string()));
-            }
-            Err(failed) => return Err(Damage::Unreadable(failed)),
-        }
-        examination.finish()
-    }
+/// Like [`examine`], and encodes the bundle again, which shows that its hash is the folder's name.
+pub(crate) fn examine_and_encode(
+    store: &Path,
+    hash: &Digest,
+    name: Option<&SkillName>,
+    trusted: &Trusted,
+) -> Result<(Examined, bundle::EncodedBundle), Damage> {
+    let examined = examine(store, hash, name, trusted)?;
+    let encoded = bundle::encode(&examined.signed, &examined.manifest, &examined.files)
+        .ok()
+        .filter(|encoded| encoded.hash == *hash)
+        .ok_or(Damage::Bundle { expected: *hash })?;
+    Ok((examined, encoded))
 }
 
 /// The manifest of a stored bundle, if its signature is valid. Does not check the files.
@@ -277,49 +245,44 @@ pub(crate) fn manifest(store: &Path, hash: &Digest, trusted: &Trusted) -> Option
 struct Examination<'a> {
     name: Option<&'a SkillName>,
     trusted: &'a Trusted,
-    want: Want,
     manifest: Option<(SignedManifest, Manifest)>,
-    seen: Vec<bool>,
     folders: BTreeSet<String>,
+    /// The files that were read, in the manifest's order.
     files: Vec<Option<File>>,
     ignored: Vec<String>,
-    declared: Vec<Secret>,
     paths: Vec<String>,
     stats: Vec<FileStat>,
-    damage: Option<Damage>,
 }
 
 impl Examination<'_> {
     /// Checks one entry. The walk visits the entries of a folder before those of its subfolders, so
     /// the manifest comes first.
-    fn entry(&mut self, path: &str, stat: FileStat, entry: &Entry<'_>) -> Result<(), Damage> {
+    fn entry(&mut self, path: &str, stat: FileStat, entry: Entry) -> Result<(), Damage> {
         if path == MANIFEST {
             self.manifest(stat, entry)?;
         } else if path == FILES {
-            self.folder(path, stat, entry)?;
+            self.folder(path, stat, &entry)?;
         } else if let Some(inside) = path.strip_prefix("files/") {
             if gate::is_ignored(inside) {
                 self.ignored.push(inside.to_owned());
                 return Ok(());
             }
             match entry {
-                Entry::Dir => self.folder(inside, stat, entry)?,
+                Entry::Dir => self.folder(inside, stat, &entry)?,
                 _ => self.file(inside, stat, entry)?,
             }
         } else {
             return Err(Damage::Extra(path.to_owned()));
         }
-        if self.want == Want::Bytes {
-            self.paths.push(path.to_owned());
-            self.stats.push(stat);
-        }
+        self.paths.push(path.to_owned());
+        self.stats.push(stat);
         Ok(())
     }
 
-    fn manifest(&mut self, stat: FileStat, entry: &Entry<'_>) -> Result<(), Damage> {
+    fn manifest(&mut self, stat: FileStat, entry: Entry) -> Result<(), Damage> {
         let bytes = content(MANIFEST, entry)?;
         mode(MANIFEST, stat, 0o444)?;
-        let signed = SignedManifest::parse(bytes)?;
+        let signed = SignedManifest::parse(&bytes)?;
         let manifest = match self.name {
             Some(name) => {
                 let expected = ManifestExpectation {
@@ -335,10 +298,7 @@ impl Examination<'_> {
         if manifest.vault_id != self.trusted.vault_id {
             return Err(ManifestError::VaultId.into());
         }
-        self.seen = vec![false; manifest.files.len()];
-        if self.want == Want::Bytes {
-            self.files.resize_with(manifest.files.len(), || None);
-        }
+        self.files.resize_with(manifest.files.len(), || None);
         // Collect the parent folders of all signed files; no other folder may exist.
         for file in &manifest.files {
             let mut path = file.path.as_str();
@@ -353,7 +313,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn folder(&mut self, path: &str, stat: FileStat, entry: &Entry<'_>) -> Result<(), Damage> {
+    fn folder(&self, path: &str, stat: FileStat, entry: &Entry) -> Result<(), Damage> {
         if !matches!(entry, Entry::Dir) {
             return Err(Damage::Foreign(path.to_owned()));
         }
@@ -363,7 +323,7 @@ impl Examination<'_> {
         mode(path, stat, 0o555)
     }
 
-    fn file(&mut self, path: &str, stat: FileStat, entry: &Entry<'_>) -> Result<(), Damage> {
+    fn file(&mut self, path: &str, stat: FileStat, entry: Entry) -> Result<(), Damage> {
         let Some((_, manifest)) = &self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
         };
@@ -376,33 +336,22 @@ impl Examination<'_> {
         let signed = &manifest.files[at];
         let bytes = content(path, entry)?;
         mode(path, stat, disk_mode(signed.mode))?;
-        if bytes.len() as u64 != signed.size || Digest::of(bytes) != signed.sha256 {
+        if bytes.len() as u64 != signed.size || Digest::of(&bytes) != signed.sha256 {
             return Err(Damage::Changed(path.to_owned()));
         }
-        self.seen[at] = true;
-        if path == SKILL_MD && may_declare(bytes) {
-            self.declared = Document::parse_known(bytes, &manifest.name)
-                .map(|document| document.frontmatter().requires_secrets.clone())
-                .unwrap_or_default();
-        }
-        if self.want == Want::Bytes {
-            self.files[at] = Some(File {
-                path: signed.path.clone(),
-                mode: signed.mode,
-                bytes: bytes.to_vec(),
-            });
-        }
+        self.files[at] = Some(File {
+            path: signed.path.clone(),
+            mode: signed.mode,
+            bytes,
+        });
         Ok(())
     }
 
     fn finish(self) -> Result<Examined, Damage> {
-        if let Some(damage) = self.damage {
-            return Err(damage);
-        }
         let Some((signed, manifest)) = self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
         };
-        if let Some(at) = self.seen.iter().position(|seen| !seen) {
+        if let Some(at) = self.files.iter().position(Option::is_none) {
             return Err(Damage::Missing(manifest.files[at].path.to_string()));
         }
         Ok(Examined {
@@ -410,23 +359,13 @@ impl Examination<'_> {
             manifest,
             files: self.files.into_iter().flatten().collect(),
             ignored: self.ignored,
-            declared: self.declared,
             paths: self.paths,
             stats: self.stats,
         })
     }
 }
 
-/// Whether a SKILL.md may declare variables. Most do not, and parsing YAML costs more than hashing.
-fn may_declare(document: &[u8]) -> bool {
-    document
-        .split(|byte| *byte == b'\n')
-        .skip(1)
-        .take_while(|line| !line.starts_with(b"---"))
-        .any(|line| line.trim_ascii_start().starts_with(b"requires"))
-}
-
-fn content<'a>(path: &str, entry: &'a Entry<'_>) -> Result<&'a [u8], Damage> {
+fn content(path: &str, entry: Entry) -> Result<Vec<u8>, Damage> {
     match entry {
         Entry::File(bytes) => Ok(bytes),
         Entry::TooLarge | Entry::Changing => Err(Damage::Changed(path.to_owned())),
@@ -454,28 +393,16 @@ const fn disk_mode(mode: Mode) -> u32 {
     }
 }
 
-/// Encodes the bundle of an examined skill whose bytes were requested. Fails if its hash differs
-/// from the folder's name.
-pub(crate) fn encode(hash: &Digest, examined: &Examined) -> Result<bundle::EncodedBundle, Damage> {
-    bundle::encode(&examined.signed, &examined.manifest, &examined.files)
-        .ok()
-        .filter(|encoded| encoded.hash == *hash)
-        .ok_or(Damage::Bundle { expected: *hash })
-}
-
 /// The bundles in the store, and the names of all other entries, both sorted. Both are empty if
 /// there is no store.
 pub(crate) fn list(store: &Path) -> Result<(Vec<Digest>, Vec<String>), FileError> {
     let (mut bundles, mut strange) = (Vec::new(), Vec::new());
-    disk::each_entry(store, |name, kind| {
+    for (name, kind) in disk::list(store)? {
         match name.to_str().and_then(|name| name.parse().ok()) {
             Some(hash) if kind == Kind::Dir => bundles.push(hash),
             _ => strange.push(name.to_string_lossy().into_owned()),
         }
-        ControlFlow::Continue(())
-    })?;
-    bundles.sort_unstable();
-    strange.sort_unstable();
+    }
     Ok((bundles, strange))
 }
 

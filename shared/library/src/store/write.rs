@@ -8,7 +8,7 @@ use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Mode;
 
-use super::{FILES, MANIFEST, Trusted, Want, disk_mode, encode, examine, folder};
+use super::{FILES, MANIFEST, Trusted, disk_mode, examine_and_encode, folder};
 use crate::disk::{self, Batch, FileError};
 
 /// Writes a bundle's content below `aside`. After the batch is flushed, [`admit`] moves it into the
@@ -78,15 +78,12 @@ pub(crate) fn admit(
     hashes: &[Digest],
     trusted: &Trusted,
 ) -> Result<(), FileError> {
-    let mut buffer = Vec::new();
     // List the bundles before the move, so that the next writer can remove them after a kill.
     note_moved(store, aside, hashes)?;
     for hash in hashes {
         let place = folder(store, hash);
         if disk::kind(&place)?.is_some() {
-            let good = examine(store, hash, None, trusted, Want::Bytes, &mut buffer)
-                .and_then(|examined| encode(hash, &examined));
-            if good.is_ok() {
+            if examine_and_encode(store, hash, None, trusted).is_ok() {
                 continue;
             }
             disk::rename(&place, &aside.join(format!("damaged-{hash}")))?;
@@ -112,14 +109,14 @@ fn note_moved(store: &Path, aside: &Path, hashes: &[Digest]) -> Result<(), FileE
             text.push('\n');
         }
     }
-    disk::note(&aside.join(ADMITTED), &text)
+    disk::write_unflushed(&aside.join(ADMITTED), &text)
 }
 
 /// Lists bundles that are about to lose their last link. If the writer is killed before it removes
 /// them, the next writer does.
 pub(crate) fn note_unlinked(aside: &Path, hashes: &[Digest]) -> Result<(), FileError> {
     let lines: Vec<String> = hashes.iter().map(|hash| format!("{hash}\n")).collect();
-    disk::note(&aside.join(ADMITTED), &lines.concat())
+    disk::write_unflushed(&aside.join(ADMITTED), &lines.concat())
 }
 
 /// The bundles that the staging folder of a dead writer lists.

@@ -12,7 +12,7 @@ use super::error::LinkError;
 use crate::index::Index;
 use crate::installed::link_id::LinkId;
 use crate::installed::linked::{Link, Pin, Selection};
-use crate::store::{self, Reader, Trusted, Want};
+use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
 impl Selection {
@@ -254,36 +254,22 @@ impl AcceptedCatalog {
     }
 
     /// The chosen skills whose bundle is not installed or fails verification.
-    pub fn missing(
-        &self,
-        vault: &Vault,
-        chosen: &[SelectedSkill],
-    ) -> Result<Vec<SelectedSkill>, LinkError> {
+    pub fn missing(&self, vault: &Vault, chosen: &[SelectedSkill]) -> Vec<SelectedSkill> {
         let store = vault.store();
         let trusted = self.trusted();
         let rows = Index::open(&vault.paths().index()).rows();
-        let mut reader = Reader::new(&store);
-        let mut missing = Vec::new();
-        for skill in chosen {
-            let hash = skill.bundle_hash;
-            // Skip the full verification if the index shows that no file changed since the last
-            // one.
-            let noted = rows.get(&hash).zip(reader.handle());
-            if noted.is_some_and(|(row, store)| {
-                row.current(store, &hash, &skill.name, &trusted.keys)
-                    .is_some()
-            }) {
-                continue;
-            }
-            let good = reader
-                .examine(&hash, Some(&skill.name), &trusted, Want::Bytes)
-                .and_then(|examined| store::encode(&hash, &examined))
-                .is_ok();
-            if !good {
-                missing.push(skill.clone());
-            }
-        }
-        Ok(missing)
+        // Skip the full verification if the index shows that no file changed since the last one.
+        let good = |skill: &&SelectedSkill| {
+            let (hash, name) = (&skill.bundle_hash, &skill.name);
+            let row = rows.get(hash);
+            row.is_some_and(|row| row.current(&store, hash, name, &trusted.keys).is_some())
+                || store::examine_and_encode(&store, hash, Some(name), &trusted).is_ok()
+        };
+        chosen
+            .iter()
+            .filter(|skill| !good(skill))
+            .cloned()
+            .collect()
     }
 
     pub(super) fn trusted(&self) -> Trusted {

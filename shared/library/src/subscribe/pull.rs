@@ -201,13 +201,8 @@ impl<'a> PullTransaction<'a> {
             .filter(|skill| !hashes.contains(&skill.bundle_hash))
             .cloned()
             .collect();
-        if let Some(skill) = self
-            .catalog
-            .missing(self.vault, &unstaged)?
-            .into_iter()
-            .next()
-        {
-            return Err(LinkError::NotStaged(skill.name));
+        if let Some(skill) = self.catalog.missing(self.vault, &unstaged).first() {
+            return Err(LinkError::NotStaged(skill.name.clone()));
         }
         let wanted: BTreeSet<_> = selected.iter().map(|skill| skill.bundle_hash).collect();
         let hashes: Vec<_> = hashes.intersection(&wanted).copied().collect();
@@ -350,12 +345,8 @@ impl<'a> PullTransaction<'a> {
     }
 
     fn drop_withdrawn_bundles(&mut self) -> Result<(), LinkError> {
-        let mut strange = Vec::new();
-        let own: BTreeSet<_> =
-            place::read_links(&self.vault.skills(), &Origin::Local, "", &mut strange)?
-                .into_iter()
-                .map(|place| place.bundle)
-                .collect();
+        let own = place::own_places(self.vault)?.into_iter();
+        let own: BTreeSet<_> = own.map(|place| place.bundle).collect();
         let withdrawn: BTreeMap<Digest, &Withdrawn> = self
             .catalog
             .accepted

@@ -469,7 +469,7 @@ pub(crate) fn file_name(text: &str) -> String {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use vault_store::random::SeededRandom;
+    use vault_store::{assert_matches, random::SeededRandom};
 
     use super::*;
 
@@ -505,21 +505,20 @@ mod tests {
 
     #[test]
     fn a_key_that_others_can_read_is_not_used() {
-        for mode in [0o640, 0o604, 0o660, 0o644] {
+        let of_the_file = [0o640, 0o604, 0o660, 0o644].map(|mode| (mode, false));
+        let of_the_folder = [0o750, 0o705, 0o770].map(|mode| (mode, true));
+        for (mode, folder) in of_the_file.into_iter().chain(of_the_folder) {
             let (_home, keys) = keys();
-            set_mode(&keys.path(KeyKind::Release), mode);
-            assert!(
-                matches!(keys.release(), Err(KeyError::Open { .. })),
-                "{mode:o}"
+            let path = keys.path(KeyKind::Release);
+            set_mode(
+                if folder {
+                    path.parent().unwrap()
+                } else {
+                    &path
+                },
+                mode,
             );
-        }
-        for mode in [0o750, 0o705, 0o770] {
-            let (_home, keys) = keys();
-            set_mode(keys.path(KeyKind::Release).parent().unwrap(), mode);
-            assert!(
-                matches!(keys.release(), Err(KeyError::Open { .. })),
-                "{mode:o}"
-            );
+            assert_matches!(keys.release(), Err(KeyError::Open { .. }), "{mode:o}");
         }
     }
 
@@ -538,13 +537,10 @@ mod tests {
             good[..good.len() - 3].to_owned(),
         ] {
             std::fs::write(&path, &bad).unwrap();
-            assert!(
-                matches!(keys.release(), Err(KeyError::Malformed { .. })),
-                "{bad:?}"
-            );
+            assert_matches!(keys.release(), Err(KeyError::Malformed { .. }), "{bad:?}");
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(keys.release(), Err(KeyError::Missing(_))));
+        assert_matches!(keys.release(), Err(KeyError::Missing(_)));
     }
 
     #[test]

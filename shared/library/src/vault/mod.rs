@@ -336,15 +336,22 @@ fn create(
 
 #[cfg(test)]
 mod tests {
-    use vault_store::clock::TestClock;
-    use vault_store::random::SeededRandom;
+    use vault_store::{assert_matches, clock::TestClock, random::SeededRandom};
 
     use super::*;
 
+    fn try_open(paths: VaultPaths, seed: u64) -> Result<Vault, VaultError> {
+        let random = Arc::new(SeededRandom::new(seed));
+        Vault::open_or_create(paths, Arc::new(TestClock::default()), random)
+    }
+
     fn open(home: &Path, seed: u64) -> Vault {
         let paths = VaultPaths::new(home.join("vault"), home.join("config/vault"));
-        let clock = Arc::new(TestClock::default());
-        Vault::open_or_create(paths, clock, Arc::new(SeededRandom::new(seed))).unwrap()
+        try_open(paths, seed).unwrap()
+    }
+
+    fn public_key(vault: &Vault) -> vault_skill::keys::PublicKey {
+        vault.keys().public().unwrap()
     }
 
     #[test]
@@ -353,10 +360,7 @@ mod tests {
         let first = open(home.path(), 1);
         let again = open(home.path(), 2);
         assert_eq!(first.id(), again.id());
-        assert_eq!(
-            first.keys().public().unwrap(),
-            again.keys().public().unwrap()
-        );
+        assert_eq!(public_key(&first), public_key(&again));
         assert!(first.keys().recovery_left_here().unwrap().is_some());
     }
 
@@ -369,10 +373,7 @@ mod tests {
         std::fs::write(root.join("creating"), first.id().to_string()).unwrap();
         let again = open(home.path(), 2);
         assert_eq!(first.id(), again.id());
-        assert_eq!(
-            first.keys().public().unwrap(),
-            again.keys().public().unwrap()
-        );
+        assert_eq!(public_key(&first), public_key(&again));
         assert!(!root.join("creating").exists());
     }
 
@@ -402,12 +403,8 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         for bad in [text.replace("/1", "/2"), "[]".to_owned(), String::new()] {
             std::fs::write(&path, bad).unwrap();
-            let refused = Vault::open(
-                vault.paths().clone(),
-                Arc::new(TestClock::default()),
-                Arc::new(SeededRandom::new(1)),
-            );
-            assert!(matches!(refused, Err(VaultError::Format { .. })));
+            let refused = try_open(vault.paths().clone(), 1);
+            assert_matches!(refused, Err(VaultError::Format { .. }));
         }
     }
 
@@ -415,12 +412,7 @@ mod tests {
     fn keys_never_lie_inside_the_vault() {
         let home = tempfile::tempdir().unwrap();
         let paths = VaultPaths::new(home.path(), home.path().join("config"));
-        let refused = Vault::open_or_create(
-            paths,
-            Arc::new(TestClock::default()),
-            Arc::new(SeededRandom::new(1)),
-        );
-        assert!(matches!(refused, Err(VaultError::KeysInside(_))));
+        assert_matches!(try_open(paths, 1), Err(VaultError::KeysInside(_)));
     }
 
     #[test]

@@ -55,7 +55,10 @@ impl Change<'_> {
     fn write(&self, number: u64) -> Result<(), VaultError> {
         let path = self.vault.paths.root.join("generation");
         // Fixed width, so that overwriting in place leaves no digits of the previous number.
-        Ok(disk::overwrite_small(&path, &format!("{number:020}\n"))?)
+        Ok(disk::overwrite_unflushed(
+            &path,
+            &format!("{number:020}\n"),
+        )?)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::support::host::{BASE, Host, planned};
-use crate::support::{Home, skill_md, write};
+use crate::support::{Home, add_folders, name, sync_input, write, write_skill};
 use vault_library::add_folder;
 use vault_library::admit::Options;
 use vault_library::admit::variants as transforms;
@@ -13,39 +13,29 @@ use vault_library::agents::setup::{self, AdoptionMode};
 use vault_library::doctor::{self, DoctorInput, Severity};
 use vault_library::publish::{self, PlanRequest};
 use vault_library::subscribe::{self, Selection, StagedBundles};
-use vault_library::{SyncProfilesInput, sync_profiles};
-use vault_library::{Vault, VaultPaths, rotate, shelf};
+use vault_library::{SyncProfilesInput, Vault, rotate, shelf, sync_profiles};
 use vault_skill::hash::Digest;
 use vault_store::clock::TestClock;
-use vault_store::random::SeededRandom;
 
 use crate::Deed;
 
 pub fn open(home: &Path) -> Vault {
-    Vault::open_or_create(
-        VaultPaths::new(home.join("vault"), home.join("config")),
-        Arc::new(TestClock::default()),
-        Arc::new(SeededRandom::new(u64::from(std::process::id()))),
-    )
-    .unwrap()
+    let clock = Arc::new(TestClock::default());
+    crate::support::open(home, &clock, u64::from(std::process::id()))
 }
 
 fn source(home: &Path, name: &str, body: &str, files: usize) -> PathBuf {
     let folder = home.join("sources").join(name);
     let _absent = std::fs::remove_dir_all(&folder);
-    write(
-        &folder.join("SKILL.md"),
-        skill_md(name, "", body).as_bytes(),
-        false,
-    );
+    write_skill(&folder, name, body);
     for number in 0..files {
-        write(
-            &folder.join(format!("part/{number}.txt")),
-            body.as_bytes(),
-            false,
-        );
+        write(&folder.join(format!("part/{number}.txt")), body);
     }
     folder
+}
+
+fn add(vault: &Vault, folder: &Path) {
+    add_folder(vault, folder, &Options::default()).unwrap();
 }
 
 /// Pulls the host's catalog and objects from the files that the parent process wrote for the
@@ -59,15 +49,9 @@ fn pull(home: &Path, release: u64) {
     let offer = link.accept(&vault, &bytes, None, false).unwrap();
     let chosen = offer.choose(&Selection::default(), &object).unwrap();
     let mut staged = StagedBundles::new(&vault).unwrap();
-    for skill in offer.missing(&vault, &chosen).unwrap() {
-        staged
-            .add(
-                &offer,
-                &skill,
-                &object(&skill.bundle_hash).unwrap(),
-                &object,
-            )
-            .unwrap();
+    for skill in offer.missing(&vault, &chosen) {
+        let bytes = object(&skill.bundle_hash).unwrap();
+        staged.add(&offer, &skill, &bytes, &object).unwrap();
     }
     subscribe::install(&vault, &offer, &Selection::default(), &chosen, staged).unwrap();
 }
@@ -78,13 +62,10 @@ pub fn act(deed: Deed, home: &Path) {
         Deed::Create => {
             open(home);
         }
-        Deed::Add | Deed::Replace => {
-            add_folder(&open(home), &path("subject"), &Options::default()).unwrap();
-        }
+        Deed::Add | Deed::Replace => add(&open(home), &path("subject")),
         Deed::AddMany => {
-            for answer in
-                crate::support::add_folders(&open(home), &[path("subject"), path("second")])
-            {
+            let folders = ["subject", "second"].map(path);
+            for answer in add_folders(&open(home), &folders) {
                 answer.unwrap();
             }
         }
@@ -128,11 +109,10 @@ fn sync(home: &Path, deed: Deed) {
         (agent, home.join("given"))
     });
     let input = SyncProfilesInput {
-        machine: Machine::at(home),
         discover: deed != Deed::CopyOut,
         copy: deed == Deed::CopyOut,
         profile_roots: given.into_iter().collect(),
-        ..SyncProfilesInput::default()
+        ..sync_input(home)
     };
     sync_profiles(&open(home), &input).unwrap();
 }
@@ -149,11 +129,8 @@ pub fn agents_are_well(home: &Path, what: &str) {
             // Staged symlinks may dangle before they are moved into place.
             let staged = path.starts_with(home.join("vault/tmp"));
             if kind.is_symlink() {
-                assert!(
-                    staged || path.exists(),
-                    "{what}: {} leads nowhere",
-                    path.display()
-                );
+                let shown = path.display();
+                assert!(staged || path.exists(), "{what}: {shown} leads nowhere");
             } else if kind.is_dir() {
                 folders.push(path);
             } else if std::fs::read(&path).is_ok_and(|bytes| bytes.ends_with(b"of my own\n")) {
@@ -177,9 +154,8 @@ pub fn agents_are_done(home: &Path, what: &str) {
         is_set: &|_| true,
     };
     let report = doctor::examine(&open(home), &input).unwrap();
-    let serious: Vec<_> = report
-        .findings
-        .iter()
+    let findings = report.findings.iter();
+    let serious: Vec<_> = findings
         .filter(|finding| finding.code() != "recovery_here")
         .filter(|finding| finding.severity() != Severity::Note)
         .filter(|finding| !format!("{finding:?}").contains("of-my-own"))
@@ -199,22 +175,12 @@ pub fn prepare(deed: Deed, home: &Path) {
         return;
     }
     let vault = open(home);
-    add_folder(
-        &vault,
-        &source(home, "witness", "stays", 1),
-        &Options::default(),
-    )
-    .unwrap();
+    add(&vault, &source(home, "witness", "stays", 1));
     source(home, "subject", "new", 3);
     source(home, "second", "new", 20);
     match deed {
         Deed::Replace | Deed::Remove | Deed::Rotate | Deed::Plan => {
-            add_folder(
-                &vault,
-                &source(home, "subject", "old", 2),
-                &Options::default(),
-            )
-            .unwrap();
+            add(&vault, &source(home, "subject", "old", 2));
             source(home, "subject", "new", 3);
         }
         Deed::Pull => serve(home, &vault),
@@ -228,33 +194,18 @@ pub fn prepare(deed: Deed, home: &Path) {
 fn agents(deed: Deed, home: &Path, vault: &Vault) {
     std::fs::create_dir_all(home.join(".cursor/skills")).unwrap();
     let skills = home.join(".claude/skills");
-    write(
-        &skills.join("of-my-own/SKILL.md"),
-        skill_md("of-my-own", "", "of my own").as_bytes(),
-        false,
-    );
-    write(&skills.join("theirs.txt"), b"theirs", false);
-    add_folder(
-        vault,
-        &source(home, "subject", "old", 2),
-        &Options::default(),
-    )
-    .unwrap();
+    write_skill(&skills.join("of-my-own"), "of-my-own", "of my own");
+    write(&skills.join("theirs.txt"), "theirs");
+    add(vault, &source(home, "subject", "old", 2));
     match deed {
         Deed::Unlink => sync(home, deed),
         Deed::Render | Deed::CopyOut => {
             if deed == Deed::Render {
                 let text = b"---\nagents: [cursor]\n---\nrendered\n";
-                let subject = crate::support::name("subject");
-                transforms::add(vault, &subject, crate::support::name("t"), text).unwrap();
+                transforms::add(vault, &name("subject"), name("t"), text).unwrap();
             }
             sync(home, deed);
-            add_folder(
-                vault,
-                &source(home, "subject", "new", 3),
-                &Options::default(),
-            )
-            .unwrap();
+            add(vault, &source(home, "subject", "new", 3));
         }
         _ => {}
     }

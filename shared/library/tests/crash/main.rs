@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use vault_library::{Vault, VaultPaths, integrity, shelf};
+use vault_library::{Vault, integrity, shelf};
 use vault_store::clock::TestClock;
 use vault_store::random::SeededRandom;
 
@@ -88,38 +88,30 @@ impl Deed {
 
 /// What readers see: every name with its bundle. Fails if a listed skill is incomplete.
 fn seen(home: &Path) -> BTreeSet<String> {
-    let paths = VaultPaths::new(home.join("vault"), home.join("config"));
-    let Ok(vault) = Vault::open(
-        paths,
-        Arc::new(TestClock::default()),
-        Arc::new(SeededRandom::new(1)),
-    ) else {
+    let (clock, random) = (TestClock::default(), SeededRandom::new(1));
+    let opened = Vault::open(support::paths(home), Arc::new(clock), Arc::new(random));
+    let Ok(vault) = opened else {
         return BTreeSet::new();
     };
     let listing = shelf::list(&vault).unwrap();
     assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
     let report = integrity::check(&vault).unwrap();
     assert!(report.is_clean() && report.strange.is_empty(), "{report:?}");
-    listing
-        .skills
-        .iter()
-        .map(|skill| {
-            let root = match &skill.origin {
-                vault_library::Origin::Local => home.join("vault/skills"),
-                vault_library::Origin::Linked(id) => {
-                    home.join("vault/links").join(id.as_str()).join("skills")
-                }
-            };
-            let text =
-                std::fs::read_to_string(root.join(skill.name.as_str()).join("SKILL.md")).unwrap();
-            format!(
-                "{} {:?} {}",
-                skill.name,
-                skill.origin,
-                text.lines().last().unwrap()
-            )
-        })
-        .collect()
+    let skills = listing.skills.iter();
+    let lines = skills.map(|skill| {
+        let root = match &skill.origin {
+            vault_library::Origin::Local => home.join("vault"),
+            vault_library::Origin::Linked(id) => home.join("vault/links").join(id.as_str()),
+        };
+        let document = root
+            .join("skills")
+            .join(skill.name.as_str())
+            .join("SKILL.md");
+        let text = std::fs::read_to_string(document).unwrap();
+        let last = text.lines().last().unwrap();
+        format!("{} {:?} {last}", skill.name, skill.origin)
+    });
+    lines.collect()
 }
 
 fn published(home: &Path) -> bool {
@@ -131,25 +123,14 @@ fn published(home: &Path) -> bool {
 
 fn copy(from: &Path, to: &Path) {
     let _absent = std::fs::remove_dir_all(to);
-    let copied = Command::new("cp")
-        .arg("-a")
-        .arg(from)
-        .arg(to)
-        .status()
-        .unwrap();
-    assert!(copied.success());
+    support::copy_folder(from, to);
 }
 
 fn victim(deed: &str, home: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args([
-            "--exact",
-            "victim_acts",
-            "--ignored",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["--exact", "victim_acts", "--ignored", "--nocapture"])
+        .arg("--test-threads=1")
         .env("VAULT_TEST_DEED", deed)
         .env("VAULT_TEST_HOME", home)
         .stdout(Stdio::null())
@@ -160,14 +141,10 @@ fn victim(deed: &str, home: &Path) -> Command {
 fn traced(inject: &str, log: &Path, deed: &str, home: &Path) -> Command {
     let plain = victim(deed, home);
     let mut command = Command::new("strace");
-    command
-        .arg("-f")
-        .arg("-o")
-        .arg(log)
-        .arg("-e")
-        .arg(format!("trace={}", CALLS.join(",")));
+    command.args(["-f", "-o"]).arg(log);
+    command.args(["-e", &format!("trace={}", CALLS.join(","))]);
     if !inject.is_empty() {
-        command.arg("-e").arg(inject);
+        command.args(["-e", inject]);
     }
     command.arg(plain.get_program()).args(plain.get_args());
     for (name, value) in plain.get_envs() {
@@ -193,23 +170,18 @@ fn victim_acts() {
     // The tracer counts calls per thread. These calls raise the count above what the test harness's
     // main thread reaches, so that a higher number identifies this thread.
     for _ in 0..64 {
-        let mut nowhere = std::fs::OpenOptions::new()
-            .write(true)
-            .open("/dev/null")
-            .unwrap();
-        std::io::Write::write_all(&mut nowhere, b"x").unwrap();
+        std::fs::write("/dev/null", "x").unwrap();
     }
     act(*deed.unwrap(), &home);
 }
 
 fn sweep(deed: Deed) {
     let word = &format!("{deed:?}");
-    if Command::new("strace")
+    let version = Command::new("strace")
         .arg("-V")
         .stdout(Stdio::null())
-        .status()
-        .is_err()
-    {
+        .status();
+    if version.is_err() {
         assert!(!ci(), "strace is missing");
         say("left out: strace is missing");
         return;
@@ -223,10 +195,8 @@ fn sweep(deed: Deed) {
     copy(&home, &start);
     let log = folder.path().join("log");
     let before = seen(&home);
-    assert!(
-        traced("", &log, word, &home).status().unwrap().success(),
-        "{word}"
-    );
+    let undisturbed = traced("", &log, word, &home).status().unwrap();
+    assert!(undisturbed.success(), "{word}");
     let after = seen(&home);
     // Earlier versions stay. A killed writer leaves no bundle that it did not link. A repeated
     // rotation signs again, which makes new bundles.
@@ -252,10 +222,8 @@ fn sweep(deed: Deed) {
         }
         if deed == Deed::AddMany {
             // Each skill is switched separately.
-            assert!(
-                now.is_superset(&before) && now.is_subset(&after),
-                "{what}: {now:?}"
-            );
+            let grows = now.is_superset(&before) && now.is_subset(&after);
+            assert!(grows, "{what}: {now:?}");
         } else {
             assert!(now == before || now == after, "{what}: {now:?}");
         }
@@ -267,10 +235,8 @@ fn sweep(deed: Deed) {
         // The repeated command succeeds and cleans up. Exception: a plan whose release was
         // acknowledged is rejected, because the repeated plan is given no current catalog.
         let again = victim(word, &home).status().unwrap().success();
-        assert!(
-            again || (deed == Deed::Plan && published(&home)),
-            "given again after {what}"
-        );
+        let acknowledged = deed == Deed::Plan && published(&home);
+        assert!(again || acknowledged, "given again after {what}");
         assert_eq!(seen(&home), after, "{what}");
         is_tidy(deed, &home, orphans, &what);
     }
@@ -293,7 +259,7 @@ fn is_tidy(deed: Deed, home: &Path, orphans: usize, what: &str) {
     let unreferenced = integrity::check(&vault).unwrap().unreferenced.len();
     assert!(
         unreferenced <= orphans,
-        "{what}: {unreferenced} bundles that nothing refers to"
+        "{what}: {unreferenced} unreferenced bundles"
     );
     assert_eq!(
         vault.keys().release().unwrap().public(),
@@ -304,9 +270,7 @@ fn is_tidy(deed: Deed, home: &Path, orphans: usize, what: &str) {
         assert!((1..=2).contains(&chain.len()));
         assert_eq!(chain.last().unwrap().to, vault.keys().public().unwrap());
     }
-    let left: Vec<_> = support::snapshot(&home.join("vault/tmp"))
-        .into_keys()
-        .collect();
+    let left = support::file_names(&home.join("vault/tmp"));
     assert!(left.is_empty(), "{what}: {left:?}");
     let strays: Vec<_> = support::snapshot(&home.join("config"))
         .into_keys()

@@ -146,7 +146,7 @@ impl Host {
         let object = |hash: &Digest| self.objects.get(hash).cloned();
         let chosen = offer.choose(selection, &object)?;
         let mut staged = StagedBundles::new(vault)?;
-        for skill in offer.missing(vault, &chosen)? {
+        for skill in offer.missing(vault, &chosen) {
             self.stage(&mut staged, &offer, &skill)?;
         }
         subscribe::install(vault, &offer, selection, &chosen, staged)

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use vault_library::integrity;
 use vault_library::subscribe::{self, AcceptedCatalog, Link, LinkError, PullReport, Selection};
 
 use super::Home;
@@ -63,7 +62,7 @@ impl Pair {
 
     /// Whether every skill of the device passes verification.
     pub fn is_clean(&self) -> bool {
-        integrity::check(&self.device.vault).unwrap().is_clean()
+        self.device.is_clean()
     }
 
     pub fn folder(&self) -> PathBuf {
@@ -73,11 +72,6 @@ impl Pair {
     }
 
     pub fn installed(&self) -> Vec<String> {
-        let mut names: Vec<_> = std::fs::read_dir(self.folder().join("skills"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
+        super::file_names(&self.folder().join("skills"))
     }
 }

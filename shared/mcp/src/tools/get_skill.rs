@@ -133,7 +133,7 @@ async fn by_query(call: &Call<'_>, query: &str, input: &Input) -> Result<Answer<
 async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Output>, Fault> {
     call.may_read()?;
     let name = uri::parse_id(call.owner(), name).ok_or_else(Fault::no_skill)?;
-    let visible = call.visible_one(&name).await?;
+    let visible = call.visible(Reach::Fetch).await?;
     let entry = visible
         .find(&name)
         .filter(|entry| is_for(entry, input.agent.as_ref()))

@@ -28,7 +28,6 @@ use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use vault_skill::name::SkillName;
 use vault_skill::policy::Reach;
 use vault_store::shelf::{Entry, Loaded};
 
@@ -109,15 +108,6 @@ impl Call<'_> {
     /// Fails when the caller may not read.
     pub fn may_read(&self) -> Result<(), Fault> {
         require("read", self.session.person().read)
-    }
-
-    /// What the caller sees of this one skill; others may be missing. Fails as [`Call::visible`].
-    pub async fn visible_one(&self, name: &SkillName) -> Result<Visible, Fault> {
-        self.may_read()?;
-        let person = self.session.person();
-        let snapshot = self.session.shelf().about(name).await;
-        let snapshot = snapshot.map_err(|error| Fault::of_shelf(error, person.owner))?;
-        self.looks.visible(snapshot, person, Reach::Fetch).await
     }
 
     /// The content of a skill that the caller sees.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vault_skill::dsse::Envelope;
 use vault_skill::manifest::SKILL_MD;
+use vault_skill::policy::Reach;
 use vault_store::shelf::Loaded;
 
 use super::shapes::{FileInfo, Summary};
@@ -74,7 +75,7 @@ impl Spec for SkillFetch {
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
         call.may_read()?;
         let name = uri::parse_id(call.owner(), &input.id).ok_or_else(Fault::no_skill)?;
-        let visible = call.visible_one(&name).await?;
+        let visible = call.visible(Reach::Fetch).await?;
         let entry = visible.find(&name).ok_or_else(Fault::no_skill)?;
         let loaded = call.load(entry).await?;
         let mut room = Room::new();

@@ -133,14 +133,6 @@ impl Sketch {
         Self(Some(bins))
     }
 
-    /// Sixteen numbers to look a sketch up by, none for what cannot be compared: of two that are alike at [`ALIKE`], all but
-    /// two in a thousand have one in common, and nearly all that are more alike.
-    pub fn keys(&self) -> impl Iterator<Item = u64> {
-        self.bands()
-            .filter(|(band, _)| band % 2 == 0)
-            .map(|(band, value)| mix(value ^ mix(band as u64)))
-    }
-
     fn bands(&self) -> impl Iterator<Item = (usize, u64)> {
         let bins = self.0.iter().flat_map(|bins| bins.chunks_exact(ROWS));
         bins.enumerate().map(|(band, rows)| {
@@ -245,21 +237,6 @@ impl Similar {
     }
 }
 
-/// The skills among these that one is like, most alike first: cheaper than [`Similar`] for one or a few.
-pub fn among<'a>(sketch: &Sketch, others: impl IntoIterator<Item = &'a Sketch>) -> Vec<Alike> {
-    let mut found: Vec<Alike> = others
-        .into_iter()
-        .enumerate()
-        .map(|(number, other)| Alike {
-            number,
-            likeness: sketch.likeness(other),
-        })
-        .filter(|alike| alike.likeness >= ALIKE)
-        .collect();
-    sort(&mut found);
-    found
-}
-
 fn sort(found: &mut [Alike]) {
     found.sort_by(|a, b| {
         b.likeness
@@ -274,6 +251,16 @@ mod tests {
 
     fn sketch(text: &str) -> Sketch {
         Sketch::of([text.as_bytes()])
+    }
+
+    fn among(sketch: &Sketch, others: &[Sketch]) -> Vec<Alike> {
+        let likeness = others.iter().map(|other| sketch.likeness(other));
+        let alike = likeness
+            .enumerate()
+            .map(|(number, likeness)| Alike { number, likeness });
+        let mut found: Vec<Alike> = alike.filter(|alike| alike.likeness >= ALIKE).collect();
+        sort(&mut found);
+        found
     }
 
     fn add(known: &mut Similar, text: &str) -> Vec<Alike> {
@@ -339,24 +326,6 @@ mod tests {
         assert_eq!(Sketch::from_bytes(&long.to_bytes()), long);
         assert_eq!(Sketch::from_bytes(&sketch("").to_bytes()), sketch(""));
         assert!(!Sketch::from_bytes(&[1; 255]).is_comparable());
-    }
-
-    #[test]
-    fn alike_sketches_have_a_key_in_common_and_others_have_none() {
-        let common = |a: &Sketch, b: &Sketch| {
-            a.keys()
-                .filter(|key| b.keys().any(|other| other == *key))
-                .count()
-        };
-        let base = text(1, 800);
-        let one = sketch(&base);
-        assert_eq!((one.keys().count(), common(&one, &one)), (16, 16));
-        for seed in 2..20 {
-            let part = sketch(&format!("{base} {}", text(seed, 150)));
-            assert!(one.likeness(&part) < ALIKE || common(&one, &part) > 0);
-            assert_eq!(common(&one, &sketch(&text(seed, 800))), 0);
-        }
-        assert_eq!(sketch("short").keys().count(), 0);
     }
 
     #[test]

@@ -158,34 +158,20 @@ async fn list_remote(
         place: &source.place,
         folder: None,
     };
-    let mut patterns = vec!["HEAD".to_owned()];
-    for candidate in candidates {
-        if candidate.starts_with("refs/") {
-            patterns.push(candidate.clone());
-            patterns.push(format!("{candidate}^{{}}"));
-        } else {
-            patterns.push(format!("refs/heads/{candidate}"));
-            patterns.push(format!("refs/tags/{candidate}"));
-            patterns.push(format!("refs/tags/{candidate}^{{}}"));
-        }
-    }
     let mut arguments: Vec<String> = pinned_to.to_vec();
     arguments.extend(["ls-remote", "--quiet", "--exit-code", "--"].map(str::to_owned));
-    arguments.push(source.address.clone());
-    arguments.extend(patterns);
+    arguments.extend([source.address.clone(), "HEAD".to_owned()]);
+    let names = candidates.iter().flat_map(|candidate| names_of(candidate));
+    arguments.extend(names.map(|(listed, _)| listed));
     let out = git
         .run(&arguments, &Run::new(1 << 20, settings.list_time))
         .await?;
     let listed = String::from_utf8_lossy(&out).into_owned();
-    let mut ids = HashMap::new();
-    for line in listed.lines() {
-        if let Some((id, name)) = line.split_once('\t')
-            && is_commit(id)
-        {
-            ids.insert(name.to_owned(), id.to_owned());
-        }
-    }
-    Ok(ids)
+    let lines = listed.lines().filter_map(|line| line.split_once('\t'));
+    let named = lines.filter(|(id, _)| is_commit(id));
+    Ok(named
+        .map(|(id, name)| (name.to_owned(), id.to_owned()))
+        .collect())
 }
 
 /// Returns the full names that a reference may stand for, in git's order of precedence, each with
@@ -240,12 +226,15 @@ pub(crate) fn pin(host: &str, port: u16, addresses: &[std::net::IpAddr]) -> Vec<
             std::net::IpAddr::V6(ip) => format!("[{ip}]"),
         })
         .collect();
-    vec![
-        "-c".to_owned(),
-        format!("http.curloptResolve={host}:{port}:{}", list.join(",")),
-        "-c".to_owned(),
-        "http.followRedirects=false".to_owned(),
-        "-c".to_owned(),
-        "http.proxy=".to_owned(),
+    let resolve = format!("http.curloptResolve={host}:{port}:{}", list.join(","));
+    [
+        "-c",
+        &resolve,
+        "-c",
+        "http.followRedirects=false",
+        "-c",
+        "http.proxy=",
     ]
+    .map(str::to_owned)
+    .into()
 }

@@ -109,15 +109,17 @@ pub(crate) async fn fetch_recorded(
         hint: "add it again from where it is now".to_owned(),
     })?;
     let opened = open(access, &source, None).await?;
-    let folder = upstream.path.as_deref();
-    let same = |found: &&Found| folder == Some(found.folder.as_str());
-    let found = opened.found.iter().find(same).or_else(|| opened.only());
+    let found = match &upstream.path {
+        // The only skill that is left in a source may be another one.
+        Some(folder) => opened.found.iter().find(|found| found.folder == *folder),
+        None => opened.only(),
+    };
     let found = found.ok_or_else(|| {
-        FetchError::NotFound(format!(
-            "{} has no folder {} any more",
-            source.shown(),
-            folder.unwrap_or_default()
-        ))
+        FetchError::NotFound(match upstream.path.as_deref() {
+            None => format!("{} has several skills now", source.shown()),
+            Some("") => format!("{} has no skill at its root any more", source.shown()),
+            Some(folder) => format!("{} has no folder {folder} any more", source.shown()),
+        })
     })?;
     let skill = opened.content.take(access, found).await?;
     let pin = upstream.check_pin(&skill.upstream);

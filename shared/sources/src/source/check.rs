@@ -25,13 +25,18 @@ pub(super) fn check_segments<'a>(
             && !segment.contains(['\\', ':', '?', '#', '@'])
             && !segment.chars().any(|c| is_deceptive(c) || c == '\0')
     });
+    require(
+        fine,
+        text,
+        "a part of its path is empty, `.`, `..`, begins with `-`, or holds one of \\ : ? # @",
+    )
+}
+
+fn require(fine: bool, text: &str, reason: &str) -> Result<(), BadSource> {
     if fine {
         Ok(())
     } else {
-        Err(BadSource::new(
-            text,
-            "a part of its path is empty, `.`, `..`, begins with `-`, or holds one of \\ : ? # @",
-        ))
+        Err(BadSource::new(text, reason))
     }
 }
 
@@ -42,15 +47,8 @@ pub(super) fn check_repository_part(text: &str, part: &str) -> Result<(), BadSou
         && part
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
-    if fine {
-        Ok(())
-    } else {
-        Err(BadSource::new(
-            text,
-            format!("{} is no name of an owner or repository", printable(part)),
-        )
-        .with_hint(format!("a source is {FORMS}")))
-    }
+    let reason = format!("{} is no name of an owner or repository", printable(part));
+    require(fine, text, &reason).map_err(|bad| bad.with_hint(format!("a source is {FORMS}")))
 }
 
 /// Checks a user or host name. Both become part of an SSH command line.
@@ -59,11 +57,7 @@ pub(super) fn check_ssh_word(text: &str, word: &str) -> Result<(), BadSource> {
         && word.chars().all(|c| {
             c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '[' | ']' | ':')
         });
-    if fine {
-        Ok(())
-    } else {
-        Err(BadSource::new(text, "its user or host holds what none has"))
-    }
+    require(fine, text, "its user or host holds what none has")
 }
 
 /// Checks a branch, tag, commit or version against git's rules for reference names.
@@ -78,12 +72,5 @@ pub(crate) fn check_reference(text: &str) -> Result<(), BadSource> {
         && !text
             .split('/')
             .any(|part| part.starts_with('.') || part.strip_suffix(".lock").is_some());
-    if fine {
-        Ok(())
-    } else {
-        Err(BadSource::new(
-            text,
-            "this is no branch, tag, commit or version",
-        ))
-    }
+    require(fine, text, "this is no branch, tag, commit or version")
 }

@@ -14,12 +14,14 @@
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use vault_skill::policy::Policy;
 use vault_sources::{
     FetchError, Fetcher, GitSettings, Limits, Opened, ParseOptions, Settings, Source, SourcePolicy,
     Tokens,
@@ -46,6 +48,9 @@ pub enum Answer {
     /// Raw bytes of a whole response, including the status line and headers.
     Raw(Vec<u8>),
 }
+
+/// Where a site lists its skills.
+pub const INDEX: &str = "/.well-known/agent-skills/index.json";
 
 /// A site on loopback that records its requests.
 pub struct SiteServer {
@@ -79,14 +84,30 @@ impl SiteServer {
     }
 
     pub fn text(&self, path: &str, text: impl Into<String>) -> &Self {
-        self.put(path, Answer::Body("text/plain", text.into().into_bytes()))
+        self.body(path, "text/plain", text.into())
     }
 
     pub fn json(&self, path: &str, text: impl Into<String>) -> &Self {
-        self.put(
-            path,
-            Answer::Body("application/json", text.into().into_bytes()),
-        )
+        self.body(path, "application/json", text.into())
+    }
+
+    pub fn body(&self, path: &str, kind: &'static str, body: impl Into<Vec<u8>>) -> &Self {
+        self.put(path, Answer::Body(kind, body.into()))
+    }
+
+    pub fn redirect(&self, path: &str, to: impl Into<String>) -> &Self {
+        self.put(path, Answer::To(to.into()))
+    }
+
+    pub fn raw(&self, path: &str, response: &[u8]) -> &Self {
+        self.put(path, Answer::Raw(response.to_vec()))
+    }
+
+    /// Serves an index of skills with these entries.
+    pub fn index(&self, entries: &str) -> &Self {
+        let schema = vault_sources::site::SCHEMA;
+        let index = format!(r#"{{"$schema":"{schema}","skills":[{entries}]}}"#);
+        self.json(INDEX, index)
     }
 
     pub fn asked(&self) -> Vec<String> {
@@ -117,30 +138,27 @@ fn serve(
             answers.get(&path).or_else(|| answers.get(bare)).cloned()
         };
         let written = match answer.unwrap_or(Answer::Status(404)) {
-            Answer::Body(kind, body) => {
-                let head = format!(
-                    "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
-                    body.len()
-                );
-                stream
-                    .write_all(head.as_bytes())
-                    .and_then(|()| stream.write_all(&body))
-            }
+            Answer::Body(kind, body) => respond(
+                &mut stream,
+                "200 OK",
+                &format!("Content-Type: {kind}\r\n"),
+                &body,
+            ),
             Answer::Guarded(token, text) => {
                 let wanted = format!("authorization: bearer {token}\r\n").to_lowercase();
-                let status = if head.to_lowercase().contains(&wanted) {
-                    format!("200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len())
+                if head.to_lowercase().contains(&wanted) {
+                    respond(&mut stream, "200 OK", "", text.as_bytes())
                 } else {
-                    "401 No\r\nContent-Length: 0\r\n\r\n".to_owned()
-                };
-                stream.write_all(format!("HTTP/1.1 {status}").as_bytes())
+                    respond(&mut stream, "401 No", "", b"")
+                }
             }
-            Answer::To(to) => stream.write_all(
-                format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
-                    .as_bytes(),
+            Answer::To(to) => respond(
+                &mut stream,
+                "302 Found",
+                &format!("Location: {to}\r\n"),
+                b"",
             ),
-            Answer::Status(status) => stream
-                .write_all(format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n").as_bytes()),
+            Answer::Status(status) => respond(&mut stream, &format!("{status} No"), "", b""),
             Answer::Raw(bytes) => stream.write_all(&bytes),
             Answer::Endless => {
                 let mut done = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
@@ -160,6 +178,17 @@ fn serve(
             return;
         }
     }
+}
+
+fn respond(
+    stream: &mut TcpStream,
+    status: &str,
+    headers: &str,
+    body: &[u8],
+) -> std::io::Result<()> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), body].concat())
 }
 
 /// A repository made with the system's git.
@@ -187,14 +216,8 @@ impl Repository {
 
     pub fn git(&self, arguments: &[&str]) -> String {
         let out = Command::new("git")
-            .args([
-                "-c",
-                "user.name=Ann",
-                "-c",
-                "user.email=ann@example.com",
-                "-c",
-                "commit.gpgsign=false",
-            ])
+            .args(["-c", "user.name=Ann", "-c", "user.email=ann@example.com"])
+            .args(["-c", "commit.gpgsign=false"])
             .args(arguments)
             .current_dir(self.path())
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -203,11 +226,8 @@ impl Repository {
             .env("GIT_COMMITTER_DATE", "2026-11-01T00:00:00Z")
             .output()
             .unwrap();
-        assert!(
-            out.status.success(),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&out.stderr)
-        );
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{arguments:?}: {errors}");
         String::from_utf8(out.stdout).unwrap().trim().to_owned()
     }
 
@@ -220,15 +240,15 @@ impl Repository {
 
     pub fn commit(&self) -> String {
         self.git(&["add", "--all", "--force"]);
-        self.git(&[
-            "commit",
-            "--quiet",
-            "--allow-empty",
-            "--message",
-            "A change.",
-        ]);
+        self.git(&["commit", "--quiet", "--allow-empty", "--message=A change."]);
         self.git(&["rev-parse", "HEAD"])
     }
+}
+
+pub fn write_executable(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 pub fn skill_md(name: &str) -> String {
@@ -274,13 +294,22 @@ pub fn fetcher_with(settings: Settings) -> Arc<Fetcher> {
     Arc::new(Fetcher::new(settings, Arc::new(TestClock::default())))
 }
 
-/// A fetcher for tests that need no site.
+/// Settings for tests that need no site.
+pub fn plain_settings() -> Settings {
+    settings("http://127.0.0.1:9")
+}
+
 pub fn plain_fetcher() -> Arc<Fetcher> {
-    fetcher("http://127.0.0.1:9")
+    fetcher_with(plain_settings())
 }
 
 pub async fn open(fetcher: &Fetcher, source: &Source) -> Result<Opened, FetchError> {
     fetcher.open(source, None, &SourcePolicy::default()).await
+}
+
+/// The error that opening a source, or fetching its only skill, fails with.
+pub async fn refusal(fetcher: &Fetcher, source: &Source) -> FetchError {
+    fetch(fetcher, source, None).await.unwrap_err()
 }
 
 /// Opens a source and fetches the skill of this name, or the only one.
@@ -303,24 +332,30 @@ pub fn code<T>(result: Result<T, FetchError>) -> &'static str {
     result.err().map_or("no error", |error| error.word())
 }
 
-pub async fn drift(
-    fetcher: &Arc<Fetcher>,
-    upstream: &Upstream,
-    policy: &SourcePolicy,
-) -> DriftState {
-    compare(fetcher, [upstream], policy).await.pop().unwrap()
+pub async fn drift(fetcher: &Arc<Fetcher>, skill: &FetchedSkill) -> DriftState {
+    compare(fetcher, [skill]).await.pop().unwrap()
+}
+
+/// Whether a comparison says that the source still has this version.
+pub async fn is_up_to_date(fetcher: &Arc<Fetcher>, skill: &FetchedSkill) -> bool {
+    drift(fetcher, skill).await == DriftState::UpToDate
 }
 
 pub async fn compare(
     fetcher: &Arc<Fetcher>,
-    upstreams: impl IntoIterator<Item = &Upstream>,
-    policy: &SourcePolicy,
+    skills: impl IntoIterator<Item = &FetchedSkill>,
 ) -> Vec<DriftState> {
-    let upstreams: Vec<Upstream> = upstreams.into_iter().cloned().collect();
+    let skills = skills.into_iter();
+    let upstreams: Vec<Upstream> = skills.map(|skill| skill.upstream.clone()).collect();
     let mut states = vec![DriftState::Unchecked("no answer".to_owned()); upstreams.len()];
-    let asked = Arc::clone(fetcher).compare_all(upstreams, policy, |at, state| states[at] = state);
+    let policy = SourcePolicy::default();
+    let asked = Arc::clone(fetcher).compare_all(upstreams, &policy, |at, state| states[at] = state);
     asked.await;
     states
+}
+
+pub fn policy(toml: &str) -> SourcePolicy {
+    SourcePolicy::new(Some(&Policy::from_toml(toml).unwrap()))
 }
 
 pub fn names(opened: &Opened) -> Vec<&str> {

@@ -222,7 +222,6 @@ macro_rules! shelf_contract {
             a_ranking_has_the_positions_of_the_entries
             an_entry_says_what_was_signed
             a_loaded_skill_proves_itself
-            who_asks_for_one_skill_is_told_as_who_asks_for_all
             an_unchanged_shelf_hands_out_the_same_snapshot
             a_snapshot_never_changes
             an_older_entry_is_never_something_newer
@@ -263,6 +262,20 @@ macro_rules! contract_tests {
     };
 }
 
+/// Fails and prints the value unless it matches the pattern, as the unstable `std::assert_matches!` does.
+#[macro_export]
+macro_rules! assert_matches {
+    ($value:expr, $pattern:pat $(if $guard:expr)? $(, $($context:tt)+)?) => {
+        match $value {
+            $pattern $(if $guard)? => {}
+            ref other => {
+                let context = String::new() $(+ &format!($($context)+))?;
+                panic!("{other:?} is not {} {context}", stringify!($pattern));
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -290,6 +303,6 @@ mod tests {
             );
             count += 1;
         }
-        assert_eq!(count, 88);
+        assert_eq!(count, 87);
     }
 }

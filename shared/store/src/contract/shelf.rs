@@ -240,47 +240,6 @@ pub async fn a_loaded_skill_proves_itself(fixture: &ShelfFixture) {
     }
 }
 
-/// [`Shelf::about`] says of a skill what [`Shelf::snapshot`] says, before anybody asked for all and after, and what it says can be loaded.
-pub async fn who_asks_for_one_skill_is_told_as_who_asks_for_all(fixture: &ShelfFixture) {
-    fixture
-        .hand
-        .put(skill("two", "second"), "local:folder")
-        .await;
-    fixture
-        .hand
-        .put(skill("one", "first"), "local:folder")
-        .await;
-    fixture
-        .hand
-        .policy("[profiles.all]\ngroups = [\"*\"]\n")
-        .await;
-    let one = name("one");
-    let mut told = Vec::new();
-    for _ in 0..2 {
-        let about = fixture.shelf.about(&one).await.expect("it answers");
-        let entry = about.find(&one).expect("it is there").clone();
-        let loaded = fixture.load(&entry).await;
-        assert_eq!(loaded.bundle_hash, entry.texts.bundle_hash);
-        told.push((entry, about.policy_sha256));
-        let absent = fixture.shelf.about(&name("absent")).await;
-        assert!(absent.expect("it answers").find(&name("absent")).is_none());
-        let all = fixture.snapshot().await;
-        let known = all.find(&one).expect("it is there").clone();
-        told.push((known, all.policy_sha256));
-    }
-    assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
-    fixture
-        .hand
-        .put(skill("one", "third"), "local:folder")
-        .await;
-    let about = fixture.shelf.about(&one).await.expect("it answers");
-    let entry = about.find(&one).expect("it is there").clone();
-    assert_eq!(entry, fixture.entry("one").await);
-    fixture.hand.remove(&one).await;
-    let about = fixture.shelf.about(&one).await.expect("it answers");
-    assert!(about.find(&one).is_none());
-}
-
 /// While nothing changes the same snapshot is handed out, so that what was made from it can be kept.
 pub async fn an_unchanged_shelf_hands_out_the_same_snapshot(fixture: &ShelfFixture) {
     fixture.put("alpha", "one").await;

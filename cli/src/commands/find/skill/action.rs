@@ -13,7 +13,7 @@ use vault_skill::name::ActionName;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     lookup::{named, suggest},
     output::{Report, clean, nearest},
 };
@@ -29,10 +29,7 @@ pub fn run(
     let word = |index: usize| words.get(index).and_then(|word| word.to_str());
     let action = word(0).unwrap_or_default();
     let Some(name) = word(1) else {
-        let failure = Failure::new(
-            ErrorCode::Usage,
-            format!("`{}` of which skill?", clean(action, 32)),
-        );
+        let failure = fail!(Usage, "`{}` of which skill?", clean(action, 32));
         return Err(
             match nearest(action, ["list", "search", "which"].into_iter()) {
                 Some(near) => failure.hint(format!(
@@ -43,9 +40,10 @@ pub fn run(
         );
     };
     let action: ActionName = action.parse().map_err(|_| {
-        Failure::new(
-            ErrorCode::ActionNameInvalid,
-            format!("`{}` cannot be the name of an action", clean(action, 32)),
+        fail!(
+            ActionNameInvalid,
+            "`{}` cannot be the name of an action",
+            clean(action, 32)
         )
         .hint("actions are lower-case words; options of vault stand before the action")
     })?;
@@ -63,9 +61,9 @@ pub fn run(
                 .parse()
                 .is_ok_and(|skill| run::is_installed(vault, &skill).unwrap_or(false));
         if swapped {
-            Failure::new(
-                ErrorCode::Usage,
-                format!("`{action}` is a skill, and the action stands before it"),
+            fail!(
+                Usage,
+                "`{action}` is a skill, and the action stands before it"
             )
             .hint(format!("vault skill {name} {action}"))
         } else {
@@ -77,7 +75,7 @@ pub fn run(
         prepared.clean_environment(|name| context.process.variable(name).map(OsString::from));
     }
     if let Ok(folder) = std::env::current_dir() {
-        prepared.command().env("VAULT_CALLED_FROM", folder);
+        prepared.command.env("VAULT_CALLED_FROM", folder);
     }
     let status = context.block_on(async { Ok(watch(&mut prepared).await?) })?;
     // Like a shell, report 128 + n for a process that signal n killed.
@@ -93,15 +91,15 @@ pub fn run(
 /// the action starts. Only tests whether a variable is set; never uses its value.
 fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     let process = &context.process;
-    if prepared.requires_tty() && !(process.stdin_is_terminal && process.stdout_is_terminal) {
-        return Err(Failure::new(
-            ErrorCode::NoTty,
-            format!("NoTtyError: {what} asks on a terminal, and there is none"),
+    if prepared.requires_tty && !(process.stdin_is_terminal && process.stdout_is_terminal) {
+        return Err(fail!(
+            NoTty,
+            "NoTtyError: {what} asks on a terminal, and there is none"
         )
         .hint("run it from a terminal, without redirection"));
     }
     let missing: Vec<_> = prepared
-        .environment()
+        .environment
         .iter()
         .filter(|declared| declared.required && process.variable(&declared.name).is_none())
         .collect();
@@ -116,17 +114,15 @@ fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
         })
         .collect::<Vec<_>>();
     let names: Vec<_> = missing.iter().map(|declared| &declared.name).collect();
-    Err(Failure::new(
-        ErrorCode::EnvironmentMissing,
-        format!(
-            "{what} needs {} that {} not set",
-            if missing.len() == 1 {
-                "a variable"
-            } else {
-                "variables"
-            },
-            if missing.len() == 1 { "is" } else { "are" },
-        ),
+    Err(fail!(
+        EnvironmentMissing,
+        "{what} needs {} that {} not set",
+        if missing.len() == 1 {
+            "a variable"
+        } else {
+            "variables"
+        },
+        if missing.len() == 1 { "is" } else { "are" }
     )
     .details(lines)
     .data(serde_json::json!({ "missing": names }))
@@ -155,7 +151,7 @@ async fn watch(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
             while stream.recv().await.is_some() && sender.send(passed).is_ok() {}
         });
     }
-    let command = std::mem::replace(prepared.command(), std::process::Command::new(""));
+    let command = std::mem::replace(&mut prepared.command, std::process::Command::new(""));
     let mut child = tokio::process::Command::from(command)
         .spawn()
         .map_err(|cause| prepared.start_error(cause))?;

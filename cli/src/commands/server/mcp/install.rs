@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use super::places::{AGENTS, AgentSettings, Folders, Server, starts_vault};
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, Place},
+    errors::{Failure, Place},
     mcp_config::EditError,
-    output::{BOLD, DIM, GOOD, HINT, Report, clean, nearest, paint},
+    output::{BOLD, DIM, HINT, Report, TICK, clean, join, nearest, paint},
 };
 
 /// The largest settings file that is read, in bytes.
@@ -74,45 +74,39 @@ struct FileChange {
 
 /// Adds the server to the settings of the given agents.
 pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let server = server(context, arguments.project)?;
+    let (server, name) = (server(context, arguments.project)?, &arguments.name);
     let changes = plan(context, arguments, |known, file, text| {
+        let failed = |error: EditError| unreadable(known, file, &error);
         let entry = known.entry(&server);
         let old = text.as_deref().unwrap_or_default();
-        let there = known
-            .format()
-            .entry(old, known.path, &arguments.name)
-            .map_err(|error| unreadable(known, file, &error))?;
-        if let Some(there) = there
+        let present = known.format.entry(old, known.path, name).map_err(failed)?;
+        if let Some(other) = present
             .as_ref()
-            .filter(|there| !starts_vault(there, &server.command))
+            .filter(|entry| !starts_vault(entry, &server.command))
         {
-            return Err(Failure::new(
-                ErrorCode::McpNameTaken,
-                format!(
-                    "{} has another server named `{}`: {}",
-                    known.label,
-                    clean(&arguments.name, 60),
-                    clean(&there.to_string(), 200)
-                ),
+            let (label, other) = (known.label, clean(&other.to_string(), 200));
+            return Err(fail!(
+                McpNameTaken,
+                "{label} has another server named `{name}`: {other}"
             )
             .at(place(file, None))
             .hint("--name <other> registers this one beside it"));
         }
         let after = known
-            .format()
-            .put(old, known.path, &arguments.name, &entry)
-            .map_err(|error| unreadable(known, file, &error))?;
-        let outcome = match there {
+            .format
+            .put(old, known.path, name, &entry)
+            .map_err(failed)?;
+        let outcome = match present {
             None => Outcome::Added,
-            Some(there) if there == entry => Outcome::Unchanged,
+            Some(present) if present == entry => Outcome::Unchanged,
             Some(_) => Outcome::Updated,
         };
         Ok((Some(after), entry, outcome))
     })?;
     if !arguments.dry_run {
         for change in &changes {
-            if change.outcome == Outcome::Added {
-                back_up(change)?;
+            if let (Outcome::Added, Some(before)) = (change.outcome, &change.before) {
+                put(&backup_of(&change.file), before, Some(&change.file))?;
             }
             write(change)?;
         }
@@ -122,42 +116,32 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
 
 /// Removes the server from the settings of the given agents.
 pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let server = server(context, arguments.project)?;
+    let (server, name) = (server(context, arguments.project)?, &arguments.name);
     let changes = plan(context, arguments, |known, file, text| {
         let Some(old) = text else {
             return Ok((None, Value::Null, Outcome::Absent));
         };
-        let format = known.format();
-        let failed = |error: &EditError| unreadable(known, file, error);
-        let there = format
-            .entry(old, known.path, &arguments.name)
-            .map_err(|error| failed(&error))?;
-        let Some(there) = there.filter(|there| starts_vault(there, &server.command)) else {
+        let failed = |error: EditError| unreadable(known, file, &error);
+        let (format, path) = (known.format, known.path);
+        let present = format.entry(old, path, name).map_err(failed)?;
+        let Some(entry) = present.filter(|entry| starts_vault(entry, &server.command)) else {
             return Ok((Some(old.clone()), Value::Null, Outcome::Absent));
         };
         // If nothing else changed the file since the install, the backup is restored byte for byte.
-        let with_entry = |original: &str| {
-            format
-                .put(original, known.path, &arguments.name, &there)
-                .ok()
+        let is_old = |original: &str| {
+            let with_entry = format.put(original, path, name, &entry);
+            with_entry.is_ok_and(|text| text == *old)
         };
-        let backup = read(&backup_of(file))?;
-        let after = match backup {
-            Some(backup) if with_entry(&backup).as_deref() == Some(old) => Some(backup),
-            None if with_entry("").as_deref() == Some(old) => None,
-            _ => Some(
-                format
-                    .take(old, known.path, &arguments.name)
-                    .map_err(|error| failed(&error))?,
-            ),
+        let after = match read(&backup_of(file))? {
+            Some(backup) if is_old(&backup) => Some(backup),
+            None if is_old("") => None,
+            _ => Some(format.remove(old, path, name).map_err(failed)?),
         };
-        Ok((after, there, Outcome::Removed))
+        Ok((after, entry, Outcome::Removed))
     })?;
     if !arguments.dry_run {
-        for change in changes
-            .iter()
-            .filter(|change| change.outcome == Outcome::Removed)
-        {
+        let is_removed = |change: &&FileChange| change.outcome == Outcome::Removed;
+        for change in changes.iter().filter(is_removed) {
             write(change)?;
             // The backup is no longer needed.
             let _absent = std::fs::remove_file(backup_of(&change.file));
@@ -186,11 +170,8 @@ fn server(context: &Context, project: bool) -> Result<Server, Failure> {
         args.extend(["--vault".to_owned(), root.display().to_string()]);
     }
     let default = context.process.home().map(|home| home.join(".config"));
-    if let Some(config) = context
-        .process
-        .variable("XDG_CONFIG_HOME")
-        .filter(|config| default.as_deref() != Some(Path::new(config)))
-    {
+    let config = context.process.variable("XDG_CONFIG_HOME");
+    if let Some(config) = config.filter(|config| default.as_deref() != Some(Path::new(config))) {
         env.push(("XDG_CONFIG_HOME".to_owned(), config.to_owned()));
     }
     Ok(Server {
@@ -210,15 +191,15 @@ fn plan(
 ) -> Result<Vec<FileChange>, Failure> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if arguments.name.is_empty() || arguments.name.len() > 64 || !arguments.name.chars().all(good) {
-        return Err(Failure::new(
-            ErrorCode::NameInvalid,
-            "a server's name has letters, digits, hyphens and underscores, at most 64",
+        return Err(fail!(
+            NameInvalid,
+            "a server's name has letters, digits, hyphens and underscores, at most 64"
         ));
     }
     let machine = context.process.machine(None).ok_or_else(|| {
-        Failure::new(
-            ErrorCode::NoHome,
-            "there is no home folder in which agents keep their settings",
+        fail!(
+            NoHome,
+            "there is no home folder in which agents keep their settings"
         )
         .hint("set HOME")
     })?;
@@ -230,27 +211,21 @@ fn plan(
         if changes.iter().any(|change| change.known.id == known.id) {
             continue;
         }
+        let label = known.label;
         let file = if arguments.project {
             known.project_file(&project).ok_or_else(|| {
-                Failure::new(
-                    ErrorCode::McpNoProjectFile,
-                    format!("{} reads no file of a project", known.label),
-                )
-                .hint("leave --project out")
+                fail!(McpNoProjectFile, "{label} reads no file of a project")
+                    .hint("leave --project out")
             })?
-        } else {
-            known.installed_mark(&folders).ok_or_else(|| {
-                Failure::new(
-                    ErrorCode::AgentNotFound,
-                    format!(
-                        "{} is not on this machine: {} is not there",
-                        known.label,
-                        known.mark_name()
-                    ),
-                )
-                .hint("vault agents shows the agents of this machine")
-            })?;
+        } else if known.installed_mark(&folders).is_some() {
             known.user_file(&folders)
+        } else {
+            let mark = known.mark_name();
+            return Err(fail!(
+                AgentNotFound,
+                "{label} is not on this machine: {mark} is not there"
+            )
+            .hint("vault agents shows the agents of this machine"));
         };
         // Edit the target of a symlink, so that links made by dotfile managers stay.
         let file = std::fs::canonicalize(&file).unwrap_or(file);
@@ -269,39 +244,34 @@ fn plan(
 }
 
 fn find_agent(word: &str, folders: &Folders) -> Result<&'static AgentSettings, Failure> {
-    if let Some(known) = AGENTS.iter().find(|known| known.id == word) {
+    // `agents::by_name` also knows the names that other tools use for an agent.
+    let agent = vault_library::agents::by_name(word);
+    let id = agent.map_or(word, |agent| agent.id.as_str());
+    if let Some(known) = AGENTS
+        .iter()
+        .find(|known| known.id == word || known.id == id)
+    {
         return Ok(known);
     }
-    if let Some(agent) = vault_library::agents::by_name(word) {
-        if let Some(known) = AGENTS.iter().find(|known| known.id == agent.id.as_str()) {
-            return Ok(known);
-        }
-        return Err(Failure::new(
-            ErrorCode::AgentUnsupported,
-            format!(
-                "where {} keeps its MCP servers is not known here",
-                agent.display_name
-            ),
+    if let Some(agent) = agent {
+        let name = &agent.display_name;
+        return Err(fail!(
+            AgentUnsupported,
+            "where {name} keeps its MCP servers is not known here"
         )
         .hint("add a server with the command `vault` and the argument `mcp` to its settings"));
     }
-    let failure = Failure::new(
-        ErrorCode::AgentUnknown,
-        format!("there is no agent `{}`", clean(word, 60)),
-    );
-    let here: Vec<&str> = AGENTS
+    let ids = || AGENTS.iter().map(|known| known.id);
+    let here = AGENTS
         .iter()
-        .filter(|known| known.installed_mark(folders).is_some())
-        .map(|known| known.id)
-        .collect();
-    Err(match nearest(word, AGENTS.iter().map(|known| known.id)) {
-        Some(near) => failure.hint(format!("did you mean `{near}`?")),
-        None if here.is_empty() => failure.hint(format!(
-            "known: {}",
-            AGENTS.map(|known| known.id).join(", ")
-        )),
-        None => failure.hint(format!("on this machine: {}", here.join(", "))),
-    })
+        .filter(|known| known.installed_mark(folders).is_some());
+    let here = join(here.map(|known| known.id));
+    let hint = match nearest(word, ids()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if here.is_empty() => format!("known: {}", join(ids())),
+        None => format!("on this machine: {here}"),
+    };
+    Err(fail!(AgentUnknown, "there is no agent `{}`", clean(word, 60)).hint(hint))
 }
 
 fn place(file: &Path, line: Option<u32>) -> Place {
@@ -317,30 +287,24 @@ fn unreadable(known: &AgentSettings, file: &Path, error: &EditError) -> Failure 
         EditError::Syntax { line, reason } => (Some(*line), reason.clone()),
         other => (None, other.to_string()),
     };
-    Failure::new(
-        ErrorCode::McpConfigUnreadable,
-        format!(
-            "the settings of {} are left as they are: {}",
-            known.label,
-            clean(&reason, 300)
-        ),
+    let (label, reason) = (known.label, clean(&reason, 300));
+    fail!(
+        McpConfigUnreadable,
+        "the settings of {label} are left as they are: {reason}"
     )
     .at(place(file, line))
     .hint("mend the file, or make the entry there by hand")
 }
 
 fn read(file: &Path) -> Result<Option<String>, Failure> {
-    let opened = match std::fs::File::open(file) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::io("reading", file, &error)),
-    };
     let failed = |error: std::io::Error| Failure::io("reading", file, &error);
+    let shown = file.display();
+    let opened = match std::fs::File::open(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
     if !opened.metadata().map_err(failed)?.is_file() {
-        return Err(Failure::new(
-            ErrorCode::NotAFile,
-            format!("{} is no plain file", file.display()),
-        ));
+        return Err(fail!(NotAFile, "{shown} is no plain file"));
     }
     let mut bytes = Vec::new();
     opened
@@ -348,31 +312,16 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(Failure::new(
-            ErrorCode::McpConfigUnreadable,
-            format!("{} is larger than 32 MiB", file.display()),
-        ));
+        return Err(fail!(McpConfigUnreadable, "{shown} is larger than 32 MiB"));
     }
-    String::from_utf8(bytes).map(Some).map_err(|_| {
-        Failure::new(
-            ErrorCode::McpConfigUnreadable,
-            format!("{} is not UTF-8", file.display()),
-        )
-    })
+    let text = String::from_utf8(bytes);
+    text.map(Some)
+        .map_err(|_| fail!(McpConfigUnreadable, "{shown} is not UTF-8"))
 }
 
 fn backup_of(file: &Path) -> PathBuf {
-    let name = file
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    file.with_file_name(format!("{}.{BACKUP}", name.unwrap_or_default()))
-}
-
-fn back_up(change: &FileChange) -> Result<(), Failure> {
-    let Some(before) = &change.before else {
-        return Ok(());
-    };
-    put(&backup_of(&change.file), before, Some(&change.file))
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    file.with_file_name(format!("{name}.{BACKUP}"))
 }
 
 fn write(change: &FileChange) -> Result<(), Failure> {
@@ -381,9 +330,10 @@ fn write(change: &FileChange) -> Result<(), Failure> {
     }
     // The agent may have written the file in the meantime. Its changes must not be lost.
     if read(&change.file)? != change.before {
-        return Err(Failure::new(
-            ErrorCode::McpConfigChanged,
-            format!("{} was changed meanwhile", change.file.display()),
+        return Err(fail!(
+            McpConfigChanged,
+            "{} was changed meanwhile",
+            change.file.display()
         )
         .hint("try again; close the agent if it happens again"));
     }
@@ -400,13 +350,12 @@ fn put(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
         let mode = like.and_then(|like| Some(like.metadata().ok()?.permissions().mode() & 0o777));
-        let mut aside = tempfile::NamedTempFile::new_in(folder)?;
-        aside.write_all(text.as_bytes())?;
-        aside
-            .as_file()
-            .set_permissions(std::fs::Permissions::from_mode(mode.unwrap_or(0o600)))?;
-        aside.as_file().sync_all()?;
-        aside.persist(file)?;
+        let mut new = tempfile::NamedTempFile::new_in(folder)?;
+        new.write_all(text.as_bytes())?;
+        let permissions = std::fs::Permissions::from_mode(mode.unwrap_or(0o600));
+        new.as_file().set_permissions(permissions)?;
+        new.as_file().sync_all()?;
+        new.persist(file)?;
         Ok(())
     };
     write().map_err(|error| Failure::io("writing", file, &error))
@@ -416,46 +365,40 @@ fn report(arguments: &Arguments, changes: &[FileChange]) -> Report {
     let mut lines = Vec::new();
     for change in changes {
         let (mark, text) = match (change.outcome, arguments.dry_run) {
-            (Outcome::Unchanged, _) => (paint(DIM, "="), "is registered already".to_owned()),
-            (Outcome::Absent, _) => (paint(DIM, "="), "was not registered".to_owned()),
-            (Outcome::Removed, false) => (paint(GOOD, "✓"), "no longer starts vault".to_owned()),
-            (Outcome::Removed, true) => (paint(DIM, "-"), "would no longer start vault".to_owned()),
-            (_, false) => (
-                paint(GOOD, "✓"),
-                "starts vault from its next start on".to_owned(),
-            ),
-            (_, true) => (
-                paint(DIM, "+"),
-                format!("would start {}", clean(&change.entry.to_string(), 400)),
-            ),
+            (Outcome::Unchanged, _) => (paint(DIM, "="), "is registered already"),
+            (Outcome::Absent, _) => (paint(DIM, "="), "was not registered"),
+            (Outcome::Removed, false) => (TICK.to_owned(), "no longer starts vault"),
+            (Outcome::Removed, true) => (paint(DIM, "-"), "would no longer start vault"),
+            (_, false) => (TICK.to_owned(), "starts vault from its next start on"),
+            (_, true) => {
+                let entry = clean(&change.entry.to_string(), 400);
+                (paint(DIM, "+"), &*format!("would start {entry}"))
+            }
         };
+        let (label, file) = (change.known.label, change.file.display());
         lines.push(format!(
-            "{mark} {} {text}  {}",
-            paint(BOLD, change.known.label),
-            paint(DIM, change.file.display())
+            "{mark} {BOLD}{label}{BOLD:#} {text}  {DIM}{file}{DIM:#}"
         ));
     }
-    let added: Vec<&str> = changes
+    let added = changes
         .iter()
-        .filter(|change| change.outcome == Outcome::Added)
-        .map(|change| change.known.id)
+        .filter(|change| change.outcome == Outcome::Added);
+    let agents: Vec<_> = added
+        .map(|change| format!("--agent {}", change.known.id))
         .collect();
-    if !arguments.dry_run && !added.is_empty() {
-        let agents: Vec<String> = added.iter().map(|id| format!("--agent {id}")).collect();
-        lines.push(format!(
-            "{} vault mcp uninstall {}",
-            paint(HINT, "undo:"),
-            agents.join(" ")
-        ));
+    if !arguments.dry_run && !agents.is_empty() {
+        let agents = agents.join(" ");
+        lines.push(format!("{HINT}undo:{HINT:#} vault mcp uninstall {agents}"));
     }
-    let data: Vec<Value> = changes
-        .iter()
-        .map(|change| {
-            json!({
-                "agent": change.known.id, "file": change.file, "name": arguments.name, "change": change.outcome,
-                "entry": change.entry, "written": !arguments.dry_run && change.before != change.after,
-            })
+    let json = |change: &FileChange| {
+        let written = !arguments.dry_run && change.before != change.after;
+        json!({
+            "agent": change.known.id, "file": change.file, "name": arguments.name,
+            "change": change.outcome, "entry": change.entry, "written": written,
         })
-        .collect();
-    Report::new(data, lines.join("\n"))
+    };
+    Report::new(
+        changes.iter().map(json).collect::<Vec<_>>(),
+        lines.join("\n"),
+    )
 }

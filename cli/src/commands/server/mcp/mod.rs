@@ -19,7 +19,7 @@ use vault_mcp::{Person, Server, Session};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{Exit, Failure},
     fetch,
     output::Report,
     server::{log_to_stderr, tool_names},
@@ -94,12 +94,8 @@ fn serve(context: &Context) -> Result<Report, Failure> {
         let shelf = LibraryShelf::new(vault, OWNER).with_fetch(fetch::for_tools(context)?);
         let shelf = std::sync::Arc::new(shelf);
         let server = Server::of(Session::new(shelf, Person::local(), names));
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::new(
-                ErrorCode::Mcp,
-                format!("the conversation broke off: {error}"),
-            )
-        };
+        let failed =
+            |error: &dyn std::fmt::Display| fail!(Mcp, "the conversation broke off: {error}");
         let parent = rustix::process::getppid();
         let io = |error: std::io::Error| failed(&error);
         let input = standard_input().map_err(io)?;

@@ -31,7 +31,8 @@ pub struct AgentSettings {
     pub id: &'static str,
     /// The display name.
     pub label: &'static str,
-    format: Format,
+    /// The format of the file.
+    pub format: Format,
     /// The path to the table of servers within the file.
     pub path: &'static [&'static str],
     form: EntryForm,
@@ -40,8 +41,7 @@ pub struct AgentSettings {
 }
 
 const fn json_settings(
-    id: &'static str,
-    label: &'static str,
+    [id, label]: [&'static str; 2],
     form: EntryForm,
     path: &'static [&'static str],
     project: Option<&'static str>,
@@ -56,81 +56,68 @@ const fn json_settings(
     }
 }
 
+use self::EntryForm::{Copilot, OpenCode, Plain, Stdio, Zed};
+
 const SERVERS: &[&str] = &["mcpServers"];
 
 /// Every agent that `vault mcp install` can write to, sorted by id.
 pub const AGENTS: [AgentSettings; 11] = [
     json_settings(
-        "claude-code",
-        "Claude Code",
-        EntryForm::Stdio,
+        ["claude-code", "Claude Code"],
+        Stdio,
         SERVERS,
         Some(".mcp.json"),
     ),
-    json_settings(
-        "claude-desktop",
-        "Claude Desktop",
-        EntryForm::Plain,
-        SERVERS,
-        None,
-    ),
+    json_settings(["claude-desktop", "Claude Desktop"], Plain, SERVERS, None),
     AgentSettings {
         format: Format::Toml,
         ..json_settings(
-            "codex",
-            "Codex",
-            EntryForm::Plain,
+            ["codex", "Codex"],
+            Plain,
             &["mcp_servers"],
             Some(".codex/config.toml"),
         )
     },
     json_settings(
-        "cursor",
-        "Cursor",
-        EntryForm::Plain,
+        ["cursor", "Cursor"],
+        Plain,
         SERVERS,
         Some(".cursor/mcp.json"),
     ),
     json_settings(
-        "gemini-cli",
-        "Gemini CLI",
-        EntryForm::Plain,
+        ["gemini-cli", "Gemini CLI"],
+        Plain,
         SERVERS,
         Some(".gemini/settings.json"),
     ),
     json_settings(
-        "github-copilot",
-        "GitHub Copilot CLI",
-        EntryForm::Copilot,
+        ["github-copilot", "GitHub Copilot CLI"],
+        Copilot,
         SERVERS,
         None,
     ),
     json_settings(
-        "opencode",
-        "OpenCode",
-        EntryForm::OpenCode,
+        ["opencode", "OpenCode"],
+        OpenCode,
         &["mcp"],
         Some("opencode.json"),
     ),
     json_settings(
-        "qwen-code",
-        "Qwen Code",
-        EntryForm::Plain,
+        ["qwen-code", "Qwen Code"],
+        Plain,
         SERVERS,
         Some(".qwen/settings.json"),
     ),
     json_settings(
-        "vscode",
-        "VS Code",
-        EntryForm::Stdio,
+        ["vscode", "VS Code"],
+        Stdio,
         &["servers"],
         Some(".vscode/mcp.json"),
     ),
-    json_settings("windsurf", "Windsurf", EntryForm::Plain, SERVERS, None),
+    json_settings(["windsurf", "Windsurf"], Plain, SERVERS, None),
     json_settings(
-        "zed",
-        "Zed",
-        EntryForm::Zed,
+        ["zed", "Zed"],
+        Zed,
         &["context_servers"],
         Some(".zed/settings.json"),
     ),
@@ -179,11 +166,6 @@ fn folder_variable(machine: &Machine, name: &str) -> Option<PathBuf> {
 }
 
 impl AgentSettings {
-    /// The format of the file.
-    pub const fn format(&self) -> Format {
-        self.format
-    }
-
     /// The folder whose presence shows that the agent is installed, if it exists.
     pub fn installed_mark(&self, folders: &Folders) -> Option<PathBuf> {
         match self.id {

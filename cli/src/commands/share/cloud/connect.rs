@@ -8,8 +8,8 @@ use vault_skill::name::Slug;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
-    output::{BOLD, GOOD, HINT, Report, Warning, clean, paint},
+    errors::Failure,
+    output::{BOLD, HINT, Report, TICK, Warning, clean, join, paint},
     service::{
         Address, Base, OwnerClient,
         connection::Connection,
@@ -58,31 +58,33 @@ struct Membership {
 /// Signs in, finds the vault on the service, and stores the connection.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let base = &arguments.url.base;
-    let named = match (&arguments.url.slug, &arguments.slug) {
-        (Some(in_address), Some(flag)) if in_address != flag => {
-            return Err(Failure::new(
-                ErrorCode::SlugTwice,
-                format!("the address names the vault {in_address}, --slug names {flag}"),
-            ));
-        }
-        (in_address, flag) => in_address.clone().or_else(|| flag.clone()),
-    };
+    if let (Some(in_address), Some(flag)) = (&arguments.url.slug, &arguments.slug)
+        && in_address != flag
+    {
+        return Err(fail!(
+            SlugTwice,
+            "the address names the vault {in_address}, --slug names {flag}"
+        ));
+    }
+    let named = arguments.url.slug.as_ref().or(arguments.slug.as_ref());
     // The connection is stored in the local vault, so create one if there is none.
     let vault = context.vault_or_new()?;
     if arguments.no_sign_in {
-        return pin_only(&vault, base, named);
+        return connect_without_sign_in(&vault, base, named);
     }
     context.block_on(async {
+        let namespace = named.map(Slug::as_str);
+        let no_browser = arguments.no_browser;
         let tokens = sign_in(
             context,
             SignIn {
                 base,
-                namespace: named.as_ref().map(Slug::as_str),
-                no_browser: arguments.no_browser,
+                namespace,
+                no_browser,
             },
         )
         .await?;
-        let (tokens, membership, others) = find_vault(context, base, named, tokens).await?;
+        let (membership, others) = find_vault(context, base, named, &tokens).await?;
         let file = TokenFile::of(context, base, membership.slug.as_str())?;
         file.write(&tokens, &file.lock()?)?;
         let connection = Connection {
@@ -94,11 +96,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-fn pin_only(vault: &Vault, base: &Base, named: Option<Slug>) -> Result<Report, Failure> {
-    let slug = named.ok_or_else(|| {
-        Failure::new(
-            ErrorCode::SlugMissing,
-            "which vault? Without sign-in nobody can ask the service",
+fn connect_without_sign_in(
+    vault: &Vault,
+    base: &Base,
+    named: Option<&Slug>,
+) -> Result<Report, Failure> {
+    let slug = named.cloned().ok_or_else(|| {
+        fail!(
+            SlugMissing,
+            "which vault? Without sign-in nobody can ask the service"
         )
         .hint(format!("vault cloud connect {base}/v/<slug> --no-sign-in"))
     })?;
@@ -108,65 +114,60 @@ fn pin_only(vault: &Vault, base: &Base, named: Option<Slug>) -> Result<Report, F
     };
     connection.save(vault)?;
     Ok(Report::new(
-        json!({ "base": connection.base.as_str(), "slug": connection.slug, "signed_in": false }),
-        format!(
-            "{} pinned {}",
-            paint(GOOD, "✓"),
-            paint(HINT, connection.address())
-        ),
+        json!({ "base": base.as_str(), "slug": connection.slug, "signed_in": false }),
+        format!("{TICK} pinned {HINT}{}{HINT:#}", connection.address()),
     ))
 }
 
-/// Finds the vault that the token is for. A token grants access to exactly one vault.
+/// Finds the vault that the token is for, and the other vaults of the account. A token grants access
+/// to exactly one vault.
 async fn find_vault(
     context: &Context,
     base: &Base,
-    named: Option<Slug>,
-    tokens: Tokens,
-) -> Result<(Tokens, Membership, Vec<Membership>), Failure> {
+    named: Option<&Slug>,
+    tokens: &Tokens,
+) -> Result<(Membership, Vec<Membership>), Failure> {
     // The token is fresh, so this client never refreshes it and never writes the file `@new`.
     let file = TokenFile::of(context, base, "@new")?;
     let client = OwnerClient::with(context, base, file, tokens.clone())?;
-    let all = client.list::<Membership>("/admin/vaults").await?;
-    let list = || {
-        all.iter()
-            .map(|one| one.slug.to_string())
-            .collect::<Vec<_>>()
-    };
-    let nothing = |message: String| Failure::new(ErrorCode::NoSuchVault, message);
-    if all.is_empty() {
-        return Err(
-            nothing(format!("your account has no vault at {base}")).hint(
+    let mut all = client.list::<Membership>("/admin/vaults").await?;
+    let slugs: Vec<String> = all.iter().map(|vault| vault.slug.to_string()).collect();
+    let mut found = None;
+    match (&all[..], named) {
+        ([], _) => {
+            return Err(fail!(NoSuchVault, "your account has no vault at {base}").hint(
                 "an operator makes one: vault operator namespace create <slug> --owner <e-mail>",
-            ),
-        );
-    }
-    if let Some(slug) = named {
-        let found = all.iter().find(|one| one.slug == slug).cloned();
-        return found.map(|one| (tokens, one, all.clone())).ok_or_else(|| {
-            nothing(format!("your account has no vault `{slug}` at {base}"))
-                .hint(format!("it has: {}", list().join(", ")))
-        });
-    }
-    if let [one] = &all[..] {
-        return Ok((tokens, one.clone(), Vec::new()));
-    }
-    // The account has several vaults. The user chose one on the consent page; only requests for
-    // that one succeed.
-    for one in &all {
-        if client
-            .get::<Value>(&format!("/admin/vaults/{}", one.slug))
-            .await
-            .is_ok()
-        {
-            return Ok((tokens, one.clone(), all.clone()));
+            ));
+        }
+        (_, Some(slug)) => found = all.iter().position(|vault| vault.slug == *slug),
+        ([_], None) => found = Some(0),
+        // The account has several vaults. The user chose one on the consent page; only requests for
+        // that one succeed.
+        (several, None) => {
+            for (at, vault) in several.iter().enumerate() {
+                let path = format!("/admin/vaults/{}", vault.slug);
+                if client.get::<Value>(&path).await.is_ok() {
+                    found = Some(at);
+                    break;
+                }
+            }
         }
     }
-    let slug = context.ui.choose("Which vault?", "--slug <slug>", list())?;
-    Err(
-        nothing(format!("the sign-in was not for the vault `{slug}`"))
-            .hint(format!("vault cloud connect {base}/v/{slug}")),
-    )
+    match (found, named) {
+        (Some(at), _) => Ok((all.remove(at), all)),
+        (None, Some(slug)) => Err(fail!(
+            NoSuchVault,
+            "your account has no vault `{slug}` at {base}"
+        )
+        .hint(format!("it has: {}", join(slugs)))),
+        (None, None) => {
+            let slug = context.ui.choose("Which vault?", "--slug <slug>", slugs)?;
+            Err(
+                fail!(NoSuchVault, "the sign-in was not for the vault `{slug}`")
+                    .hint(format!("vault cloud connect {base}/v/{slug}")),
+            )
+        }
+    }
 }
 
 fn connected(
@@ -175,49 +176,34 @@ fn connected(
     membership: &Membership,
     others: &[Membership],
 ) -> Report {
-    let hosted = membership.kind != "self_signed";
-    let owner = membership.role == "role:owner";
+    let address = connection.address();
+    let is_owner = membership.role == "role:owner";
     let role = clean(membership.role.trim_start_matches("role:"), 40);
-    if !owner {
-        context.ui.warn(Warning::new(
-            "not_owner",
-            format!("your role here is {role}: publishing needs an owner"),
-        ));
+    if !is_owner {
+        let message = format!("your role here is {role}: publishing needs an owner");
+        context.ui.warn(Warning::new("not_owner", message));
     }
-    let next = match (hosted, owner) {
-        (true, true) => "Publish with: vault sync --cloud".to_owned(),
-        (true, false) => format!("Machines enrol with: vault link {}", connection.address()),
-        (false, _) => format!(
-            "The server signs this vault itself: skills are added where it runs. Machines enrol with: vault link {}",
-            connection.address()
+    let next = match (membership.kind.as_str(), is_owner) {
+        ("self_signed", _) => format!(
+            "The server signs this vault itself: skills are added where it runs. Machines enrol with: vault link {address}"
         ),
+        (_, true) => "Publish with: vault sync --cloud".to_owned(),
+        (_, false) => format!("Machines enrol with: vault link {address}"),
     };
-    let mut text = format!(
-        "{} connected to {}  ({}, {})\n{next}",
-        paint(GOOD, "✓"),
-        paint(HINT, connection.address()),
-        role,
-        match membership.release {
-            Some(release) if release > 0 => format!("release {release}"),
-            _ => "nothing published yet".to_owned(),
-        },
-    );
-    if others.len() > 1 {
-        let names: Vec<_> = others
-            .iter()
-            .filter(|one| one.slug != membership.slug)
-            .map(|one| paint(BOLD, &one.slug))
-            .collect();
-        text.push_str(&format!("\nYour account also has: {}", names.join(", ")));
+    let release = match membership.release {
+        Some(release) if release > 0 => format!("release {release}"),
+        _ => "nothing published yet".to_owned(),
+    };
+    let mut text =
+        format!("{TICK} connected to {HINT}{address}{HINT:#}  ({role}, {release})\n{next}");
+    if !others.is_empty() {
+        let names = join(others.iter().map(|other| paint(BOLD, &other.slug)));
+        text.push_str(&format!("\nYour account also has: {names}"));
     }
     Report::new(
         json!({
-            "base": connection.base.as_str(),
-            "slug": connection.slug,
-            "address": connection.address(),
-            "role": membership.role,
-            "kind": membership.kind,
-            "release": membership.release,
+            "base": connection.base.as_str(), "slug": connection.slug, "address": address,
+            "role": membership.role, "kind": membership.kind, "release": membership.release,
             "signed_in": true,
         }),
         text,

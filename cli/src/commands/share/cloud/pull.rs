@@ -14,6 +14,7 @@ use vault_library::{
     Vault,
     subscribe::{self, AcceptedCatalog, Link, PullReport, SelectedSkill, Selection, StagedBundles},
 };
+use vault_service::model::device::DeviceStatus;
 use vault_skill::{
     hash::Digest,
     name::{AgentId, SkillName},
@@ -21,10 +22,13 @@ use vault_skill::{
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure},
-    output::{BOLD, DIM, GOOD, HINT, Report, WARN, Warning, changes, clean, count, paint, size},
+    errors::Failure,
+    output::{
+        BOLD, DIM, HINT, Report, TICK, WARN, Warning, changes, clean, count, join, single_or_list,
+        size,
+    },
     service::{DeviceClient, in_flight},
-    subscription::{check_not_rolled_back, device_client, warn_about_catalog},
+    subscription::{address, check_not_rolled_back, device_client, warn_about_catalog},
 };
 
 /// Since 0.5.0 (beta).
@@ -60,162 +64,132 @@ pub struct Arguments {
     expect_key: Option<String>,
 }
 
-impl Arguments {
-    fn selection(&self) -> Selection {
-        Selection {
-            agent: self.agent.clone(),
-            tag: self.tag.clone(),
-            skills: self.skills.clone(),
-            install_as: self.install_as.clone(),
-        }
-    }
-
-    const fn selects(&self) -> bool {
-        self.agent.is_some() || self.tag.is_some() || !self.skills.is_empty()
-    }
-}
-
-/// The outcome for one linked vault.
-enum PullOutcome {
-    NoRelease,
-    Done {
-        report: PullReport,
-        fetched: usize,
-        bytes: u64,
-        pinned: Option<String>,
-    },
+/// The changes from one linked vault.
+struct Pulled {
+    report: PullReport,
+    /// The number and the size of the downloaded bundles.
+    fetched: usize,
+    bytes: u64,
+    /// The fingerprint of the vault's key, if this pull pinned it.
+    pinned: Option<String>,
 }
 
 /// Pulls from one linked vault, or from each of them.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     // A machine without a vault has no links. Do not create a vault only to find that out.
     let vault = context.existing_vault()?.ok_or_else(not_linked)?;
-    let chosen = which_links(&vault, arguments)?;
     let mut data = Vec::new();
     let mut lines = Vec::new();
-    for link in &chosen {
-        let address = format!("{}/v/{}", link.pin().base, link.pin().slug);
-        let pulled = context.block_on(pull(context, &vault, link, arguments))?;
-        data.push(as_json(link, &address, &pulled));
-        lines.push(as_text(context, &address, &pulled));
+    for link in &which_links(&vault, arguments)? {
+        match context.block_on(pull(context, &vault, link, arguments))? {
+            Some(pulled) => {
+                data.push(pulled.json(link));
+                lines.push(pulled.text(context, link));
+            }
+            None => {
+                let address = address(link);
+                let id = link.id().as_str();
+                data.push(json!({ "address": address, "link": id, "release": null }));
+                lines.push(format!(
+                    "{HINT}{address}{HINT:#} has not published anything yet."
+                ));
+            }
+        }
     }
-    let data = match <[Value; 1]>::try_from(data) {
-        Ok([one]) => one,
-        Err(several) => json!(several),
-    };
-    Ok(Report::new(data, lines.join("\n")))
+    Ok(Report::new(single_or_list(data), lines.join("\n")))
 }
 
 fn not_linked() -> Failure {
-    Failure::new(
-        ErrorCode::NotLinked,
-        "this machine is not linked to a vault",
-    )
-    .hint("vault link <url>/v/<slug>")
+    fail!(NotLinked, "this machine is not linked to a vault").hint("vault link <url>/v/<slug>")
 }
 
 fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
-    let all = subscribe::all(vault)?;
-    if all.is_empty() {
+    let mut links = subscribe::all(vault)?;
+    if links.is_empty() {
         return Err(not_linked());
     }
-    let ids = || {
-        all.iter()
-            .map(|link| link.id().to_string())
-            .collect::<Vec<_>>()
-    };
+    let ids: Vec<String> = links.iter().map(|link| link.id().to_string()).collect();
     if let Some(from) = &arguments.from {
-        let found: Vec<Link> = all
-            .iter()
-            .filter(|link| link.id().as_str() == from || link.pin().slug.as_str() == from)
-            .cloned()
-            .collect();
-        return match found.len() {
-            1 => Ok(found),
-            0 => Err(Failure::new(
-                ErrorCode::NotLinked,
-                format!("this machine is not linked to `{}`", clean(from, 80)),
-            )
-            .hint(format!("it is linked to: {}", ids().join(", ")))),
-            _ => Err(Failure::new(
-                ErrorCode::LinkAmbiguous,
-                format!("several linked vaults are called `{}`", clean(from, 80)),
-            )
-            .hint(format!("name one by its id: {}", ids().join(", ")))),
+        links.retain(|link| link.id().as_str() == from || link.pin().slug.as_str() == from);
+        let (from, all) = (clean(from, 80), join(&ids));
+        return match links.len() {
+            1 => Ok(links),
+            0 => Err(fail!(NotLinked, "this machine is not linked to `{from}`")
+                .hint(format!("it is linked to: {all}"))),
+            _ => Err(
+                fail!(LinkAmbiguous, "several linked vaults are called `{from}`")
+                    .hint(format!("name one by its id: {all}")),
+            ),
         };
     }
-    if all.len() > 1 && (arguments.selects() || arguments.expect_key.is_some()) {
-        return Err(Failure::new(
-            ErrorCode::LinkAmbiguous,
-            "this machine is linked to several vaults: which one is meant?",
-        )
-        .hint(format!("--from {}", ids().join(" or --from "))));
+    let selects = arguments.agent.is_some()
+        || arguments.tag.is_some()
+        || !arguments.skills.is_empty()
+        || arguments.expect_key.is_some();
+    if links.len() > 1 && selects {
+        let question = "this machine is linked to several vaults: which one is meant?";
+        return Err(
+            fail!(LinkAmbiguous, "{question}").hint(format!("--from {}", ids.join(" or --from ")))
+        );
     }
-    Ok(all)
+    Ok(links)
 }
 
+/// Returns `None` if the vault has no release yet.
 async fn pull(
     context: &Context,
     vault: &Vault,
     link: &Link,
     arguments: &Arguments,
-) -> Result<PullOutcome, Failure> {
+) -> Result<Option<Pulled>, Failure> {
     let client = Arc::new(device_client(context, vault, link)?);
     let state = client.current().await?;
-    if state.status == "revoked" {
-        return Err(Failure::new(
-            ErrorCode::DeviceRevoked,
-            format!(
-                "this machine was shut out of {}/v/{}",
-                link.pin().base,
-                link.pin().slug
-            ),
-        )
-        .hint("installed skills stay; the owner can forget the machine, then link again"));
+    if state.status == DeviceStatus::Revoked {
+        let address = address(link);
+        return Err(
+            fail!(DeviceRevoked, "this machine was shut out of {address}")
+                .hint("installed skills stay; the owner can forget the machine, then link again"),
+        );
     }
-    let Some(bytes) =
-        catalog_bytes(&client, link, state.catalog.as_ref().map(|now| now.sha256)).await?
-    else {
+    let current = state.catalog.as_ref().map(|now| now.sha256);
+    let Some(bytes) = catalog_bytes(&client, link, current).await? else {
         check_not_rolled_back(link)?;
-        return Ok(PullOutcome::NoRelease);
+        return Ok(None);
     };
-    let offer = link.accept(vault, &bytes, arguments.expect_key.as_deref(), false)?;
-    warn_about_catalog(context, &offer);
-    let pinned = offer
-        .is_first()
-        .then(|| offer.accepted().catalog.public_key.fingerprint());
-    if state.status == "pending" {
+    let catalog = link.accept(vault, &bytes, arguments.expect_key.as_deref(), false)?;
+    warn_about_catalog(context, &catalog);
+    if state.status == DeviceStatus::Pending {
         // Pin the key from the first catalog on, even if the owner has not admitted this machine
         // yet.
-        subscribe::pin_only(vault, &offer)?;
-        return Err(not_admitted(vault, link, &state.device_id));
+        subscribe::pin_only(vault, &catalog)?;
+        let fingerprint = link.device_key(vault)?.public().fingerprint();
+        let device = clean(&state.device_id, 40);
+        return Err(fail!(
+            DevicePending,
+            "the owner has not admitted this machine yet ({fingerprint})"
+        )
+        .hint(format!(
+            "the owner admits it with: vault devices admit {device}"
+        )));
     }
-    let selection = arguments.selection();
-    let objects = fetch_objects(&client, &offer, &selection).await?;
-    let chosen = offer.choose(&selection, &|hash| objects.get(hash).cloned())?;
-    let missing = offer.missing(vault, &chosen)?;
-    let (staged, bytes) = fetch(context, vault, &client, &offer, &missing).await?;
-    let report = subscribe::install(vault, &offer, &selection, &chosen, staged)?;
-    Ok(PullOutcome::Done {
-        report,
+    let selection = Selection {
+        agent: arguments.agent.clone(),
+        tag: arguments.tag.clone(),
+        skills: arguments.skills.clone(),
+        install_as: arguments.install_as.clone(),
+    };
+    let objects = fetch_objects(&client, &catalog, &selection).await?;
+    let chosen = catalog.choose(&selection, &|hash| objects.get(hash).cloned())?;
+    let missing = catalog.missing(vault, &chosen);
+    let (staged, bytes) = fetch(context, vault, &client, &catalog, &missing).await?;
+    Ok(Some(Pulled {
+        report: subscribe::install(vault, &catalog, &selection, &chosen, staged)?,
         fetched: missing.len(),
         bytes,
-        pinned,
-    })
-}
-
-fn not_admitted(vault: &Vault, link: &Link, device_id: &str) -> Failure {
-    let fingerprint = link
-        .device_key(vault)
-        .map_or_else(|_| String::new(), |key| key.public().fingerprint());
-    Failure::new(
-        ErrorCode::DevicePending,
-        format!("the owner has not admitted this machine yet ({fingerprint})"),
-    )
-    .hint(format!(
-        "the owner admits it with: vault devices admit {}",
-        clean(device_id, 40)
-    ))
+        pinned: catalog
+            .is_first()
+            .then(|| catalog.accepted().catalog.public_key.fingerprint()),
+    }))
 }
 
 /// Returns the current catalog. Uses the stored bytes if they have the digest that the service
@@ -235,12 +209,12 @@ async fn catalog_bytes(
 
 async fn fetch_objects(
     client: &Arc<DeviceClient>,
-    offer: &AcceptedCatalog,
+    catalog: &AcceptedCatalog,
     selection: &Selection,
 ) -> Result<HashMap<Digest, Vec<u8>>, Failure> {
     let mut objects = HashMap::new();
     in_flight(
-        offer.objects_for(selection),
+        catalog.objects_for(selection),
         |object| {
             let client = Arc::clone(client);
             async move {
@@ -261,7 +235,7 @@ async fn fetch(
     context: &Context,
     vault: &Vault,
     client: &Arc<DeviceClient>,
-    offer: &AcceptedCatalog,
+    catalog: &AcceptedCatalog,
     missing: &[SelectedSkill],
 ) -> Result<(StagedBundles, u64), Failure> {
     let mut staged = StagedBundles::new(vault)?;
@@ -284,7 +258,7 @@ async fn fetch(
         },
         |(skill, bytes, parts)| {
             total += bytes.len() as u64 + parts.values().map(|part| part.len() as u64).sum::<u64>();
-            staged.add(offer, &skill, &bytes, &|hash| parts.get(hash).cloned())?;
+            staged.add(catalog, &skill, &bytes, &|hash| parts.get(hash).cloned())?;
             bar.inc(1);
             bar.set_message(skill.name.to_string());
             Ok(())
@@ -295,94 +269,60 @@ async fn fetch(
     Ok((staged, total))
 }
 
-fn as_json(link: &Link, address: &str, pulled: &PullOutcome) -> Value {
-    match pulled {
-        PullOutcome::NoRelease => json!({
-            "address": address, "link": link.id().as_str(), "release": null,
-        }),
-        PullOutcome::Done {
-            report,
-            fetched,
-            bytes,
-            pinned,
-        } => json!({
-            "address": address,
-            "link": link.id().as_str(),
-            "release": report.release,
-            "installed": report.installed,
-            "updated": report.updated,
-            "removed": report.removed,
-            "unchanged": report.unchanged,
-            "withdrawn": report.withdrawn.iter().map(|(name, reason)| json!({"name": name, "reason": reason})).collect::<Vec<_>>(),
-            "shadowed": report.shadowed,
-            "kept": report.kept,
-            "fetched": fetched,
-            "bytes": bytes,
-            "pinned_fingerprint": pinned,
-        }),
+impl Pulled {
+    fn json(&self, link: &Link) -> Value {
+        let report = &self.report;
+        let withdrawn = report.withdrawn.iter();
+        let withdrawn = withdrawn.map(|(name, reason)| json!({ "name": name, "reason": reason }));
+        json!({
+            "address": address(link), "link": link.id().as_str(), "release": report.release,
+            "installed": report.installed, "updated": report.updated, "removed": report.removed,
+            "unchanged": report.unchanged, "withdrawn": withdrawn.collect::<Vec<_>>(),
+            "shadowed": report.shadowed, "kept": report.kept, "fetched": self.fetched,
+            "bytes": self.bytes, "pinned_fingerprint": self.pinned,
+        })
     }
-}
 
-fn as_text(context: &Context, address: &str, pulled: &PullOutcome) -> String {
-    let PullOutcome::Done {
-        report,
-        fetched,
-        bytes,
-        pinned,
-    } = pulled
-    else {
-        return format!("{} has not published anything yet.", paint(HINT, address));
-    };
-    for name in &report.shadowed {
-        context.ui.warn(
-            Warning::new(
-                "shadowed",
-                format!("your own skill `{name}` stands before the linked one of that name"),
+    fn text(&self, context: &Context, link: &Link) -> String {
+        let report = &self.report;
+        for name in &report.shadowed {
+            let text = format!("your own skill `{name}` stands before the linked one of that name");
+            let hint = format!("vault cloud pull --skill {name} --as <other-name>");
+            context.ui.warn(Warning::new("shadowed", text).hint(hint));
+        }
+        for name in &report.kept {
+            let text =
+                format!("the owner withdrew `{name}`, but your own skill of these bytes stays");
+            let hint = format!("vault remove {name}");
+            context
+                .ui
+                .warn(Warning::new("withdrawn_kept", text).hint(hint));
+        }
+        let (release, summary) = (report.release, summary(report));
+        let address = address(link);
+        let mut lines = vec![format!(
+            "{TICK} release {release} of {HINT}{address}{HINT:#}: {summary}"
+        )];
+        if let Some(fingerprint) = &self.pinned {
+            lines.push(format!(
+                "  pinned the vault's key  {BOLD}{fingerprint}{BOLD:#}"
+            ));
+        }
+        lines.extend(changes(&report.installed, &report.updated, &report.removed));
+        lines.extend(report.withdrawn.iter().map(|(name, reason)| {
+            format!(
+                "  {WARN}!{WARN:#} {name} was withdrawn: {}",
+                clean(reason, 200)
             )
-            .hint(format!("vault cloud pull --skill {name} --as <other-name>")),
-        );
+        }));
+        if self.fetched > 0 {
+            let (bundles, bytes) = (count(self.fetched, "bundle"), size(self.bytes));
+            lines.push(format!(
+                "{DIM}  fetched and verified {bundles}, {bytes}{DIM:#}"
+            ));
+        }
+        lines.join("\n")
     }
-    for name in &report.kept {
-        context.ui.warn(
-            Warning::new(
-                "withdrawn_kept",
-                format!("the owner withdrew `{name}`, but your own skill of these bytes stays"),
-            )
-            .hint(format!("vault remove {name}")),
-        );
-    }
-    let mut lines = vec![format!(
-        "{} release {} of {}: {}",
-        paint(GOOD, "✓"),
-        report.release,
-        paint(HINT, address),
-        summary(report)
-    )];
-    if let Some(fingerprint) = pinned {
-        lines.push(format!(
-            "  pinned the vault's key  {}",
-            paint(BOLD, fingerprint)
-        ));
-    }
-    lines.extend(changes(&report.installed, &report.updated, &report.removed));
-    for (name, reason) in &report.withdrawn {
-        lines.push(format!(
-            "  {} {name} was withdrawn: {}",
-            paint(WARN, "!"),
-            clean(reason, 200)
-        ));
-    }
-    if *fetched > 0 {
-        lines.push(paint(
-            DIM,
-            format_args!(
-                "  fetched and verified {}, {}",
-                count(*fetched as u64, "bundle"),
-                size(*bytes)
-            ),
-        ));
-    }
-    lines.join("\n")
 }
 
 fn summary(report: &PullReport) -> String {
@@ -399,6 +339,6 @@ fn summary(report: &PullReport) -> String {
     if parts.is_empty() {
         "no skills".to_owned()
     } else {
-        parts.join(", ")
+        join(parts)
     }
 }

@@ -8,7 +8,7 @@ use vault_library::adopt;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{DIM, GOOD, Report, count, paint},
+    output::{DIM, Report, TICK, count},
     publishing::{Publisher, SyncOptions, report},
     service::connection::Connection,
 };
@@ -89,9 +89,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let synced = report(&connection, &outcome);
     data["sync"] = synced.data;
     let text = format!(
-        "{} went back to release {release}{}\n{}",
-        paint(GOOD, "✓"),
-        paint(DIM, ", as a new release"),
+        "{TICK} went back to release {release}{DIM}, as a new release{DIM:#}\n{}",
         synced.text
     );
     Ok(Report::new(data, text))

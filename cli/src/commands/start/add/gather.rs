@@ -52,14 +52,14 @@ pub fn gather(
         strict,
         fetching: None,
     };
-    let given = gatherer.given()?;
     let mut items = Vec::new();
-    for given in given {
-        match given {
-            Ok(given) => match gatherer.items(&given) {
-                Ok(found) => items.extend(found.into_iter().map(Ok)),
-                Err(failure) => items.push(Err((given.text, failure))),
-            },
+    for source in gatherer.sources()? {
+        match source.and_then(|source| {
+            gatherer
+                .items(&source)
+                .map_err(|error| (source.text, error))
+        }) {
+            Ok(found) => items.extend(found.into_iter().map(Ok)),
             Err(failed) => items.push(Err(failed)),
         }
     }
@@ -75,79 +75,57 @@ struct Gatherer<'a> {
 
 impl Gatherer<'_> {
     /// The sources of the command line, or with `--from-lock` those of another tool's lock file.
-    fn given(&self) -> Result<Vec<Gathered<ParsedSource>>, Failure> {
-        let options = fetch::parse_options(self.context)?;
-        if let Some(path) = &self.arguments.from_lock {
+    fn sources(&self) -> Result<Vec<Gathered<ParsedSource>>, Failure> {
+        let (context, arguments) = (self.context, self.arguments);
+        let options = fetch::parse_options(context)?;
+        if let Some(path) = &arguments.from_lock {
             let bytes =
                 std::fs::read(path).map_err(|error| Failure::io("reading", path, &error))?;
             if bytes.len() as u64 > locks::MAX_LOCK_BYTES {
-                return Err(Failure::new(
-                    ErrorCode::LockTooLarge,
-                    "the lock file has more than 4 MiB",
-                ));
+                return Err(fail!(LockTooLarge, "the lock file has more than 4 MiB"));
             }
             let folder = path.parent().unwrap_or(Path::new("."));
             let entries = locks::read(&bytes, folder, &options).map_err(|reason| {
-                Failure::new(
-                    ErrorCode::LockInvalid,
-                    format!("{}: {}", path.display(), clean(&reason, 300)),
-                )
+                fail!(LockInvalid, "{}: {}", path.display(), clean(&reason, 300))
             })?;
-            return Ok(entries
-                .into_iter()
-                .map(|entry| match entry.source {
-                    Ok(source) => Ok(ParsedSource {
-                        text: entry.name,
-                        source,
-                        tree: entry.tree,
-                    }),
-                    Err(bad) => Err((entry.name, fetch::bad_source(&bad))),
-                })
-                .collect());
+            let parsed = entries.into_iter().map(|entry| match entry.source {
+                Ok(source) => Ok(ParsedSource {
+                    text: entry.name,
+                    source,
+                    tree: entry.tree,
+                }),
+                Err(bad) => Err((entry.name, fetch::bad_source(&bad))),
+            });
+            return Ok(parsed.collect());
         }
-        let several = self.arguments.sources.len() > 1;
-        let mut given = Vec::new();
-        for text in &self.arguments.sources {
-            let parsed =
-                fetch::parse(self.context, text, &options).and_then(|source| self.refined(source));
-            match parsed {
-                Ok(source) => given.push(Ok(ParsedSource {
-                    text: text.clone(),
+        let (path, reference) = (arguments.path.as_deref(), arguments.reference.as_deref());
+        let mut sources = Vec::new();
+        for text in arguments.sources.clone() {
+            let parsed = fetch::parse(context, &text, &options)
+                .and_then(|source| fetch::refined(source, path, reference));
+            sources.push(match parsed {
+                Ok(source) => Ok(ParsedSource {
+                    text,
                     source,
                     tree: None,
-                })),
-                Err(failure) if several => given.push(Err((text.clone(), failure))),
+                }),
+                Err(failure) if arguments.sources.len() > 1 => Err((text, failure)),
                 Err(failure) => return Err(failure),
-            }
+            });
         }
-        Ok(given)
+        Ok(sources)
     }
 
-    /// Applies `--ref` and `--path` to the source.
-    fn refined(&self, mut source: Source) -> Result<Source, Failure> {
-        if let Some(path) = &self.arguments.path {
-            source = source
-                .with_path(path)
-                .map_err(|bad| fetch::bad_source(&bad))?;
-        }
-        if let Some(reference) = &self.arguments.reference {
-            source = source
-                .with_reference(reference)
-                .map_err(|bad| fetch::bad_source(&bad))?;
-        }
-        Ok(source)
-    }
-
-    fn items(&mut self, given: &ParsedSource) -> Result<Vec<Item>, Failure> {
-        match &given.source {
+    fn items(&mut self, source: &ParsedSource) -> Result<Vec<Item>, Failure> {
+        match &source.source {
             Source::Local(path) if path.is_dir() || !is_archive(&path.to_string_lossy()) => {
                 self.folders(path)
             }
-            _ => self.fetched(given),
+            _ => self.fetched(source),
         }
     }
 
-    fn wanted(&self) -> SkillSelection<'_> {
+    fn selection(&self) -> SkillSelection<'_> {
         SkillSelection {
             names: &self.arguments.skills,
             all: self.arguments.all,
@@ -158,40 +136,37 @@ impl Gatherer<'_> {
     fn folders(&self, path: &Path) -> Result<Vec<Item>, Failure> {
         let shown = path.display().to_string();
         let is_skill = !path.is_dir() || path.join(SKILL_MD).symlink_metadata().is_ok();
-        let found: Vec<Found> = if is_skill {
+        let below = if is_skill {
             Vec::new()
         } else {
             find::local_skills(path)
-                .into_iter()
-                .map(|folder| Found {
-                    name: folder.rsplit('/').next().unwrap_or_default().to_owned(),
-                    description: description(&path.join(&folder)),
-                    folder,
-                })
-                .collect()
         };
-        if found.is_empty() {
-            // Either this is one skill, or the library reports why it is not.
-            return Ok(vec![self.folder_item(shown)]);
-        }
+        let found = below.into_iter().map(|folder| Found {
+            name: folder.rsplit('/').next().unwrap_or_default().to_owned(),
+            description: description(&path.join(&folder)),
+            folder,
+        });
+        let found: Vec<Found> = found.collect();
         let only = match &found[..] {
+            // Either this is one skill, or the library reports why it is not.
+            [] => return Ok(vec![self.folder_item(shown)]),
             [only] => Some(only),
             _ => None,
         };
-        let chosen = fetch::choose(self.context, &shown, &found, only, self.wanted())?;
-        Ok(chosen
-            .into_iter()
-            .map(|found| {
-                let folder = Path::new(shown.trim_end_matches('/')).join(&found.folder);
-                self.folder_item(folder.display().to_string())
-            })
-            .collect())
+        let chosen = fetch::choose(self.context, &shown, &found, only, self.selection())?;
+        let root = Path::new(shown.trim_end_matches('/'));
+        let items = chosen.into_iter().map(|found| {
+            let folder = root.join(&found.folder);
+            self.folder_item(folder.display().to_string())
+        });
+        Ok(items.collect())
     }
 
     fn folder_item(&self, folder: String) -> Item {
+        let source = admit::Source::Folder(folder.clone());
         Item {
-            shown: folder.clone(),
-            source: admit::Source::Folder(folder),
+            shown: folder,
+            source,
             options: self.options(),
         }
     }
@@ -209,55 +184,50 @@ impl Gatherer<'_> {
         }
     }
 
-    fn fetched(&mut self, given: &ParsedSource) -> Result<Vec<Item>, Failure> {
-        let local = matches!(given.source, Source::Local(_));
-        if !local {
-            self.context.require_network()?;
+    fn fetched(&mut self, parsed: &ParsedSource) -> Result<Vec<Item>, Failure> {
+        let (context, arguments) = (self.context, self.arguments);
+        let is_local = matches!(parsed.source, Source::Local(_));
+        if !is_local {
+            context.require_network()?;
         }
         if self.fetching.is_none() {
-            self.fetching = Some(Fetching::new(self.context)?);
+            self.fetching = Some(Fetching::new(context)?);
         }
         let Some(fetching) = &self.fetching else {
             return Ok(Vec::new());
         };
-        let shown = given.source.shown();
-        let bar = self
-            .context
+        let shown = parsed.source.shown();
+        let bar = context
             .ui
             .spinner(format!("Fetching {}", clean(&shown, 100)));
-        let skills = self
-            .context
-            .block_on(self.download(fetching, &given.source, &bar));
+        let skills = context.block_on(self.download(fetching, &parsed.source, &bar));
         bar.finish_and_clear();
         let skills = skills?;
-        if self.arguments.name.is_some() && skills.len() > 1 {
+        if arguments.name.is_some() && skills.len() > 1 {
             return Err(super::name_needs_one());
         }
-        Ok(skills
-            .into_iter()
-            .map(|(name, skill)| {
-                if let (Some(noted), Some(tree)) = (&given.tree, &skill.upstream.tree)
-                    && noted != tree
-                {
-                    let text = format!(
-                        "{} has moved on since the lock file was written",
-                        clean(&name, 64)
-                    );
-                    self.context.ui.warn(Warning::new("source_moved", text));
-                }
-                let named = shown.rsplit('/').next() == Some(name.as_str());
-                let shown = if local || named || skill.upstream.path.is_none() {
-                    shown.clone()
-                } else {
-                    format!("{shown} ({name})")
-                };
-                Item {
-                    shown,
-                    source: admit::Source::Fetched(Box::new(skill)),
-                    options: self.options(),
-                }
-            })
-            .collect())
+        let items = skills.into_iter().map(|(name, skill)| {
+            if let (Some(noted), Some(tree)) = (&parsed.tree, &skill.upstream.tree)
+                && noted != tree
+            {
+                let name = clean(&name, 64);
+                let text = format!("{name} has moved on since the lock file was written");
+                context.ui.warn(Warning::new("source_moved", text));
+            }
+            let is_named = shown.rsplit('/').next() == Some(name.as_str());
+            let shown = if is_local || is_named || skill.upstream.path.is_none() {
+                shown.clone()
+            } else {
+                format!("{shown} ({name})")
+            };
+            let source = admit::Source::Fetched(Box::new(skill));
+            Item {
+                shown,
+                source,
+                options: self.options(),
+            }
+        });
+        Ok(items.collect())
     }
 
     /// Opens a source, lets the user choose among its skills, and downloads the chosen ones.
@@ -279,11 +249,11 @@ impl Gatherer<'_> {
             self.context.ui.warn(warning);
         }
         // `owner/repository@name` selects a skill, unless flags select.
-        let asked = match source {
+        let in_source = match source {
             Source::Git(git) => git.skill.clone().map(|skill| (git, [skill])),
             _ => None,
         };
-        let wanted = match (&asked, self.wanted()) {
+        let selection = match (&in_source, self.selection()) {
             (
                 Some((_, names)),
                 SkillSelection {
@@ -291,19 +261,24 @@ impl Gatherer<'_> {
                     all: false,
                 },
             ) => SkillSelection { names, all: false },
-            (_, wanted) => wanted,
+            (_, selection) => selection,
         };
         bar.set_message(String::new());
-        let chosen = fetch::choose(self.context, &shown, &opened.found, opened.only(), wanted);
-        let chosen = match (chosen, &asked) {
-            (Err(failure), Some((git, [name]))) if failure.code == ErrorCode::SkillNotInSource => {
-                return Err(if fetcher.has_reference(git, name).await {
-                    failure.hint(format!(
-                        "{name} is a branch, tag or commit there: write #{name} in place of @{name}"
-                    ))
-                } else {
-                    failure
-                });
+        let chosen = fetch::choose(
+            self.context,
+            &shown,
+            &opened.found,
+            opened.only(),
+            selection,
+        );
+        let chosen = match (chosen, &in_source) {
+            (Err(failure), Some((git, [name])))
+                if failure.code == ErrorCode::SkillNotInSource
+                    && fetcher.has_reference(git, name).await =>
+            {
+                return Err(failure.hint(format!(
+                    "{name} is a branch, tag or commit there: write #{name} in place of @{name}"
+                )));
             }
             (chosen, _) => chosen?,
         };

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{Demo, Home, OWNER, SLUG, text};
 use crate::{
-    errors::{ErrorCode, Failure},
-    output::{BOLD, HINT, count, paint, size},
+    errors::Failure,
+    output::{BOLD, HINT, count, size},
     starter,
 };
 
@@ -168,18 +168,16 @@ impl<'d> Tour<'d> {
         text(&data["device_fingerprint"]).clone_into(&mut self.device_fingerprint);
         self.results.push(data);
         Ok(format!(
-            "pinned the vault's key; this machine's own is {}",
-            paint(HINT, &self.device_fingerprint)
+            "pinned the vault's key; this machine's own is {HINT}{}{HINT:#}",
+            self.device_fingerprint
         ))
     }
 
     fn admit(&mut self) -> Result<String, Failure> {
         let data = self.owner.json(&["devices", "admit", &self.device])?;
         if data["fingerprint"] != *self.device_fingerprint {
-            return Err(Failure::new(
-                ErrorCode::FingerprintMismatch,
-                "the service shows another fingerprint than the machine",
-            ));
+            let message = "the service shows another fingerprint than the machine";
+            return Err(fail!(FingerprintMismatch, "{message}"));
         }
         self.results.push(data);
         Ok("the owner saw the same fingerprint as the machine".to_owned())
@@ -208,9 +206,10 @@ impl<'d> Tour<'d> {
                 std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
             let original = self.skills.join(file.path);
             if bytes != file.bytes || is_executable(&path)? != is_executable(&original)? {
-                return Err(Failure::new(
-                    ErrorCode::SkillDamaged,
-                    format!("{} differs on the other machine", file.path),
+                return Err(fail!(
+                    SkillDamaged,
+                    "{} differs on the other machine",
+                    file.path
                 ));
             }
             total += bytes.len() as u64;
@@ -225,7 +224,7 @@ impl<'d> Tour<'d> {
     fn search(&mut self) -> Result<String, Failure> {
         let arguments = ["skill", "search", QUESTION, "--top-k", "1"];
         let data = self.laptop.json(&arguments)?;
-        let outcome = format!("best match: {}", paint(BOLD, text(&data[0]["name"])));
+        let outcome = format!("best match: {BOLD}{}{BOLD:#}", text(&data[0]["name"]));
         self.results.push(data);
         Ok(outcome)
     }

@@ -1,8 +1,7 @@
 //! The questions of `vault setup` and the screens between them. This module changes nothing on
 //! disk.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use vault_library::{
     Vault,
@@ -16,7 +15,7 @@ use crate::{
     context::Context,
     diff::diff_texts,
     errors::Failure,
-    output::{BAD, BOLD, DIM, GOOD, Table, WARN, Warning, clean, count, paint, size},
+    output::{BAD, BOLD, DIM, GOOD, Table, WARN, Warning, clean, count, join, paint, size},
     profiles, starter,
 };
 
@@ -38,53 +37,33 @@ pub struct Plan {
     pub strict: bool,
 }
 
-/// Prints a line that is part of the dialogue. It appears even with `--quiet` or `--json`.
-pub fn say(context: &Context, line: impl AsRef<str>) {
-    context.ui.must_see(line);
-}
-
-/// Prints a heading of the dialogue.
-pub fn heading(context: &Context, text: &str) {
-    say(context, format!("\n{}", paint(BOLD, text)));
-}
-
 /// Asks about agents, further folders, tags and strictness.
 pub fn advanced(context: &Context, plan: &mut Plan, vault: Option<&Vault>) -> Result<(), Failure> {
+    let ui = &context.ui;
     let found: Vec<String> = plan.agents.iter().map(ToString::to_string).collect();
     if !found.is_empty() {
-        let chosen = context
-            .ui
-            .tick("Which agents should see the vault's skills?", found, true)?;
+        let chosen = ui.tick("Which agents should see the vault's skills?", found, true)?;
         plan.agents
             .retain(|agent| chosen.iter().any(|name| name == agent.as_str()));
     }
     loop {
-        let text = context
-            .ui
-            .ask("Another folder of skills, as agent=/path (empty: none):")?;
+        let text = ui.ask("Another folder of skills, as agent=/path (empty: none):")?;
         if text.is_empty() {
             break;
         }
         match profiles::parse_link(&text) {
             Ok(folder) => plan.folders.push(folder),
-            Err(reason) => say(context, format!("  {} {reason}", paint(WARN, "!"))),
+            Err(reason) => ui.must_see(format!("  {WARN}!{WARN:#} {reason}")),
         }
     }
-    let ruled = vault.is_some_and(|vault| vault.paths().root.join(PROFILES_FILE).exists());
-    if !ruled {
-        let text = context
-            .ui
-            .ask("Only skills with one of these tags, separated by commas (empty: all):")?;
-        plan.tags = text
-            .split(',')
-            .map(str::trim)
-            .filter(|tag| !tag.is_empty())
-            .map(str::to_owned)
-            .collect();
+    let has_rules = vault.is_some_and(|vault| vault.paths().root.join(PROFILES_FILE).exists());
+    if !has_rules {
+        let question = "Only skills with one of these tags, separated by commas (empty: all):";
+        let text = ui.ask(question)?;
+        let tags = text.split(',').map(str::trim).filter(|tag| !tag.is_empty());
+        plan.tags = tags.map(str::to_owned).collect();
     }
-    plan.strict = context
-        .ui
-        .confirm_default("Refuse skills that the gate flags?", plan.strict)?;
+    plan.strict = ui.confirm_default("Refuse skills that the gate flags?", plan.strict)?;
     Ok(())
 }
 
@@ -96,68 +75,51 @@ pub fn overview(
     plan: &Plan,
     scan: &Scan,
 ) {
-    heading(context, "What is here");
-    let place = context
+    let (ui, process) = (&context.ui, &context.process);
+    ui.must_see(format!("\n{BOLD}What is here{BOLD:#}"));
+    let root = context
         .paths()
-        .map(|paths| context.process.short(&paths.root))
+        .map(|paths| process.short(&paths.root))
         .unwrap_or_default();
-    let state = if vault.is_some() {
-        count(installed, "skill")
-    } else {
-        "not made yet".to_owned()
+    let state = match vault {
+        Some(_) => count(installed, "skill"),
+        None => "not made yet".to_owned(),
     };
-    say(context, format!("  vault   {place}  {}", paint(DIM, state)));
-    let names: Vec<_> = plan.agents.iter().map(ToString::to_string).collect();
-    say(
-        context,
-        format!(
-            "  agents  {}",
-            if names.is_empty() {
-                paint(DIM, "none found")
-            } else {
-                names.join(", ")
-            }
-        ),
-    );
+    ui.must_see(format!("  vault   {root}  {DIM}{state}{DIM:#}"));
+    let agents = match &plan.agents[..] {
+        [] => paint(DIM, "none found"),
+        agents => join(agents),
+    };
+    ui.must_see(format!("  agents  {agents}"));
     if scan.skills.is_empty() {
-        say(
-            context,
-            format!(
-                "  skills  {}",
-                paint(DIM, "none of your own in the agents' folders")
-            ),
-        );
-        return;
+        let none = paint(DIM, "none of your own in the agents' folders");
+        return ui.must_see(format!("  skills  {none}"));
     }
-    say(
-        context,
-        format!(
-            "  skills  {} of your own in the agents' folders:",
-            scan.skills.len()
-        ),
-    );
+    let skills = scan.skills.len();
+    ui.must_see(format!(
+        "  skills  {skills} of your own in the agents' folders:"
+    ));
     let mut table = Table::new(&["  name", "folder", "from", "state"]);
     for skill in &scan.skills {
+        let from = skill
+            .provenance
+            .as_ref()
+            .map_or("this machine", |from| from.as_str());
+        let name = paint(BOLD, &skill.name);
+        let folder = process.short(&skill.root);
         table.row([
-            format!("  {}", paint(BOLD, &skill.name)),
-            context.process.short(&skill.root),
-            skill.provenance.as_ref().map_or_else(
-                || "this machine".to_owned(),
-                |from| clean(from.as_str(), 60),
-            ),
+            format!("  {name}"),
+            folder,
+            clean(from, 60),
             state_text(skill),
         ]);
     }
-    say(context, table.text());
+    ui.must_see(table.text());
     for (path, reason) in &scan.skipped {
-        say(
-            context,
-            format!(
-                "  {} {}: {reason}",
-                paint(WARN, "!"),
-                context.process.short(path)
-            ),
-        );
+        ui.must_see(format!(
+            "  {WARN}!{WARN:#} {}: {reason}",
+            process.short(path)
+        ));
     }
 }
 
@@ -166,15 +128,10 @@ fn state_text(skill: &NativeSkill) -> String {
         NativeState::New => format!("{}, {}", count(skill.files, "file"), size(skill.bytes)),
         NativeState::Same => paint(GOOD, "same as in the vault"),
         NativeState::Differs => paint(WARN, "differs from the vault's"),
-        NativeState::Refused { findings } => paint(
-            BAD,
-            format_args!(
-                "refused: {}",
-                findings
-                    .first()
-                    .map_or_else(String::new, |finding| clean(&finding.message, 80))
-            ),
-        ),
+        NativeState::Refused { findings } => {
+            let finding = findings.first().map(|finding| clean(&finding.message, 80));
+            format!("{BAD}refused: {}{BAD:#}", finding.unwrap_or_default())
+        }
         NativeState::Unreadable { reason } => paint(BAD, clean(reason, 80)),
     }
 }
@@ -182,21 +139,19 @@ fn state_text(skill: &NativeSkill) -> String {
 /// Asks which starter skills to add.
 pub fn starters(
     context: &Context,
-    installed: &BTreeSet<String>,
+    installed: &[String],
 ) -> Result<Vec<(String, Option<PathBuf>)>, Failure> {
-    let mut offered = starter::offers(context.process.starter_dir().as_deref());
-    offered.retain(|name, _| !installed.contains(name));
-    if offered.is_empty() {
+    let mut available = starter::offers(context.process.starter_dir().as_deref());
+    available.retain(|name, _| !installed.contains(name));
+    if available.is_empty() {
         return Ok(Vec::new());
     }
-    say(context, "");
-    let chosen = context.ui.tick(
-        "Which starter skills do you want?",
-        offered.keys().cloned().collect(),
-        installed.is_empty(),
-    )?;
-    offered.retain(|name, _| chosen.contains(name));
-    Ok(offered.into_iter().collect())
+    context.ui.must_see("");
+    let names = available.keys().cloned().collect();
+    let question = "Which starter skills do you want?";
+    let chosen = context.ui.tick(question, names, installed.is_empty())?;
+    available.retain(|name, _| chosen.contains(name));
+    Ok(available.into_iter().collect())
 }
 
 const AUGMENT: &str = "augment   leave as it is, link the vault's skills beside it";
@@ -220,58 +175,47 @@ pub fn adoption(
     vault: Option<&Vault>,
     scan: &Scan,
 ) -> Result<Vec<(NativeSkill, AdoptionMode, bool)>, Failure> {
-    let able: Vec<&NativeSkill> = scan
+    let skills: Vec<_> = scan
         .skills
         .iter()
         .filter(|skill| skill.is_adoptable())
         .collect();
-    if able.is_empty() {
-        return Ok(Vec::new());
+    let mut chosen: Vec<(NativeSkill, AdoptionMode, bool)> = Vec::new();
+    if skills.is_empty() {
+        return Ok(chosen);
     }
-    let mut chosen = Vec::new();
-    if review {
-        for skill in able {
-            say(context, "");
+    let mut common = AdoptionMode::Augment;
+    if !review {
+        context.ui.must_see("");
+        common = mode(context, "What should become of your own skills?")?;
+        if common == AdoptionMode::Augment {
+            return Ok(chosen);
+        }
+    }
+    for skill in skills {
+        let differs = matches!(skill.state, NativeState::Differs);
+        let twice = chosen.iter().any(|(other, ..)| other.name == skill.name);
+        if review {
+            context.ui.must_see("");
             show(context, vault, skill);
             let mode = mode(context, &format!("What should become of {}?", skill.name))?;
             if mode != AdoptionMode::Augment {
-                let differs = matches!(skill.state, NativeState::Differs);
-                let taken = chosen
-                    .iter()
-                    .any(|(other, ..): &(NativeSkill, _, _)| other.name == skill.name);
-                let replace = differs || taken;
-                chosen.push((skill.clone(), mode, replace));
+                chosen.push((skill.clone(), mode, differs || twice));
             }
-        }
-        return Ok(chosen);
-    }
-    say(context, "");
-    let mode = mode(context, "What should become of your own skills?")?;
-    if mode == AdoptionMode::Augment {
-        return Ok(chosen);
-    }
-    for skill in able {
-        let twice = chosen
-            .iter()
-            .any(|(other, ..): &(NativeSkill, _, _)| other.name == skill.name);
-        if matches!(skill.state, NativeState::Differs) || twice {
-            context.ui.warn(
-                Warning::new(
-                    "left_as_it_is",
-                    format!(
-                        "{} stays: another skill of this name {}",
-                        context.process.short(&skill.path),
-                        if twice {
-                            "was found first"
-                        } else {
-                            "is in the vault"
-                        }
-                    ),
-                )
-                .hint("vault setup --review decides about each by itself"),
-            );
+        } else if differs || twice {
+            let path = context.process.short(&skill.path);
+            let reason = if twice {
+                "was found first"
+            } else {
+                "is in the vault"
+            };
+            let text = format!("{path} stays: another skill of this name {reason}");
+            let hint = "vault setup --review decides about each by itself";
+            context
+                .ui
+                .warn(Warning::new("left_as_it_is", text).hint(hint));
         } else {
-            chosen.push((skill.clone(), mode, false));
+            chosen.push((skill.clone(), common, false));
         }
     }
     Ok(chosen)
@@ -279,58 +223,39 @@ pub fn adoption(
 
 /// Shows a skill for review: its path, its contents, and its difference from the vault's version.
 fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
-    say(
-        context,
-        format!(
-            "{}  {}  {}",
-            paint(BOLD, &skill.name),
-            context.process.short(&skill.path),
-            paint(
-                DIM,
-                format_args!("{}, {}", count(skill.files, "file"), size(skill.bytes))
-            )
-        ),
-    );
+    let ui = &context.ui;
+    let (name, path) = (&skill.name, context.process.short(&skill.path));
+    let (files, bytes) = (count(skill.files, "file"), size(skill.bytes));
+    ui.must_see(format!(
+        "{BOLD}{name}{BOLD:#}  {path}  {DIM}{files}, {bytes}{DIM:#}"
+    ));
     if let (Some(source), Some(by)) = (&skill.provenance, skill.recorded_by) {
-        say(
-            context,
-            format!(
-                "  from {} {}",
-                clean(source.as_str(), 200),
-                paint(DIM, format_args!("(says {by})"))
-            ),
-        );
+        let source = clean(source.as_str(), 200);
+        ui.must_see(format!("  from {source} {DIM}(says {by}){DIM:#}"));
     }
     let (NativeState::Differs, Some(vault)) = (&skill.state, vault) else {
         return;
     };
-    let Ok((_, _, examined)) = vault_library::run::load(vault, &skill.name) else {
-        say(
-            context,
-            format!("  {} the vault's is damaged", paint(WARN, "!")),
-        );
-        return;
+    let Ok(found) = vault_library::run::inspect(vault, name) else {
+        return ui.must_see(format!("  {WARN}!{WARN:#} the vault's is damaged"));
     };
-    let old = examined
+    let document = found
+        .examined
         .files
         .iter()
-        .find(|file| file.path.as_str() == "SKILL.md")
-        .map(|file| String::from_utf8_lossy(&file.bytes).into_owned())
-        .unwrap_or_default();
-    let new = std::fs::read_to_string(skill.path.join("SKILL.md")).unwrap_or_default();
-    say(
-        context,
-        paint(DIM, "  SKILL.md, the vault's (-) and this one (+):"),
-    );
-    for line in differing(&old, &new) {
-        say(context, format!("  {line}"));
+        .find(|file| file.path.as_str() == "SKILL.md");
+    let old = document.map_or(&[][..], |file| &file.bytes);
+    let new = std::fs::read(skill.path.join("SKILL.md")).unwrap_or_default();
+    ui.must_see(paint(DIM, "  SKILL.md, the vault's (-) and this one (+):"));
+    for line in differing(old, &new) {
+        ui.must_see(format!("  {line}"));
     }
 }
 
 /// Formats the difference between two texts, cut to 40 lines.
-fn differing(old: &str, new: &str) -> Vec<String> {
+fn differing(old: &[u8], new: &[u8]) -> Vec<String> {
     const MOST: usize = 40;
-    let mut lines = diff_texts(old.as_bytes(), new.as_bytes());
+    let mut lines = diff_texts(old, new);
     let more = lines.len().saturating_sub(MOST);
     lines.truncate(MOST);
     if more > 0 {
@@ -344,20 +269,15 @@ fn differing(old: &str, new: &str) -> Vec<String> {
 
 /// Shows every planned change.
 pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
-    heading(context, "What will be done");
+    let (ui, process) = (&context.ui, &context.process);
+    ui.must_see(format!("\n{BOLD}What will be done{BOLD:#}"));
     if is_new {
-        say(context, "  make the vault and its keys");
+        ui.must_see("  make the vault and its keys");
     }
     if !plan.starters.is_empty() {
-        let names: Vec<_> = plan.starters.iter().map(|(name, _)| &**name).collect();
-        say(
-            context,
-            format!(
-                "  add {}: {}",
-                count(names.len(), "starter skill"),
-                names.join(", ")
-            ),
-        );
+        let starters = count(plan.starters.len(), "starter skill");
+        let names = join(plan.starters.iter().map(|(name, _)| name));
+        ui.must_see(format!("  add {starters}: {names}"));
     }
     for (skill, mode, replace) in &plan.adopt {
         let what = match (mode, replace) {
@@ -366,45 +286,29 @@ pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
             (_, false) => "sign, keep and move to .bak",
             (_, true) => "sign, keep in place of the vault's, and move to .bak",
         };
-        say(
-            context,
-            format!("  {what}: {}", context.process.short(&skill.path)),
-        );
+        ui.must_see(format!("  {what}: {}", process.short(&skill.path)));
     }
     if !plan.tags.is_empty() {
-        say(
-            context,
-            format!(
-                "  write {PROFILES_FILE}: skills tagged {}",
-                plan.tags.join(" or ")
-            ),
-        );
+        let tags = plan.tags.join(" or ");
+        ui.must_see(format!("  write {PROFILES_FILE}: skills tagged {tags}"));
     }
+    let link = |agent: &AgentId, path: &Path| {
+        ui.must_see(format!(
+            "  link every skill for {agent} in {}",
+            process.short(path)
+        ));
+    };
     for agent in agents::found(user) {
-        if !plan.agents.contains(&agent.id) {
-            continue;
-        }
-        for root in agent.global_roots(user) {
-            say(
-                context,
-                format!(
-                    "  link every skill for {} in {}",
-                    agent.id,
-                    context.process.short(&root.path)
-                ),
-            );
+        if plan.agents.contains(&agent.id) {
+            for root in agent.global_roots(user) {
+                link(&agent.id, &root.path);
+            }
         }
     }
     for (agent, path) in &plan.folders {
-        say(
-            context,
-            format!(
-                "  link every skill for {agent} in {}",
-                context.process.short(path)
-            ),
-        );
+        link(agent, path);
     }
-    say(context, "");
+    ui.must_see("");
 }
 
 #[cfg(test)]
@@ -413,13 +317,13 @@ mod tests {
 
     #[test]
     fn a_difference_names_the_lines_of_one_side() {
-        let shown: Vec<_> = differing("a\nb\nc\n", "a\nc\nd\n")
+        let shown: Vec<_> = differing(b"a\nb\nc\n", b"a\nc\nd\n")
             .iter()
             .map(|line| anstream::adapter::strip_str(line).to_string())
             .collect();
         assert_eq!(shown, ["    a", "  - b", "    c", "  + d"]);
         let many: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
         let many = many.join("\n");
-        assert_eq!(differing("", &many).len(), 41);
+        assert_eq!(differing(b"", many.as_bytes()).len(), 41);
     }
 }

@@ -268,8 +268,8 @@ impl NativeReader<'_> {
 }
 
 fn state(vault: &Vault, name: &SkillName, files: &[vault_skill::bundle::File]) -> NativeState {
-    match crate::run::load(vault, name) {
-        Ok((_, _, examined)) if examined.files == files => NativeState::Same,
+    match crate::run::inspect(vault, name) {
+        Ok(found) if found.examined.files == files => NativeState::Same,
         Err(crate::run::RunError::UnknownSkill(_)) => NativeState::New,
         _ => NativeState::Differs,
     }
@@ -323,12 +323,7 @@ fn move_aside(root: &Path, folder: &Path) -> Result<PathBuf, FileError> {
     let kept = PathBuf::from(kept);
     disk::make_dirs(&kept, 0o755)?;
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    let mut place = kept.join(&*name);
-    let mut number = 1;
-    while disk::kind(&place)?.is_some() {
-        place = kept.join(format!("{name}-{number}"));
-        number += 1;
-    }
+    let place = disk::free_path(&kept, &name)?;
     disk::rename(folder, &place)?;
     disk::sync_dir(&kept)?;
     disk::sync_dir(root)?;

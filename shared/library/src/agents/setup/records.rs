@@ -71,11 +71,7 @@ pub(super) fn read(machine: &Machine) -> Records {
 impl Locked {
     fn identifier(&self, name: &str) -> Option<ProvenanceId> {
         let source = self.source.as_deref()?.trim_end_matches(".git");
-        let inside = self
-            .skill_path
-            .as_deref()
-            .map(|path| path.trim_end_matches("SKILL.md").trim_matches('/'))
-            .filter(|path| !path.is_empty() && *path != ".");
+        let inside = self.skill_path.as_deref();
         match self.source_type.as_deref()? {
             host @ ("github" | "gitlab") => {
                 repository(host, &format!("https://{host}.com/{source}"), inside)
@@ -94,16 +90,18 @@ impl Locked {
     }
 }
 
-/// Builds `<host>:owner/repository[/path]` from a repository address on that host.
+/// Builds `<host>:owner/repository[/path]` from a repository address on that host and the path of a
+/// skill's folder or SKILL.md in the repository.
 fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<ProvenanceId> {
     let rest = address
         .strip_prefix("https://")?
         .strip_prefix(&format!("{host}.com/"))?
         .trim_end_matches('/')
         .trim_end_matches(".git");
+    let inside = inside.map(|path| path.trim_end_matches("SKILL.md").trim_matches('/'));
     let text = match inside {
+        None | Some("" | ".") => format!("{host}:{rest}"),
         Some(inside) => format!("{host}:{rest}/{inside}"),
-        None => format!("{host}:{rest}"),
     };
     text.parse().ok()
 }
@@ -132,10 +130,7 @@ fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
     let fields = frontmatter_json(document)?;
     let metadata = fields.get("metadata")?.as_object()?;
     let text = |key: &str| metadata.get(key)?.as_str();
-    let inside = text("github-path")
-        .map(|path| path.trim_end_matches("SKILL.md").trim_matches('/'))
-        .filter(|path| !path.is_empty() && *path != ".");
-    repository("github", text("github-repo")?, inside)
+    repository("github", text("github-repo")?, text("github-path"))
 }
 
 /// The source in the file that ClawHub writes next to a skill.

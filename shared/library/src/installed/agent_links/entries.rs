@@ -3,12 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
-
 use super::record::trees;
-use crate::disk::tree::DirHandle;
 use crate::disk::{self, FileError, Kind};
-use crate::installed::place::CHUNK;
 use crate::vault::Vault;
 
 /// A directory entry, as far as it matters for linking.
@@ -24,25 +20,18 @@ pub(crate) enum Entry {
 
 /// The entries of a folder, sorted by name; empty if it is absent.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<(OsString, Entry)>, FileError> {
-    let names = disk::list(folder)?;
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    let handle = DirHandle::new(folder).ok();
-    let found: Vec<_> = names
-        .par_iter()
-        .with_min_len(CHUNK)
-        .map(|(name, kind)| match kind {
-            Kind::Link => name
-                .to_str()
-                .zip(handle.as_ref())
-                .and_then(|(name, handle)| handle.link_target(name))
-                .map_or(Entry::Other, Entry::Link),
+    let named = disk::list(folder)?.into_iter().map(|(name, kind)| {
+        let target = || disk::link_target(&folder.join(&name)).ok().flatten();
+        let entry = match kind {
+            Kind::Link => target().map_or(Entry::Other, |target| {
+                Entry::Link(target.into_os_string().into_encoded_bytes())
+            }),
             Kind::Dir => Entry::Folder,
             _ => Entry::Other,
-        })
-        .collect();
-    Ok(names.into_iter().map(|(name, _)| name).zip(found).collect())
+        };
+        (name, entry)
+    });
+    Ok(named.collect())
 }
 
 /// Whether a link belongs to the vault: its target lies below one of `homes`.

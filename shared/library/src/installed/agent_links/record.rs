@@ -16,10 +16,11 @@ use crate::vault::{Change, Vault, VaultError, read_record};
 const SCHEMA: &str = "vault.profiles/1";
 
 /// Why the vault links into a folder.
-#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "String", from = "String")]
 pub enum RootScope {
     /// An agent of this user reads it, in all projects.
+    #[default]
     User,
     /// An agent reads it in one project.
     Project,
@@ -66,7 +67,7 @@ pub enum RootMode {
 }
 
 /// A folder that the vault links into.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct RootRecord {
     pub(crate) path: PathBuf,
     pub(crate) agents: BTreeSet<AgentId>,

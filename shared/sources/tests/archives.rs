@@ -1,10 +1,5 @@
 //! Builds archives for tests, including malicious ones.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-
 use std::io::Write as _;
 
 use flate2::{Compression, write::GzEncoder};

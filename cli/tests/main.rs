@@ -1,0 +1,22 @@
+//! Tests of the built command, in one program: each more would be linked by itself.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
+mod actions;
+mod audits;
+mod exits;
+#[path = "../../shared/sources/tests/support/mod.rs"]
+mod fetching;
+mod install;
+mod picker;
+mod register;
+mod screens;
+mod serving;
+mod setup;
+mod sources;
+mod stdio;
+mod support;
+mod transcripts;

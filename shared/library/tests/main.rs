@@ -1,0 +1,25 @@
+//! Tests of the library as a caller uses it, in one program: each more would be linked by itself.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+
+mod admission;
+mod capabilities;
+mod doctor;
+mod export;
+mod known;
+mod linked;
+mod own_skills;
+mod profiles;
+mod releases;
+mod rotation;
+mod search;
+mod setup;
+mod shelf;
+mod shelf_contract;
+mod support;
+mod tampering;
+mod using_skills;
+mod wording;
