@@ -67,6 +67,8 @@ enum PublishError {
     Vault(#[from] vault_library::VaultError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("{0} skills are signed by a key that was revoked: sign them again first")]
+    SignAgain(usize),
     #[error("the release was refused: {0:?}")]
     Refused(vault_service::error::Code),
     #[error("a task broke off: {0}")]
@@ -257,6 +259,8 @@ impl Publisher {
             match releases::plan(&vault, &request)? {
                 Plan::Publish(plan) => Ok(Some(plan)),
                 Plan::Unchanged(_) | Plan::Adopt(_) => Ok(None),
+                // Only the owner may sign them, after a look at their names.
+                Plan::SignAgain(skills) => Err(PublishError::SignAgain(skills.len())),
             }
         })
         .await?

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`vault`] | opening and creating a vault, its writer lock, its generation number |
-//! | [`keys`] | secret keys and tokens, which lie outside the vault's folder |
+//! | [`keys`] | secret keys, which lie in the trust folder, outside the vault's |
 //! | [`admit`] | the only way in: check, sign, install; remove, roll back, variants for one agent |
 //! | [`shelf`] | listing and searching |
 //! | [`capabilities`] | which skills and actions the policy grants to a caller |
@@ -13,8 +13,9 @@
 //! | [`integrity`] | verifying every installed skill from its bytes |
 //! | [`publish`] | planning and signing a release, the record of each namespace |
 //! | [`audit`] | scanning skills in place, without admitting them |
-//! | [`adopt`] | adopting skills that the same key signed elsewhere; rolling back |
-//! | [`rotate`] | replacing the release key and the recovery key |
+//! | [`adopt`] | adopting skills that other publishers signed; rolling back |
+//! | [`roots`] | changing the vault's keys: rotating, adding, retiring, revoking, healing |
+//! | [`recovery`] | making and using the recovery key |
 //! | [`agents`] | the agents on a machine, their links to skills, skills in their own folders |
 //! | [`export`] | skills as archives and as a well-known site, and verifying those anywhere |
 //! | [`subscribe`] | linked vaults: pins, catalogs and their skills |
@@ -58,8 +59,8 @@ pub use index::Texts;
 pub use installed::place::Origin;
 pub use installed::upstream;
 pub use installed::verify as integrity;
-pub use publish::{adopt, rotate};
+pub use publish::{adopt, recovery, roots};
 pub use store::{Damage, Examined};
-pub use vault::keys;
 pub use vault::{Vault, VaultError, VaultPaths};
+pub use vault::{keys, trust};
 pub use vault_skill::policy::{Capabilities, GrantedSkill};

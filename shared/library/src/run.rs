@@ -7,13 +7,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 
 use vault_skill::bundle::File;
 use vault_skill::document::{Document, Frontmatter, Secret};
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
-use vault_skill::manifest::{ActionSpec, Manifest, ManifestError, Mode, SKILL_MD};
+use vault_skill::manifest::{ActionSpec, Manifest, Mode, SKILL_MD};
 use vault_skill::name::{ActionName, SkillName};
+use vault_skill::root::RootState;
 
 use crate::disk::FileError;
 use crate::disk::scratch::Scratch;
@@ -125,6 +127,8 @@ pub struct VerifiedSkill {
     pub bundle: Digest,
     /// The key that signed its manifest.
     pub signer: PublicKey,
+    /// What counts for the vault that signed it.
+    pub(crate) roots: Option<Arc<RootState>>,
     /// The manifest, the signed envelope and the files.
     pub examined: Examined,
     /// The frontmatter of SKILL.md; `None` if this version of vault can't parse what an older one
@@ -178,20 +182,13 @@ pub fn is_installed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError>
 /// Reads and verifies an installed skill, and identifies the key that signed it.
 pub fn inspect(vault: &Vault, name: &SkillName) -> Result<VerifiedSkill, RunError> {
     let (place, trusted, examined) = verified(vault, name)?;
-    let signer = examined
-        .signed
-        .signer(&trusted.keys)
-        .copied()
-        .ok_or_else(|| RunError::Damaged {
-            skill: name.clone(),
-            damage: ManifestError::Signature.into(),
-        })?;
     Ok(VerifiedSkill {
+        roots: trusted.roots().cloned(),
         frontmatter: frontmatter(&place.name, &examined.files),
         name: place.name,
         origin: place.origin,
         bundle: place.bundle,
-        signer,
+        signer: examined.signer,
         examined,
     })
 }

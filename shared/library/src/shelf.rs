@@ -330,9 +330,8 @@ fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
     if examined.manifest.version != entry.version {
         return Err(damaged("another version is in its place"));
     }
-    let signer = examined.signed.signer(&trusted.keys).copied();
     Ok(Arc::new(Loaded {
-        public_key: signer.ok_or_else(|| damaged("it is not signed"))?,
+        public_key: examined.signer,
         bundle_hash: *hash,
         bundle: OpenedBundle {
             manifest: examined.manifest,

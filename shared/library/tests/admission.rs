@@ -4,16 +4,16 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::host::Host;
 use crate::support::{
-    Home, PIPED, allowing_pipes, name, replacing, rules, set_mode, skill_md, words,
+    Home, PIPED, allowing_pipes, name, recovery, replacing, rules, set_mode, skill_md, words,
 };
 use vault_library::admit::{
     AdmitError, Neighbours, Options, Source, admit, admit_one, examine, history, preview,
 };
-use vault_library::keys::{self, KeyKind};
 use vault_library::shelf::LibraryShelf;
 use vault_library::{
-    LockError, ProposeSkill, Proposed, VaultError, adopt, propose_skill, rotate, shelf,
+    LockError, ProposeSkill, Proposed, VaultError, adopt, propose_skill, roots, shelf,
 };
 use vault_skill::bundle;
 use vault_skill::catalog::SkillEntry;
@@ -38,7 +38,7 @@ fn sign_as_strict(home: &Home, skill: &SkillName) -> SkillEntry {
     let mut manifest = installed.manifest;
     manifest.gate.strict = true;
     manifest.gate.flags.clear();
-    let key = home.vault.keys().release().unwrap();
+    let key = home.vault.release_signer().unwrap();
     let envelope = SignedManifest::sign(&manifest, &key).unwrap();
     let encoded = bundle::encode(&envelope, &manifest, &installed.files).unwrap();
     let link = home.path("vault/skills").join(skill.as_str());
@@ -105,7 +105,8 @@ async fn a_tool_that_hands_in_a_copy_is_told_so() {
 
 #[test]
 fn what_the_gate_refuses_now_is_not_signed_again_and_named() {
-    let home = Home::new(1);
+    let mut home = Home::new(1);
+    let stick = recovery::create(&mut home);
     home.add("plain", "x");
     let folder = home.source("piped", "x", &[("setup.sh", PIPED.as_bytes())]);
     home.add_with(&folder, &lenient()).unwrap();
@@ -115,12 +116,18 @@ fn what_the_gate_refuses_now_is_not_signed_again_and_named() {
     home.add_with(&folder, &lenient()).unwrap();
     sign_as_strict(&home, &name("piped"));
 
-    let path = home.vault.keys().path(KeyKind::Recovery);
-    let recovery = keys::read_file(&path, KeyKind::Recovery).unwrap();
-    let report = rotate::recover(&home.vault, &recovery, true).unwrap();
+    Host::new("acme").sync(&home.vault, home.now()).unwrap();
+    home.add("unpublished", "x");
+    let stolen = home.vault.release_key().unwrap();
+    let report = recovery::revoke(&home, &stick, stolen).unwrap();
+    assert_eq!(report.lost, [name("unpublished")]);
+    let waiting = ["allowed", "lenient", "piped", "plain"].map(name);
+    assert_eq!(report.to_sign_again, waiting);
+    home.remove("unpublished", None);
+    let report = roots::sign_again(&home.vault).unwrap();
     // Exactly the recorded strictness and the signed exceptions apply.
     assert_eq!(
-        report.signed_again,
+        report.signed,
         [name("allowed"), name("lenient"), name("plain")]
     );
     let [(refused, AdmitError::Blocked { findings })] = &report.refused[..] else {
@@ -214,7 +221,12 @@ fn callers(folder: &Path, found: &mut Vec<String>, root: &Path) {
             callers(&path, found, root);
         } else if path.extension().is_some_and(|ending| ending == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
-            if text.contains("SignedManifest::sign(") || text.contains("Envelope::sign(") {
+            let signs = [
+                "SignedManifest::sign(",
+                "Envelope::sign(",
+                "Envelope::sign_with(",
+            ];
+            if signs.iter().any(|call| text.contains(call)) {
                 let inner = path.strip_prefix(root).unwrap();
                 found.push(inner.to_str().unwrap().to_owned());
             }
@@ -233,24 +245,29 @@ fn admission_is_the_only_caller_of_what_signs_manifests() {
 
 /// The files that may do so: admission, the types of signed documents, and tests that forge
 /// documents.
-const ALLOWED: [&str; 19] = [
+const ALLOWED: [&str; 24] = [
     "fuzz/fuzz_targets/bundle.rs",
     "fuzz/fuzz_targets/catalog.rs",
+    "fuzz/fuzz_targets/root.rs",
     "shared/library/src/admit/sign.rs",
     "shared/library/tests/admission.rs",
-    "shared/skill/src/catalog.rs",
+    "shared/service/tests/routes/support.rs",
+    "shared/skill/src/catalog/file.rs",
     "shared/skill/src/dsse.rs",
     "shared/skill/src/manifest.rs",
-    "shared/skill/src/rotation.rs",
+    "shared/skill/src/root/key_request.rs",
+    "shared/skill/src/root/write.rs",
     "shared/skill/tests/core/formats.rs",
     "shared/skill/tests/core/large.rs",
     "shared/skill/tests/core/make.rs",
     "shared/skill/tests/core/properties.rs",
+    "shared/skill/tests/core/root_model.rs",
+    "shared/skill/tests/core/roots.rs",
     "shared/skill/tests/core/shapes.rs",
     "shared/skill/tests/core/trust.rs",
     "shared/skill/tests/corpus.rs",
     "shared/store/src/memory/shelf.rs",
     "tests/attacks/catalogs.rs",
-    "tests/attacks/rotation.rs",
-    "tests/src/host.rs",
+    "tests/attacks/roots.rs",
+    "tests/src/signed.rs",
 ];

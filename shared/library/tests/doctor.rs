@@ -9,7 +9,6 @@ use vault_library::agents::{Machine, set_enabled, sync_profiles};
 use vault_library::doctor::{
     DoctorFinding, DoctorInput, DoctorReport, Remedy, RepairStatus, examine,
 };
-use vault_library::keys::KeyKind;
 
 fn run(home: &Home, clean: bool, repair: bool) -> DoctorReport {
     let input = DoctorInput {
@@ -29,7 +28,7 @@ fn look(home: &Home) -> DoctorReport {
 
 fn codes(report: &DoctorReport) -> Vec<&str> {
     let codes = report.findings.iter().map(DoctorFinding::code);
-    codes.filter(|code| *code != "recovery_here").collect()
+    codes.filter(|code| *code != "no_recovery_key").collect()
 }
 
 fn status(report: &DoctorReport, skill: &str) -> RepairStatus {
@@ -178,16 +177,17 @@ fn metadata_and_left_overs_are_removed_when_asked() {
 fn keys_and_folders_that_are_open_to_others_are_named() {
     let home = Home::new(1);
     home.add("greet", "one");
-    let key = home.vault.keys().path(KeyKind::Release);
+    let key = home.vault.keys().path(&home.vault.release_key().unwrap());
     set_mode(&key, 0o644);
     set_mode(&home.path("vault"), 0o777);
     assert_eq!(codes(&look(&home)), ["key_open", "open_to_others"]);
     set_mode(&home.path("vault"), 0o700);
     fs::remove_file(&key).unwrap();
     assert_eq!(codes(&look(&home)), ["key_missing"]);
-    fs::remove_file(key.with_extension("pub")).unwrap();
+    // Without the trust folder nothing says which keys count.
+    fs::remove_dir_all(home.path("config")).unwrap();
     let report = look(&home);
-    assert_eq!(codes(&report), ["key_missing"], "and it goes on without it");
+    assert_eq!(codes(&report), ["key_missing", "skill_tampered"]);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::support::{Home, set_mode, snapshot, write, write_skill};
 use vault_library::export::{self, Fault, Form, SiteInput, Verified, VerifyError, ZipInput};
-use vault_library::integrity::{self, Signer};
+use vault_library::integrity::{self, KnownVault};
+use vault_skill::root::VaultFingerprint;
 use vault_store::assert_matches;
 
 /// Writes a file into this folder.
@@ -40,13 +41,13 @@ impl World {
         Self { home, folder }
     }
 
-    fn signers(&self) -> Vec<Signer> {
-        integrity::signers(&self.home.vault).unwrap()
+    fn known(&self) -> Vec<KnownVault> {
+        integrity::known_vaults(&self.home.vault).unwrap()
     }
 
     /// Verifies a path of the folder against the vault's signers.
     fn verify(&self, path: &str) -> Result<Vec<Verified>, VerifyError> {
-        export::verify(&self.folder.path().join(path), None, &self.signers(), &[])
+        export::verify(&self.folder.path().join(path), None, &self.known(), None)
     }
 
     /// The error that verification of a path fails with.
@@ -116,7 +117,7 @@ fn an_export_over_an_earlier_one_takes_away_what_is_gone() {
 #[test]
 fn what_was_changed_on_the_way_is_found() {
     let world = World::new();
-    let signers = world.signers();
+    let known = world.known();
     let file = world.folder.path().join("pdf.zip");
     let input = ZipInput {
         skill: "pdf".parse().unwrap(),
@@ -134,15 +135,21 @@ fn what_was_changed_on_the_way_is_found() {
     let folder = world.folder.path().join("pdf");
     assert_eq!(world.verify("pdf").unwrap()[0].form, Form::Folder);
 
-    let stranger = vault_skill::keys::SecretKey::from_seed([7; 32]);
-    let foreign = [Signer {
-        key: stranger.public(),
-        ..signers[0].clone()
-    }];
-    let error = export::verify(&folder, None, &foreign, &[]).unwrap_err();
-    assert!(error.is_unknown_signer() && error.is_wrong(), "{error}");
-    let given = export::verify(&folder, None, &foreign, &[signers[0].key]);
-    assert!(given.is_ok(), "a key that is given counts");
+    // Whoever knows nothing of the vault needs its fingerprint.
+    let fingerprint = known[0].trust.fingerprint();
+    let word = |known: &[KnownVault], expected: Option<&VaultFingerprint>| {
+        let error = export::verify(&folder, None, known, expected).unwrap_err();
+        assert!(error.is_wrong(), "{error}");
+        error.word()
+    };
+    assert_eq!(word(&[], None), Some("expect_key_needed"));
+    export::verify(&folder, None, &[], Some(&fingerprint)).unwrap();
+    let stranger = Home::new(7);
+    let foreign = integrity::known_vaults(&stranger.vault).unwrap();
+    assert_eq!(word(&foreign, None), Some("expect_key_needed"));
+    let other = foreign[0].trust.fingerprint();
+    assert_eq!(word(&[], Some(&other)), Some("vault_changed"));
+    assert_eq!(word(&known, Some(&other)), Some("vault_changed"));
 
     for (path, text, mode, said) in [
         ("bin/run.sh", "#!/bin/sh\necho ho\n", 0o755, "other bytes"),
@@ -209,7 +216,7 @@ fn links_and_pipes_are_not_followed() {
     let folder = world.folder.path().join("pdf");
     std::os::unix::fs::symlink("/etc/passwd", folder.join("more")).unwrap();
     let signed = folder.join("SKILL.md");
-    let error = export::verify(&folder, Some(&signed), &world.signers(), &[]).unwrap_err();
+    let error = export::verify(&folder, Some(&signed), &world.known(), None).unwrap_err();
     assert!(error.is_wrong());
     assert_matches!(error, VerifyError::Folder(_));
 }

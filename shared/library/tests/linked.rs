@@ -5,9 +5,10 @@ use crate::support::pair::Pair;
 use crate::support::{self, Home, durable, mode, name, snapshot};
 use vault_library::add_folder;
 use vault_library::admit::Options;
-use vault_library::subscribe::{self, Link, LinkError, Selection, StagedBundles};
-use vault_library::{Origin, integrity, run, shelf};
+use vault_library::subscribe::{self, AcceptOptions, Link, LinkError, Selection, StagedBundles};
+use vault_library::{Origin, Vault, integrity, run, shelf};
 use vault_skill::hash::Digest;
+use vault_skill::root::VaultFingerprint;
 
 const DAY: i64 = 86_400;
 
@@ -48,16 +49,11 @@ fn a_link_has_a_key_of_its_own_and_the_same_one_each_time() {
     assert_ne!(one.id(), other.id());
     assert_ne!(key(&one), key(&other));
     assert_eq!(subscribe::all(&device.vault).unwrap().len(), 2);
-    assert_eq!(one.pin().public_key, None);
-    let folder = device.path("vault/links").join(one.id().as_str());
-    assert_eq!(
-        mode(&std::fs::canonicalize(folder.join("pin.json")).unwrap()),
-        0o600
-    );
-    assert_eq!(
-        mode(&device.path("config/devices").join(one.id().as_str())),
-        0o600
-    );
+    assert_eq!(one.pin().vault_id, None);
+    let folder = device.path("config/links").join(one.id().as_str());
+    assert_eq!(mode(&folder.join("pin.json")), 0o600);
+    assert_eq!(mode(&folder.join("device.key")), 0o600);
+    assert_eq!(mode(&folder), 0o700);
     assert!(subscribe::remove(&device.vault, one.id()).unwrap());
     assert!(!subscribe::remove(&device.vault, one.id()).unwrap());
     assert!(subscribe::find(&device.vault, one.id()).unwrap().is_none());
@@ -80,12 +76,11 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
         assert_eq!(theirs, ours);
     }
     let link = pair.current_link();
-    assert_eq!(
-        link.pin().public_key,
-        Some(pair.owner.vault.keys().public().unwrap())
-    );
+    let device = &pair.device.vault;
+    let own = pair.owner.vault.trust().unwrap().unwrap();
+    assert_eq!(link.trust(device).unwrap().unwrap().roots(), own.roots());
     assert_eq!(link.pin().vault_id, Some(*pair.owner.vault.id()));
-    assert_eq!(link.catalog_bytes().unwrap(), pair.host.current);
+    assert_eq!(link.catalog_bytes(device).unwrap(), pair.host.current);
     assert!(pair.is_clean());
 
     let report = pair.pull_all();
@@ -255,7 +250,7 @@ fn a_catalog_that_is_not_to_be_believed_changes_nothing() {
     for (bytes, word) in [
         (old, "catalog_release"),
         (changed, ""),
-        (foreign.current.clone().unwrap(), "catalog_key"),
+        (foreign.current.clone().unwrap(), "vault_changed"),
         (elsewhere.current.clone().unwrap(), "catalog_slug"),
         (b"{}".to_vec(), "catalog_schema"),
     ] {
@@ -265,7 +260,7 @@ fn a_catalog_that_is_not_to_be_believed_changes_nothing() {
             &Selection::default(),
             &bytes,
         );
-        let Err(LinkError::Catalog(reason)) = refused else {
+        let Err(LinkError::Catalog { cause: reason, .. }) = refused else {
             panic!("{refused:?}")
         };
         assert!(word.is_empty() || reason.word() == word, "{reason}");
@@ -275,70 +270,149 @@ fn a_catalog_that_is_not_to_be_believed_changes_nothing() {
     pair.device.clock.advance(91 * DAY);
     let refused = pair.pull(&Selection::default());
     assert!(
-        matches!(&refused, Err(LinkError::Catalog(reason)) if reason.word() == "catalog_clock"),
+        matches!(&refused, Err(LinkError::Catalog { cause, .. }) if cause.word() == "catalog_clock"),
         "{refused:?}"
     );
     assert_eq!(durable(&pair.device.vault), before);
     assert!(run::which(&pair.device.vault, &name("alpha")).is_ok());
 }
 
+fn expecting(vault: &Vault) -> AcceptOptions {
+    AcceptOptions {
+        expected: Some(fingerprint(vault)),
+        ..AcceptOptions::default()
+    }
+}
+
+fn fingerprint(vault: &Vault) -> VaultFingerprint {
+    vault.trust().unwrap().unwrap().fingerprint()
+}
+
+/// The word of a refused catalog.
+fn word<T>(refused: Result<T, LinkError>) -> &'static str {
+    match refused {
+        Err(LinkError::Catalog { cause, .. }) => cause.word(),
+        Err(other) => panic!("{other}"),
+        Ok(_) => "accepted",
+    }
+}
+
+const REPIN: AcceptOptions = AcceptOptions {
+    expected: None,
+    repin: true,
+    accept_fork: false,
+};
+
 #[test]
-fn the_key_may_be_expected_and_pinned_anew() {
+fn the_vault_may_be_expected_and_pinned_anew() {
     let pair = pair();
     let bytes = pair.host.current.clone().unwrap();
-    let fingerprint = pair.owner.vault.keys().public().unwrap().fingerprint();
     let device = &pair.device.vault;
-    let refused = pair.link.accept(device, &bytes, Some("aaaa-bbbb"), false);
-    assert!(matches!(refused, Err(LinkError::Fingerprint { .. })));
+    let stranger = Home::new(9);
+    let refused = pair
+        .link
+        .accept(device, &bytes, &expecting(&stranger.vault));
+    assert_eq!(word(refused), "vault_changed");
     let offer = pair
         .link
-        .accept(device, &bytes, Some(&fingerprint), false)
+        .accept(device, &bytes, &expecting(&pair.owner.vault))
         .unwrap();
     assert!(offer.is_first());
     // A device that is not approved yet pins the catalog and installs nothing.
     let report = subscribe::pin_only(device, &offer).unwrap();
     assert_eq!((report.release, report.installed.len()), (1, 0));
     assert!(pair.installed().is_empty());
+    pair.pull_all();
+    assert_eq!(pair.installed().len(), 3);
 
-    let stranger = Home::new(9);
     let mut moved = Host::new("acme");
     moved.sync(&stranger.vault, stranger.now()).unwrap();
-    let link = subscribe::find(device, pair.link.id()).unwrap().unwrap();
-    let bytes = moved.current.clone().unwrap();
-    assert!(link.accept(device, &bytes, None, false).is_err());
-    let offer = link.accept(device, &bytes, None, true).unwrap();
+    let link = pair.current_link();
+    let other = moved.current.clone().unwrap();
+    let refused = link.accept(device, &other, &AcceptOptions::default());
+    assert_eq!(word(refused), "vault_changed");
+    // The same vault again keeps what is pinned; another one drops what is installed.
+    let offer = link.accept(device, &bytes, &REPIN).unwrap();
+    assert!(!offer.is_first());
+    let offer = link.accept(device, &other, &REPIN).unwrap();
+    assert!(offer.is_first());
     subscribe::pin_only(device, &offer).unwrap();
-    let link = subscribe::find(device, pair.link.id()).unwrap().unwrap();
+    let link = pair.current_link();
     assert_eq!(link.pin().vault_id, Some(*stranger.vault.id()));
+    assert!(pair.installed().is_empty());
+    assert!(pair.is_clean());
 }
 
 #[test]
-fn a_noted_expectation_holds_until_a_key_is_pinned() {
+fn a_noted_expectation_holds_until_a_vault_is_pinned() {
     let pair = pair();
     let device = &pair.device.vault;
     let bytes = pair.host.current.clone().unwrap();
     let id = pair.link.id();
-    let good = pair.owner.vault.keys().public().unwrap().fingerprint();
+    let (good, wrong) = (
+        fingerprint(&pair.owner.vault),
+        fingerprint(&Home::new(9).vault),
+    );
     let link = || subscribe::find(device, id).unwrap().unwrap();
-    subscribe::expect(device, id, "aaaa-bbbb").unwrap();
-    let refused = link().accept(device, &bytes, None, false);
-    assert!(matches!(refused, Err(LinkError::Fingerprint { .. })));
+    let plain = AcceptOptions::default();
+    subscribe::expect(device, id, &wrong).unwrap();
+    assert_eq!(word(link().accept(device, &bytes, &plain)), "vault_changed");
     // A fingerprint in the call takes precedence; `repin` ignores the recorded one.
-    link().accept(device, &bytes, Some(&good), false).unwrap();
-    link().accept(device, &bytes, None, true).unwrap();
+    let given = expecting(&pair.owner.vault);
+    link().accept(device, &bytes, &given).unwrap();
+    link().accept(device, &bytes, &REPIN).unwrap();
     subscribe::expect(device, id, &good).unwrap();
-    let offer = link().accept(device, &bytes, None, false).unwrap();
+    let offer = link().accept(device, &bytes, &plain).unwrap();
     // A recorded fingerprint also applies to a catalog that was accepted before.
-    subscribe::expect(device, id, "aaaa-bbbb").unwrap();
-    assert!(matches!(
-        subscribe::pin_only(device, &offer),
-        Err(LinkError::Fingerprint { .. })
-    ));
+    subscribe::expect(device, id, &wrong).unwrap();
+    assert_eq!(word(subscribe::pin_only(device, &offer)), "vault_changed");
     subscribe::expect(device, id, &good).unwrap();
     subscribe::pin_only(device, &offer).unwrap();
-    assert_eq!(link().pin().expected_key, None);
-    subscribe::expect(device, id, "aaaa-bbbb").unwrap();
-    assert_eq!(link().pin().expected_key, None);
+    assert_eq!(link().pin().expected, None);
+    subscribe::expect(device, id, &wrong).unwrap();
+    assert_eq!(link().pin().expected, None);
+}
+
+/// Nothing of a first link is stored by a catalog that does not count, unless the vault was expected.
+#[test]
+fn a_first_link_stores_root_versions_only_with_a_catalog_that_counts() {
+    let pair = pair();
+    let device = &pair.device.vault;
+    let bytes = pair.host.current.clone().unwrap();
+    let owner = pair.owner.vault.id();
+    pair.device.clock.advance(91 * DAY);
+    let plain = AcceptOptions::default();
+    let refused = pair.link.accept(device, &bytes, &plain);
+    assert_eq!(word(refused), "catalog_clock");
+    assert_eq!(device.trust_of(owner).unwrap(), None);
+    let refused = pair
+        .link
+        .accept(device, &bytes, &expecting(&pair.owner.vault));
+    assert_eq!(word(refused), "catalog_clock");
+    assert!(device.trust_of(owner).unwrap().is_some());
+}
+
+/// A vault folder that was copied without its trust folder is listed as untrusted and never run.
+#[test]
+fn without_the_trust_folder_nothing_counts() {
+    let pair = pair();
+    pair.pull_all();
+    pair.device.add("mine", "x");
+    std::fs::remove_dir_all(pair.device.path("config")).unwrap();
+    let device = pair.device.again();
+    let listing = shelf::list(&device).unwrap();
+    assert!(listing.skills.is_empty());
+    let damaged: Vec<_> = listing.damaged.iter().map(|(name, ..)| name).collect();
+    assert_eq!(
+        damaged,
+        [&name("mine")],
+        "the links are gone with their pins"
+    );
+    assert!(run::which(&device, &name("mine")).is_err());
+    assert!(run::which(&device, &name("alpha")).is_err());
+    assert!(Host::new("mine").plan(&device).is_err());
+    let folder = pair.device.source("more", "x", &[]);
+    assert!(add_folder(&device, &folder, &Options::default()).is_err());
 }
 
 #[test]
@@ -528,9 +602,12 @@ fn the_latest_time_seen_is_kept_so_that_a_clock_set_back_helps_nobody() {
     pair.pull_all();
     pair.device.clock.advance(-80 * DAY);
     let link = pair.current_link();
-    assert_eq!(link.pin().latest_seen_at, pair.device.now().plus_days(80));
+    assert!(link.pin().counted.is_some());
     let offer = pair.accept();
-    assert_eq!(offer.accepted().warnings.len(), 1);
+    assert_eq!(offer.warnings().len(), 1);
+    // The latest time counts for every link to the vault.
+    pair.device.clock.advance(-80 * DAY);
+    assert_eq!(pair.accept().warnings().len(), 1);
 }
 
 #[test]

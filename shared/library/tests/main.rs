@@ -14,7 +14,7 @@ mod linked;
 mod own_skills;
 mod profiles;
 mod releases;
-mod rotation;
+mod roots;
 mod search;
 mod setup;
 mod shelf;

@@ -12,7 +12,6 @@ use crate::support::{
 use vault_library::add_folder;
 use vault_library::admit::remove::{self, remove_skills};
 use vault_library::admit::{Admission, AdmitError, Options};
-use vault_library::keys::KeyKind;
 use vault_library::{LockError, VaultError, integrity, run, shelf};
 use vault_skill::gate::Outcome;
 use vault_store::assert_matches;
@@ -66,8 +65,8 @@ fn the_store_is_laid_out_as_the_design_draws_it() {
         assert!(mode.trailing_zeros() >= 6, "{entry}");
     }
     let everything = snapshot(&root);
-    let key = home.vault.keys().path(KeyKind::Release);
-    let seed = std::fs::read_to_string(key).unwrap();
+    let key = home.vault.release_key().unwrap();
+    let seed = std::fs::read_to_string(home.vault.keys().path(&key)).unwrap();
     let seed = seed.trim_end().rsplit(' ').next().unwrap();
     assert!(everything.values().all(|content| !content.contains(seed)));
 }

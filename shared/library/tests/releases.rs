@@ -24,9 +24,10 @@ fn a_release_is_this_library_exactly_and_comes_only_with_a_change() {
     let catalog = host.catalog();
     assert_eq!(catalog.previous, None);
     assert_eq!(catalog.audience, ["https://vault.example/v/acme/"]);
+    let trust = home.vault.trust().unwrap().unwrap();
     assert_eq!(
-        catalog.recovery_key_sha256,
-        home.vault.keys().recovery_sha256().unwrap()
+        (catalog.root_version, catalog.root_sha256),
+        (1, *trust.chain().newest().payload_sha256())
     );
     assert!(host.sync(&home.vault, home.now()).is_none());
 
@@ -471,7 +472,8 @@ fn a_rollback_is_new_versions_over_old_bytes() {
     host.sync(&home.vault, home.now()).unwrap();
     remove::collect(&home.vault).unwrap();
 
-    let plan = |release| adopt::plan_rollback(&home.vault, BASE, &host.slug, release, &old);
+    let request = PlanRequest::new(BASE, &host.slug, Some(&old));
+    let plan = |release| adopt::plan_rollback(&home.vault, &request, release);
     // A rollback accepts only the requested release, whatever the service returns for it.
     assert!(matches!(
         plan(2),

@@ -34,7 +34,7 @@ async fn an_unchanged_library_is_looked_at_once() {
     let again = shelf.load(&first.entries()[0]).await.unwrap();
     assert_eq!(loaded.bundle_hash, again.bundle_hash);
     assert_eq!(loaded.file("notes.txt").unwrap().bytes, b"notes\n");
-    assert_eq!(loaded.public_key, home.vault.keys().public().unwrap());
+    assert_eq!(loaded.public_key, home.vault.release_key().unwrap());
 }
 
 #[tokio::test]

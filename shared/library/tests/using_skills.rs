@@ -9,7 +9,7 @@ use vault_library::add_folder;
 use vault_library::admit::Options;
 use vault_library::audit::{self, Auditor, Bounds};
 use vault_library::run::{self, RunError};
-use vault_library::{Vault, VaultError, VaultPaths, shelf};
+use vault_library::{Damage, Vault, VaultPaths, shelf};
 use vault_skill::report::{Audited, Verdict};
 use vault_store::assert_matches;
 
@@ -107,7 +107,13 @@ fn a_vault_without_its_key_reads_nothing_as_good() {
     )
     .unwrap();
     assert_eq!(vault.id(), home.vault.id());
-    assert_matches!(shelf::list(&vault), Err(VaultError::Key(_)));
+    let listing = shelf::list(&vault).unwrap();
+    assert!(listing.skills.is_empty());
+    assert_matches!(
+        &listing.damaged[..],
+        [(kept, _, Damage::Untrusted(_))] if *kept == name("kept")
+    );
+    assert!(run::which(&vault, &name("kept")).is_err());
     let folder = home.source("new", "x", &[]);
     assert!(add_folder(&vault, &folder, &Options::default()).is_err());
 }

@@ -169,8 +169,8 @@ fn same_name(
 /// Whether a linked vault has a skill of this name. Fails if a linked vault can't be read.
 pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     for link in linked::all(vault)? {
-        let (groups, _) = link.groups()?;
-        let mut places = groups.iter().flat_map(|group| &group.places);
+        let (group, _) = link.group(vault)?;
+        let mut places = group.iter().flat_map(|group| &group.places);
         if places.any(|place| place.name == *name) {
             return Ok(true);
         }
@@ -182,8 +182,8 @@ pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultEr
 /// checks report it.
 fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
     let links = linked::all(vault).unwrap_or_default();
-    let groups = links.iter().filter_map(|link| link.groups().ok());
-    groups.flat_map(|(groups, _)| groups).find_map(|group| {
+    let groups = links.iter().filter_map(|link| link.group(vault).ok());
+    groups.filter_map(|(group, _)| group).find_map(|group| {
         let place = group.places.into_iter().find(|place| wanted(place))?;
         Some((place, group.trusted))
     })

@@ -105,7 +105,7 @@ impl<'v> Admitter<'v> {
         Ok(Self {
             vault,
             trusted: vault.trusted()?,
-            key: vault.keys().release()?,
+            key: vault.release_signer()?,
             now: vault.clock().now(),
         })
     }

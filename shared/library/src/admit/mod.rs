@@ -48,10 +48,10 @@ use crate::vault::keys::KeyError;
 pub use check::Neighbours;
 pub use install::{admit, admit_all, admit_one, preview};
 pub(crate) use install::{admit_all_under, admit_under, linked_elsewhere};
-pub(crate) use resign::{Resigned, sign_again};
+pub use resign::Resigned;
+pub(crate) use resign::{sign_again, sign_waiting, waiting};
 pub(crate) use source::Purpose;
 pub use source::{Candidate, Earlier, Options, Source, examine};
-pub(crate) use writer::finish_rotation;
 
 /// The effect of admitting a skill.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -266,7 +266,11 @@ pub(crate) fn collect_names(
     referenced.extend(variants::bundles(vault)?);
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
-    let trusted = vault.trusted()?;
+    let trusted = vault.ever_trusted()?;
+    if !trusted.is_known() {
+        // Without the vault's keys it can't be told which bundles are its own, so keep all.
+        return Ok(Vec::new());
+    }
     let unused: Vec<_> = bundles
         .into_iter()
         .filter(|bundle| !referenced.contains(bundle))

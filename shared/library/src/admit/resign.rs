@@ -1,19 +1,24 @@
-//! Signs own skills again with the current key, after the key that signed them was replaced or when
-//! a version must increase.
+//! Signs own skills again with the current key, after the key that signed them was revoked or when a
+//! version must increase.
 //!
 //! Each skill passes the gate first, with the strictness and the exceptions that its manifest
 //! records. If the current gate rejects a skill, it is not signed; the others continue, and the
 //! report names it. Its link and bundle stay, so that the owner can read the files, but
 //! verification with the current keys rejects it.
 
-use vault_skill::keys::PublicKey;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
+use vault_skill::root::RootState;
 
 use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine};
 use crate::admit::remove;
-use crate::installed::place;
+use crate::installed::place::{self, Place};
 use crate::installed::upstream;
-use crate::store::{self, Examined};
+use crate::store::{self, Examined, Trusted};
+use crate::vault::trust::VaultTrust;
 use crate::vault::{Change, Vault, VaultError};
 
 /// Number of skills that are held in memory and flushed together.
@@ -21,41 +26,39 @@ const BATCH: usize = 256;
 
 /// The result of signing again.
 #[derive(Debug, Default)]
-pub(crate) struct Resigned {
+pub struct Resigned {
     /// Skills with a new version, signed with the current key.
-    pub(crate) signed: Vec<SkillName>,
+    pub signed: Vec<SkillName>,
     /// Skills whose content differs from what was signed.
-    pub(crate) damaged: Vec<SkillName>,
+    pub damaged: Vec<SkillName>,
     /// Rejected skills, with the reason.
-    pub(crate) refused: Vec<(SkillName, AdmitError)>,
+    pub refused: Vec<(SkillName, AdmitError)>,
 }
 
-/// Signs own skills as their next version with the same content. `wanted` selects them by name and
-/// signer.
+/// Signs own skills as their next version with the same content. `trusted` says whose signatures on
+/// the present content count, `wanted` selects the skills.
 pub(crate) fn sign_again(
     vault: &Vault,
     change: &mut Change<'_>,
-    wanted: impl Fn(&SkillName, &PublicKey) -> bool,
+    trusted: &Trusted,
+    wanted: impl Fn(&Place) -> bool,
 ) -> Result<Resigned, VaultError> {
-    let trusted = vault.trusted()?;
     let store = vault.store();
-    let places = place::own_places(vault)?;
+    let mut places = place::own_places(vault)?;
+    places.retain(wanted);
     let mut resigned = Resigned::default();
     for places in places.chunks(BATCH) {
         let mut neighbours = Neighbours::of(vault);
         let mut candidates = Vec::new();
         for place in places {
             let (bundle, name) = (&place.bundle, Some(&place.name));
-            let read = store::examine(&store, bundle, name, &trusted);
-            let Ok(examined) = read else {
+            let Ok(examined) = store::examine(&store, bundle, name, trusted) else {
                 resigned.damaged.push(place.name.clone());
                 continue;
             };
-            let signer = examined.signed.signer(&trusted.keys);
-            if !signer.is_some_and(|signer| wanted(&place.name, signer)) {
-                continue;
-            }
-            let version = examined.manifest.version;
+            // Where the present signature does not count any more, only this record keeps the next
+            // version above the current one.
+            remove::retire(vault, change, &place.name, examined.manifest.version)?;
             // Ignore a source record that can't be read: the skill itself is intact.
             let upstream = upstream::of_bundle(vault, bundle).unwrap_or_default();
             let source = earlier(place.name.clone(), examined, upstream, Purpose::SignAgain);
@@ -63,9 +66,6 @@ pub(crate) fn sign_again(
                 Ok(candidate) => candidates.push(candidate),
                 Err(AdmitError::Vault(failed)) => return Err(failed),
                 Err(refused) => {
-                    // Once the old signature is invalid, only this record keeps the next version
-                    // above the current one.
-                    remove::retire(vault, change, &place.name, version)?;
                     tracing::warn!(skill = %place.name, reason = %refused, "not signed again");
                     resigned.refused.push((place.name.clone(), refused));
                 }
@@ -84,6 +84,78 @@ pub(crate) fn sign_again(
         }
     }
     Ok(resigned)
+}
+
+/// The own skills that count for nothing until they are signed again.
+pub(crate) fn waiting(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
+    let Some(trust) = vault.trust()? else {
+        return Ok(Vec::new());
+    };
+    if trust.sign_again.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut places = place::own_places(vault)?;
+    places.retain(|place| trust.sign_again.contains(&place.bundle));
+    Ok(places.into_iter().map(|place| place.name).collect())
+}
+
+/// Signs again what a key signed before it was revoked, as far as the trust folder lists it. Ends the
+/// list: what could not be signed must be added again.
+pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Resigned, VaultError> {
+    let mut resigned = Resigned::default();
+    let Some(trust) = vault.trust()? else {
+        return Ok(resigned);
+    };
+    if trust.sign_again.is_empty() && trust.made_from.is_none() {
+        return Ok(resigned);
+    }
+    for trusted in trusted_before(vault, &trust)? {
+        let places = |place: &Place| trusted.lists(&place.bundle);
+        let signed = sign_again(vault, change, &trusted, places)?;
+        resigned.signed.extend(signed.signed);
+        resigned.damaged.extend(signed.damaged);
+        resigned.refused.extend(signed.refused);
+    }
+    vault.change_trust(vault.id(), |before| {
+        let mut after = before.unwrap_or_else(|| trust.clone());
+        after.sign_again.clear();
+        after.made_from = None;
+        Ok::<_, VaultError>(after)
+    })?;
+    if let Some(old) = trust.made_from {
+        vault.forget_vault(&old)?;
+    }
+    Ok(resigned)
+}
+
+/// Whose signatures counted on the listed bundles before their keys were revoked: for each root
+/// version that revoked some, the one before it.
+fn trusted_before(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, VaultError> {
+    if let Some(old) = trust.made_from {
+        let old = vault.trust_of(&old)?;
+        let trusted =
+            |old: VaultTrust| Trusted::listed(Arc::new(old.roots), trust.sign_again.clone());
+        return Ok(old.map(trusted).into_iter().collect());
+    }
+    let (store, chain) = (vault.store(), trust.chain());
+    let mut by_version: BTreeMap<u64, BTreeSet<Digest>> = BTreeMap::new();
+    for bundle in &trust.sign_again {
+        let Some(signer) = store::signer(&store, bundle, &trust.roots) else {
+            continue;
+        };
+        let revoking = chain.versions().iter().find(|version| {
+            let revoked = version.document().revoked();
+            revoked.iter().any(|key| key.is(&signer))
+        });
+        let last_good =
+            revoking.map_or(chain.version(), |version| version.document().version() - 1);
+        by_version.entry(last_good).or_default().insert(*bundle);
+    }
+    let states = by_version.into_iter().filter_map(|(version, bundles)| {
+        let state = RootState::new(chain.until(version)?, BTreeSet::new());
+        Some(Trusted::listed(Arc::new(state), bundles))
+    });
+    Ok(states.collect())
 }
 
 /// A verified skill as a source of admission.

@@ -415,7 +415,7 @@ fn make(
     // Use the version and time of the base, so that the same base and transforms always give the
     // same bundle.
     let signed = examine(source, &options, &mut Neighbours::of(vault)).and_then(|candidate| {
-        let key = vault.keys().release()?;
+        let key = vault.release_signer()?;
         let signed = sign(vault, &candidate, version, signed_at, &key)?;
         Ok((candidate, signed))
     });

@@ -2,24 +2,23 @@
 
 use std::collections::HashSet;
 
-use super::{Resigned, sign_again};
 use crate::disk::scratch;
 use crate::index::Index;
 use crate::installed::place::places;
 use crate::installed::variants;
 use crate::store;
-use crate::vault::keys::KeyKind;
-use crate::vault::rotations::Chain;
 use crate::vault::{Change, Vault, VaultError};
 
 impl Vault {
-    /// Takes the writer lock, removes what a killed writer left behind, and completes an
-    /// interrupted replacement of keys.
+    /// Takes the writer lock, removes what a killed writer left behind, and brings the key files in
+    /// line with the root versions. Signs nothing.
     pub(crate) fn change(&self) -> Result<Change<'_>, VaultError> {
-        let mut change = self.lock_writer()?;
+        let change = self.lock_writer()?;
         drop_orphans(self)?;
         scratch::sweep(&self.tmp())?;
-        finish_rotation(self, &mut change)?;
+        if let Some(trust) = self.trust()? {
+            self.keys().settle(trust.roots())?;
+        }
         Ok(change)
     }
 
@@ -42,7 +41,7 @@ fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
     if orphans.is_empty() {
         return Ok(());
     }
-    // Without the vault's key it is unknown which bundles are linked, so remove nothing.
+    // If the places can't be read it is unknown which bundles are linked, so remove nothing.
     let (Ok(places), Ok(trusted)) = (places(vault), vault.trusted()) else {
         return Ok(());
     };
@@ -59,43 +58,4 @@ fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
     let dropped = store::drop_bundles(&store, aside.path(), orphans)?;
     Index::open(&vault.paths().index()).forget(&dropped);
     Ok(())
-}
-
-/// Completes or undoes an interrupted replacement of keys, then signs again what a retiring key had
-/// signed. Runs under the writer lock before every change.
-pub(crate) fn finish_rotation(
-    vault: &Vault,
-    change: &mut Change<'_>,
-) -> Result<Resigned, VaultError> {
-    let keys = vault.keys();
-    keys.sweep()?;
-    let mut chain = Chain::read(vault)?;
-    if let Some(next) = keys.next(KeyKind::Release)? {
-        if chain.last().is_some_and(|last| last.to == next.public()) {
-            keys.adopt_next(KeyKind::Release)?;
-        } else {
-            // The rotation statement was never written, so no one has seen this key.
-            keys.drop_next(KeyKind::Release)?;
-        }
-    }
-    if let Some(next) = keys.next(KeyKind::Recovery)? {
-        let id = next.public().key_id();
-        if chain
-            .last()
-            .is_some_and(|last| last.new_recovery_key_sha256 == Some(id))
-        {
-            keys.adopt_next(KeyKind::Recovery)?;
-        } else {
-            keys.drop_next(KeyKind::Recovery)?;
-        }
-    }
-    keys.settle_public()?;
-    if chain.retiring.is_empty() {
-        return Ok(Resigned::default());
-    }
-    let retiring = chain.retiring.clone();
-    let done = sign_again(vault, change, |_, signer| retiring.contains(signer))?;
-    chain.retiring.clear();
-    chain.write(vault, change)?;
-    Ok(done)
 }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
+use zeroize::Zeroizing;
 
 pub(crate) use self::batch::Batch;
 
@@ -109,6 +110,26 @@ pub(crate) fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, FileError> 
     Ok(Some(bytes))
 }
 
+/// Reads a secret like [`read`], into one buffer that is wiped when it is dropped.
+pub(crate) fn read_secret(path: &Path, max: u64) -> Result<Option<Zeroizing<Vec<u8>>>, FileError> {
+    let mut file = match open_regular(path) {
+        Ok(file) => file,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(FileError::new("read", path, cause)),
+    };
+    let length = file.metadata().map_err(file_error("read", path))?.len();
+    let size = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > max || size == usize::MAX {
+        let cause = io::Error::new(io::ErrorKind::FileTooLarge, "the file is too large");
+        return Err(FileError::new("read", path, cause));
+    }
+    // A buffer that grows while it is filled would leave copies of the secret on the heap.
+    let mut bytes = Zeroizing::new(vec![0; size]);
+    file.read_exact(&mut bytes)
+        .map_err(file_error("read", path))?;
+    Ok(Some(bytes))
+}
+
 fn open_regular(path: &Path) -> io::Result<File> {
     // NOFOLLOW rejects a symbolic link; NONBLOCK keeps a FIFO from blocking the open.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -130,6 +151,15 @@ fn open_regular(path: &Path) -> io::Result<File> {
 /// if it is absent.
 pub(crate) fn mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
     match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some((found.mode() & 0o7777, found.uid()))),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(FileError::new("look at", path, cause)),
+    }
+}
+
+/// Like [`mode_and_owner`], of what a symbolic link leads to.
+pub(crate) fn target_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
+    match fs::metadata(path) {
         Ok(found) => Ok(Some((found.mode() & 0o7777, found.uid()))),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(FileError::new("look at", path, cause)),

@@ -51,8 +51,11 @@ pub enum DoctorFinding {
     /// The release key can't be used: it is missing, unreadable, damaged, or accessible to other
     /// users.
     Key(KeyError),
-    /// The recovery key is still stored on this machine.
-    RecoveryHere(PathBuf),
+    /// Every key that can change the vault's keys lies on this machine: who loses or steals it has
+    /// them all.
+    NoRecoveryKey,
+    /// An own skill counts for nothing until it is signed again, because its signer was revoked.
+    NotSignedAgain(SkillName),
     /// A skill was signed later than the current time of this machine's clock.
     ClockBehind {
         /// The current time of this machine's clock.
@@ -147,7 +150,14 @@ impl DoctorFinding {
             Self::Key(KeyError::Foreign(_)) => "key_foreign",
             Self::Key(KeyError::Malformed { .. } | KeyError::Mismatch(_)) => "key_damaged",
             Self::Key(KeyError::File(_)) => "key_unreadable",
-            Self::RecoveryHere(_) => "recovery_here",
+            Self::Key(
+                KeyError::Locked(_)
+                | KeyError::WrongPassphrase(_)
+                | KeyError::Passphrase(_)
+                | KeyError::Encrypt { .. },
+            ) => "key_locked",
+            Self::NoRecoveryKey => "no_recovery_key",
+            Self::NotSignedAgain(_) => "not_signed_again",
             Self::ClockBehind { .. } => "clock_behind",
             Self::Unfinished => "unfinished",
             Self::SetAside(_) => "set_aside",
@@ -201,6 +211,7 @@ impl DoctorFinding {
             | Self::IgnoredMetadata { skill, .. }
             | Self::SkillDamaged { skill, .. }
             | Self::SkillUnsigned(skill)
+            | Self::NotSignedAgain(skill)
             | Self::RepairFailed { skill, .. }
             | Self::VariantDamaged { skill, .. } => Some(skill),
             _ => None,
@@ -222,7 +233,6 @@ impl DoctorFinding {
                 | KeyError::Malformed { path, .. }
                 | KeyError::Mismatch(path),
             )
-            | Self::RecoveryHere(path)
             | Self::SetAside(path)
             | Self::ForeignInVault(path)
             | Self::DanglingLink { path, .. }

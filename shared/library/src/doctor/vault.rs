@@ -3,9 +3,11 @@
 use vault_skill::time::Timestamp;
 
 use super::{Doctor, DoctorFinding};
+use crate::admit::waiting;
 use crate::disk;
 use crate::disk::scratch;
 use crate::vault::VaultError;
+use crate::vault::keys::KeyError;
 
 impl Doctor<'_> {
     /// Checks the owner and the write permissions of the vault's folder.
@@ -27,13 +29,34 @@ impl Doctor<'_> {
     }
 
     pub(super) fn check_keys(&mut self) {
-        let keys = self.vault.keys();
-        if let Err(error) = keys.release() {
-            self.find(DoctorFinding::Key(error));
+        match self.key_problem() {
+            Ok(()) => {}
+            Err(VaultError::Key(error)) => self.find(DoctorFinding::Key(error)),
+            Err(_) => {
+                let missing = KeyError::Missing(self.vault.keys().folder());
+                self.find(DoctorFinding::Key(missing));
+            }
         }
-        if let Ok(Some(path)) = keys.recovery_left_here() {
-            self.find(DoctorFinding::RecoveryHere(path));
+        let Ok(Some(trust)) = self.vault.trust() else {
+            return;
+        };
+        let here = self.vault.keys().list().unwrap_or_default();
+        let root = trust.chain().document().root();
+        if root.keys().iter().all(|key| here.contains(key)) {
+            self.find(DoctorFinding::NoRecoveryKey);
         }
+        for name in waiting(self.vault).unwrap_or_default() {
+            self.find(DoctorFinding::NotSignedAgain(name));
+        }
+    }
+
+    /// Why this machine can't sign, if so. An encrypted key is not opened for it.
+    fn key_problem(&self) -> Result<(), VaultError> {
+        let key = self.vault.release_key()?;
+        if !self.vault.keys().is_encrypted(&key)? {
+            self.vault.keys().read(&key)?;
+        }
+        Ok(())
     }
 
     /// Reports a signature more than a day in the future, which means that the clock was set back.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use vault_skill::bundle::File;
 use vault_skill::hash::Digest;
+use vault_skill::json;
 use vault_skill::name::SkillName;
 
 use crate::disk::{self, FileError, Kind};
@@ -112,6 +113,7 @@ pub struct ZipReport {
 /// next to the archive.
 pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
     let skill = run::inspect(vault, &input.skill)?;
+    vault.note_shown()?;
     let bytes = pack(&skill, pack::zip)?;
     let manifest = manifest_path(&input.file);
     if !input.replace {
@@ -122,11 +124,26 @@ pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
         }
     }
     put(&input.file, &bytes)?;
-    put(&manifest, &skill.examined.signed.to_bytes())?;
+    put(&manifest, &manifest_bytes(&skill))?;
     Ok(ZipReport {
         skill: Exported::new(&skill, input.file.clone(), &bytes),
         manifest,
     })
+}
+
+/// The signed manifest of a skill together with the root versions of its vault, by which a reader
+/// who has pinned the vault or knows its fingerprint judges the signature.
+fn manifest_bytes(skill: &VerifiedSkill) -> Vec<u8> {
+    let envelope = skill.examined.signed.to_bytes();
+    let Some(roots) = &skill.roots else {
+        return envelope;
+    };
+    // The envelope is a JSON object with members, so one more member can precede them.
+    let mut bytes = b"{\"roots\":".to_vec();
+    bytes.extend(json::to_bytes(roots.chain()));
+    bytes.push(b',');
+    bytes.extend_from_slice(envelope.get(1..).unwrap_or_default());
+    bytes
 }
 
 fn pack(

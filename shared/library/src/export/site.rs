@@ -111,6 +111,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         .iter()
         .map(|name| run::inspect(vault, name))
         .collect::<Result<Vec<_>, _>>()?;
+    vault.note_shown()?;
     disk::make_dirs(&folder, 0o755)?;
     let before = earlier(&index)?;
     let mut entries = Vec::new();
@@ -125,7 +126,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         }
         put(&file, &bytes)?;
         let manifest = format!("{}{MANIFEST_SUFFIX}", skill.name);
-        put(&folder.join(&manifest), &skill.examined.signed.to_bytes())?;
+        put(&folder.join(&manifest), &super::manifest_bytes(skill))?;
         let description = description(skill);
         let limited = limit(&description);
         if limited != description {

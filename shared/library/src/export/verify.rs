@@ -1,27 +1,35 @@
 //! Verifies exported skills (a folder, an archive, a bundle or a whole site) against their signed
 //! manifests.
 //!
-//! Only signatures of accepted keys are trusted. The digests in an index and the paths in an
-//! archive are compared with the manifest but not trusted.
+//! An export carries the root versions of its vault beside each manifest. They count for a reader who
+//! has pinned the vault or names its fingerprint, and for nobody else. The digests in an index and the
+//! paths in an archive are compared with the manifest but not trusted.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use vault_skill::bundle::{Bundle, BundleError};
+use serde::Deserialize;
+use vault_skill::bundle::{self, Bundle, BundleError, File};
+use vault_skill::dsse::Envelope;
 use vault_skill::finding::printable;
 use vault_skill::gate::{self, RawFile};
 use vault_skill::hash::Digest;
+use vault_skill::json;
 use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{
-    MAX_SKILL_MD_BYTES, Manifest, ManifestError, ManifestExpectation, Mismatch, Mode, SKILL_MD,
-    SignedManifest,
+    MAX_SKILL_MD_BYTES, Manifest, ManifestError, ManifestExpectation, ManifestTrust, Mismatch,
+    Mode, SKILL_MD, SignedManifest,
+};
+use vault_skill::root::{
+    RootChain, RootError, RootList, RootState, RootWarning, SignerRefusal, SkillPlace,
+    VaultFingerprint, judge_archive,
 };
 
 use super::site::{self, Entry, Index};
 use super::{INDEX, SCHEMA, manifest_path, pack};
 use crate::disk::source::{self, SourceError};
 use crate::disk::{self, FileError, Kind};
-use crate::installed::verify::Signer;
+use crate::installed::verify::KnownVault;
 use crate::store::LIMITS;
 
 /// The largest signed manifest that is read, in bytes.
@@ -53,6 +61,10 @@ pub struct Verified {
     pub manifest: Manifest,
     /// The key that signed the manifest.
     pub signer: PublicKey,
+    /// The fingerprint of the vault that it belongs to.
+    pub fingerprint: VaultFingerprint,
+    /// What the user should know about the vault's root versions.
+    pub warnings: Vec<RootWarning>,
 }
 
 /// Why something failed verification or could not be verified.
@@ -94,6 +106,9 @@ pub enum Fault {
     /// The manifest is invalid or not signed by an accepted key.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// The root versions beside the manifest do not count for this reader.
+    #[error(transparent)]
+    Roots(#[from] RootError),
     /// The bundle is invalid.
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -126,16 +141,19 @@ impl VerifyError {
         )
     }
 
-    /// Whether the signature is not by an accepted key.
-    pub const fn is_unknown_signer(&self) -> bool {
-        use ManifestError::Signature;
-        matches!(
-            self,
+    /// The machine-readable code of what is wrong, where the formats name one.
+    pub fn word(&self) -> Option<&'static str> {
+        match self {
             Self::Wrong {
-                fault: Fault::Manifest(Signature) | Fault::Bundle(BundleError::Manifest(Signature)),
+                fault: Fault::Manifest(cause) | Fault::Bundle(BundleError::Manifest(cause)),
                 ..
-            }
-        )
+            } => Some(cause.word()),
+            Self::Wrong {
+                fault: Fault::Roots(cause),
+                ..
+            } => Some(cause.word()),
+            _ => None,
+        }
     }
 }
 
@@ -149,16 +167,15 @@ fn wrong<F: Into<Fault>>(path: &Path) -> impl Fn(F) -> VerifyError {
 
 /// Verifies the artifact at `path`; for a site, every skill in it.
 ///
-/// `manifest` is the path of a signed manifest that is not next to the folder or archive. A
-/// signature by one of the `extra` keys is accepted on any skill. A signature by one of `keys` is
-/// accepted only on skills of the vault that this key belongs to.
+/// `manifest` is the path of a signed manifest that is not next to the folder or archive. `known` are
+/// the vaults whose keys this machine knows; `expected` is a fingerprint that the vault must have.
 pub fn verify(
     path: &Path,
     manifest: Option<&Path>,
-    keys: &[Signer],
-    extra: &[PublicKey],
+    known: &[KnownVault],
+    expected: Option<&VaultFingerprint>,
 ) -> Result<Vec<Verified>, VerifyError> {
-    let verifier = Verifier { keys, extra };
+    let verifier = Verifier { known, expected };
     match disk::kind(path)? {
         None => Err(VerifyError::Missing(path.to_owned())),
         Some(Kind::Dir) => verifier.folder(path, manifest),
@@ -168,8 +185,21 @@ pub fn verify(
 }
 
 struct Verifier<'a> {
-    keys: &'a [Signer],
-    extra: &'a [PublicKey],
+    known: &'a [KnownVault],
+    expected: Option<&'a VaultFingerprint>,
+}
+
+/// The member that an export adds to the envelope of a manifest.
+#[derive(Deserialize)]
+struct CarriedRoots {
+    #[serde(default)]
+    roots: Option<RootList>,
+}
+
+/// The keys by which a manifest is judged.
+struct Judged {
+    state: RootState,
+    warnings: Vec<RootWarning>,
 }
 
 impl Verifier<'_> {
@@ -277,9 +307,11 @@ impl Verifier<'_> {
             .and_then(|stem| stem.to_str()?.parse::<Digest>().ok());
         let hash = named.unwrap_or_else(|| Digest::of(bytes));
         let bundle = Bundle::parse(bytes, &hash, bytes.len() as u64).map_err(wrong(path))?;
-        let (manifest, signer) = self.signed(path, bundle.signed())?;
+        let judged = self.judge(bundle.signed(), None).map_err(wrong(path))?;
+        let signed = bundle.signed().clone();
+        let trust = self.trust(&judged);
+        let manifest = signed.verify_signature(&trust).map_err(wrong(path))?;
         let expected = ManifestExpectation {
-            vault_id: manifest.vault_id,
             name: &manifest.name,
             version: None,
             stored_version: None,
@@ -290,15 +322,15 @@ impl Verifier<'_> {
                 .ok()
                 .flatten()
         };
-        let opened = bundle
-            .open(&part, &[signer], &expected)
-            .map_err(wrong(path))?;
-        Ok(Verified {
-            path: path.to_owned(),
-            form: Form::Bundle,
-            manifest: opened.manifest,
+        let opened = bundle.open(&part, &trust, &expected).map_err(wrong(path))?;
+        let signer = self.signer(&signed, &judged, &hash).map_err(wrong(path))?;
+        Ok(verified(
+            path,
+            Form::Bundle,
+            opened.manifest,
             signer,
-        })
+            judged,
+        ))
     }
 
     /// Compares an artifact with the signed manifest at `manifest`.
@@ -313,44 +345,116 @@ impl Verifier<'_> {
             path: path.to_owned(),
             wanted: manifest.to_owned(),
         })?;
-        let signed = SignedManifest::parse(&bytes).map_err(wrong(manifest))?;
-        let (manifest, signer) = self.signed(manifest, &signed)?;
+        let carried: CarriedRoots = json::parse(&bytes)
+            .map_err(|error| wrong(manifest)(ManifestError::Envelope(error.into())))?;
+        // The hash of a bundle covers the envelope as its signer wrote it, without the roots.
+        let envelope = Envelope::parse(&bytes)
+            .map_err(|error| wrong(manifest)(ManifestError::Envelope(error)))?;
+        let signed = SignedManifest::parse(&envelope.to_bytes()).map_err(wrong(manifest))?;
+        let judged = self
+            .judge(&signed, carried.roots.as_ref())
+            .map_err(wrong(manifest))?;
+        let content = signed
+            .verify_signature(&self.trust(&judged))
+            .map_err(wrong(manifest))?;
         let files = found
             .iter()
             .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
-        manifest
+        content
             .compare(files)
             .map_err(|Mismatch { file, what }| wrong(path)(Fault::Content { file, what }))?;
-        Ok(Verified {
-            path: path.to_owned(),
-            form,
-            manifest,
-            signer,
+        let bundle = bundle_hash(&signed, &content, found);
+        let signer = bundle
+            .ok_or(ManifestError::Signer(SignerRefusal::Signature))
+            .and_then(|bundle| self.signer(&signed, &judged, &bundle))
+            .map_err(wrong(manifest))?;
+        Ok(verified(path, form, content, signer, judged))
+    }
+
+    /// Finds the keys by which a manifest is judged: those of a known vault, or those that came with
+    /// it if they count for this reader.
+    fn judge(&self, signed: &SignedManifest, carried: Option<&RootList>) -> Result<Judged, Fault> {
+        let Some(roots) = carried else {
+            let known = self.known.iter().map(|known| known.trust.roots());
+            let mut fitting = known.filter(|state| signed.signer(state).is_some());
+            let state = fitting.next().cloned();
+            let warnings = Vec::new();
+            return match state {
+                Some(state) => Ok(Judged { state, warnings }),
+                None => Err(ManifestError::Signer(SignerRefusal::Signature).into()),
+            };
+        };
+        let shown = RootChain::verify(roots)?;
+        let own = self.known_vault(&shown).map(|known| known.trust.roots());
+        let judged = judge_archive(own, roots, self.expected)?;
+        Ok(Judged {
+            state: judged.state,
+            warnings: judged.warnings,
         })
     }
 
-    /// Verifies the signature; returns the manifest and the key that signed it.
-    fn signed(
-        &self,
-        path: &Path,
-        signed: &SignedManifest,
-    ) -> Result<(Manifest, PublicKey), VerifyError> {
-        let known = self.keys.iter().map(|known| known.key);
-        let accepted: Vec<PublicKey> = self.extra.iter().copied().chain(known).collect();
-        let signer = *signed
-            .signer(&accepted)
-            .ok_or(ManifestError::Signature)
-            .map_err(wrong(path))?;
-        let manifest = signed.verify_signature(&[signer]).map_err(wrong(path))?;
-        // A key of a known vault must not sign for another vault.
-        let known = self.keys.iter().find(|known| known.key == signer);
-        if !self.extra.contains(&signer)
-            && known.is_some_and(|known| known.vault_id != manifest.vault_id)
-        {
-            return Err(wrong(path)(ManifestError::VaultId));
-        }
-        Ok((manifest, signer))
+    fn known_vault(&self, chain: &RootChain) -> Option<&KnownVault> {
+        let id = chain.vault_id();
+        let mut known = self.known.iter();
+        known.find(|known| known.trust.roots().vault_id() == id)
     }
+
+    /// Reads a manifest by a publisher, also by one that was retired: [`Self::signer`] decides.
+    fn trust<'j>(&self, judged: &'j Judged) -> ManifestTrust<'j> {
+        ManifestTrust {
+            state: &judged.state,
+            place: SkillPlace::Archive { listed: true },
+        }
+    }
+
+    /// The key that signed, if it counts on this bundle: that of a publisher, or that of a retired one
+    /// if a counted catalog lists the bundle.
+    fn signer(
+        &self,
+        signed: &SignedManifest,
+        judged: &Judged,
+        bundle: &Digest,
+    ) -> Result<PublicKey, ManifestError> {
+        let state = &judged.state;
+        let signer = signed.signer(state);
+        let known = self.known_vault(state.chain());
+        let place = SkillPlace::Archive {
+            listed: known.is_some_and(|known| known.listed.contains(bundle)),
+        };
+        state.judge_signer(signer.as_ref(), place)?;
+        signer.ok_or(ManifestError::Signer(SignerRefusal::Signature))
+    }
+}
+
+fn verified(
+    path: &Path,
+    form: Form,
+    manifest: Manifest,
+    signer: PublicKey,
+    judged: Judged,
+) -> Verified {
+    Verified {
+        path: path.to_owned(),
+        form,
+        manifest,
+        signer,
+        fingerprint: judged.state.chain().fingerprint(),
+        warnings: judged.warnings,
+    }
+}
+
+/// The hash of the bundle that a manifest and files that fit it form.
+fn bundle_hash(signed: &SignedManifest, manifest: &Manifest, found: &[RawFile]) -> Option<Digest> {
+    let files = manifest.files.iter().map(|entry| {
+        let file = found.iter().find(|file| file.path == entry.path.as_str())?;
+        Some(File {
+            path: entry.path.clone(),
+            mode: entry.mode,
+            bytes: file.bytes.clone(),
+        })
+    });
+    let files: Option<Vec<_>> = files.collect();
+    Some(bundle::encode(signed, manifest, &files?).ok()?.hash)
 }
 
 fn folder_files(path: &Path) -> Result<Vec<RawFile>, VerifyError> {

@@ -21,7 +21,7 @@ use vault_skill::name::{ActionName, AgentId, SkillName};
 
 use crate::disk;
 use crate::disk::tree::{self, FileStat};
-use crate::store;
+use crate::store::{self, Trusted};
 
 /// Identifies the file as an index of vault: "vlt1".
 const APPLICATION: i32 = 0x766c_7431;
@@ -113,17 +113,17 @@ pub(crate) struct StoredRow {
 }
 
 impl StoredRow {
-    /// The row, if it belongs to a skill of this name, one of these keys signed it, and no file of
-    /// the bundle was written to since it was verified. `store` is the folder of bundles.
+    /// The row, if it belongs to a skill of this name, its signer counts, and no file of the bundle
+    /// was written to since it was verified. `store` is the folder of bundles.
     pub(crate) fn current(
         &self,
         store: &Path,
         hash: &Digest,
         name: &SkillName,
-        signers: &[PublicKey],
+        trusted: &Trusted,
     ) -> Option<&Row> {
-        let signed = signers.iter().any(|key| key.to_string() == self.row.signer);
-        if self.row.name != *name || !signed {
+        let signer: Option<PublicKey> = self.row.signer.parse().ok();
+        if self.row.name != *name || !signer.is_some_and(|key| trusted.counts(&key, hash)) {
             return None;
         }
         let folder = store::folder(store, hash);

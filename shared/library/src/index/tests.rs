@@ -1,9 +1,26 @@
+use std::collections::BTreeSet;
+
 use vault_skill::keys::SecretKey;
+use vault_skill::root::{KeyEntry, KeyName, RootEdit, RootState};
+use vault_skill::time::Timestamp;
 
 use super::*;
 
 fn signer() -> PublicKey {
     SecretKey::from_seed([1; 32]).public()
+}
+
+/// The earlier content of a vault whose one publisher is the key of this seed.
+fn trusted(seed: u8) -> Trusted {
+    let key = SecretKey::from_seed([seed; 32]);
+    let entry = KeyEntry {
+        public_key: key.public(),
+        name: KeyName::default_for(&key.public()),
+    };
+    let mut edit = RootEdit::first(Timestamp::default());
+    edit.add_root_key(entry.clone()).unwrap();
+    edit.add_publisher(entry).unwrap();
+    Trusted::earlier(RootState::new(edit.sign(&[&key]).unwrap(), BTreeSet::new()))
 }
 
 fn new_row(folder: &Path) -> NewRow {
@@ -41,7 +58,7 @@ const LATE: (i64, u64) = (i64::MAX, 0);
 fn current(index: &Index, folder: &Path, new: &NewRow) -> Option<Row> {
     let rows = index.rows();
     rows.get(&new.hash)?
-        .current(folder, &new.hash, &new.row.name, &[signer()])
+        .current(folder, &new.hash, &new.row.name, &trusted(1))
         .cloned()
 }
 
@@ -56,12 +73,11 @@ fn a_row_is_current_until_something_is_written() {
 
     // A row does not apply to another name or another signer.
     let stored = &index.rows()[&new.hash];
-    let other = SecretKey::from_seed([2; 32]).public();
     let name = "another".parse().unwrap();
-    for (name, signer) in [(&name, signer()), (&new.row.name, other)] {
+    for (name, seed) in [(&name, 1), (&new.row.name, 2)] {
         assert!(
             stored
-                .current(folder.path(), &new.hash, name, &[signer])
+                .current(folder.path(), &new.hash, name, &trusted(seed))
                 .is_none()
         );
     }

@@ -10,7 +10,6 @@ use std::path::Path;
 use rayon::prelude::*;
 use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
-use vault_skill::manifest::ManifestError;
 use vault_skill::name::SkillName;
 use vault_skill::search::Text;
 
@@ -159,7 +158,7 @@ fn scan_place(
 ) -> (ScannedSkill, Option<NewRow>) {
     let current = rows
         .get(&place.bundle)
-        .and_then(|row| row.current(store, &place.bundle, &place.signed_name, &trusted.keys));
+        .and_then(|row| row.current(store, &place.bundle, &place.signed_name, trusted));
     let (state, new) = match current {
         Some(row) => (Ok(row.clone()), None),
         None => match read_place(store, &place, trusted) {
@@ -188,11 +187,9 @@ fn note(vault: &Vault, index: &mut Index, fresh: &[NewRow]) {
 pub(crate) fn read_place(store: &Path, place: &Place, trusted: &Trusted) -> Result<NewRow, Damage> {
     let name = Some(&place.signed_name);
     let (examined, encoded) = store::examine_and_encode(store, &place.bundle, name, trusted)?;
-    let signer = examined.signed.signer(&trusted.keys);
-    let signer = signer.ok_or(ManifestError::Signature)?;
     let parts = encoded.parts.iter();
     let row = Row {
-        signer: signer.to_string(),
+        signer: examined.signer.to_string(),
         size: encoded.bytes.len() as u64,
         parts: parts
             .map(|part| (part.hash, part.bytes.len() as u64))

@@ -1,9 +1,8 @@
 //! Which skills are installed, where each comes from, and which bundle each name stands for.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use vault_skill::catalog::SignedCatalog;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
@@ -37,13 +36,13 @@ pub(crate) struct Place {
 /// Everything installed, and foreign entries among it.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// One group for the own skills; for each link one, or two after a key was stolen or lost.
+    /// One group for the own skills, and one for each link.
     pub(crate) groups: Vec<Group>,
     /// Entries that are not skills, as paths relative to the vault.
     pub(crate) strange: Vec<String>,
 }
 
-/// Skills of one origin, and the keys that may have signed them.
+/// Skills of one origin, and whose signatures count on them.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) trusted: Trusted,
@@ -56,7 +55,7 @@ pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
     let trusted = vault.trusted()?;
     let mut groups = vec![Group { trusted, places }];
     for link in linked::all(vault)? {
-        let (linked, further) = link.groups()?;
+        let (linked, further) = link.group(vault)?;
         groups.extend(linked);
         strange.extend(further);
     }
@@ -101,11 +100,10 @@ fn read_link(folder: &Path, name: SkillName, origin: &Origin) -> Option<Place> {
 
 impl Link {
     /// The installed skills with the keys to trust for them, and foreign entries among them; empty
-    /// before the first catalog. After a key was stolen or lost there are two groups: bundles that
-    /// the current catalog names, and all others, for which that key does not count.
-    pub(crate) fn groups(&self) -> Result<(Vec<Group>, Vec<String>), VaultError> {
-        let Some(vault_id) = self.pin.vault_id else {
-            return Ok((Vec::new(), Vec::new()));
+    /// before the first catalog.
+    pub(crate) fn group(&self, vault: &Vault) -> Result<(Option<Group>, Vec<String>), VaultError> {
+        let Some(trusted) = self.trusted(vault)? else {
+            return Ok((None, Vec::new()));
         };
         let (mut places, strange) = self.places()?;
         for alias in self.record()?.aliases {
@@ -115,34 +113,13 @@ impl Link {
                 }
             }
         }
-        let group = |keys, places| Group {
-            trusted: Trusted { vault_id, keys },
-            places,
-        };
-        let keys = self.pin.signers.clone();
-        if self.pin.voided_keys.is_empty() {
-            return Ok((vec![group(keys, places)], strange));
-        }
-        let catalog = self
-            .catalog_bytes()?
-            .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok());
-        let entries = catalog.iter().flat_map(|catalog| &catalog.skills);
-        let named: BTreeSet<_> = entries.map(|entry| entry.bundle_hash).collect();
-        let (named, others): (Vec<_>, Vec<_>) = places
-            .into_iter()
-            .partition(|place| named.contains(&place.bundle));
-        let good = keys
-            .iter()
-            .filter(|key| !self.pin.voided_keys.contains(key))
-            .copied()
-            .collect();
-        Ok((vec![group(keys, named), group(good, others)], strange))
+        Ok((Some(Group { trusted, places }), strange))
     }
 
     fn places(&self) -> Result<(Vec<Place>, Vec<String>), VaultError> {
         let origin = Origin::Linked(self.id.clone());
         let shown = format!("links/{}/skills", self.id);
-        read_links(&self.state.join("set/skills"), &origin, &shown)
+        read_links(&self.set.join("skills"), &origin, &shown)
     }
 }
 

@@ -1,19 +1,19 @@
 //! Reads and verifies every installed skill from its bytes, without the index.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use rayon::prelude::*;
 use vault_skill::document::Secret;
 use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
-use vault_skill::name::{SkillName, VaultId};
+use vault_skill::name::SkillName;
 use vault_skill::time::Timestamp;
 
 use super::linked;
 use super::place::{self, Group, Origin, Place};
 use super::variants;
 use crate::store::{self, Damage, Examined, Trusted};
+use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
 /// The result of [`check`].
@@ -61,52 +61,49 @@ pub struct Checked {
     pub declared: Vec<Secret>,
 }
 
-/// A key that this vault trusts.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Signer {
-    /// The vault itself, or the link that pinned the key.
+/// A vault whose keys this machine knows, own or linked.
+#[derive(Clone, Debug)]
+pub struct KnownVault {
+    /// The vault itself, or one of the links to it.
     pub origin: Origin,
-    /// The vault whose skills the key signs.
-    pub vault_id: VaultId,
-    /// The key.
-    pub key: PublicKey,
+    /// What counts for it.
+    pub trust: VaultTrust,
+    /// The bundles that counted catalogs list.
+    pub(crate) listed: BTreeSet<Digest>,
 }
 
-/// The keys that this vault trusts: its own, including earlier ones, then those that its links
-/// pinned.
-pub fn signers(vault: &Vault) -> Result<Vec<Signer>, VaultError> {
-    let mut signers: Vec<Signer> = Vec::new();
-    let mut note = |origin: Origin, vault_id: VaultId, keys: &[PublicKey]| {
-        for key in keys {
-            if !signers.iter().any(|known| known.key == *key) {
-                signers.push(Signer {
-                    origin: origin.clone(),
-                    vault_id,
-                    key: *key,
-                });
-            }
-        }
-    };
-    let own = vault.trusted()?;
-    note(Origin::Local, own.vault_id, &own.keys);
+/// The vaults whose keys this machine knows: the own one, then linked ones, each once.
+pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
+    let mut known: Vec<KnownVault> = Vec::new();
+    if let Some(trust) = vault.trust()? {
+        known.push(KnownVault {
+            origin: Origin::Local,
+            listed: trust.taken_over.clone(),
+            trust,
+        });
+    }
     for link in linked::all(vault)? {
-        let pin = link.pin();
-        if let Some(vault_id) = pin.vault_id {
-            let good: Vec<PublicKey> = pin
-                .signers
-                .iter()
-                .filter(|key| !pin.voided_keys.contains(key))
-                .copied()
-                .collect();
-            note(Origin::Linked(link.id().clone()), vault_id, &good);
+        let (Some(trust), listed) = (link.trust(vault)?, link.listed(vault)?) else {
+            continue;
+        };
+        let id = trust.roots.vault_id();
+        match known
+            .iter_mut()
+            .find(|other| other.trust.roots.vault_id() == id)
+        {
+            Some(other) => other.listed.extend(listed),
+            None => known.push(KnownVault {
+                origin: Origin::Linked(link.id().clone()),
+                trust,
+                listed,
+            }),
         }
     }
-    Ok(signers)
+    Ok(known)
 }
 
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes,
-/// hashes and modes. For a linked skill it also encodes the bundle again and compares the hash with
-/// the one that the catalog named.
+/// hashes and modes. A linked skill must also have the bundle hash that its counted catalog lists.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     let places = place::places(vault)?;
     let store = vault.store();
@@ -152,14 +149,7 @@ fn check_group(store: &Path, group: &Group) -> Vec<Checked> {
 }
 
 fn check_place(store: &Path, place: &Place, trusted: &Trusted) -> Checked {
-    let (bundle, name) = (&place.bundle, Some(&place.signed_name));
-    let examined = match place.origin {
-        Origin::Local => store::examine(store, bundle, name, trusted),
-        // A catalog names a linked skill by its bundle hash.
-        Origin::Linked(_) => {
-            store::examine_and_encode(store, bundle, name, trusted).map(|(examined, _)| examined)
-        }
-    };
+    let examined = store::examine(store, &place.bundle, Some(&place.signed_name), trusted);
     let (examined, damage) = match examined {
         Ok(examined) => (Some(examined), None),
         Err(damage) => (None, Some(damage)),

@@ -1,16 +1,23 @@
-//! Adopts skills that another machine signed with this vault's key, and rolls back to earlier
-//! content.
+//! Adopts skills that another publisher, or another machine with this vault's key, signed, and rolls
+//! back to earlier content.
 //!
 //! [`adopt`] installs bundles of the vault's own releases with their existing signatures. A
 //! rollback signs the content of an earlier release as a new version, so that no device ever sees a
 //! version decrease. The gate checks the skills in both cases.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use vault_skill::bundle::{self, Bundle, OpenedBundle};
-use vault_skill::catalog::{CatalogError, SignedCatalog, SkillEntry};
+use vault_skill::catalog::{CatalogError, SkillEntry};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::ManifestExpectation;
-use vault_skill::name::{SkillName, Slug};
+use vault_skill::name::SkillName;
+use vault_skill::root::RootState;
 
+use super::current::Current;
+use super::error::PlanError;
+use super::request::PlanRequest;
 use super::state;
 use crate::admit::remove::{self, RemoveReport, RemoveSkills};
 use crate::admit::{
@@ -21,7 +28,6 @@ use crate::disk::{self, FileError};
 use crate::installed::place;
 use crate::store::{self, Trusted};
 use crate::vault::keys::KeyError;
-use crate::vault::rotations::Chain;
 use crate::vault::{Vault, VaultError};
 
 /// Returns the bytes of an object of the namespace, or `None` if it was not fetched.
@@ -142,13 +148,15 @@ fn open(
     }
     let bytes = fetched(hash).ok_or_else(|| unusable(entry, "it was not fetched".to_owned()))?;
     let expected = ManifestExpectation {
-        vault_id: trusted.vault_id,
         name: &entry.name,
         version: Some(entry.version),
         stored_version: None,
     };
+    let trust = trusted
+        .of_bundle(hash)
+        .map_err(|damage| unusable(entry, damage.to_string()))?;
     let opened = Bundle::parse(&bytes, hash, entry.size)
-        .and_then(|bundle| bundle.open(fetched, &trusted.keys, &expected))
+        .and_then(|bundle| bundle.open(fetched, &trust, &expected))
         .map_err(|reason| unusable(entry, reason.to_string()))?;
     let encoded = bundle::encode(&opened.signed, &opened.manifest, &opened.files)
         .map_err(|reason| unusable(entry, reason.to_string()))?;
@@ -168,6 +176,8 @@ pub struct Rollback {
     pub readmit: Vec<SkillEntry>,
     /// Skills to remove because the release does not contain them.
     pub remove: Vec<SkillName>,
+    /// The root version under which the release counted.
+    pub(crate) root_version: u64,
 }
 
 /// Whether a bundle is in the store and need not be fetched. Its bytes are verified when they are
@@ -176,56 +186,52 @@ pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
     Ok(disk::kind(&store::folder(&vault.store(), bundle))?.is_some())
 }
 
-/// Compares this library with an earlier release of a namespace, given the exact bytes of its
-/// catalog. A rollback signs this content again, so the bytes must be exactly the requested
-/// release, not just any catalog signed by this vault.
+/// Compares this library with an earlier release of a namespace. The request's current catalog is the
+/// exact bytes of that release's. A rollback signs this content again, so the bytes must be exactly
+/// the requested release, not just any catalog signed by this vault.
 pub fn plan_rollback(
     vault: &Vault,
-    base: &str,
-    slug: &Slug,
+    request: &PlanRequest<'_>,
     release: u64,
-    catalog: &[u8],
 ) -> Result<Rollback, AdoptError> {
-    let file = SignedCatalog::parse(catalog)?;
-    let catalog = file.verify()?;
-    if catalog.vault_id != *vault.id() {
-        return Err(AdoptError::NotOurs("it has another vault id"));
-    }
-    let chain = Chain::read(vault)?;
-    if !chain
-        .all_keys(vault.keys().public()?)
-        .contains(file.public_key())
-    {
-        return Err(AdoptError::NotOurs(
-            "it is signed by a key that is not ours",
-        ));
-    }
-    if catalog.slug != *slug {
-        return Err(AdoptError::NotOurs("it is for another namespace"));
-    }
-    if catalog.release != release {
+    let trust = vault.require_trust()?;
+    let bytes = request.current.unwrap_or_default();
+    let current = Current::read(&trust, request, bytes).map_err(|error| match error {
+        PlanError::NotOurs(reason) => AdoptError::NotOurs(reason),
+        PlanError::Catalog(error) => AdoptError::Catalog(error),
+        PlanError::Vault(error) => AdoptError::Vault(error),
+        _ => AdoptError::NotOurs("it can't be read"),
+    })?;
+    let Current {
+        catalog, stored, ..
+    } = &current;
+    if stored.release != release {
         return Err(AdoptError::OtherRelease {
             asked: release,
-            shown: catalog.release,
+            shown: stored.release,
         });
     }
-    let known = state::read(vault, base, slug)?.and_then(|state| state.payload_of(release));
-    match known {
-        Some(known) if known != file.payload_sha256() => {
+    let named = request.last_good.filter(|good| good.release == release);
+    let named = named.map(|good| good.payload_sha256);
+    let recorded =
+        state::read(vault, request.base, request.slug)?.and_then(|state| state.payload_of(release));
+    match named.or(recorded) {
+        Some(known) if known != stored.payload_sha256 => {
             return Err(CatalogError::TwoCatalogs(release).into());
         }
-        // A thief can sign any release number. Only the payload hashes that this library recorded
-        // show which releases the owner published.
-        None if chain.is_voided(file.public_key()) => {
+        // A thief can sign any release number. Only the payload hashes that this library recorded, or
+        // that a person read on a device, show which releases the owner published.
+        None if current.voided => {
             return Err(AdoptError::NotOurs(
-                "it is signed by a key that was stolen or lost, and this library does not know the release",
+                "it is signed by a key that is revoked, and this library does not know the release",
             ));
         }
         _ => {}
     }
     let installed = place::own_places(vault)?;
     Ok(Rollback {
-        release: catalog.release,
+        release,
+        root_version: catalog.root_version,
         readmit: catalog
             .skills
             .iter()
@@ -263,8 +269,14 @@ pub fn roll_back(
     strict: bool,
     fetched: Fetched<'_>,
 ) -> Result<RollbackReport, AdoptError> {
-    // Any current or former key of this vault may have signed the earlier manifests.
-    let trusted = vault.ever_trusted()?;
+    // The signatures count that counted when the release was made.
+    let chain = vault.require_trust()?.chain().until(rollback.root_version);
+    let chain = chain.ok_or(AdoptError::NotOurs("it names keys that are not ours"))?;
+    let bundles = rollback.readmit.iter().map(|entry| entry.bundle_hash);
+    let trusted = Trusted::listed(
+        Arc::new(RootState::new(chain, BTreeSet::new())),
+        bundles.collect(),
+    );
     let options = Options {
         strict,
         ..Options::default()

@@ -13,6 +13,7 @@ use vault_skill::keys::PublicKey;
 use vault_skill::name::AgentId;
 use vault_skill::policy::Policy;
 use vault_skill::profile::{Profile, ProfileRule, ProfileSkill};
+use vault_skill::root::RootVersion;
 use vault_skill::time::Timestamp;
 use vault_store::objects::Class;
 
@@ -20,13 +21,13 @@ use super::current::{Current, Skill, difference};
 use super::error::{Difference, PlanError};
 use super::release::{PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
-use super::state::{CatalogFile, CloudState};
+use super::state::{AcknowledgedRelease, CatalogFile, CloudState};
 use crate::admit::remove;
 use crate::admit::variants::{Lookup, Transforms};
 use crate::installed::variants::Variant;
 use crate::store::Trusted;
 use crate::vault::Vault;
-use crate::vault::rotations::Chain;
+use crate::vault::trust::VaultTrust;
 
 /// Version of the build format. Increase it when the same input produces different objects.
 const BUILD: u32 = 1;
@@ -41,7 +42,7 @@ pub(super) struct ReleaseBuilder<'a> {
     pub(super) request: &'a PlanRequest<'a>,
     pub(super) current: Option<&'a Current>,
     pub(super) skills: &'a [Skill],
-    pub(super) chain: Chain,
+    pub(super) trust: &'a VaultTrust,
     pub(super) key: PublicKey,
     pub(super) policy: Option<String>,
     pub(super) profiles: Option<String>,
@@ -53,11 +54,11 @@ pub(super) struct ReleaseBuilder<'a> {
 
 impl ReleaseBuilder<'_> {
     /// Whether a release is needed even if the content is unchanged: it was requested, the current
-    /// one expires soon, or the key changed.
+    /// one expires soon, or the vault's keys have changed.
     pub(super) fn is_due(&self, current: &Current) -> bool {
         self.request.renew
             || current.catalog.expires_at < self.now.plus_days(RENEW_DAYS)
-            || current.key != self.key
+            || current.catalog.root_sha256 != *self.root().payload_sha256()
     }
 
     pub(super) fn audience(&self) -> Vec<String> {
@@ -95,7 +96,7 @@ impl ReleaseBuilder<'_> {
     }
 
     /// Hash of everything that determines the content of the objects and the catalog.
-    pub(super) fn inputs(&self) -> Result<Digest, PlanError> {
+    pub(super) fn inputs(&self) -> Digest {
         let mut bytes = Vec::with_capacity(self.skills.len() * 64);
         for skill in self.skills {
             bytes.extend_from_slice(skill.place.name.as_str().as_bytes());
@@ -107,15 +108,26 @@ impl ReleaseBuilder<'_> {
             "build": BUILD,
             "audience": self.audience(),
             "key": self.key,
-            "recovery": self.vault.keys().recovery_sha256()?,
-            "rotations": self.chain.envelopes(),
+            "root": self.root().payload_sha256(),
             "policy": self.policy,
             "profiles": self.profiles,
             "variants": self.variants().filter_map(|(_, variant)| variant.bundle).collect::<Vec<_>>(),
             "withdrawn": self.withdrawn,
         });
         bytes.extend_from_slice(&json::to_bytes(&rest));
-        Ok(Digest::of(&bytes))
+        Digest::of(&bytes)
+    }
+
+    /// The newest root version, under which the release counts.
+    fn root(&self) -> &RootVersion {
+        self.trust.chain().newest()
+    }
+
+    /// When the release expires: no later than the root version under which it counts.
+    fn expires_at(&self) -> Timestamp {
+        let wanted = self.now.plus_days(self.request.days);
+        let end = self.root().document().expires_at();
+        end.map_or(wanted, |end| end.min(wanted))
     }
 
     pub(super) fn resumable(
@@ -140,42 +152,28 @@ impl ReleaseBuilder<'_> {
 
     /// The number of the new release, and the release it follows.
     pub(super) fn number(&self, state: &CloudState) -> (u64, Option<Stored>) {
-        let floor = self.chain.last().map_or(1, |last| last.effective_release);
-        let lowest = floor.max(state.highest_signed + 1);
-        let Some(current) = self.current else {
-            let last = state.pending.as_ref().or(state.published.as_ref());
-            let previous = last.map(|release| Stored {
-                release: release.release,
-                payload_sha256: release.payload_sha256,
-            });
-            return (lowest, previous);
+        let above = self.request.above_release.unwrap_or(0);
+        let lowest = state.highest_signed.max(above) + 1;
+        let known = |release: &AcknowledgedRelease| Stored {
+            release: release.release,
+            payload_sha256: release.payload_sha256,
         };
-        let Some(voided_from) = self.voided_from(&current.key) else {
-            return (lowest.max(current.stored.release + 1), Some(current.stored));
-        };
-        // Releases signed by a stolen or lost key are void: the new one follows the last release
-        // before them.
-        let before = voided_from.saturating_sub(1);
-        let previous = match state.payload_of(before) {
-            Some(payload_sha256) => Some(Stored {
-                release: before,
-                payload_sha256,
-            }),
-            None => (current.stored.release == before).then_some(current.stored),
-        };
-        (lowest, previous)
-    }
-
-    /// If `key` was replaced because it was stolen or lost, the first release in which its
-    /// signatures are void.
-    fn voided_from(&self, key: &PublicKey) -> Option<u64> {
-        self.chain
-            .statements
-            .iter()
-            .map(|(_, statement)| statement)
-            .filter(|statement| *key != self.key && statement.from == *key)
-            .find(|statement| statement.reason.voids_old_key())
-            .map(|statement| statement.effective_release)
+        match self.current {
+            Some(current) if !current.voided => {
+                (lowest.max(current.stored.release + 1), Some(current.stored))
+            }
+            // Releases by a revoked key count for nothing: the new one follows the last good one.
+            Some(_) => {
+                let published = state.published.as_ref().map(known);
+                let previous = self.request.last_good.or(published);
+                let number = previous.map_or(lowest, |good| lowest.max(good.release + 1));
+                (number, previous)
+            }
+            None => {
+                let last = state.pending.as_ref().or(state.published.as_ref());
+                (lowest, last.map(known))
+            }
+        }
     }
 
     pub(super) fn build(&self) -> Result<UnsignedRelease, PlanError> {
@@ -187,9 +185,10 @@ impl ReleaseBuilder<'_> {
                 audience: self.audience(),
                 release: 1,
                 issued_at: self.now,
-                expires_at: self.now.plus_days(self.request.days),
+                expires_at: self.expires_at(),
                 public_key: self.key,
-                recovery_key_sha256: self.vault.keys().recovery_sha256()?,
+                root_version: self.trust.chain().version(),
+                root_sha256: *self.root().payload_sha256(),
                 previous: None,
                 skills: self.skills.iter().map(skill_entry).collect(),
                 index: Vec::new(),
@@ -263,8 +262,10 @@ impl ReleaseBuilder<'_> {
     /// each with the first release that listed it. Entries of the current catalog that this vault
     /// does not record (another library with this key added them) are kept.
     pub(super) fn fill_withdrawn(&self, catalog: &mut Catalog) -> Result<(), PlanError> {
+        // What a revoked key withdrew counts for nothing either.
         let before = self
             .current
+            .filter(|current| !current.voided)
             .map_or(&[][..], |current| &current.catalog.withdrawn);
         let mut list: Vec<Withdrawn> = Vec::new();
         for entry in &self.withdrawn {
@@ -306,7 +307,7 @@ impl ReleaseBuilder<'_> {
         resumed: bool,
     ) -> Result<ReleasePlan, PlanError> {
         let file = SignedCatalog::parse(&bytes)?;
-        let catalog = file.verify()?;
+        let catalog = file.read_counted(&file.payload_sha256())?;
         let changes = match self.current {
             Some(current) => difference(self.skills, &current.catalog),
             None => Difference {
@@ -334,10 +335,7 @@ impl ReleaseBuilder<'_> {
             base: self.request.base.to_owned(),
             slug: self.request.slug.clone(),
             built,
-            trusted: Trusted {
-                vault_id: *self.vault.id(),
-                keys: self.chain.all_keys(self.key),
-            },
+            trusted: Trusted::own(self.trust.clone()),
             catalog: bytes,
         })
     }

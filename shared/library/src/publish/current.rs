@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use vault_skill::catalog::{Catalog, SignedCatalog, SkillEntry, Stored};
 use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
 use vault_skill::time::Timestamp;
 
 use super::error::{Difference, PlanError};
@@ -14,31 +13,38 @@ use crate::index::Row;
 use crate::installed::list;
 use crate::installed::place::{Origin, Place};
 use crate::vault::Vault;
-use crate::vault::rotations::Chain;
+use crate::vault::trust::VaultTrust;
 
-/// The service's current catalog, after its signature is verified against this vault's current and
-/// former keys.
+/// The service's current catalog, whose signatures are by keys of this vault.
 pub(super) struct Current {
     pub(super) catalog: Catalog,
     pub(super) stored: Stored,
     pub(super) file_sha256: Digest,
-    pub(super) key: PublicKey,
+    /// Whether it counts for nothing any more, because a key that signed it is revoked.
+    pub(super) voided: bool,
 }
 
 impl Current {
+    /// Verifies that the catalog is this vault's: signed by enough publishers of the root version that
+    /// it names. A catalog that is expired, or that a thief signed, is read too: the next release
+    /// replaces it.
     pub(super) fn read(
-        vault: &Vault,
+        trust: &VaultTrust,
         request: &PlanRequest<'_>,
         bytes: &[u8],
     ) -> Result<Self, PlanError> {
         let file = SignedCatalog::parse(bytes)?;
-        let catalog = file.verify()?;
-        let keys = Chain::read(vault)?.all_keys(vault.keys().public()?);
-        if catalog.vault_id != *vault.id() {
+        let payload_sha256 = file.payload_sha256();
+        let catalog = file.read_counted(&payload_sha256)?;
+        if catalog.vault_id != trust.roots.vault_id() {
             return Err(PlanError::NotOurs("it has another vault id"));
         }
-        if !keys.contains(file.public_key()) {
-            return Err(PlanError::NotOurs("it is signed by a key that is not ours"));
+        let version = trust.chain().find(&catalog.root_sha256);
+        let version = version.ok_or(PlanError::NotOurs("it names keys that are not ours"))?;
+        let role = version.document().release();
+        let signers = file.valid_signers(role.keys());
+        if signers.len() < role.threshold() {
+            return Err(PlanError::NotOurs("it is not signed by keys that are ours"));
         }
         if catalog.slug != *request.slug {
             return Err(PlanError::NotOurs("it is for another namespace"));
@@ -46,10 +52,10 @@ impl Current {
         Ok(Self {
             stored: Stored {
                 release: catalog.release,
-                payload_sha256: file.payload_sha256(),
+                payload_sha256,
             },
             file_sha256: Digest::of(bytes),
-            key: *file.public_key(),
+            voided: trust.roots.voids_release(&signers),
             catalog,
         })
     }
@@ -156,7 +162,6 @@ pub(super) fn same_content(new: &Catalog, current: &Current) -> bool {
         && new.policy == old.policy
         && new.profiles == old.profiles
         && new.audience == old.audience
-        && new.public_key == old.public_key
-        && new.recovery_key_sha256 == old.recovery_key_sha256
+        && new.root_sha256 == old.root_sha256
         && withdrawn(new) == withdrawn(old)
 }

@@ -48,6 +48,12 @@ pub enum PlanError {
     /// The current catalog can't be parsed or verified, or the new one can't be signed.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// A release needs the signatures of several publishers.
+    #[error("a release needs the signatures of {needed} publishers")]
+    SignaturesMissing {
+        /// How many.
+        needed: usize,
+    },
     /// Installed skills fail verification, so they are not published.
     #[error("{} of the installed skills are not as they were signed, first {}", .0.len(), .0.first().map_or("", |(name, _)| name.as_str()))]
     Damaged(Vec<(SkillName, Damage)>),

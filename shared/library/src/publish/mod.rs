@@ -1,18 +1,19 @@
-//! Publishing: plans releases of this library, records the state of each namespace, and rotates the
-//! keys that sign releases.
+//! Publishing: plans releases of this library, and changes the keys that sign them.
 
 pub mod adopt;
 mod build;
 mod current;
 mod error;
 mod plan;
+pub mod recovery;
+mod recovery_file;
 mod release;
 mod request;
-pub mod rotate;
-pub mod state;
+pub mod roots;
 
 pub use self::build::RENEW_DAYS;
 pub use self::error::{Difference, PlanError};
-pub use self::plan::{Plan, plan, take};
+pub use self::plan::{Plan, plan, take, take_roots, with_roots};
 pub use self::release::{PlannedObject, ReleasePlan, published};
 pub use self::request::{DEFAULT_DAYS, OnDivergence, PlanRequest};
+pub use crate::vault::releases as state;

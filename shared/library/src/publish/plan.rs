@@ -7,10 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::catalog::{Catalog, SignedCatalog, SkillEntry};
+use vault_skill::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry};
 use vault_skill::hash::Digest;
-use vault_skill::name::{AgentId, Slug};
+use vault_skill::keys::PublicKey;
+use vault_skill::name::{AgentId, SkillName, Slug};
 use vault_skill::profile::ProfileRule;
+use vault_skill::root::{self, KeyStanding, RootError};
 
 use super::build::ReleaseBuilder;
 use super::current::{Current, Skill, difference, own_skills, same_content, to_adopt};
@@ -19,12 +21,13 @@ use super::release::ReleasePlan;
 use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState};
 use crate::admit::variants::{Lookup, Transforms};
-use crate::admit::{remove, sign_again};
+use crate::admit::{remove, sign_again, sign_waiting, waiting};
 use crate::agents::PROFILES_FILE;
 use crate::disk;
 use crate::installed::place::Place;
+use crate::installed::roots;
 use crate::vault::policy::POLICY_FILE;
-use crate::vault::rotations::Chain;
+use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError};
 
 /// What the caller must do next.
@@ -32,6 +35,9 @@ use crate::vault::{Change, Vault, VaultError};
 pub enum Plan {
     /// The current release already matches this library.
     Unchanged(AcknowledgedRelease),
+    /// A key that signed these own skills was revoked. Show them to the owner, then plan again with
+    /// [`PlanRequest::sign_again`].
+    SignAgain(Vec<SkillName>),
     /// Fetch these bundles of the current catalog, pass them to [`super::adopt::adopt`], then plan
     /// again.
     Adopt(Vec<SkillEntry>),
@@ -43,21 +49,20 @@ pub enum Plan {
 /// something changed.
 pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut change = vault.change()?;
+    let trust = take_shown(vault, &mut change, request)?;
     let current = request
         .current
-        .map(|bytes| Current::read(vault, request, bytes))
+        .map(|bytes| Current::read(&trust, request, bytes))
         .transpose()?;
     let mut state = state::read_or_new(vault, request.base, request.slug)?;
-    settle(vault, &mut change, &mut state, current.as_ref())?;
+    settle(vault, &mut state, current.as_ref())?;
+    let waiting = waiting(vault)?;
+    if !waiting.is_empty() && !request.sign_again {
+        return Ok(Plan::SignAgain(waiting));
+    }
+    sign_waiting(vault, &mut change)?;
     let mut skills = own_skills(vault)?;
-    let chain = Chain::read(vault)?;
-    match judge(
-        &state,
-        current.as_ref(),
-        &skills,
-        &chain,
-        request.on_divergence,
-    )? {
+    match judge(&state, current.as_ref(), &skills, request.on_divergence)? {
         Verdict::Follow => {}
         Verdict::Adopt(missing) => return Ok(Plan::Adopt(missing)),
         Verdict::Outnumber(catalog) => {
@@ -76,21 +81,101 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         transforms,
         current: current.as_ref(),
         skills: &skills,
-        chain,
-        key: vault.keys().public()?,
+        key: release_key(vault, &trust, current.as_ref())?,
+        trust: &trust,
         policy: read_text(vault, POLICY_FILE)?,
         profiles,
         withdrawn: remove::withdrawn(vault)?,
         now: vault.clock().now(),
     };
-    build(&builder, &mut change, state)
+    build(&builder, state)
+}
+
+/// Takes root versions that the service's catalog shows and that count. Returns how the vault's keys
+/// have changed, for the owner to read.
+pub fn take_roots(
+    vault: &Vault,
+    request: &PlanRequest<'_>,
+) -> Result<Option<RootChanges>, PlanError> {
+    let mut change = vault.change()?;
+    let before = vault.require_trust()?;
+    let after = take_shown(vault, &mut change, request)?;
+    Ok(RootChanges::between(Some(&before.roots), &after.roots))
+}
+
+fn take_shown(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    request: &PlanRequest<'_>,
+) -> Result<VaultTrust, PlanError> {
+    let before = vault.require_trust()?;
+    let Some(bytes) = request.current else {
+        return Ok(before);
+    };
+    let file = SignedCatalog::parse(bytes)?;
+    let judged = match root::judge(Some(&before.roots), file.roots(), None) {
+        Ok(judged) => judged,
+        Err(RootError::VaultChanged) => return Err(PlanError::NotOurs("it is another vault's")),
+        Err(error) => return Err(CatalogError::from(error).into()),
+    };
+    if !judged.taken {
+        return Ok(before);
+    }
+    // What the catalog lists stays good if its signer was retired meanwhile.
+    let after = VaultTrust::new(judged.state);
+    let listed = match Current::read(&after, request, bytes) {
+        Ok(current) if !current.voided => {
+            let skills = current.catalog.skills.iter();
+            skills.map(|entry| entry.bundle_hash).collect()
+        }
+        _ => BTreeSet::new(),
+    };
+    Ok(roots::take(
+        vault,
+        change,
+        (vault.id(), file.roots()),
+        &listed,
+        None,
+    )?)
+}
+
+/// The service's current catalog together with this vault's root versions, to be put in its place
+/// where no release can be made yet. `None` if it carries them already.
+pub fn with_roots(vault: &Vault, current: &[u8]) -> Result<Option<Vec<u8>>, PlanError> {
+    let trust = vault.require_trust()?;
+    let file = SignedCatalog::parse(current)?;
+    let longer = file.with_roots(trust.chain())?;
+    if longer.roots().len() <= file.roots().len() {
+        return Ok(None);
+    }
+    vault.note_shown()?;
+    Ok(Some(longer.to_bytes()))
+}
+
+/// The key that signs the release: the one that the current catalog names, if it is on this machine.
+fn release_key(
+    vault: &Vault,
+    trust: &VaultTrust,
+    current: Option<&Current>,
+) -> Result<PublicKey, PlanError> {
+    let needed = trust.chain().document().release().threshold();
+    if needed > 1 {
+        return Err(PlanError::SignaturesMissing { needed });
+    }
+    let named = current.map(|current| current.catalog.public_key);
+    let keys = vault.keys().list()?;
+    let named =
+        named.filter(|key| keys.contains(key) && trust.roots.standing(key) == KeyStanding::Release);
+    match named {
+        Some(key) => Ok(key),
+        None => Ok(vault.release_key()?),
+    }
 }
 
 /// Records a pending release as published if the service serves its catalog: the push succeeded but
 /// its response was lost.
 fn settle(
     vault: &Vault,
-    change: &mut Change<'_>,
     state: &mut CloudState,
     current: Option<&Current>,
 ) -> Result<(), PlanError> {
@@ -102,11 +187,11 @@ fn settle(
             ..pending.clone()
         };
         if let Some(bytes) = state.bytes(vault, CatalogFile::Pending)? {
-            state.write_bytes(vault, change, CatalogFile::Published, &bytes)?;
+            state.write_bytes(vault, CatalogFile::Published, &bytes)?;
         }
         state.acknowledge(arrived);
         state.pending = None;
-        state.write(vault, change)?;
+        state.write(vault)?;
     }
     if state.pending.is_none() {
         // An earlier run may have been killed before it removed the file.
@@ -131,7 +216,6 @@ fn judge<'a>(
     state: &CloudState,
     current: Option<&'a Current>,
     skills: &[Skill],
-    chain: &Chain,
     on_divergence: OnDivergence,
 ) -> Result<Verdict<'a>, PlanError> {
     let Some(current) = current else {
@@ -146,14 +230,14 @@ fn judge<'a>(
     if !has_diverged(state, current, skills, on_divergence)? {
         return Ok(Verdict::Follow);
     }
-    // A release signed by a stolen or lost key may be replaced. Its skills are not adopted, and its
-    // versions do not count.
-    let voided = chain.is_voided(&current.key);
+    // A release signed by a revoked key may be replaced. Its skills are not adopted, and its versions
+    // do not count.
+    let voided = current.voided;
     match on_divergence {
         OnDivergence::Stop => Err(PlanError::Diverged(difference(skills, &current.catalog))),
-        OnDivergence::Adopt if voided => Err(PlanError::NotOurs(
-            "it is signed by a key that was stolen or lost",
-        )),
+        OnDivergence::Adopt if voided => {
+            Err(PlanError::NotOurs("it is signed by a key that is revoked"))
+        }
         OnDivergence::Replace if voided => Ok(Verdict::Follow),
         OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
         OnDivergence::Adopt => {
@@ -202,13 +286,9 @@ fn has_diverged(
 
 /// Builds and signs the release, unless the current release has the same content or an earlier
 /// attempt already signed it.
-fn build(
-    builder: &ReleaseBuilder<'_>,
-    change: &mut Change<'_>,
-    mut state: CloudState,
-) -> Result<Plan, PlanError> {
+fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, PlanError> {
     let vault = builder.vault;
-    let inputs = builder.inputs()?;
+    let inputs = builder.inputs();
     let not_due = builder.current.filter(|current| !builder.is_due(current));
     if let (Some(current), Some(published)) = (not_due, &state.published)
         && published.payload_sha256 == current.stored.payload_sha256
@@ -225,10 +305,10 @@ fn build(
             ..current.acknowledged(builder.now)
         };
         if let Some(bytes) = builder.request.current {
-            state.write_bytes(vault, change, CatalogFile::Published, bytes)?;
+            state.write_bytes(vault, CatalogFile::Published, bytes)?;
         }
         state.acknowledge(acknowledged.clone());
-        state.write(vault, change)?;
+        state.write(vault)?;
         return Ok(Plan::Unchanged(acknowledged));
     }
     let follows = builder.current.map(|current| current.file_sha256);
@@ -238,13 +318,12 @@ fn build(
     }
     (release.catalog.release, release.catalog.previous) = builder.number(&state);
     builder.fill_withdrawn(&mut release.catalog)?;
-    let bytes = SignedCatalog::sign(
-        &release.catalog,
-        &builder.chain.envelopes(),
-        &vault.keys().release()?,
-    )?;
+    let signer = vault.keys().read(&builder.key)?;
+    let bytes =
+        SignedCatalog::sign(&release.catalog, builder.trust.chain(), &[&signer])?.to_bytes();
     // Record the release before the bytes can leave: the number is used up even if the push fails.
-    state.write_bytes(vault, change, CatalogFile::Pending, &bytes)?;
+    vault.note_shown()?;
+    state.write_bytes(vault, CatalogFile::Pending, &bytes)?;
     state.highest_signed = state.highest_signed.max(release.catalog.release);
     state.pending = Some(AcknowledgedRelease {
         release: release.catalog.release,
@@ -256,7 +335,7 @@ fn build(
         inputs: Some(inputs),
         follows,
     });
-    state.write(vault, change)?;
+    state.write(vault)?;
     let plan = builder.finish(release, bytes, false)?;
     Ok(Plan::Publish(Box::new(plan)))
 }
@@ -340,7 +419,10 @@ fn raise_versions(
     if behind.is_empty() {
         return Ok(false);
     }
-    let resigned = sign_again(vault, change, |name, _| behind.contains(name))?;
+    let trusted = vault.trusted()?;
+    let resigned = sign_again(vault, change, &trusted, |place| {
+        behind.contains(&place.name)
+    })?;
     match resigned.refused.into_iter().next() {
         // Without a new signature the published version would decrease or stay the same.
         Some((name, reason)) => Err(PlanError::Refused { name, reason }),
@@ -369,11 +451,15 @@ pub fn take(
 ) -> Result<AcknowledgedRelease, PlanError> {
     let mut change = vault.change()?;
     let request = PlanRequest::new(base, slug, Some(current));
-    let read = Current::read(vault, &request, current)?;
+    let trust = take_shown(vault, &mut change, &request)?;
+    let read = Current::read(&trust, &request, current)?;
+    if read.voided {
+        return Err(PlanError::NotOurs("it is signed by a key that is revoked"));
+    }
     let mut state = state::read_or_new(vault, base, slug)?;
     let acknowledged = read.acknowledged(vault.clock().now());
-    state.write_bytes(vault, &mut change, CatalogFile::Published, current)?;
+    state.write_bytes(vault, CatalogFile::Published, current)?;
     state.acknowledge(acknowledged.clone());
-    state.write(vault, &mut change)?;
+    state.write(vault)?;
     Ok(acknowledged)
 }

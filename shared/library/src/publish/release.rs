@@ -91,7 +91,7 @@ impl ReleasePlan {
 
 /// Records that the service acknowledged a planned release.
 pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<AcknowledgedRelease, PlanError> {
-    let mut change = vault.change()?;
+    let _change = vault.change()?;
     let mut state = state::read_or_new(vault, &plan.base, &plan.slug)?;
     let pending = state
         .pending
@@ -107,12 +107,12 @@ pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<AcknowledgedReleas
         inputs: pending.as_ref().and_then(|pending| pending.inputs),
         follows: plan.follows,
     };
-    state.write_bytes(vault, &mut change, CatalogFile::Published, &plan.catalog)?;
+    state.write_bytes(vault, CatalogFile::Published, &plan.catalog)?;
     state.acknowledge(acknowledged.clone());
     if pending.is_some() {
         state.pending = None;
     }
-    state.write(vault, &mut change)?;
+    state.write(vault)?;
     // Remove the file only after the state no longer names it. A leftover file is removed by the
     // next plan.
     if state.pending.is_none() {

@@ -1,5 +1,6 @@
 //! The parameters of a release plan.
 
+use vault_skill::catalog::Stored;
 use vault_skill::name::Slug;
 
 /// Days until a release expires, by default.
@@ -23,6 +24,12 @@ pub struct PlanRequest<'a> {
     pub renew: bool,
     /// Days until the release expires, 1 to 400.
     pub days: i64,
+    /// Sign again what a revoked key had signed; the owner has seen the list.
+    pub sign_again: bool,
+    /// The last release before a theft, from the status of any device.
+    pub last_good: Option<Stored>,
+    /// A release number that the new release must exceed, because a device may have seen it.
+    pub above_release: Option<u64>,
 }
 
 impl<'a> PlanRequest<'a> {
@@ -36,6 +43,9 @@ impl<'a> PlanRequest<'a> {
             on_divergence: OnDivergence::Stop,
             renew: false,
             days: DEFAULT_DAYS,
+            sign_again: false,
+            last_good: None,
+            above_release: None,
         }
     }
 }

@@ -5,8 +5,10 @@
 //! the size, hash and mode of every file, and that there are no other files. Nothing is used from a
 //! folder that fails.
 
+mod trusted;
 mod write;
 
+pub(crate) use trusted::Trusted;
 pub(crate) use write::*;
 
 use std::collections::BTreeSet;
@@ -21,13 +23,12 @@ use vault_skill::manifest::{
     MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Manifest, ManifestError, ManifestExpectation, Mode,
     SignedManifest,
 };
-use vault_skill::name::{SkillName, VaultId};
+use vault_skill::name::SkillName;
+use vault_skill::root::{RootState, SignerRefusal, VaultId};
 
 use crate::disk::source::SourceLimits;
 use crate::disk::tree::{self, Entry, FileStat};
 use crate::disk::{self, FileError, Kind};
-use crate::vault::rotations::Chain;
-use crate::vault::{Vault, VaultError};
 
 /// Size limit for reading a signed manifest, in bytes. One that lists 1,024 files with the longest
 /// paths is far smaller.
@@ -76,6 +77,12 @@ pub enum Damage {
         /// The folder's name.
         expected: Digest,
     },
+    /// This machine knows no keys of the vault: its folder was copied here without its trust folder.
+    #[error("nothing on this machine says which keys the vault {0} trusts")]
+    Untrusted(VaultId),
+    /// The current catalog of the linked vault does not list the bundle.
+    #[error("the current catalog of its vault does not list the bundle {0}")]
+    NotListed(Digest),
     /// A system call failed, so the content could not be checked.
     #[error(transparent)]
     Unreadable(FileError),
@@ -88,39 +95,13 @@ impl Damage {
     }
 }
 
-/// The vault that a skill must belong to, and the keys that may have signed it.
-#[derive(Clone, Debug)]
-pub(crate) struct Trusted {
-    pub(crate) vault_id: VaultId,
-    pub(crate) keys: Vec<PublicKey>,
-}
-
-impl Vault {
-    /// The keys that may have signed this vault's own manifests. Fails if the public key is not on
-    /// this machine.
-    pub(crate) fn trusted(&self) -> Result<Trusted, VaultError> {
-        let keys = Chain::read(self)?.keys(self.keys().public()?);
-        Ok(Trusted {
-            vault_id: *self.id(),
-            keys,
-        })
-    }
-
-    /// Every key that ever signed for this vault, for manifests of earlier times.
-    pub(crate) fn ever_trusted(&self) -> Result<Trusted, VaultError> {
-        let keys = Chain::read(self)?.all_keys(self.keys().public()?);
-        Ok(Trusted {
-            vault_id: *self.id(),
-            keys,
-        })
-    }
-}
-
 /// A stored skill whose files were all compared with its signed manifest.
 #[derive(Debug)]
 pub struct Examined {
     /// The signed manifest, exact bytes.
     pub signed: SignedManifest,
+    /// The key that signed it.
+    pub signer: PublicKey,
     /// Its content.
     pub manifest: Manifest,
     /// The verified bytes, in the manifest's order.
@@ -192,6 +173,7 @@ pub(crate) fn examine(
     trusted: &Trusted,
 ) -> Result<Examined, Damage> {
     let mut examination = Examination {
+        hash,
         name,
         trusted,
         manifest: None,
@@ -212,10 +194,22 @@ pub(crate) fn examine(
         std::io::ErrorKind::NotFound => Damage::Missing(hash.to_string()),
         _ => Damage::Unreadable(failed),
     })?;
-    match damage {
+    let examined = match damage {
         Some(damage) => Err(damage),
         None => examination.finish(),
+    }?;
+    if trusted.counts_by_hash(&examined.signer) {
+        encode(hash, &examined)?;
     }
+    Ok(examined)
+}
+
+/// Encodes the bundle of an examined skill. Fails if its hash is not the folder's name.
+fn encode(hash: &Digest, examined: &Examined) -> Result<bundle::EncodedBundle, Damage> {
+    bundle::encode(&examined.signed, &examined.manifest, &examined.files)
+        .ok()
+        .filter(|encoded| encoded.hash == *hash)
+        .ok_or(Damage::Bundle { expected: *hash })
 }
 
 /// Like [`examine`], and encodes the bundle again, which shows that its hash is the folder's name.
@@ -226,26 +220,29 @@ pub(crate) fn examine_and_encode(
     trusted: &Trusted,
 ) -> Result<(Examined, bundle::EncodedBundle), Damage> {
     let examined = examine(store, hash, name, trusted)?;
-    let encoded = bundle::encode(&examined.signed, &examined.manifest, &examined.files)
-        .ok()
-        .filter(|encoded| encoded.hash == *hash)
-        .ok_or(Damage::Bundle { expected: *hash })?;
+    let encoded = encode(hash, &examined)?;
     Ok((examined, encoded))
 }
 
 /// The manifest of a stored bundle, if its signature is valid. Does not check the files.
 pub(crate) fn manifest(store: &Path, hash: &Digest, trusted: &Trusted) -> Option<Manifest> {
     let bytes = disk::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
-    let manifest = SignedManifest::parse(&bytes)
-        .and_then(|signed| signed.verify_signature(&trusted.keys))
-        .ok()?;
-    (manifest.vault_id == trusted.vault_id).then_some(manifest)
+    let signed = SignedManifest::parse(&bytes).ok()?;
+    signed.verify_signature(&trusted.of_bundle(hash).ok()?).ok()
+}
+
+/// The key that signed the manifest of a stored bundle, whether or not it counts; `None` if none of
+/// the vault's keys did. Does not check the files.
+pub(crate) fn signer(store: &Path, hash: &Digest, roots: &RootState) -> Option<PublicKey> {
+    let bytes = disk::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
+    SignedManifest::parse(&bytes).ok()?.signer(roots)
 }
 
 struct Examination<'a> {
+    hash: &'a Digest,
     name: Option<&'a SkillName>,
     trusted: &'a Trusted,
-    manifest: Option<(SignedManifest, Manifest)>,
+    manifest: Option<(SignedManifest, PublicKey, Manifest)>,
     folders: BTreeSet<String>,
     /// The files that were read, in the manifest's order.
     files: Vec<Option<File>>,
@@ -283,21 +280,20 @@ impl Examination<'_> {
         let bytes = content(MANIFEST, entry)?;
         mode(MANIFEST, stat, 0o444)?;
         let signed = SignedManifest::parse(&bytes)?;
+        let trust = self.trusted.of_bundle(self.hash)?;
         let manifest = match self.name {
             Some(name) => {
                 let expected = ManifestExpectation {
-                    vault_id: self.trusted.vault_id,
                     name,
                     version: None,
                     stored_version: None,
                 };
-                signed.verify(&self.trusted.keys, &expected)?
+                signed.verify(&trust, &expected)?
             }
-            None => signed.verify_signature(&self.trusted.keys)?,
+            None => signed.verify_signature(&trust)?,
         };
-        if manifest.vault_id != self.trusted.vault_id {
-            return Err(ManifestError::VaultId.into());
-        }
+        let signer = signed.signer(trust.state);
+        let signer = signer.ok_or(ManifestError::Signer(SignerRefusal::Signature))?;
         self.files.resize_with(manifest.files.len(), || None);
         // Collect the parent folders of all signed files; no other folder may exist.
         for file in &manifest.files {
@@ -309,7 +305,7 @@ impl Examination<'_> {
                 path = parent;
             }
         }
-        self.manifest = Some((signed, manifest));
+        self.manifest = Some((signed, signer, manifest));
         Ok(())
     }
 
@@ -324,7 +320,7 @@ impl Examination<'_> {
     }
 
     fn file(&mut self, path: &str, stat: FileStat, entry: Entry) -> Result<(), Damage> {
-        let Some((_, manifest)) = &self.manifest else {
+        let Some((_, _, manifest)) = &self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
         };
         let found = manifest
@@ -348,7 +344,7 @@ impl Examination<'_> {
     }
 
     fn finish(self) -> Result<Examined, Damage> {
-        let Some((signed, manifest)) = self.manifest else {
+        let Some((signed, signer, manifest)) = self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
         };
         if let Some(at) = self.files.iter().position(Option::is_none) {
@@ -356,6 +352,7 @@ impl Examination<'_> {
         }
         Ok(Examined {
             signed,
+            signer,
             manifest,
             files: self.files.into_iter().flatten().collect(),
             ignored: self.ignored,

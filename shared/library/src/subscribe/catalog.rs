@@ -1,17 +1,17 @@
-//! Accepts the catalog of a linked vault and selects skills from it. Nothing in this module writes
-//! to disk.
+//! Selects skills from the catalog of a linked vault. Nothing in this module writes to disk.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use vault_skill::catalog::{self, Accepted, Expectation, ObjectEntry, Side, SkillEntry, Trust};
+use vault_skill::catalog::{ObjectEntry, SkillEntry};
 use vault_skill::hash::Digest;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::{index, profile};
 
+use super::accept::AcceptedCatalog;
 use super::error::LinkError;
 use crate::index::Index;
-use crate::installed::link_id::LinkId;
-use crate::installed::linked::{Link, Pin, Selection};
+use crate::installed::linked::{ProfileBundles, Selection};
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
@@ -19,74 +19,6 @@ impl Selection {
     fn is_all(&self) -> bool {
         self.agent.is_none() && self.tag.is_none() && self.skills.is_empty()
     }
-}
-impl Link {
-    /// Verifies the exact bytes of a catalog: signature, rotations, vault, slug, audience, release
-    /// number and expiry. Writes nothing.
-    ///
-    /// `expect_key` is a fingerprint in the format of
-    /// [`PublicKey::fingerprint`](vault_skill::keys::PublicKey::fingerprint); it replaces the one
-    /// that [`expect`](super::expect) recorded. `repin` ignores the pinned key and the recorded
-    /// fingerprint.
-    pub fn accept(
-        &self,
-        vault: &Vault,
-        bytes: &[u8],
-        expect_key: Option<&str>,
-        repin: bool,
-    ) -> Result<AcceptedCatalog, LinkError> {
-        let now = vault.clock().now();
-        let before = if repin {
-            Trust::default()
-        } else {
-            self.pin.trust()
-        };
-        let expectation = Expectation {
-            side: Side::Client,
-            base: &self.pin.base,
-            slug: &self.pin.slug,
-            now,
-            latest_seen_at: Some(self.pin.latest_seen_at),
-            history: &|_| None,
-        };
-        let accepted = catalog::accept(bytes, &before, &expectation)?;
-        // The recorded fingerprint matters only while no key is pinned.
-        let noted = self
-            .pin
-            .expected_key
-            .as_deref()
-            .filter(|_| !repin && before.public_key.is_none());
-        if let Some(expected) = expect_key.or(noted) {
-            let found = accepted.catalog.public_key.fingerprint();
-            if !expected.trim().eq_ignore_ascii_case(&found) {
-                return Err(LinkError::Fingerprint {
-                    expected: expected.to_owned(),
-                    found,
-                });
-            }
-        }
-        Ok(AcceptedCatalog {
-            link: self.id.clone(),
-            bytes: bytes.to_vec(),
-            first: before.public_key.is_none(),
-            pin: self.pin.after(&accepted, now),
-            accepted,
-            expect_key: expect_key.map(str::to_owned),
-            repin,
-        })
-    }
-}
-
-/// An accepted catalog that is not pinned or installed yet.
-#[derive(Clone, Debug)]
-pub struct AcceptedCatalog {
-    pub(super) link: LinkId,
-    pub(super) bytes: Vec<u8>,
-    first: bool,
-    pub(super) pin: Pin,
-    pub(super) accepted: Accepted,
-    pub(super) expect_key: Option<String>,
-    pub(super) repin: bool,
 }
 
 /// A skill that a selection includes.
@@ -105,20 +37,10 @@ pub struct SelectedSkill {
 }
 
 impl AcceptedCatalog {
-    /// The accepted catalog with its warnings.
-    pub fn accepted(&self) -> &Accepted {
-        &self.accepted
-    }
-
-    /// Whether no key was pinned before, so that this catalog's key will be pinned.
-    pub fn is_first(&self) -> bool {
-        self.first
-    }
-
     /// The objects that [`Self::choose`] needs for this selection. The service serves them to
     /// active devices only.
     pub fn objects_for(&self, selection: &Selection) -> Vec<ObjectEntry> {
-        let catalog = &self.accepted.catalog;
+        let catalog = &self.catalog;
         let mut objects = Vec::new();
         let profiles: Vec<_> = self.profiles_of(selection).collect();
         if selection.tag.is_some() || (selection.agent.is_some() && profiles.is_empty()) {
@@ -132,8 +54,7 @@ impl AcceptedCatalog {
         &'a self,
         selection: &'a Selection,
     ) -> impl Iterator<Item = ObjectEntry> + 'a {
-        self.accepted
-            .catalog
+        self.catalog
             .profiles
             .iter()
             .filter(|entry| Some(&entry.agent) == selection.agent.as_ref())
@@ -153,7 +74,7 @@ impl AcceptedCatalog {
         if selection.install_as.is_some() && selection.skills.len() != 1 {
             return Err(LinkError::OneNameOnly);
         }
-        let catalog = &self.accepted.catalog;
+        let catalog = &self.catalog;
         let mut chosen: BTreeMap<SkillName, SelectedSkill> = catalog
             .skills
             .iter()
@@ -239,13 +160,13 @@ impl AcceptedCatalog {
     ) -> Result<Vec<index::IndexEntry>, LinkError> {
         let wanted = self.objects_for(selection);
         let mut entries = Vec::new();
-        for entry in &self.accepted.catalog.index {
+        for entry in &self.catalog.index {
             if wanted
                 .iter()
                 .any(|object| object.bundle_hash == entry.bundle_hash)
             {
                 let bytes = fetched(entry, object)?;
-                let part = index::parse(&bytes, &self.accepted.catalog.vault_id)
+                let part = index::parse(&bytes, &self.catalog.vault_id)
                     .map_err(|reason| unusable(entry, reason.to_string()))?;
                 entries.extend(part);
             }
@@ -256,14 +177,15 @@ impl AcceptedCatalog {
     /// The chosen skills whose bundle is not installed or fails verification.
     pub fn missing(&self, vault: &Vault, chosen: &[SelectedSkill]) -> Vec<SelectedSkill> {
         let store = vault.store();
-        let trusted = self.trusted();
+        let chosen_bundles = chosen.iter().map(|skill| skill.bundle_hash);
+        let trusted = self.trusted(chosen_bundles);
         let rows = Index::open(&vault.paths().index()).rows();
         // Skip the full verification if the index shows that no file changed since the last one.
         let good = |skill: &&SelectedSkill| {
             let (hash, name) = (&skill.bundle_hash, &skill.name);
             let row = rows.get(hash);
-            row.is_some_and(|row| row.current(&store, hash, name, &trusted.keys).is_some())
-                || store::examine_and_encode(&store, hash, Some(name), &trusted).is_ok()
+            row.is_some_and(|row| row.current(&store, hash, name, &trusted).is_some())
+                || store::examine(&store, hash, Some(name), &trusted).is_ok()
         };
         chosen
             .iter()
@@ -272,11 +194,35 @@ impl AcceptedCatalog {
             .collect()
     }
 
-    pub(super) fn trusted(&self) -> Trusted {
-        Trusted {
-            vault_id: self.accepted.catalog.vault_id,
-            keys: self.accepted.keys.clone(),
+    /// The chosen bundles that only a profile of the catalog names, with that profile.
+    pub(super) fn variants(
+        &self,
+        selection: &Selection,
+        chosen: &[SelectedSkill],
+    ) -> Vec<ProfileBundles> {
+        let named = |bundle: &Digest| {
+            let mut skills = self.catalog.skills.iter();
+            skills.any(|entry| entry.bundle_hash == *bundle)
+        };
+        let bundles: BTreeSet<_> = chosen
+            .iter()
+            .map(|skill| skill.bundle_hash)
+            .filter(|bundle| !named(bundle))
+            .collect();
+        if bundles.is_empty() {
+            return Vec::new();
         }
+        self.profiles_of(selection)
+            .map(|entry| ProfileBundles {
+                profile: entry.bundle_hash,
+                bundles: bundles.clone(),
+            })
+            .collect()
+    }
+
+    /// Whose signatures count on bundles of this catalog, which [`Self::choose`] has named.
+    pub(super) fn trusted(&self, bundles: impl Iterator<Item = Digest>) -> Trusted {
+        Trusted::listed(Arc::new(self.roots.clone()), bundles.collect())
     }
 }
 

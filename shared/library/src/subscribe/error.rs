@@ -9,23 +9,23 @@ use crate::disk::FileError;
 use crate::installed::link_id::LinkId;
 use crate::vault::VaultError;
 use crate::vault::keys::KeyError;
+use crate::vault::trust::RootChanges;
 
-/// Why a link, a catalog or a bundle was rejected. Nothing on disk has changed.
+/// Why a link, a catalog or a bundle was rejected. Nothing on disk has changed but root versions.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// This vault is not linked.
     #[error("{0} is not linked")]
     Unknown(LinkId),
     /// The catalog is rejected.
-    #[error(transparent)]
-    Catalog(#[from] CatalogError),
-    /// The vault's key does not have the expected fingerprint.
-    #[error("the vault's key has the fingerprint {found}, not {expected}")]
-    Fingerprint {
-        /// The fingerprint that the caller or [`expect`](super::expect) supplied.
-        expected: String,
-        /// The fingerprint of the key that signed the catalog.
-        found: String,
+    #[error("{cause}")]
+    Catalog {
+        /// Why.
+        #[source]
+        cause: CatalogError,
+        /// How the vault's keys have changed, if root versions that came with it count and were
+        /// stored.
+        roots: Option<Box<RootChanges>>,
     },
     /// The selection names a skill that is not in the catalog.
     #[error("the vault has no skill named {0}")]

@@ -1,19 +1,21 @@
-//! Linked vaults: pins their keys, accepts their catalogs, and installs their skills alongside the
-//! own ones.
+//! Linked vaults: takes their root versions, accepts their catalogs, and installs their skills
+//! alongside the own ones.
 //!
-//! [`Link::accept`] verifies a catalog without writing. [`install`] switches to the new state after
-//! all bundles are staged and verified. Readers see either the old pin, catalog and skills or the
-//! new ones, never a mixture.
+//! [`Link::accept`] judges a catalog and writes nothing but root versions that count. [`install`]
+//! switches to the new set after all bundles are staged and verified. A killed pull leaves the old
+//! set or the new one, and the catalog that lists it.
 
+mod accept;
 mod catalog;
 mod error;
 mod pin;
 mod pull;
 mod state;
 
-pub use self::catalog::{AcceptedCatalog, SelectedSkill};
+pub use self::accept::{AcceptOptions, AcceptedCatalog};
+pub use self::catalog::SelectedSkill;
 pub use self::error::LinkError;
 pub use self::pin::{create, expect, remove};
 pub use self::pull::{PullReport, StagedBundles, install, pin_only};
 pub use crate::installed::link_id::{BadLinkId, LinkId};
-pub use crate::installed::linked::{Link, Pin, Selection, all, find};
+pub use crate::installed::linked::{CountedFile, Link, Pin, Selection, all, find};

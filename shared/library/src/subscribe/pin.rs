@@ -1,62 +1,25 @@
-//! Creates and removes links to other vaults, and updates their pins.
+//! Creates and removes links to other vaults, and records what is expected of them.
 
 use std::path::Path;
 
-use vault_skill::catalog::{Accepted, Stored, Trust};
 use vault_skill::keys::SecretKey;
 use vault_skill::name::Slug;
-use vault_skill::time::Timestamp;
+use vault_skill::root::VaultFingerprint;
 
 use super::error::LinkError;
-use super::state::{InstalledSet, NewState, SetChange, switch};
+use super::state::{InstalledSet, switch};
 use crate::admit::remove;
 use crate::disk;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::link_id::LinkId;
-use crate::installed::linked::{Link, Pin, find, links_folder};
+use crate::installed::linked::{Link, PIN, Pin, find, links_folder, trust_folder};
 use crate::installed::place::installed_by;
 use crate::vault::Vault;
-use crate::vault::keys::{self, KeyError, KeyKind, SecretFolder};
+use crate::vault::keys::{self, KeyError, KeyKind, NoPassphrases};
 
-impl Pin {
-    pub(super) fn trust(&self) -> Trust {
-        Trust {
-            vault_id: self.vault_id,
-            public_key: self.public_key,
-            former_keys: self.former_keys.clone(),
-            rotation_sequence: self.rotation_sequence,
-            recovery_key_sha256: self.recovery_key_sha256,
-            stored: self
-                .release
-                .zip(self.payload_sha256)
-                .map(|(release, payload_sha256)| Stored {
-                    release,
-                    payload_sha256,
-                }),
-        }
-    }
-
-    pub(super) fn after(&self, accepted: &Accepted, now: Timestamp) -> Self {
-        let trust = &accepted.trust;
-        Self {
-            signers: accepted.keys.clone(),
-            voided_keys: accepted.voided.clone(),
-            vault_id: trust.vault_id,
-            public_key: trust.public_key,
-            former_keys: trust.former_keys.clone(),
-            rotation_sequence: trust.rotation_sequence,
-            recovery_key_sha256: trust.recovery_key_sha256,
-            release: trust.stored.as_ref().map(|stored| stored.release),
-            payload_sha256: trust.stored.as_ref().map(|stored| stored.payload_sha256),
-            latest_seen_at: self.latest_seen_at.max(now),
-            expected_key: None,
-            ..self.clone()
-        }
-    }
-}
-fn devices(vault: &Vault) -> SecretFolder {
-    SecretFolder::new(&vault.paths().config, "devices")
-}
+/// Name of the device key's file. It signs requests without anybody at the keyboard, so it has no
+/// passphrase.
+const DEVICE_KEY: &str = "device.key";
 
 /// Links a vault with a new device key and an empty pin. Returns the existing link unchanged if
 /// there is one.
@@ -67,81 +30,71 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
         return Ok(link);
     }
     let mut change = vault.change()?;
-    devices(vault).sweep()?;
-    let device_key = match devices(vault).read_key(id.as_str(), KeyKind::Device)? {
-        Some(key) => key, // an earlier try got this far
+    let trust = trust_folder(vault, &id);
+    trust.sweep()?;
+    let device_key = match keys::read_key(&trust, DEVICE_KEY, KeyKind::Device, &NoPassphrases)? {
+        Some(key) => key, // an earlier try got this far, or the vault's folder was lost
         None => {
             let key = keys::generate(vault.random());
-            devices(vault).create_key(id.as_str(), KeyKind::Device, &key)?;
+            keys::create_key(&trust, DEVICE_KEY, KeyKind::Device, &key, &NoPassphrases)?;
             key
         }
     };
-    let now = vault.clock().now();
-    let pin = Pin {
-        base: base.to_owned(),
-        slug: slug.clone(),
-        vault_id: None,
-        public_key: None,
-        former_keys: Vec::new(),
-        signers: Vec::new(),
-        voided_keys: Vec::new(),
-        rotation_sequence: 0,
-        recovery_key_sha256: None,
-        release: None,
-        payload_sha256: None,
-        expected_key: None,
-        device_key_id: device_key.public().key_id(),
-        linked_at: now,
-        latest_seen_at: now,
+    let device_key_id = device_key.public().key_id();
+    let pin = match trust.read_record::<Pin>(PIN)? {
+        Some(pin) => Pin {
+            device_key_id,
+            ..pin
+        },
+        None => Pin {
+            base: base.to_owned(),
+            slug: slug.clone(),
+            vault_id: None,
+            counted: None,
+            replaced: None,
+            expected: None,
+            device_key_id,
+            linked_at: vault.clock().now(),
+        },
     };
+    trust.write_record(PIN, &pin)?;
     let folder = links_folder(vault).join(id.as_str());
     disk::make_dirs(&folder, 0o700)?;
-    // These paths stay the same and follow the `current` symlink to the newest state.
-    for (name, target) in [
-        ("pin.json", "current/pin.json"),
-        ("catalog.json", "current/catalog.json"),
-        ("skills", "current/set/skills"),
-    ] {
-        let link = folder.join(name);
-        if disk::kind(&link)?.is_none() {
-            disk::new_link(&link, Path::new(target))?;
-        }
+    // This path stays the same and follows the `current` symlink to the newest set.
+    let skills = folder.join("skills");
+    if disk::kind(&skills)?.is_none() {
+        disk::new_link(&skills, Path::new("current/skills"))?;
     }
-    let state = NewState {
-        pin: &pin,
-        catalog: None,
-        set: SetChange::Write(&InstalledSet::default()),
-    };
-    switch(vault, &mut change, &folder, &state)?;
+    switch(vault, &mut change, &folder, &InstalledSet::default())?;
     find(vault, &id)?.ok_or(LinkError::Unknown(id))
 }
 
-/// Records the fingerprint that the vault's key must have, for a link that has no pinned key yet.
-/// Later calls of [`Link::accept`] check it even if the caller passes no fingerprint. Changes
-/// nothing if a key is already pinned.
-pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &str) -> Result<(), LinkError> {
-    let is_news = |link: &Link| {
-        link.pin.public_key.is_none() && link.pin.expected_key.as_deref() != Some(fingerprint)
-    };
+/// Records the fingerprint that the vault must have, for a link that has pinned none yet. Later calls
+/// of [`Link::accept`] check it even if the caller passes no fingerprint. Changes nothing if a vault
+/// is already pinned.
+pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &VaultFingerprint) -> Result<(), LinkError> {
+    let is_news =
+        |link: &Link| link.pin.vault_id.is_none() && link.pin.expected != Some(*fingerprint);
     let found = || find(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()));
     if !is_news(&found()?) {
         return Ok(());
     }
-    let mut change = vault.change()?;
+    let _change = vault.change()?;
     // Check again under the lock.
     let link = found()?;
     if !is_news(&link) {
         return Ok(());
     }
     let pin = Pin {
-        expected_key: Some(fingerprint.to_owned()),
+        expected: Some(*fingerprint),
         ..link.pin
     };
-    Ok(change.write_record(&link.state.join("pin.json"), &pin, 0o600)?)
+    Ok(trust_folder(vault, id).write_record(PIN, &pin)?)
 }
 
 /// Removes a link, its skills and its device key, and bundles that nothing else uses. Returns true
-/// if the link existed.
+/// if the link existed. What is known of the vault's keys stays: another link may need it, and a
+/// later link must not be shown older ones.
 pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
     let mut change = vault.change()?;
     let folder = links_folder(vault).join(id.as_str());
@@ -159,17 +112,17 @@ pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
         drop(aside);
         remove::collect_foreign(vault, &change)?;
     }
-    devices(vault).remove(id.as_str())?;
+    trust_folder(vault, id).remove_all()?;
     Ok(existed)
 }
+
 impl Link {
     /// This machine's device key for the link. Fails if the file is missing, readable by other
     /// users, or holds a key other than the recorded one.
     pub fn device_key(&self, vault: &Vault) -> Result<SecretKey, KeyError> {
-        let folder = devices(vault);
-        let path = folder.path_of(self.id.as_str());
-        let key = folder
-            .read_key(self.id.as_str(), KeyKind::Device)?
+        let folder = trust_folder(vault, &self.id);
+        let path = folder.path_of(DEVICE_KEY);
+        let key = keys::read_key(&folder, DEVICE_KEY, KeyKind::Device, &NoPassphrases)?
             .ok_or_else(|| KeyError::Missing(path.clone()))?;
         if key.public().key_id() == self.pin.device_key_id {
             Ok(key)

@@ -3,21 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vault_skill::bundle::{self, Bundle};
-use vault_skill::catalog::Withdrawn;
 use vault_skill::hash::Digest;
-use vault_skill::manifest::ManifestExpectation;
+use vault_skill::manifest::{ManifestExpectation, ManifestTrust};
 use vault_skill::name::SkillName;
+use vault_skill::root::SkillPlace;
 
-use super::catalog::{AcceptedCatalog, SelectedSkill};
+use super::accept::AcceptedCatalog;
+use super::catalog::SelectedSkill;
 use super::error::LinkError;
-use super::state::{InstalledSet, NewState, SetChange, switch};
+use super::state::{InstalledSet, switch};
 use crate::admit::remove;
 use crate::disk::Batch;
 use crate::disk::scratch::Scratch;
-use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
-use crate::installed::linked::{Alias, Link, Selection, SetRecord, all, find};
+use crate::installed::linked::{
+    Alias, CATALOG_ENDING, CountedFile, Link, PIN, Pin, ProfileBundles, Selection, SetRecord, all,
+    catalog_file, find, trust_folder,
+};
 use crate::installed::place::{self, Origin, installed_by};
+use crate::installed::roots;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -65,15 +69,17 @@ impl StagedBundles {
             name: skill.name.clone(),
             reason,
         };
-        let catalog = &accepted.accepted.catalog;
+        let trust = ManifestTrust {
+            state: &accepted.roots,
+            place: SkillPlace::Listed,
+        };
         let expected = ManifestExpectation {
-            vault_id: catalog.vault_id,
             name: &skill.name,
             version: Some(skill.version),
             stored_version: None,
         };
         let opened = parse(skill, bytes)?
-            .open(parts, &accepted.accepted.keys, &expected)
+            .open(parts, &trust, &expected)
             .map_err(refused)?;
         // The integrity check encodes each bundle again from the store, so the encoding must be
         // canonical.
@@ -118,7 +124,7 @@ pub struct PullReport {
     /// Installed skills that are hidden by an own skill, or by a skill of another link, with the
     /// same name.
     pub shadowed: Vec<SkillName>,
-    /// Withdrawn skills whose bundles stay because an own skill uses them.
+    /// Withdrawn skills whose bundles stay because an own skill, or another vault's, uses them.
     pub kept: Vec<SkillName>,
 }
 
@@ -127,7 +133,8 @@ pub struct PullReport {
 pub fn pin_only(vault: &Vault, catalog: &AcceptedCatalog) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
     let set = pull.keep()?;
-    pull.switch(&set)?;
+    let variants = pull.kept_variants();
+    pull.switch(&set, variants)?;
     pull.tidy(&set)
 }
 
@@ -142,7 +149,8 @@ pub fn install(
 ) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
     let set = pull.stage(selection, selected, staged)?;
-    pull.switch(&set)?;
+    let variants = pull.catalog.variants(selection, selected);
+    pull.switch(&set, variants)?;
     pull.tidy(&set)
 }
 
@@ -160,21 +168,17 @@ struct PullTransaction<'a> {
 
 impl<'a> PullTransaction<'a> {
     fn begin(vault: &'a Vault, catalog: &AcceptedCatalog) -> Result<Self, LinkError> {
-        let change = vault.change()?;
+        let mut change = vault.change()?;
         let link =
             find(vault, &catalog.link)?.ok_or_else(|| LinkError::Unknown(catalog.link.clone()))?;
         // Another pull may have finished since the catalog was accepted, so check it against the
         // current pin.
-        let catalog = link.accept(
-            vault,
-            &catalog.bytes,
-            catalog.expect_key.as_deref(),
-            catalog.repin,
-        )?;
+        let (bytes, options) = (&catalog.bytes, &catalog.options);
+        let catalog = link.accept_under(vault, Some(&mut change), bytes, options)?;
         Ok(Self {
             before: installed_by(&link)?,
             report: PullReport {
-                release: catalog.accepted.catalog.release,
+                release: catalog.catalog.release,
                 ..PullReport::default()
             },
             vault,
@@ -209,7 +213,8 @@ impl<'a> PullTransaction<'a> {
         if !hashes.is_empty() {
             batch.flush(aside.path())?;
             let store = self.vault.store();
-            store::admit(&store, aside.path(), &hashes, &self.catalog.trusted())?;
+            let trusted = self.catalog.trusted(hashes.iter().copied());
+            store::admit(&store, aside.path(), &hashes, &trusted)?;
         }
         let renamed = selected
             .iter()
@@ -231,19 +236,40 @@ impl<'a> PullTransaction<'a> {
         })
     }
 
-    /// The current set without the skills that the catalog withdraws.
+    /// The current set without the skills that the catalog withdraws; nothing if the link now shows
+    /// another vault.
     fn keep(&self) -> Result<InstalledSet, LinkError> {
+        if !self.is_same_vault() {
+            return Ok(InstalledSet::default());
+        }
         Ok(InstalledSet {
             record: self.link.record()?,
             skills: self.without_withdrawn(&self.before),
         })
     }
 
+    /// The bundles of profiles that the new catalog still names.
+    fn kept_variants(&self) -> Vec<ProfileBundles> {
+        let named = |known: &&ProfileBundles| {
+            let mut profiles = self.catalog.catalog.profiles.iter();
+            profiles.any(|entry| entry.bundle_hash == known.profile)
+        };
+        let counted = self.link.pin.counted.iter();
+        let known = counted.flat_map(|counted| &counted.variants);
+        known.filter(named).cloned().collect()
+    }
+
+    /// Whether the catalog is of the vault that the link has pinned.
+    fn is_same_vault(&self) -> bool {
+        let pinned = self.link.pin.vault_id;
+        pinned.is_none_or(|pinned| pinned == self.catalog.catalog.vault_id)
+    }
+
     fn without_withdrawn(
         &self,
         skills: &BTreeMap<SkillName, Digest>,
     ) -> BTreeMap<SkillName, Digest> {
-        let withdrawn = &self.catalog.accepted.catalog.withdrawn;
+        let withdrawn = &self.catalog.catalog.withdrawn;
         skills
             .iter()
             .filter(|(_, hash)| withdrawn.iter().all(|entry| entry.bundle_hash != **hash))
@@ -251,27 +277,66 @@ impl<'a> PullTransaction<'a> {
             .collect()
     }
 
-    /// Makes the new pin, catalog and set the current ones in one step.
-    fn switch(&mut self, set: &InstalledSet) -> Result<(), LinkError> {
+    /// Makes the catalog the one that counts and the set the installed one. While the set is being
+    /// switched, bundles of both catalogs count, so that a kill leaves a set that is good.
+    fn switch(
+        &mut self,
+        set: &InstalledSet,
+        variants: Vec<ProfileBundles>,
+    ) -> Result<(), LinkError> {
         self.compare(set);
-        let same_set = self.before == set.skills && self.link.record()? == set.record;
-        if same_set && self.link.catalog_bytes()?.as_deref() == Some(&self.catalog.bytes) {
-            // Only the pin changed: replace that one file atomically.
-            let path = self.link.state.join("pin.json");
-            return Ok(self.change.write_record(&path, &self.catalog.pin, 0o600)?);
-        }
-        // Remove the agents' symlinks before the switch, so that none of them dangles.
-        withdraw_from_agents(self.vault, &mut self.change, &self.report.removed, &[])?;
-        let state = NewState {
-            pin: &self.catalog.pin,
-            catalog: Some(&self.catalog.bytes),
-            set: if same_set {
-                SetChange::Keep(&self.link)
-            } else {
-                SetChange::Write(set)
-            },
+        let catalog = &self.catalog;
+        let listed = catalog.catalog.skills.iter();
+        let listed = listed.map(|entry| entry.bundle_hash).collect();
+        let shown = (&catalog.catalog.vault_id, &catalog.roots.chain().to_list());
+        let seen_at = Some(catalog.seen_at);
+        roots::take(self.vault, &mut self.change, shown, &listed, seen_at)?;
+        let folder = trust_folder(self.vault, &self.link.id);
+        let counted = CountedFile {
+            release: catalog.stored.release,
+            payload_sha256: catalog.stored.payload_sha256,
+            file_sha256: Digest::of(&catalog.bytes),
+            signers: catalog.signers.clone(),
+            variants,
         };
-        switch(self.vault, &mut self.change, &self.link.folder, &state)
+        let before = self.link.pin.counted.as_ref();
+        if before.map(|before| before.file_sha256) != Some(counted.file_sha256) {
+            folder.replace(&catalog_file(&counted.file_sha256), &catalog.bytes)?;
+        }
+        let same_set = self.before == set.skills && self.link.record()? == set.record;
+        let same_vault = self.is_same_vault();
+        let mut pin = Pin {
+            vault_id: Some(catalog.catalog.vault_id),
+            replaced: self
+                .link
+                .pin
+                .counted
+                .clone()
+                .filter(|_| same_vault && !same_set),
+            counted: Some(counted),
+            expected: None,
+            ..self.link.pin.clone()
+        };
+        folder.write_record(PIN, &pin)?;
+        if !same_set {
+            // Remove the agents' symlinks before the switch, so that none of them dangles.
+            withdraw_from_agents(self.vault, &mut self.change, &self.report.removed, &[])?;
+            switch(self.vault, &mut self.change, &self.link.folder, set)?;
+            pin.replaced = None;
+            folder.write_record(PIN, &pin)?;
+        }
+        // A reader may still hold the pin from before this pull, so the catalog that it names stays.
+        let kept: Vec<_> = self.link.pin.counted.iter().chain(&pin.counted).collect();
+        let kept: Vec<_> = kept
+            .iter()
+            .map(|file| catalog_file(&file.file_sha256))
+            .collect();
+        for name in folder.files()? {
+            if name.ends_with(CATALOG_ENDING) && !kept.contains(&name) {
+                folder.remove(&name)?;
+            }
+        }
+        Ok(())
     }
 
     fn compare(&mut self, set: &InstalledSet) {
@@ -290,15 +355,25 @@ impl<'a> PullTransaction<'a> {
         report.removed = removed.cloned().collect();
     }
 
-    /// Removes bundles that nothing refers to any more, withdrawn ones first.
+    /// Removes bundles that nothing refers to any more.
     fn tidy(mut self, set: &InstalledSet) -> Result<PullReport, LinkError> {
         self.report.shadowed = self.shadowed(set)?;
-        if !self.catalog.accepted.catalog.withdrawn.is_empty() {
-            self.withdraw_from_other_links()?;
-            self.drop_withdrawn_bundles()?;
-        }
+        let withdrawn = self.withdraw()?;
         // Always collect garbage: an earlier pull may have been killed after its switch.
-        remove::collect_foreign(self.vault, &self.change)?;
+        let dropped = remove::collect_foreign(self.vault, &self.change)?;
+        for entry in &self.catalog.catalog.withdrawn {
+            if !withdrawn.contains(&entry.bundle_hash) {
+                continue;
+            }
+            let name = entry.name.clone();
+            if dropped.contains(&entry.bundle_hash) {
+                self.report.withdrawn.push((name, entry.reason.clone()));
+            } else {
+                self.report.kept.push(name);
+            }
+        }
+        self.report.withdrawn.sort();
+        self.report.kept.sort();
         Ok(self.report)
     }
 
@@ -319,59 +394,27 @@ impl<'a> PullTransaction<'a> {
         Ok(shadowed.cloned().collect())
     }
 
-    /// Removes withdrawn bundles from other links to the same vault.
-    fn withdraw_from_other_links(&mut self) -> Result<(), LinkError> {
+    /// Removes withdrawn bundles from other links to the same vault. Returns those that this vault's
+    /// links had installed: what another vault or the own library uses is not for it to withdraw.
+    fn withdraw(&mut self) -> Result<BTreeSet<Digest>, LinkError> {
+        let withdrawn = &self.catalog.catalog.withdrawn;
+        let withdrawn: BTreeSet<_> = withdrawn.iter().map(|entry| entry.bundle_hash).collect();
+        let mut had: BTreeSet<_> = self.before.values().copied().collect();
         for other in all(self.vault)? {
-            let same_vault = other.pin.vault_id == Some(self.catalog.accepted.catalog.vault_id);
+            let same_vault = other.pin.vault_id == Some(self.catalog.catalog.vault_id);
             if other.id == self.link.id || !same_vault {
                 continue;
             }
             let before = installed_by(&other)?;
+            had.extend(before.values());
             let set = InstalledSet {
                 record: other.record()?,
                 skills: self.without_withdrawn(&before),
             };
             if set.skills.len() < before.len() {
-                let catalog = other.catalog_bytes()?;
-                let state = NewState {
-                    pin: &other.pin,
-                    catalog: catalog.as_deref(),
-                    set: SetChange::Write(&set),
-                };
-                switch(self.vault, &mut self.change, &other.folder, &state)?;
+                switch(self.vault, &mut self.change, &other.folder, &set)?;
             }
         }
-        Ok(())
-    }
-
-    fn drop_withdrawn_bundles(&mut self) -> Result<(), LinkError> {
-        let own = place::own_places(self.vault)?.into_iter();
-        let own: BTreeSet<_> = own.map(|place| place.bundle).collect();
-        let withdrawn: BTreeMap<Digest, &Withdrawn> = self
-            .catalog
-            .accepted
-            .catalog
-            .withdrawn
-            .iter()
-            .map(|entry| (entry.bundle_hash, entry))
-            .collect();
-        let (kept, dropped): (Vec<_>, Vec<_>) = withdrawn
-            .keys()
-            .copied()
-            .partition(|hash| own.contains(hash));
-        let aside = self.vault.scratch()?;
-        let dropped = store::drop_bundles(&self.vault.store(), aside.path(), dropped)?;
-        let report = &mut self.report;
-        report.kept = kept
-            .iter()
-            .map(|hash| withdrawn[hash].name.clone())
-            .collect();
-        report.withdrawn = dropped
-            .iter()
-            .map(|hash| (withdrawn[hash].name.clone(), withdrawn[hash].reason.clone()))
-            .collect();
-        report.withdrawn.sort();
-        Index::open(&self.vault.paths().index()).forget(&dropped);
-        Ok(())
+        Ok(had.intersection(&withdrawn).copied().collect())
     }
 }

@@ -1,29 +1,29 @@
-//! Secret keys and tokens. They lie outside the vault's folder, so that a copied or synced vault
-//! never contains them.
+//! The key files of a vault: who may read them, how they are encrypted, which one signs.
 //!
 //! ```text
-//! <config>/keys/<vault_id>            the release key: signs manifests, catalogs, rotations
-//! <config>/keys/<vault_id>.pub        its public half, for readers
-//! <config>/keys/<vault_id>.recovery   the recovery key, until its owner moves it away
-//! <config>/keys/<vault_id>.recovery.pub
-//! <config>/devices/<link>             one device key for each linked vault
-//! <config>/tokens/<origin>/<slug>     tokens of the sign-in
+//! vaults/<vault id>/keys/<public key>.key     a secret key of the own vault
+//! vaults/<vault id>/keys/<public key>.next    one that the next root version will name
+//! links/<link>/device.key                     the device key of a linked vault
 //! ```
-//! Files have mode 0600, in folders of mode 0700. A key file is created atomically, under a name
-//! that must be free. A secret that other users can access is rejected. Passphrases are not
-//! supported yet.
+//! A key file holds one line, in the clear or encrypted with a passphrase (the age format, scrypt).
+//! It is created atomically, under a name that must be free.
 
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use vault_skill::hash::Digest;
+use age::secrecy::SecretString;
 use vault_skill::keys::{PublicKey, SecretKey};
-use vault_skill::name::VaultId;
+use vault_skill::root::{KeyStanding, RootState, VaultId};
 use vault_store::random::Random;
 use zeroize::Zeroizing;
 
+use super::folder::PrivateFolder;
 use crate::disk::{self, FileError};
 
-/// Why a key or token file could not be read or written.
+/// Why a file of the trust folder could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The key is not on this machine: the vault was copied here, or the key was moved away.
@@ -48,9 +48,26 @@ pub enum KeyError {
         /// The kind of key that it should hold.
         kind: &'static str,
     },
-    /// The secret key and the public key do not match.
-    #[error("{} is not the public half of the key beside it", .0.display())]
+    /// The file holds another key than the one that it is named after.
+    #[error("{} holds another key than its name says", .0.display())]
     Mismatch(PathBuf),
+    /// The key file is encrypted and nobody gave its passphrase.
+    #[error("{} is encrypted, and no passphrase was given", .0.display())]
+    Locked(PathBuf),
+    /// The passphrase does not open the key file.
+    #[error("the passphrase does not open {}", .0.display())]
+    WrongPassphrase(PathBuf),
+    /// The passphrase could not be read.
+    #[error("the passphrase of a key could not be read: {0}")]
+    Passphrase(#[source] io::Error),
+    /// The encryption failed.
+    #[error("{} can't be encrypted: {cause}", path.display())]
+    Encrypt {
+        /// The key file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
     /// A system call failed.
     #[error(transparent)]
     File(#[from] FileError),
@@ -59,10 +76,8 @@ pub enum KeyError {
 /// The purpose of a key. The key file names it, so that a key of one kind is never used as another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyKind {
-    /// Signs manifests, catalogs and rotations.
-    Release,
-    /// Signs the statement that replaces a lost or stolen release key.
-    Recovery,
+    /// Signs root versions, manifests and catalogs, as the newest root version says.
+    Publisher,
     /// Signs a device's requests to one linked vault.
     Device,
 }
@@ -70,10 +85,32 @@ pub enum KeyKind {
 impl KeyKind {
     const fn word(self) -> &'static str {
         match self {
-            Self::Release => "release",
-            Self::Recovery => "recovery",
+            Self::Publisher => "publisher",
             Self::Device => "device",
         }
+    }
+}
+
+/// Where the passphrases of encrypted key files come from: a prompt, or a file.
+pub trait Passphrases: Send + Sync {
+    /// The passphrase that opens an encrypted key file; `None` if nobody can give it.
+    fn unlock(&self, path: &Path) -> io::Result<Option<Zeroizing<String>>>;
+
+    /// The passphrase that a new key file is encrypted with; `None` stores it in the clear.
+    fn protect(&self) -> io::Result<Option<Zeroizing<String>>>;
+}
+
+/// Gives no passphrase: new keys are stored in the clear, and encrypted ones stay closed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPassphrases;
+
+impl Passphrases for NoPassphrases {
+    fn unlock(&self, _path: &Path) -> io::Result<Option<Zeroizing<String>>> {
+        Ok(None)
+    }
+
+    fn protect(&self) -> io::Result<Option<Zeroizing<String>>> {
+        Ok(None)
     }
 }
 
@@ -84,18 +121,91 @@ pub fn generate(random: &dyn Random) -> SecretKey {
     SecretKey::from_seed(*seed)
 }
 
-/// Reads a key file at any path, for example a recovery key on a USB stick. Does not check the
-/// permissions.
-pub fn read_file(path: &Path, kind: KeyKind) -> Result<SecretKey, KeyError> {
-    let bytes = disk::read(path, MAX_FILE)?.ok_or_else(|| KeyError::Missing(path.to_owned()))?;
-    let text = Zeroizing::new(bytes);
-    parse(&text, kind).ok_or_else(|| KeyError::Malformed {
+/// How every file in the age format begins.
+const AGE_HEADER: &[u8] = b"age-encryption.org/v1\n";
+/// The highest scrypt work factor that is accepted: 2^22 needs 4 GiB and some seconds.
+const MAX_WORK_FACTOR: u8 = 22;
+
+/// Encrypts the content of a secret file with a passphrase.
+pub(crate) fn encrypt(path: &Path, text: &[u8], passphrase: &str) -> Result<Vec<u8>, KeyError> {
+    let recipient = age::scrypt::Recipient::new(SecretString::from(passphrase.to_owned()));
+    age::encrypt(&recipient, text).map_err(|cause| KeyError::Encrypt {
         path: path.to_owned(),
-        kind: kind.word(),
+        cause: io::Error::other(cause.to_string()),
     })
 }
 
-const MAX_FILE: u64 = 64 * 1024;
+/// Whether the content of a secret file is encrypted.
+pub(crate) fn is_encrypted(bytes: &[u8]) -> bool {
+    bytes.starts_with(AGE_HEADER)
+}
+
+/// The content of a secret file, decrypted if necessary, and the passphrase that opened it.
+pub(crate) fn decrypt(
+    path: &Path,
+    bytes: Zeroizing<Vec<u8>>,
+    passphrases: &dyn Passphrases,
+) -> Result<(Zeroizing<Vec<u8>>, Option<Zeroizing<String>>), KeyError> {
+    if !is_encrypted(&bytes) {
+        return Ok((bytes, None));
+    }
+    let passphrase = passphrases.unlock(path).map_err(KeyError::Passphrase)?;
+    let passphrase = passphrase.ok_or_else(|| KeyError::Locked(path.to_owned()))?;
+    let wrong = || KeyError::WrongPassphrase(path.to_owned());
+    let mut identity = age::scrypt::Identity::new(SecretString::from(passphrase.as_str()));
+    identity.set_max_work_factor(MAX_WORK_FACTOR);
+    let decryptor = age::Decryptor::new(bytes.as_slice()).map_err(|_| wrong())?;
+    let opened = decryptor.decrypt(std::iter::once(&identity as &dyn age::Identity));
+    let mut opened = opened.map_err(|_| wrong())?;
+    // The clear text is shorter than the file, so one buffer of that size never grows.
+    let mut text = Zeroizing::new(vec![0; bytes.len()]);
+    let mut filled = 0;
+    loop {
+        match opened.read(&mut text[filled..]).map_err(|_| wrong())? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    text.truncate(filled);
+    Ok((text, Some(passphrase)))
+}
+
+/// Reads a key file.
+pub(crate) fn read_key(
+    folder: &PrivateFolder,
+    name: &str,
+    kind: KeyKind,
+    passphrases: &dyn Passphrases,
+) -> Result<Option<SecretKey>, KeyError> {
+    let path = folder.path_of(name);
+    let Some(bytes) = folder.read(name)? else {
+        return Ok(None);
+    };
+    let (text, _) = decrypt(&path, bytes, passphrases)?;
+    let key = parse(&text, kind).ok_or(KeyError::Malformed {
+        path,
+        kind: kind.word(),
+    })?;
+    Ok(Some(key))
+}
+
+/// Writes a key file; returns false if one of this name exists.
+pub(crate) fn create_key(
+    folder: &PrivateFolder,
+    name: &str,
+    kind: KeyKind,
+    key: &SecretKey,
+    passphrases: &dyn Passphrases,
+) -> Result<bool, KeyError> {
+    let text = text(key, kind);
+    match passphrases.protect().map_err(KeyError::Passphrase)? {
+        Some(passphrase) => {
+            let bytes = encrypt(&folder.path_of(name), text.as_bytes(), &passphrase)?;
+            folder.create(name, &bytes)
+        }
+        None => folder.create(name, text.as_bytes()),
+    }
+}
 
 fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
     let text = std::str::from_utf8(text).ok()?;
@@ -105,11 +215,8 @@ fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
         .strip_prefix("vault.")?
         .strip_prefix(kind.word())?
         .strip_prefix("-key/1 ")?;
-    if hex.len() != 64
-        || !hex
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    {
+    let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if hex.len() != 64 || !hex.bytes().all(is_hex) {
         return None;
     }
     let mut seed = Zeroizing::new([0_u8; 32]);
@@ -131,405 +238,203 @@ fn text(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
     text
 }
 
-/// A folder of secret files under the configuration folder.
-#[derive(Clone, Debug)]
-pub(crate) struct SecretFolder {
-    path: PathBuf,
-}
-
-impl SecretFolder {
-    pub(crate) fn new(config: &Path, name: &str) -> Self {
-        Self {
-            path: config.join(name),
-        }
-    }
-
-    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
-        self.path.join(name)
-    }
-
-    /// Creates the folder if it is missing; fails if other users can access it.
-    pub(crate) fn ensure(&self) -> Result<(), KeyError> {
-        disk::make_dirs(&self.path, 0o700)?;
-        check_private(&self.path)
-    }
-
-    /// Removes the temporary files of dead processes.
-    pub(crate) fn sweep(&self) -> Result<(), KeyError> {
-        Ok(disk::sweep_asides(&self.path)?)
-    }
-
-    /// Reads a secret; `None` if the file is absent. Fails if other users can access the file or
-    /// its folder.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
-        let path = self.path_of(name);
-        let Some(bytes) = disk::read(&path, MAX_FILE)? else {
-            return Ok(None);
-        };
-        let bytes = Zeroizing::new(bytes);
-        check_private(&self.path)?;
-        check_private(&path)?;
-        Ok(Some(bytes))
-    }
-
-    /// Writes a secret, replacing an earlier one.
-    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
-        self.ensure()?;
-        Ok(disk::replace(
-            &self.path_of(name),
-            bytes,
-            0o600,
-            &self.path,
-        )?)
-    }
-
-    /// Writes a key; returns false if a file of this name exists.
-    pub(crate) fn create_key(
-        &self,
-        name: &str,
-        kind: KeyKind,
-        key: &SecretKey,
-    ) -> Result<bool, KeyError> {
-        self.ensure()?;
-        Ok(disk::create(
-            &self.path_of(name),
-            text(key, kind).as_bytes(),
-            0o600,
-            &self.path,
-        )?)
-    }
-
-    pub(crate) fn read_key(
-        &self,
-        name: &str,
-        kind: KeyKind,
-    ) -> Result<Option<SecretKey>, KeyError> {
-        let Some(bytes) = self.read(name)? else {
-            return Ok(None);
-        };
-        match parse(&bytes, kind) {
-            Some(key) => Ok(Some(key)),
-            None => Err(KeyError::Malformed {
-                path: self.path_of(name),
-                kind: kind.word(),
-            }),
-        }
-    }
-
-    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), KeyError> {
-        disk::rename(&self.path_of(from), &self.path_of(to))?;
-        Ok(disk::sync_dir(&self.path)?)
-    }
-
-    /// Removes a file; returns whether it existed.
-    pub(crate) fn remove(&self, name: &str) -> Result<bool, KeyError> {
-        Ok(disk::remove_file(&self.path_of(name))?)
-    }
-}
-
-/// Fails unless the path belongs to this user and only its owner has access.
-fn check_private(path: &Path) -> Result<(), KeyError> {
-    let Some((mode, owner)) = disk::mode_and_owner(path)? else {
-        return Err(KeyError::Missing(path.to_owned()));
-    };
-    let user = disk::effective_user();
-    // Root may read files of the user that runs the service.
-    if owner != user && user != 0 {
-        return Err(KeyError::Foreign(path.to_owned()));
-    }
-    if mode & 0o077 != 0 {
-        return Err(KeyError::Open {
-            path: path.to_owned(),
-            mode,
-        });
-    }
-    Ok(())
-}
-
-/// The keys of one vault.
-#[derive(Clone, Debug)]
+/// The secret keys of one vault, and the passphrases that open them.
+#[derive(Clone)]
 pub struct VaultKeys {
-    folder: SecretFolder,
-    id: VaultId,
+    folder: PrivateFolder,
+    passphrases: Arc<dyn Passphrases>,
+    /// Decrypted keys, so that a passphrase is asked for once.
+    unlocked: Arc<Mutex<HashMap<PublicKey, SecretKey>>>,
+}
+
+impl fmt::Debug for VaultKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("VaultKeys")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
 }
 
 impl VaultKeys {
-    pub(crate) fn new(config: &Path, id: &VaultId) -> Self {
+    pub(super) fn new(config: &Path, id: &VaultId, passphrases: Arc<dyn Passphrases>) -> Self {
         Self {
-            folder: SecretFolder::new(config, "keys"),
-            id: *id,
+            folder: super::trust::folder(config, id).child("keys"),
+            passphrases,
+            unlocked: Arc::default(),
         }
     }
 
-    /// Creates the release key and the recovery key. Keeps keys that an interrupted creation left.
-    pub(crate) fn make(&self, random: &dyn Random) -> Result<(), KeyError> {
-        self.folder.ensure()?;
-        self.folder.sweep()?;
-        for kind in [KeyKind::Release, KeyKind::Recovery] {
-            let name = self.name(kind);
-            let key = match self.folder.read_key(&name, kind)? {
-                Some(key) => key,
-                None => generate(random),
-            };
-            // This keeps the key file of an interrupted creation, because it does not overwrite.
-            self.folder.create_key(&name, kind, &key)?;
-            self.write_public(kind, &key.public())?;
-        }
-        Ok(())
+    /// Where passphrases come from.
+    pub(super) fn passphrases(&self) -> Arc<dyn Passphrases> {
+        Arc::clone(&self.passphrases)
     }
 
-    fn name(&self, kind: KeyKind) -> String {
-        match kind {
-            KeyKind::Recovery => format!("{}.recovery", self.id),
-            KeyKind::Release | KeyKind::Device => self.id.to_string(),
-        }
+    /// The public keys whose secret keys are on this machine, sorted.
+    pub fn list(&self) -> Result<Vec<PublicKey>, KeyError> {
+        self.with_ending(".key")
     }
 
-    /// The public release key, read without the secret one. Fails if it is not on this machine.
-    pub fn public(&self) -> Result<PublicKey, KeyError> {
-        self.read_public(KeyKind::Release)?
-            .ok_or_else(|| KeyError::Missing(self.path(KeyKind::Release)))
+    fn with_ending(&self, ending: &str) -> Result<Vec<PublicKey>, KeyError> {
+        let names = self.folder.files()?;
+        let keys = names.iter().filter_map(|name| name.strip_suffix(ending));
+        let mut keys: Vec<_> = keys.filter_map(|name| name.parse().ok()).collect();
+        keys.sort_unstable();
+        Ok(keys)
     }
 
-    /// The public recovery key; `None` if the vault has none.
-    pub fn recovery_public(&self) -> Result<Option<PublicKey>, KeyError> {
-        self.read_public(KeyKind::Recovery)
+    /// The path of a key file.
+    pub fn path(&self, key: &PublicKey) -> PathBuf {
+        self.folder.path_of(&in_use(key))
     }
 
-    /// The id of the recovery key in catalogs: the SHA-256 of the 32 bytes of the public key.
-    pub fn recovery_sha256(&self) -> Result<Option<Digest>, KeyError> {
-        Ok(self.recovery_public()?.map(|key| key.key_id()))
+    /// The folder of the key files.
+    pub fn folder(&self) -> PathBuf {
+        self.folder.path()
     }
 
-    /// The path of the secret recovery key, if it is still on this machine. It offers protection
-    /// only if it is stored elsewhere.
-    pub fn recovery_left_here(&self) -> Result<Option<PathBuf>, KeyError> {
-        let path = self.path(KeyKind::Recovery);
-        Ok(disk::kind(&path)?.map(|_| path))
+    /// Whether the file of a key is encrypted with a passphrase. Fails if it is missing.
+    pub fn is_encrypted(&self, key: &PublicKey) -> Result<bool, KeyError> {
+        let bytes = self.folder.read(&in_use(key))?;
+        let bytes = bytes.ok_or_else(|| KeyError::Missing(self.path(key)))?;
+        Ok(is_encrypted(&bytes))
     }
 
-    /// The secret release key. Fails if it is missing, accessible to other users, or does not match
-    /// the public key.
-    pub fn release(&self) -> Result<SecretKey, KeyError> {
-        let key = self
-            .folder
-            .read_key(&self.name(KeyKind::Release), KeyKind::Release)?
-            .ok_or_else(|| KeyError::Missing(self.path(KeyKind::Release)))?;
-        if key.public() == self.public()? {
-            Ok(key)
-        } else {
-            Err(KeyError::Mismatch(self.public_path(KeyKind::Release)))
-        }
-    }
-
-    /// The path of one of the vault's secret keys.
-    pub fn path(&self, kind: KeyKind) -> PathBuf {
-        self.folder.path_of(&self.name(kind))
-    }
-
-    fn public_path(&self, kind: KeyKind) -> PathBuf {
-        self.folder.path_of(&format!("{}.pub", self.name(kind)))
-    }
-
-    fn read_public(&self, kind: KeyKind) -> Result<Option<PublicKey>, KeyError> {
-        let path = self.public_path(kind);
-        let Some(bytes) = disk::read(&path, MAX_FILE)? else {
-            return Ok(None);
-        };
-        let malformed = || KeyError::Malformed {
-            path: path.clone(),
-            kind: kind.word(),
-        };
-        let text = std::str::from_utf8(&bytes).map_err(|_| malformed())?;
-        let key = text.trim_end().parse().map_err(|_| malformed())?;
-        Ok(Some(key))
-    }
-
-    pub(crate) fn write_public(&self, kind: KeyKind, key: &PublicKey) -> Result<(), KeyError> {
-        let name = format!("{}.pub", self.name(kind));
-        self.folder.replace(&name, format!("{key}\n").as_bytes())
-    }
-
-    /// Stores the next key of a rotation; [`Self::adopt_next`] puts it into use.
-    pub(crate) fn write_next(&self, kind: KeyKind, key: &SecretKey) -> Result<(), KeyError> {
-        let next = format!("{}.next", self.name(kind));
-        self.folder.remove(&next)?;
-        self.folder.create_key(&next, kind, key)?;
-        Ok(())
-    }
-
-    /// The next key, if a rotation has stored one.
-    pub(crate) fn next(&self, kind: KeyKind) -> Result<Option<SecretKey>, KeyError> {
-        self.folder
-            .read_key(&format!("{}.next", self.name(kind)), kind)
-    }
-
-    /// Replaces the current secret key with the next one. The old secret key is deleted.
-    pub(crate) fn adopt_next(&self, kind: KeyKind) -> Result<(), KeyError> {
-        // Write the public half of a recovery key first. It can't be restored later, because the
-        // owner may move the secret half away at any time.
-        if kind == KeyKind::Recovery
-            && let Some(next) = self.next(kind)?
+    /// The secret key. Fails if it is missing, accessible to other users, closed by a passphrase
+    /// that nobody gives, or another key than the file's name says.
+    pub fn read(&self, key: &PublicKey) -> Result<SecretKey, KeyError> {
+        let path = self.path(key);
+        let mut unlocked = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(secret) = unlocked.get(key)
+            && disk::kind(&path)?.is_some()
         {
-            self.write_public(kind, &next.public())?;
+            return Ok(secret.clone());
         }
-        let name = self.name(kind);
-        self.folder.rename(&format!("{name}.next"), &name)
-    }
-
-    pub(crate) fn drop_next(&self, kind: KeyKind) -> Result<(), KeyError> {
-        self.folder
-            .remove(&format!("{}.next", self.name(kind)))
-            .map(|_| ())
-    }
-
-    /// Updates the public release key to match the secret one, after a rotation that was
-    /// interrupted between the two writes.
-    pub(crate) fn settle_public(&self) -> Result<(), KeyError> {
-        let Some(key) = self
-            .folder
-            .read_key(&self.name(KeyKind::Release), KeyKind::Release)?
-        else {
-            return Ok(());
-        };
-        if self.read_public(KeyKind::Release)? == Some(key.public()) {
-            return Ok(());
+        let secret = read_key(
+            &self.folder,
+            &in_use(key),
+            KeyKind::Publisher,
+            &*self.passphrases,
+        )?;
+        let secret = secret.ok_or_else(|| KeyError::Missing(path.clone()))?;
+        if secret.public() != *key {
+            return Err(KeyError::Mismatch(path));
         }
-        self.write_public(KeyKind::Release, &key.public())
-    }
-
-    pub(crate) fn sweep(&self) -> Result<(), KeyError> {
-        self.folder.sweep()
-    }
-}
-
-/// Sign-in tokens, one for each origin and namespace.
-#[derive(Clone, Debug)]
-pub struct Tokens {
-    config: PathBuf,
-}
-
-impl Tokens {
-    /// The tokens in a configuration folder.
-    pub fn new(config: &Path) -> Self {
-        Self {
-            config: config.to_owned(),
+        if self.is_encrypted(key)? {
+            unlocked.insert(*key, secret.clone());
         }
+        Ok(secret)
     }
 
-    /// The token for a namespace at a base address; `None` if there is none. Fails if other users
-    /// can access it.
-    pub fn load(&self, base: &str, slug: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
-        self.folder(base).read(&file_name(slug))
+    /// Stores a key that no root version names yet and that stays until one does.
+    pub(crate) fn store(&self, key: &SecretKey) -> Result<(), KeyError> {
+        self.create(&in_use(&key.public()), key)
     }
 
-    /// Stores a token, replacing an earlier one. [`Self::load`] rejects one of more than 64 KiB.
-    pub fn store(&self, base: &str, slug: &str, text: &[u8]) -> Result<(), KeyError> {
-        SecretFolder::new(&self.config, "tokens").ensure()?;
-        self.folder(base).replace(&file_name(slug), text)
+    /// Stores the key of the next root version. [`Self::settle`] puts it into use.
+    pub(crate) fn stage(&self, key: &SecretKey) -> Result<(), KeyError> {
+        self.create(&staged(&key.public()), key)
     }
 
-    /// Removes a token; returns whether it existed.
-    pub fn remove(&self, base: &str, slug: &str) -> Result<bool, KeyError> {
-        self.folder(base).remove(&file_name(slug))
+    fn create(&self, name: &str, key: &SecretKey) -> Result<(), KeyError> {
+        create_key(
+            &self.folder,
+            name,
+            KeyKind::Publisher,
+            key,
+            &*self.passphrases,
+        )?;
+        Ok(())
     }
 
-    fn folder(&self, base: &str) -> SecretFolder {
-        SecretFolder::new(&self.config.join("tokens"), &file_name(base))
-    }
-}
-
-/// Encodes a text as a file name that no other text shares. Bytes outside a safe set become `%XX`;
-/// a long name is cut and its hash appended.
-pub(crate) fn file_name(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut name = String::with_capacity(text.len() + 16);
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
-            // A leading dot would hide the file, or name the parent.
-            b'.' if !name.is_empty() => name.push('.'),
-            other => {
-                let _infallible = write!(name, "%{other:02X}");
+    /// Brings the key files in line with the root versions that count. A staged key is put into use
+    /// if a role names it and removed otherwise: its root version was never written. Keys that were
+    /// retired or revoked are removed.
+    pub(crate) fn settle(&self, roots: &RootState) -> Result<(), KeyError> {
+        self.folder.sweep()?;
+        for key in self.with_ending(".next")? {
+            match roots.standing(&key) {
+                KeyStanding::Release | KeyStanding::RootOnly => {
+                    self.folder.rename(&staged(&key), &in_use(&key))?;
+                }
+                KeyStanding::Retired | KeyStanding::Revoked | KeyStanding::Unknown => {
+                    self.folder.remove(&staged(&key))?;
+                }
             }
         }
-    }
-    if name.is_empty() || name.len() > 180 {
-        let hash = Digest::of(text.as_bytes()).to_string();
-        let mut cut = 100.min(name.len());
-        while !name.is_char_boundary(cut) {
-            cut -= 1;
+        for key in self.list()? {
+            let standing = roots.standing(&key);
+            if matches!(standing, KeyStanding::Retired | KeyStanding::Revoked) {
+                self.folder.remove(&in_use(&key))?;
+            }
         }
-        name = format!("{}%%{hash}", &name[..cut]);
+        Ok(())
     }
-    name
+}
+
+fn in_use(key: &PublicKey) -> String {
+    format!("{key}.key")
+}
+
+fn staged(key: &PublicKey) -> String {
+    format!("{key}.next")
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use vault_store::{assert_matches, random::SeededRandom};
-
     use super::*;
 
-    fn keys() -> (tempfile::TempDir, VaultKeys) {
+    /// One passphrase for all files.
+    struct Fixed(&'static str);
+
+    impl Passphrases for Fixed {
+        fn unlock(&self, _path: &Path) -> io::Result<Option<Zeroizing<String>>> {
+            self.protect()
+        }
+
+        fn protect(&self) -> io::Result<Option<Zeroizing<String>>> {
+            Ok(Some(Zeroizing::new(self.0.to_owned())))
+        }
+    }
+
+    fn keys(home: &Path, passphrases: impl Passphrases + 'static) -> VaultKeys {
+        let id = VaultId::derive(&vault_skill::hash::Digest::of(b"root 1"));
+        VaultKeys::new(&home.join("config"), &id, Arc::new(passphrases))
+    }
+
+    #[test]
+    fn keys_are_private_and_named_by_their_public_key() {
         let home = tempfile::tempdir().unwrap();
-        let id = VaultId::from_parts(1, 2);
-        let keys = VaultKeys::new(&home.path().join("config"), &id);
-        keys.make(&SeededRandom::new(1)).unwrap();
-        (home, keys)
-    }
-
-    fn set_mode(path: &Path, mode: u32) {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    }
-
-    #[test]
-    fn keys_are_made_once_and_private() {
-        let (home, keys) = keys();
-        let first = keys.public().unwrap();
-        assert_eq!(keys.release().unwrap().public(), first);
-        let recovery = keys.recovery_public().unwrap().unwrap();
-        assert_ne!(first, recovery);
-        keys.make(&SeededRandom::new(2)).unwrap();
-        assert_eq!(keys.public().unwrap(), first);
-        assert_eq!(keys.recovery_public().unwrap(), Some(recovery));
-        let folder = home.path().join("config/keys");
+        let keys = keys(home.path(), NoPassphrases);
+        let secret = SecretKey::from_seed([1; 32]);
+        keys.store(&secret).unwrap();
+        assert_eq!(keys.list().unwrap(), [secret.public()]);
+        assert_eq!(
+            keys.read(&secret.public()).unwrap().public(),
+            secret.public()
+        );
+        let path = keys.path(&secret.public());
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&folder), 0o700);
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            assert_eq!(mode(&entry.unwrap().path()), 0o600);
-        }
-    }
-
-    #[test]
-    fn a_key_that_others_can_read_is_not_used() {
-        let of_the_file = [0o640, 0o604, 0o660, 0o644].map(|mode| (mode, false));
-        let of_the_folder = [0o750, 0o705, 0o770].map(|mode| (mode, true));
-        for (mode, folder) in of_the_file.into_iter().chain(of_the_folder) {
-            let (_home, keys) = keys();
-            let path = keys.path(KeyKind::Release);
-            set_mode(
-                if folder {
-                    path.parent().unwrap()
-                } else {
-                    &path
-                },
-                mode,
-            );
-            assert_matches!(keys.release(), Err(KeyError::Open { .. }), "{mode:o}");
-        }
+        assert_eq!((mode(&path), mode(&keys.folder())), (0o600, 0o700));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(
+            keys.read(&secret.public()),
+            Err(KeyError::Open { .. })
+        ));
     }
 
     #[test]
     fn a_file_of_another_kind_or_shape_is_no_key() {
-        let (_home, keys) = keys();
-        let path = keys.path(KeyKind::Release);
+        let home = tempfile::tempdir().unwrap();
+        let keys = keys(home.path(), NoPassphrases);
+        let secret = SecretKey::from_seed([1; 32]);
+        keys.store(&secret).unwrap();
+        let path = keys.path(&secret.public());
         let good = std::fs::read_to_string(&path).unwrap();
-        let recovery = std::fs::read_to_string(keys.path(KeyKind::Recovery)).unwrap();
         for bad in [
-            recovery,
+            good.replace("publisher", "device"),
             String::new(),
             good.to_uppercase(),
             good.replace("/1", "/2"),
@@ -537,55 +442,41 @@ mod tests {
             good[..good.len() - 3].to_owned(),
         ] {
             std::fs::write(&path, &bad).unwrap();
-            assert_matches!(keys.release(), Err(KeyError::Malformed { .. }), "{bad:?}");
-        }
-        std::fs::remove_file(&path).unwrap();
-        assert_matches!(keys.release(), Err(KeyError::Missing(_)));
-    }
-
-    #[test]
-    fn file_names_stand_for_one_text_only() {
-        let long = "x".repeat(300);
-        let longer = "x".repeat(301);
-        let texts = [
-            "https://vault.example",
-            "https://vault.example/",
-            "http://vault.example",
-            "..",
-            ".",
-            "",
-            "a%2F",
-            "a/",
-            "é",
-            &long,
-            &longer,
-        ];
-        let names: std::collections::BTreeSet<_> =
-            texts.iter().map(|text| file_name(text)).collect();
-        assert_eq!(names.len(), texts.len());
-        for name in names {
             assert!(
-                name.len() < 200 && !name.starts_with('.') && !name.contains('/'),
-                "{name}"
+                matches!(keys.read(&secret.public()), Err(KeyError::Malformed { .. })),
+                "{bad:?}"
             );
         }
-        assert_eq!(
-            file_name("https://vault.example:8443"),
-            "https%3A%2F%2Fvault.example%3A8443"
-        );
+        let other = text(&SecretKey::from_seed([2; 32]), KeyKind::Publisher);
+        std::fs::write(&path, other.as_bytes()).unwrap();
+        assert!(matches!(
+            keys.read(&secret.public()),
+            Err(KeyError::Mismatch(_))
+        ));
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(
+            keys.read(&secret.public()),
+            Err(KeyError::Missing(_))
+        ));
     }
 
     #[test]
-    fn tokens_are_kept_apart_by_origin_and_slug() {
+    fn an_encrypted_key_opens_with_its_passphrase_alone() {
         let home = tempfile::tempdir().unwrap();
-        let tokens = Tokens::new(home.path());
-        tokens.store("https://a.example", "acme", b"one").unwrap();
-        tokens.store("https://b.example", "acme", b"two").unwrap();
-        tokens.store("https://a.example", "acme", b"three").unwrap();
-        let load = |base| tokens.load(base, "acme").unwrap().map(|text| text.to_vec());
-        assert_eq!(load("https://a.example"), Some(b"three".to_vec()));
-        assert_eq!(load("https://b.example"), Some(b"two".to_vec()));
-        assert!(tokens.remove("https://a.example", "acme").unwrap());
-        assert_eq!(load("https://a.example"), None);
+        let secret = SecretKey::from_seed([1; 32]);
+        let public = secret.public();
+        let right = keys(home.path(), Fixed("right"));
+        right.store(&secret).unwrap();
+        assert!(right.is_encrypted(&public).unwrap());
+        let stored = std::fs::read(right.path(&public)).unwrap();
+        assert!(stored.starts_with(AGE_HEADER));
+        assert_eq!(right.read(&public).unwrap().public(), public);
+        let wrong = keys(home.path(), Fixed("wrong")).read(&public);
+        assert!(matches!(wrong, Err(KeyError::WrongPassphrase(_))));
+        let none = keys(home.path(), NoPassphrases).read(&public);
+        assert!(matches!(none, Err(KeyError::Locked(_))));
+        // A key that was removed is not used from memory.
+        std::fs::remove_file(right.path(&public)).unwrap();
+        assert!(matches!(right.read(&public), Err(KeyError::Missing(_))));
     }
 }

@@ -3,15 +3,20 @@
 //!
 //! ```text
 //! vault.json       format version and vault id: written last when a vault is made
-//! store/  skills/  links/  cloud/  tmp/  lock  generation  index.db  rotations.json
+//! store/  skills/  links/  tmp/  lock  generation  index.db
 //! ```
+//! Nothing in this folder adds or removes trust. Keys, root versions and pins lie in the trust folder
+//! ([`folder`]); without it the skills of a vault are untrusted.
 //! Readers take no lock. A writer stages a change under `tmp/`, flushes it, moves it into `store/`,
 //! and makes it visible by switching one link. The next writer removes what a killed one left
 //! behind.
 
+mod create;
+pub(crate) mod folder;
 pub mod keys;
 pub(crate) mod policy;
-pub(crate) mod rotations;
+pub mod releases;
+pub mod trust;
 mod writer;
 
 use std::fmt;
@@ -21,14 +26,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use vault_skill::json;
-use vault_skill::name::VaultId;
+use vault_skill::keys::{PublicKey, SecretKey};
+use vault_skill::root::{KeyStanding, RootError, RootWriteError, VaultId};
 use vault_store::clock::Clock;
-use vault_store::random::{Random, ulid_parts};
+use vault_store::random::Random;
 
-use self::keys::{KeyError, VaultKeys};
+use self::create::CREATING;
+pub(crate) use self::create::write_format;
+use self::keys::{KeyError, NoPassphrases, Passphrases, VaultKeys};
 pub(crate) use self::writer::Change;
 use crate::disk::lock::{self, LockError};
-use crate::disk::scratch::{self, Scratch};
+use crate::disk::scratch::Scratch;
 use crate::disk::{self, FileError};
 
 /// The paths of a vault. None of them is read from the environment.
@@ -36,7 +44,7 @@ use crate::disk::{self, FileError};
 pub struct VaultPaths {
     /// The vault itself, usually `~/.vault`.
     pub root: PathBuf,
-    /// Keys, device keys and tokens, usually `$XDG_CONFIG_HOME/vault`; never inside `root`.
+    /// The trust folder, usually `$XDG_CONFIG_HOME/vault`; never inside `root`.
     pub config: PathBuf,
     /// The rebuildable index; `None` means `index.db` in `root`.
     pub index: Option<PathBuf>,
@@ -65,6 +73,12 @@ pub enum VaultError {
     /// There is no vault at this path.
     #[error("there is no vault at {}", .0.display())]
     Missing(PathBuf),
+    /// The vault is of a format that is not read any more.
+    #[error("{} is a vault of an earlier format", path.display())]
+    Earlier {
+        /// The format file.
+        path: PathBuf,
+    },
     /// The format file is damaged or of a later version.
     #[error("{} is not a vault that this version can read: {reason}", path.display())]
     Format {
@@ -81,10 +95,22 @@ pub enum VaultError {
         /// What is wrong with it.
         reason: String,
     },
+    /// This machine has no trust folder for the vault: it was copied or synced here.
+    #[error("nothing on this machine says which keys the vault {0} trusts")]
+    Untrusted(VaultId),
+    /// No key on this machine may sign for the vault.
+    #[error("no key on this machine may sign for the vault {0}")]
+    NoReleaseKey(VaultId),
     /// The configuration folder lies inside the vault, so a copy of the vault would contain the
     /// keys.
     #[error("the configuration folder {} lies inside the vault", .0.display())]
     KeysInside(PathBuf),
+    /// Root versions do not count, or contradict those that are known.
+    #[error(transparent)]
+    Roots(#[from] RootError),
+    /// A root version can't be made or signed.
+    #[error(transparent)]
+    Root(#[from] RootWriteError),
     /// The writer lock could not be taken.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -103,9 +129,15 @@ struct Format {
     vault_id: VaultId,
 }
 
-const SCHEMA: &str = "vault.library/1";
-/// Name of the file that holds the id of a vault while the vault is being created.
-const CREATING: &str = "creating";
+/// The part of `vault.json` that every format has.
+#[derive(Deserialize)]
+struct Schema {
+    schema: String,
+}
+
+const SCHEMA: &str = "vault.library/2";
+/// The format before root versions; such a vault is imported, not opened.
+const EARLIER_SCHEMA: &str = "vault.library/1";
 const MAX_RECORD: u64 = 16 * 1024 * 1024;
 /// Default limit on waiting for the writer lock.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
@@ -115,6 +147,7 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 pub struct Vault {
     paths: VaultPaths,
     id: VaultId,
+    keys: VaultKeys,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     wait: Duration,
@@ -131,18 +164,28 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// Opens the vault, or creates it with its release and recovery keys if there is none. Takes
-    /// the writer lock only to create it. If several processes start at once, one of them creates
-    /// it.
+    /// Opens the vault, or creates it with one key if there is none. Takes the writer lock only to
+    /// create it. If several processes start at once, one of them creates it.
     pub fn open_or_create(
         paths: VaultPaths,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Result<Self, VaultError> {
-        if let Some(id) = read_format(&paths.root)? {
-            return Ok(Self::with(paths, id, clock, random));
-        }
-        create(&paths, &*clock, &*random).map(|id| Self::with(paths, id, clock, random))
+        Self::open_or_create_with(paths, clock, random, Arc::new(NoPassphrases))
+    }
+
+    /// Like [`Self::open_or_create`], with a source of passphrases for the keys.
+    pub fn open_or_create_with(
+        paths: VaultPaths,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        passphrases: Arc<dyn Passphrases>,
+    ) -> Result<Self, VaultError> {
+        let id = match read_format(&paths.root)? {
+            Some(id) => id,
+            None => create::create(&paths, &*clock, &*random, &passphrases)?,
+        };
+        Ok(Self::with(paths, id, clock, random).with_passphrases(passphrases))
     }
 
     /// Opens an existing vault.
@@ -164,12 +207,39 @@ impl Vault {
         random: Arc<dyn Random>,
     ) -> Self {
         Self {
+            keys: VaultKeys::new(&paths.config, &id, Arc::new(NoPassphrases)),
             paths,
             id,
             clock,
             random,
             wait: DEFAULT_WAIT,
         }
+    }
+
+    /// The same folders under another id, with the same source of passphrases.
+    pub(crate) fn with_id(&self, id: VaultId) -> Self {
+        let mut other = self.clone();
+        other.id = id;
+        other.with_passphrases(self.keys.passphrases())
+    }
+
+    /// Makes the folders of a vault whose trust folder is being restored. It can't be opened before
+    /// [`write_format`].
+    pub(crate) fn prepare(
+        paths: VaultPaths,
+        id: VaultId,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Result<Self, VaultError> {
+        create::make_folders(&paths)?;
+        Ok(Self::with(paths, id, clock, random))
+    }
+
+    /// Sets where the passphrases of encrypted keys come from.
+    #[must_use]
+    pub fn with_passphrases(mut self, passphrases: Arc<dyn Passphrases>) -> Self {
+        self.keys = VaultKeys::new(&self.paths.config, &self.id, passphrases);
+        self
     }
 
     /// Changes the limit on waiting for the writer lock.
@@ -179,7 +249,7 @@ impl Vault {
         self
     }
 
-    /// The vault's id. Every manifest and catalog contains it, and it never changes.
+    /// The vault's id, derived from its first root version. Every manifest and catalog contains it.
     pub fn id(&self) -> &VaultId {
         &self.id
     }
@@ -189,9 +259,22 @@ impl Vault {
         &self.paths
     }
 
-    /// The vault's keys.
-    pub fn keys(&self) -> VaultKeys {
-        VaultKeys::new(&self.paths.config, &self.id)
+    /// The vault's keys on this machine.
+    pub fn keys(&self) -> &VaultKeys {
+        &self.keys
+    }
+
+    /// The key on this machine that may sign manifests and catalogs.
+    pub fn release_key(&self) -> Result<PublicKey, VaultError> {
+        let roots = self.require_trust()?.roots;
+        let mut keys = self.keys.list()?.into_iter();
+        keys.find(|key| roots.standing(key) == KeyStanding::Release)
+            .ok_or(VaultError::NoReleaseKey(self.id))
+    }
+
+    /// The signer of manifests and catalogs on this machine.
+    pub fn release_signer(&self) -> Result<SecretKey, VaultError> {
+        Ok(self.keys.read(&self.release_key()?)?)
     }
 
     /// A number that grows with each committed change, for watchers. It is odd during a change and
@@ -207,6 +290,10 @@ impl Vault {
             .ok()
             .and_then(|text| text.trim_end().parse().ok())
             .unwrap_or(1))
+    }
+
+    pub(crate) fn wait(&self) -> Duration {
+        self.wait
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
@@ -240,6 +327,7 @@ impl Vault {
     /// does.
     pub(crate) fn lock_writer(&self) -> Result<Change<'_>, VaultError> {
         let root = &self.paths.root;
+        folder::check_top(&self.paths.config)?;
         let lock = lock::take(&root.join("lock"), self.wait)?;
         // Creating the vault may have been interrupted just before this step.
         disk::remove_file(&root.join(CREATING))?;
@@ -278,80 +366,28 @@ fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {
         path: path.clone(),
         reason,
     };
-    let format: Format = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
+    let format: Schema = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
+    if format.schema == EARLIER_SCHEMA {
+        return Err(VaultError::Earlier { path });
+    }
     if format.schema != SCHEMA {
         return Err(wrong(format!("{} is not {SCHEMA}", format.schema)));
     }
+    let format: Format = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
     Ok(Some(format.vault_id))
-}
-
-fn create(
-    paths: &VaultPaths,
-    clock: &dyn Clock,
-    random: &dyn Random,
-) -> Result<VaultId, VaultError> {
-    if paths.config.starts_with(&paths.root) {
-        return Err(VaultError::KeysInside(paths.config.clone()));
-    }
-    let root = &paths.root;
-    disk::make_dirs(root, 0o700)?;
-    let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
-    if let Some(id) = read_format(root)? {
-        return Ok(id); // another process was first
-    }
-    for folder in ["store", "skills", "links", "cloud", "tmp"] {
-        disk::make_dirs(&root.join(folder), 0o700)?;
-    }
-    let tmp = root.join("tmp");
-    scratch::sweep(&tmp)?;
-    // Record the id before its keys are created, so that a retry after an interruption uses the
-    // same id and keys.
-    let noted = root.join(CREATING);
-    let earlier = disk::read(&noted, 64)?
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .and_then(|text| text.parse().ok());
-    let id: VaultId = if let Some(id) = earlier {
-        id
-    } else {
-        let (milliseconds, bits) = ulid_parts(clock, random);
-        let id = VaultId::from_parts(milliseconds, bits);
-        disk::replace(&noted, id.to_string().as_bytes(), 0o600, &tmp)?;
-        id
-    };
-    VaultKeys::new(&paths.config, &id).make(random)?;
-    let format = Format {
-        schema: SCHEMA.to_owned(),
-        vault_id: id,
-    };
-    // Written last: the folder is a vault once this file exists.
-    disk::replace(
-        &root.join("vault.json"),
-        &json::to_bytes(&format),
-        0o600,
-        &tmp,
-    )?;
-    disk::remove_file(&noted)?;
-    Ok(id)
 }
 
 #[cfg(test)]
 mod tests {
-    use vault_store::{assert_matches, clock::TestClock, random::SeededRandom};
+    use vault_store::clock::TestClock;
+    use vault_store::random::SeededRandom;
 
     use super::*;
 
-    fn try_open(paths: VaultPaths, seed: u64) -> Result<Vault, VaultError> {
-        let random = Arc::new(SeededRandom::new(seed));
-        Vault::open_or_create(paths, Arc::new(TestClock::default()), random)
-    }
-
     fn open(home: &Path, seed: u64) -> Vault {
         let paths = VaultPaths::new(home.join("vault"), home.join("config/vault"));
-        try_open(paths, seed).unwrap()
-    }
-
-    fn public_key(vault: &Vault) -> vault_skill::keys::PublicKey {
-        vault.keys().public().unwrap()
+        let clock = Arc::new(TestClock::default());
+        Vault::open_or_create(paths, clock, Arc::new(SeededRandom::new(seed))).unwrap()
     }
 
     #[test]
@@ -360,8 +396,12 @@ mod tests {
         let first = open(home.path(), 1);
         let again = open(home.path(), 2);
         assert_eq!(first.id(), again.id());
-        assert_eq!(public_key(&first), public_key(&again));
-        assert!(first.keys().recovery_left_here().unwrap().is_some());
+        assert_eq!(first.release_key().unwrap(), again.release_key().unwrap());
+        let trust = first.trust().unwrap().unwrap();
+        assert_eq!(trust.chain().vault_id(), *first.id());
+        let document = trust.chain().document();
+        assert_eq!(document.root().keys(), document.release().keys());
+        assert_eq!(document.release().keys(), [first.release_key().unwrap()]);
     }
 
     #[test]
@@ -373,8 +413,28 @@ mod tests {
         std::fs::write(root.join("creating"), first.id().to_string()).unwrap();
         let again = open(home.path(), 2);
         assert_eq!(first.id(), again.id());
-        assert_eq!(public_key(&first), public_key(&again));
+        assert_eq!(first.release_key().unwrap(), again.release_key().unwrap());
         assert!(!root.join("creating").exists());
+        // Keys without a root version are replaced: nobody has seen them.
+        std::fs::remove_file(root.join("vault.json")).unwrap();
+        std::fs::write(root.join("creating"), first.id().to_string()).unwrap();
+        let trust = trust::folder(&first.paths().config, first.id());
+        std::fs::remove_file(trust.path_of("trust.json")).unwrap();
+        let other = open(home.path(), 2);
+        assert_ne!(first.id(), other.id());
+        assert!(!trust.path().exists());
+    }
+
+    #[test]
+    fn a_copy_without_its_trust_folder_opens_but_signs_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let vault = open(home.path(), 1);
+        std::fs::remove_dir_all(home.path().join("config/vault")).unwrap();
+        assert_eq!(vault.trust().unwrap(), None);
+        assert!(matches!(
+            vault.release_signer(),
+            Err(VaultError::Untrusted(_))
+        ));
     }
 
     #[test]
@@ -401,10 +461,21 @@ mod tests {
         let vault = open(home.path(), 1);
         let path = vault.paths().root.join("vault.json");
         let text = std::fs::read_to_string(&path).unwrap();
-        for bad in [text.replace("/1", "/2"), "[]".to_owned(), String::new()] {
+        std::fs::write(&path, text.replace("/2", "/1")).unwrap();
+        let earlier = Vault::open(
+            vault.paths().clone(),
+            Arc::new(TestClock::default()),
+            Arc::new(SeededRandom::new(1)),
+        );
+        assert!(matches!(earlier, Err(VaultError::Earlier { .. })));
+        for bad in [text.replace("/2", "/3"), "[]".to_owned(), String::new()] {
             std::fs::write(&path, bad).unwrap();
-            let refused = try_open(vault.paths().clone(), 1);
-            assert_matches!(refused, Err(VaultError::Format { .. }));
+            let refused = Vault::open(
+                vault.paths().clone(),
+                Arc::new(TestClock::default()),
+                Arc::new(SeededRandom::new(1)),
+            );
+            assert!(matches!(refused, Err(VaultError::Format { .. })));
         }
     }
 
@@ -412,7 +483,12 @@ mod tests {
     fn keys_never_lie_inside_the_vault() {
         let home = tempfile::tempdir().unwrap();
         let paths = VaultPaths::new(home.path(), home.path().join("config"));
-        assert_matches!(try_open(paths, 1), Err(VaultError::KeysInside(_)));
+        let refused = Vault::open_or_create(
+            paths,
+            Arc::new(TestClock::default()),
+            Arc::new(SeededRandom::new(1)),
+        );
+        assert!(matches!(refused, Err(VaultError::KeysInside(_))));
     }
 
     #[test]

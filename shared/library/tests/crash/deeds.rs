@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::support::host::{BASE, Host, planned};
-use crate::support::{Home, add_folders, name, sync_input, write, write_skill};
+use crate::support::{Home, add_folders, name, recovery, sync_input, write, write_skill};
 use vault_library::add_folder;
 use vault_library::admit::Options;
 use vault_library::admit::variants as transforms;
@@ -12,10 +12,12 @@ use vault_library::agents::Machine;
 use vault_library::agents::setup::{self, AdoptionMode};
 use vault_library::doctor::{self, DoctorInput, Severity};
 use vault_library::publish::{self, PlanRequest};
-use vault_library::subscribe::{self, Selection, StagedBundles};
-use vault_library::{SyncProfilesInput, Vault, rotate, shelf, sync_profiles};
+use vault_library::recovery::NewRecovery;
+use vault_library::subscribe::{self, AcceptOptions, Selection, StagedBundles};
+use vault_library::{SyncProfilesInput, Vault, roots, shelf, sync_profiles};
 use vault_skill::hash::Digest;
 use vault_store::clock::TestClock;
+use vault_store::random::SeededRandom;
 
 use crate::Deed;
 
@@ -46,7 +48,9 @@ fn pull(home: &Path, release: u64) {
     let served = home.join("host");
     let bytes = std::fs::read(served.join(format!("catalog-{release}"))).unwrap();
     let object = |hash: &Digest| std::fs::read(served.join(hash.to_string())).ok();
-    let offer = link.accept(&vault, &bytes, None, false).unwrap();
+    let offer = link
+        .accept(&vault, &bytes, &AcceptOptions::default())
+        .unwrap();
     let chosen = offer.choose(&Selection::default(), &object).unwrap();
     let mut staged = StagedBundles::new(&vault).unwrap();
     for skill in offer.missing(&vault, &chosen) {
@@ -54,6 +58,53 @@ fn pull(home: &Path, release: u64) {
         staged.add(&offer, &skill, &bytes, &object).unwrap();
     }
     subscribe::install(&vault, &offer, &Selection::default(), &chosen, staged).unwrap();
+}
+
+/// Makes a recovery key, unless an earlier run has made one that counts.
+fn make_recovery(home: &Path) {
+    // Random bytes that no other key was made of.
+    let vault = Vault::open(
+        open(home).paths().clone(),
+        Arc::new(TestClock::default()),
+        Arc::new(SeededRandom::new(u64::from(std::process::id()) + (1 << 32))),
+    )
+    .unwrap();
+    let root = vault.trust().unwrap().unwrap();
+    let root = root.chain().document().root().clone();
+    if !root.contains(&vault.release_key().unwrap()) {
+        return;
+    }
+    let stick = home.join("stick");
+    std::fs::create_dir_all(&stick).unwrap();
+    let number = std::fs::read_dir(&stick).unwrap().count();
+    let input = NewRecovery {
+        files: vec![stick.join(format!("{number}.json"))],
+        ..NewRecovery::default()
+    };
+    vault_library::recovery::create(&vault, None, input).unwrap();
+}
+
+/// Revokes the key that the vault had, and signs again what it had published.
+fn recover(home: &Path) {
+    let vault = open(home);
+    let mut key = recovery::open(&home.join("stick/0.json"));
+    let lost = std::fs::read_to_string(home.join("lost")).unwrap();
+    let place = vault_library::recovery::RecoveredPlace {
+        paths: vault.paths().clone(),
+        clock: Arc::new(TestClock::default()),
+        random: Arc::new(SeededRandom::new(u64::from(std::process::id()) + (2 << 32))),
+        passphrases: Arc::new(vault_library::keys::NoPassphrases),
+    };
+    let input = vault_library::recovery::UseRecovery {
+        key: &mut key,
+        catalog: None,
+        at_least: None,
+        lost: Some(lost.parse().unwrap()),
+        destroyed: false,
+        name: None,
+    };
+    let (vault, _) = vault_library::recovery::recover(&place, input).unwrap();
+    roots::sign_again(&vault).unwrap();
 }
 
 pub fn act(deed: Deed, home: &Path) {
@@ -73,8 +124,10 @@ pub fn act(deed: Deed, home: &Path) {
             crate::support::remove(&open(home), "subject", Some("reason"));
         }
         Deed::Rotate => {
-            rotate::rotate(&open(home)).unwrap();
+            roots::rotate(&open(home), None, None).unwrap();
         }
+        Deed::Recovery => make_recovery(home),
+        Deed::Recover => recover(home),
         Deed::Plan => {
             let vault = open(home);
             let slug = "acme".parse().unwrap();
@@ -156,7 +209,7 @@ pub fn agents_are_done(home: &Path, what: &str) {
     let report = doctor::examine(&open(home), &input).unwrap();
     let findings = report.findings.iter();
     let serious: Vec<_> = findings
-        .filter(|finding| finding.code() != "recovery_here")
+        .filter(|finding| finding.code() != "no_recovery_key")
         .filter(|finding| finding.severity() != Severity::Note)
         .filter(|finding| !format!("{finding:?}").contains("of-my-own"))
         .collect();
@@ -179,9 +232,23 @@ pub fn prepare(deed: Deed, home: &Path) {
     source(home, "subject", "new", 3);
     source(home, "second", "new", 20);
     match deed {
-        Deed::Replace | Deed::Remove | Deed::Rotate | Deed::Plan => {
+        Deed::Replace
+        | Deed::Remove
+        | Deed::Rotate
+        | Deed::Recovery
+        | Deed::Recover
+        | Deed::Plan => {
             add(&vault, &source(home, "subject", "old", 2));
             source(home, "subject", "new", 3);
+            if matches!(deed, Deed::Recovery | Deed::Recover) {
+                let now = vault_store::clock::Clock::now(&TestClock::default());
+                Host::new("acme").sync(&vault, now).unwrap();
+            }
+            if deed == Deed::Recover {
+                make_recovery(home);
+                let lost = vault.release_key().unwrap();
+                std::fs::write(home.join("lost"), lost.to_string()).unwrap();
+            }
         }
         Deed::Pull => serve(home, &vault),
         Deed::Create | Deed::Add | Deed::AddMany => {}

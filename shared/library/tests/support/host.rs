@@ -6,11 +6,17 @@ use std::collections::BTreeMap;
 use vault_library::Vault;
 use vault_library::publish::{self, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan};
 use vault_library::subscribe::{
-    self, Link, LinkError, PullReport, SelectedSkill, Selection, StagedBundles,
+    self, AcceptOptions, Link, LinkError, PullReport, SelectedSkill, Selection, StagedBundles,
 };
-use vault_skill::catalog::{self, Catalog, CatalogError, Expectation, Side, SignedCatalog, Trust};
+use vault_skill::bundle::Bundle;
+use vault_skill::catalog::{
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, NewRoots, Side,
+    SignedCatalog, SkillEntry, judge_catalog,
+};
 use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
 use vault_skill::name::Slug;
+use vault_skill::root::RootState;
 use vault_skill::time::Timestamp;
 
 pub const BASE: &str = "https://vault.example";
@@ -20,7 +26,8 @@ pub struct Host {
     pub objects: BTreeMap<Digest, Vec<u8>>,
     pub releases: BTreeMap<u64, Vec<u8>>,
     pub current: Option<Vec<u8>>,
-    pub trust: Trust,
+    pub roots: Option<RootState>,
+    pub signers: Vec<PublicKey>,
     pub uploads: usize,
 }
 
@@ -31,7 +38,8 @@ impl Host {
             objects: BTreeMap::new(),
             releases: BTreeMap::new(),
             current: None,
-            trust: Trust::default(),
+            roots: None,
+            signers: Vec::new(),
             uploads: 0,
         }
     }
@@ -62,6 +70,7 @@ impl Host {
         match publish::plan(vault, &request).unwrap() {
             Plan::Unchanged(_) => None,
             Plan::Adopt(entries) => panic!("asked to adopt {entries:?}"),
+            Plan::SignAgain(names) => panic!("asked to sign again {names:?}"),
             Plan::Publish(plan) => {
                 self.take(vault, &plan, now);
                 Some(plan)
@@ -94,30 +103,57 @@ impl Host {
 
     /// Checks the catalog as the service does, then makes it the current one.
     pub fn put(&mut self, bytes: &[u8], now: Timestamp) -> Result<u64, CatalogError> {
-        let history = |release: u64| {
-            self.releases
-                .get(&release)
-                .map(|bytes| SignedCatalog::parse(bytes).unwrap().payload_sha256())
+        let last = self.current.as_ref().map(|current| {
+            let payload_sha256 = SignedCatalog::parse(current).unwrap().payload_sha256();
+            LastCatalog::read(current, &payload_sha256, self.signers.clone()).unwrap()
+        });
+        let judged = judge_catalog(
+            bytes,
+            &CatalogReader {
+                side: Side::Service,
+                base: BASE,
+                slug: &self.slug,
+                now,
+                latest_seen_at: None,
+                own: self.roots.as_ref(),
+                expected: None,
+                last: last.as_ref(),
+                accept_fork: false,
+            },
+        );
+        let roots = match judged.roots {
+            NewRoots::None => self.roots.clone(),
+            NewRoots::Now(state) | NewRoots::WithCatalog(state) => Some(state),
         };
-        let expectation = Expectation {
-            side: Side::Service,
-            base: BASE,
-            slug: &self.slug,
-            now,
-            latest_seen_at: None,
-            history: &history,
+        let release = match judged.outcome? {
+            CatalogOutcome::Release(release) => {
+                let state = release.state().clone();
+                let counted = release.settle(|entry| self.counts(entry, &state))?;
+                for (hash, size) in named(&counted.catalog) {
+                    let object = self.objects.get(&hash).expect("every object is there");
+                    assert_eq!(object.len() as u64, size);
+                }
+                self.signers = counted.signers;
+                counted.stored.release
+            }
+            CatalogOutcome::Equal { signers } => {
+                self.signers = signers;
+                read(bytes).release
+            }
+            CatalogOutcome::RootsOnly => read(bytes).release,
         };
-        let accepted = catalog::accept(bytes, &self.trust, &expectation)?;
-        let catalog = &accepted.catalog;
-        for (hash, size) in named(catalog) {
-            let object = self.objects.get(&hash).expect("every object is there");
-            assert_eq!(object.len() as u64, size);
-        }
-        let release = catalog.release;
-        self.trust = accepted.trust;
+        self.roots = roots;
         self.current = Some(bytes.to_vec());
         self.releases.insert(release, bytes.to_vec());
         Ok(release)
+    }
+
+    /// Whether the stored manifest of a skill is by a key that counts.
+    fn counts(&self, entry: &SkillEntry, state: &RootState) -> bool {
+        let bytes = &self.objects[&entry.bundle_hash];
+        let bundle = Bundle::parse(bytes, &entry.bundle_hash, entry.size).unwrap();
+        let signer = bundle.signed().signer(state);
+        signer.is_some_and(|signer| state.was_publisher(&signer))
     }
 
     pub fn catalog(&self) -> Catalog {
@@ -142,7 +178,7 @@ impl Host {
         bytes: &[u8],
     ) -> Result<PullReport, LinkError> {
         let link = subscribe::find(vault, link.id())?.unwrap();
-        let offer = link.accept(vault, bytes, None, false)?;
+        let offer = link.accept(vault, bytes, &AcceptOptions::default())?;
         let object = |hash: &Digest| self.objects.get(hash).cloned();
         let chosen = offer.choose(selection, &object)?;
         let mut staged = StagedBundles::new(vault)?;
@@ -176,7 +212,8 @@ pub fn planned(vault: &Vault, request: &PlanRequest<'_>) -> Box<ReleasePlan> {
 }
 
 pub fn read(bytes: &[u8]) -> Catalog {
-    SignedCatalog::parse(bytes).unwrap().verify().unwrap()
+    let file = SignedCatalog::parse(bytes).unwrap();
+    file.read_counted(&file.payload_sha256()).unwrap()
 }
 
 fn named(catalog: &Catalog) -> Vec<(Digest, u64)> {

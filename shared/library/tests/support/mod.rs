@@ -3,6 +3,7 @@
 
 pub mod host;
 pub mod pair;
+pub mod recovery;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;

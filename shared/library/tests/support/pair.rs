@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use vault_library::subscribe::{self, AcceptedCatalog, Link, LinkError, PullReport, Selection};
+use vault_library::subscribe::{
+    self, AcceptOptions, AcceptedCatalog, Link, LinkError, PullReport, Selection,
+};
 
 use super::Home;
 use super::host::{BASE, Host};
@@ -54,9 +56,9 @@ impl Pair {
     /// The host's current catalog, accepted.
     pub fn accept(&self) -> AcceptedCatalog {
         let bytes = self.host.current.as_ref().unwrap();
-        let accepted = self
-            .current_link()
-            .accept(&self.device.vault, bytes, None, false);
+        let accepted =
+            self.current_link()
+                .accept(&self.device.vault, bytes, &AcceptOptions::default());
         accepted.unwrap()
     }
 

@@ -132,6 +132,20 @@ impl RootChain {
         self.versions.iter().find(known)
     }
 
+    /// The chain as it was when this version was the newest; `None` if it has no such version.
+    pub fn until(&self, version: u64) -> Option<Self> {
+        let length = usize::try_from(version).ok()?;
+        let versions = self
+            .versions
+            .get(..length)
+            .filter(|first| !first.is_empty())?;
+        let mut chain = Self::nothing();
+        for version in versions {
+            chain.push(version.clone());
+        }
+        Some(chain)
+    }
+
     /// The vault's fingerprint: that of the newest version whose root role differs from the one before.
     pub fn fingerprint(&self) -> VaultFingerprint {
         let changed = self

@@ -1,14 +1,18 @@
 //! Sites that list their skills in an index. A downloaded skill must match the digest and the
 //! signature that the index lists.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::Deserialize;
 use url::Url;
 use vault_skill::gate::RawFile;
 use vault_skill::hash::Digest;
+use vault_skill::json;
 use vault_skill::keys::PublicKey;
-use vault_skill::manifest::{Mode, SKILL_MD, SignedManifest};
+use vault_skill::manifest::{ManifestTrust, Mode, SKILL_MD, SignedManifest};
+use vault_skill::root::{RootChain, RootList, RootState, SkillPlace};
 use vault_store::fetch::{FetchedSkill, SignedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
@@ -70,6 +74,12 @@ impl Kind for Address<'_> {
     }
 }
 
+/// The member that an export adds to the envelope of a manifest.
+#[derive(Deserialize)]
+struct CarriedRoots {
+    roots: RootList,
+}
+
 impl Site {
     /// Fetches the files of a skill. Returns them with the digest to record.
     async fn files_of(&self, access: Access<'_>, entry: &Entry) -> Result<(Vec<RawFile>, Digest)> {
@@ -120,9 +130,24 @@ impl Site {
         let body = got
             .ok_or_else(|| wrong("it is not there, though the index names it".to_owned()))?
             .body;
-        let manifest = SignedManifest::parse(&body)
-            .and_then(|envelope| envelope.verify_signature(&[key]))
+        // The key counts as far as the vault's root versions, which come with the manifest, make it a
+        // publisher's. Whether this is the vault that was pinned is decided by the key.
+        let carried: CarriedRoots = json::parse(&body).map_err(|error| wrong(error.to_string()))?;
+        let chain = RootChain::verify(&carried.roots).map_err(|error| wrong(error.to_string()))?;
+        let state = RootState::new(chain, BTreeSet::new());
+        let trust = ManifestTrust {
+            state: &state,
+            place: SkillPlace::Archive { listed: false },
+        };
+        let envelope = SignedManifest::parse(&body).map_err(|error| wrong(error.to_string()))?;
+        let manifest = envelope
+            .verify_signature(&trust)
             .map_err(|error| wrong(error.to_string()))?;
+        if envelope.signer(&state) != Some(key) {
+            return Err(wrong(
+                "it is signed by another key than the index names".to_owned(),
+            ));
+        }
         // A valid signature over another skill proves nothing about this one.
         if manifest.name.as_str() != entry.name {
             return Err(wrong(format!("it is of {}", manifest.name)));

@@ -1,23 +1,23 @@
-//! The state that this library records for each namespace it publishes to.
+//! The releases of this library that services acknowledged, and what is signed but not acknowledged.
 //!
 //! ```text
-//! cloud/<origin>/<slug>.json            numbers and hashes
-//! cloud/<origin>/<slug>.catalog.json    the last published or adopted catalog, exact bytes
-//! cloud/<origin>/<slug>.pending.json    a signed catalog that the service has not acknowledged
+//! vaults/<vault id>/releases/<origin>/<slug>.json            numbers and hashes
+//! vaults/<vault id>/releases/<origin>/<slug>.catalog.json    the last counted catalog, exact bytes
+//! vaults/<vault id>/releases/<origin>/<slug>.pending.json    a signed catalog that the service has not acknowledged
 //! ```
+//! They lie in the trust folder: which releases are the owner's decides what is signed again after a
+//! theft.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use vault_skill::catalog::{MAX_OBJECT_BYTES, Stored};
+use vault_skill::catalog::Stored;
 use vault_skill::hash::Digest;
 use vault_skill::name::Slug;
 use vault_skill::time::Timestamp;
 
-use crate::disk;
-use crate::vault::keys::file_name;
-use crate::vault::{Change, Vault, VaultError};
+use super::folder::{PrivateFolder, file_name};
+use super::{Vault, VaultError, trust};
 
 /// The number of releases whose payload hash is recorded. Recovery from a stolen key needs these
 /// hashes to find the last release that can be trusted.
@@ -100,36 +100,35 @@ impl CloudState {
         vault: &Vault,
         file: CatalogFile,
     ) -> Result<Option<Vec<u8>>, VaultError> {
-        let path = self.catalog_path(vault, file);
-        Ok(disk::read(&path, MAX_OBJECT_BYTES as u64)?)
+        let bytes = folder(vault, &self.base).read(&self.catalog_file(file))?;
+        Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
     pub(crate) fn write_bytes(
         &self,
         vault: &Vault,
-        change: &mut Change<'_>,
         file: CatalogFile,
         bytes: &[u8],
     ) -> Result<(), VaultError> {
-        change.write_bytes(&self.catalog_path(vault, file), bytes, 0o600)
+        Ok(folder(vault, &self.base).replace(&self.catalog_file(file), bytes)?)
     }
 
     pub(crate) fn drop_pending(&mut self, vault: &Vault) -> Result<(), VaultError> {
         self.pending = None;
-        disk::remove_file(&self.catalog_path(vault, CatalogFile::Pending))?;
+        folder(vault, &self.base).remove(&self.catalog_file(CatalogFile::Pending))?;
         Ok(())
     }
 
-    pub(crate) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
-        change.write_record(&state_path(vault, &self.base, &self.slug), self, 0o600)
+    pub(crate) fn write(&self, vault: &Vault) -> Result<(), VaultError> {
+        Ok(folder(vault, &self.base).write_record(&format!("{}.json", self.slug), self)?)
     }
 
-    fn catalog_path(&self, vault: &Vault, file: CatalogFile) -> PathBuf {
+    fn catalog_file(&self, file: CatalogFile) -> String {
         let ending = match file {
             CatalogFile::Published => "catalog",
             CatalogFile::Pending => "pending",
         };
-        folder(vault, &self.base).join(format!("{}.{ending}.json", self.slug))
+        format!("{}.{ending}.json", self.slug)
     }
 
     /// The recorded payload hash of an earlier release.
@@ -161,17 +160,17 @@ impl CloudState {
     }
 }
 
-fn folder(vault: &Vault, base: &str) -> PathBuf {
-    vault.paths().root.join("cloud").join(file_name(base))
+fn releases(vault: &Vault) -> PrivateFolder {
+    trust::folder(&vault.paths().config, vault.id()).child("releases")
 }
 
-fn state_path(vault: &Vault, base: &str, slug: &Slug) -> PathBuf {
-    folder(vault, base).join(format!("{slug}.json"))
+fn folder(vault: &Vault, base: &str) -> PrivateFolder {
+    releases(vault).child(&file_name(base))
 }
 
 /// Reads the state of one namespace; `None` before the first sync.
 pub fn read(vault: &Vault, base: &str, slug: &Slug) -> Result<Option<CloudState>, VaultError> {
-    crate::vault::read_record(&state_path(vault, base, slug))
+    folder(vault, base).read_record(&format!("{slug}.json"))
 }
 
 /// Reads the state of one namespace, or creates an empty one.
@@ -186,16 +185,15 @@ pub(crate) fn read_or_new(
 /// Reads the states of all namespaces.
 pub fn all(vault: &Vault) -> Result<Vec<CloudState>, VaultError> {
     let mut states = Vec::new();
-    let root = vault.paths().root.join("cloud");
-    for (origin, _) in disk::list(&root)? {
-        let origin = root.join(origin);
-        for (name, _) in disk::list(&origin)? {
-            let text = name.to_string_lossy();
-            let slug = text
+    let releases = releases(vault);
+    for origin in releases.folders()? {
+        let origin = releases.child(&origin);
+        for name in origin.files()? {
+            let slug = name
                 .strip_suffix(".json")
                 .filter(|slug| !slug.contains('.'));
             if slug.is_some() {
-                states.extend(crate::vault::read_record(&origin.join(&name))?);
+                states.extend(origin.read_record(&name)?);
             }
         }
     }

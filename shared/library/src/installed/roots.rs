@@ -1,0 +1,115 @@
+//! Takes root versions that count, and concludes what they mean for the own library.
+
+use std::collections::BTreeSet;
+
+use vault_skill::catalog::SignedCatalog;
+use vault_skill::hash::Digest;
+use vault_skill::root::{self, KeyStanding, RootList, RootState, VaultId};
+use vault_skill::time::Timestamp;
+
+use super::{place, variants};
+use crate::store::{self, Trusted};
+use crate::vault::trust::VaultTrust;
+use crate::vault::{Change, Vault, VaultError, releases};
+
+/// Stores root versions of a vault, if they count after those that are known. `listed` names the
+/// bundles of a catalog that counts under them. Fails if they contradict what is known.
+pub(crate) fn take(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    (id, shown): (&VaultId, &RootList),
+    listed: &BTreeSet<Digest>,
+    seen_at: Option<Timestamp>,
+) -> Result<VaultTrust, VaultError> {
+    vault.change_trust(id, |before| {
+        let own = before.as_ref().map(|trust| &trust.roots);
+        let judged = root::judge(own, shown, None)?;
+        if judged.taken {
+            // Watchers must look again: other skills may count now.
+            change.switching()?;
+        }
+        let mut after = if judged.taken || before.is_none() {
+            conclude(vault, before.as_ref(), judged.state, listed)?
+        } else {
+            before.unwrap_or_else(|| VaultTrust::new(judged.state))
+        };
+        after.latest_seen_at = after.latest_seen_at.max(seen_at);
+        Ok::<_, VaultError>(after)
+    })
+}
+
+/// What counts after new root versions. For the own library it lists the bundles that stay good
+/// although their signer was retired, and those that must be signed again because it was revoked.
+/// Both lists hold only what counted before: verified own skills, and the last counted catalogs.
+pub(crate) fn conclude(
+    vault: &Vault,
+    before: Option<&VaultTrust>,
+    roots: RootState,
+    listed: &BTreeSet<Digest>,
+) -> Result<VaultTrust, VaultError> {
+    let is_own = roots.vault_id() == *vault.id();
+    let mut after = match before {
+        Some(before) => VaultTrust {
+            roots,
+            ..before.clone()
+        },
+        None => VaultTrust::new(roots),
+    };
+    if !is_own {
+        return Ok(after);
+    }
+    let mut counted = counted_bundles(vault)?;
+    counted.extend(listed);
+    let Some(before) = before else {
+        after.taken_over = counted;
+        return Ok(after);
+    };
+    let changed = |standing| {
+        let mut keys = before.good_keys().into_iter();
+        keys.any(|key| {
+            before.roots.standing(&key) != standing && after.roots.standing(&key) == standing
+        })
+    };
+    let (retires, revokes) = (changed(KeyStanding::Retired), changed(KeyStanding::Revoked));
+    if retires {
+        after.taken_over.extend(&counted);
+    }
+    if retires || revokes {
+        let trusted = Trusted::own(before.clone());
+        let mut places = place::own_places(vault)?;
+        places.extend(variants::places(vault)?);
+        for place in places {
+            let (store, name) = (vault.store(), Some(&place.signed_name));
+            let Ok((examined, _)) =
+                store::examine_and_encode(&store, &place.bundle, name, &trusted)
+            else {
+                continue;
+            };
+            match after.roots.standing(&examined.signer) {
+                KeyStanding::Retired => after.taken_over.insert(place.bundle),
+                KeyStanding::Revoked if counted.contains(&place.bundle) => {
+                    after.sign_again.insert(place.bundle)
+                }
+                _ => false,
+            };
+        }
+    }
+    Ok(after)
+}
+
+/// The bundles of the last catalogs that this library published or took over.
+fn counted_bundles(vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
+    let mut bundles = BTreeSet::new();
+    for state in releases::all(vault)? {
+        let (Some(bytes), Some(published)) = (state.catalog_bytes(vault)?, &state.published) else {
+            continue;
+        };
+        // A file that does not fit the record is the trace of a killed writer; it lists nothing.
+        let catalog = SignedCatalog::parse(&bytes)
+            .and_then(|file| file.read_counted(&published.payload_sha256));
+        if let Ok(catalog) = catalog {
+            bundles.extend(catalog.skills.iter().map(|entry| entry.bundle_hash));
+        }
+    }
+    Ok(bundles)
+}

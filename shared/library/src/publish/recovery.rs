@@ -1,0 +1,321 @@
+//! The recovery key: a root key in a file that its owner keeps away from this machine.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vault_skill::catalog::SignedCatalog;
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::root::{
+    self, KeyName, KeyStanding, RecoveryFile, RootChain, RootEdit, RootState, VaultId,
+};
+use vault_store::clock::Clock;
+use vault_store::random::Random;
+use zeroize::Zeroizing;
+
+use super::recovery_file::folder_of;
+pub use super::recovery_file::{RecoveryError, RecoveryKey};
+use super::roots::{RootReport, RootsError, entry, next_version, report, store};
+use crate::admit::{Resigned, sign_waiting};
+use crate::disk;
+use crate::installed::roots::conclude;
+use crate::vault::keys::{self, Passphrases};
+use crate::vault::trust::VaultTrust;
+use crate::vault::{Vault, VaultError, VaultPaths, releases, write_format};
+
+/// What a recovery key is made with.
+#[derive(Default)]
+pub struct NewRecovery {
+    /// Where it is written; none of the files may exist.
+    pub files: Vec<PathBuf>,
+    /// The passphrase that encrypts the files; `None` leaves them in the clear.
+    pub passphrase: Option<Zeroizing<String>>,
+    /// Where the vault is published.
+    pub addresses: Vec<String>,
+}
+
+/// The result of making a recovery key.
+#[derive(Debug)]
+pub struct CreatedRecovery {
+    /// The vault, which has another id if it was made anew.
+    pub vault: Vault,
+    /// Who was added and removed.
+    pub report: RootReport,
+    /// The own skills that were signed again because the vault was made anew.
+    pub resigned: Option<Resigned>,
+}
+
+/// Makes a recovery key and gives it the root role alone. `root_key` is the present recovery key, if
+/// there is one. A vault whose keys nobody else has seen is made anew with another id, so that the key
+/// on this machine never had the root role.
+pub fn create(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    input: NewRecovery,
+) -> Result<CreatedRecovery, RootsError> {
+    for path in &input.files {
+        check_place(vault, path)?;
+    }
+    let mut change = vault.change()?;
+    let before = vault.require_trust()?;
+    let secret = keys::generate(vault.random());
+    let anew = !before.shown && before.chain().version() == 1 && releases::all(vault)?.is_empty();
+    let chain = if anew {
+        let document = before.chain().document();
+        let mut edit = RootEdit::first(vault.clock().now());
+        edit.add_root_key(entry(&secret, Some(recovery_name())))?;
+        for key in document.keys() {
+            edit.add_publisher(key.clone())?;
+        }
+        edit.sign(&[&secret])?
+    } else {
+        let given = root_key.as_deref();
+        next_version(vault, &before, given, &[&secret], |edit, chain| {
+            edit.add_root_key(entry(&secret, recovery_name_after(chain)))?;
+            for key in chain.document().root().keys() {
+                edit.remove_root_key(key)?;
+            }
+            edit.set_root_threshold(1);
+            Ok(())
+        })?
+    };
+    let file = RecoveryFile {
+        vault_id: chain.vault_id(),
+        addresses: input.addresses,
+        key: secret,
+        version: chain.version(),
+        root_sha256: *chain.newest().payload_sha256(),
+    };
+    let key = RecoveryKey::new(file, input.passphrase);
+    // The files come first: a version that only a lost key can change would be the end of the vault.
+    write_all(&key, &input.files)?;
+    if !anew {
+        let report = store(vault, &mut change, &before, chain, None)?;
+        return Ok(CreatedRecovery {
+            vault: vault.clone(),
+            report,
+            resigned: None,
+        });
+    }
+    drop(change);
+    let (vault, resigned) = make_anew(vault, &before, chain)?;
+    let report = report(&vault, &before, None)?;
+    Ok(CreatedRecovery {
+        vault,
+        report,
+        resigned: Some(resigned),
+    })
+}
+
+fn recovery_name() -> KeyName {
+    KeyName::normalized("recovery key").expect("it has visible characters alone")
+}
+
+/// The name of another recovery key: that of the present one is taken until it is removed.
+fn recovery_name_after(chain: &RootChain) -> Option<KeyName> {
+    let name = recovery_name();
+    let mut taken = chain.document().keys().iter();
+    (!taken.any(|entry| entry.name == name)).then_some(name)
+}
+
+fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
+    for (written, path) in files.iter().enumerate() {
+        if let Err(error) = key.create(path) {
+            // No version names the key, so its files are worth nothing.
+            for path in files.iter().take(written) {
+                disk::remove_file(path)?;
+            }
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+/// Fails if a recovery file would lie in the vault or in the trust folder.
+fn check_place(vault: &Vault, path: &Path) -> Result<(), RootsError> {
+    let folder = disk::resolve(folder_of(path))?;
+    for own in [&vault.paths().root, &vault.paths().config] {
+        let own = disk::resolve(own)?;
+        if folder.starts_with(own) {
+            return Err(RecoveryError::Inside(path.to_owned()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Gives the vault another first root version, and so another id. Every own skill is signed again.
+/// A kill in between leaves the old vault, or the new one with skills that wait to be signed.
+fn make_anew(
+    vault: &Vault,
+    before: &VaultTrust,
+    chain: RootChain,
+) -> Result<(Vault, Resigned), RootsError> {
+    let id = chain.vault_id();
+    let anew = vault.with_id(id);
+    let mut change = vault.change()?;
+    let mut trust = VaultTrust::new(RootState::new(chain, BTreeSet::new()));
+    let places = crate::installed::place::own_places(vault)?;
+    trust.sign_again = places.into_iter().map(|place| place.bundle).collect();
+    trust.made_from = Some(*vault.id());
+    for key in vault.keys().list()? {
+        if before.chain().document().name_of(&key).is_some() {
+            anew.keys().store(&vault.keys().read(&key)?)?;
+        }
+    }
+    anew.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
+    change.switching()?;
+    write_format(&vault.paths().root, &id)?;
+    drop(change);
+    let resigned = sign_waiting(&anew, &mut anew.change()?)?;
+    Ok((anew, resigned))
+}
+
+/// How a vault is recovered.
+#[derive(Debug)]
+pub struct UseRecovery<'a> {
+    /// The recovery key.
+    pub key: &'a mut RecoveryKey,
+    /// The exact bytes of a catalog of the vault, from its service or from a file. Not needed where the
+    /// trust folder survived.
+    pub catalog: Option<&'a [u8]>,
+    /// A root version that some device has seen.
+    pub at_least: Option<u64>,
+    /// The key that was lost; not needed where the vault has one publisher.
+    pub lost: Option<PublicKey>,
+    /// Whether the disk with the lost key is known to be gone, so that its signatures stay good.
+    pub destroyed: bool,
+    /// The name of the new key.
+    pub name: Option<KeyName>,
+}
+
+/// Where and with what a recovered vault is opened.
+#[derive(Clone)]
+pub struct RecoveredPlace {
+    /// The vault's paths; there may be no vault yet.
+    pub paths: VaultPaths,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// The source of randomness.
+    pub random: Arc<dyn Random>,
+    /// Where passphrases come from.
+    pub passphrases: Arc<dyn Passphrases>,
+}
+
+/// Replaces a lost or stolen release key with a new one on this machine, which may be empty. The
+/// recovery key signs. Skills are not restored: [`super::adopt::plan_rollback`] does that.
+pub fn recover(
+    place: &RecoveredPlace,
+    input: UseRecovery<'_>,
+) -> Result<(Vault, RootReport), RootsError> {
+    let wanted = input.key.file().vault_id;
+    let vault = open_place(place, &wanted)?;
+    let (before, listed) = known_roots(&vault, &input)?;
+    input.key.check(before.chain(), input.at_least)?;
+    let lost = lost_key(&vault, &before, input.lost)?;
+    let mut change = vault.change()?;
+    let mut stored = before.clone();
+    // A kill may have come after the version was stored: then this machine has its key already.
+    let has_key = vault.release_key().is_ok();
+    if !(has_key && lost.is_none()) {
+        let new = keys::generate(&*place.random);
+        let chain = next_version(&vault, &before, Some(input.key), &[&new], |edit, _| {
+            if let Some(lost) = &lost {
+                if input.destroyed {
+                    edit.retire(lost)?;
+                } else {
+                    edit.revoke(lost);
+                }
+            }
+            edit.use_reserve();
+            edit.add_publisher(entry(&new, input.name))?;
+            Ok(())
+        })?;
+        vault.keys().stage(&new)?;
+        let roots = RootState::new(chain, before.roots.revoked_elsewhere().clone());
+        stored = conclude(&vault, Some(&before), roots, &listed)?;
+    }
+    change.switching()?;
+    stored.shown = true;
+    vault.change_trust(&wanted, |_| Ok::<_, VaultError>(stored))?;
+    drop(change);
+    let report = report(&vault, &before, Some(input.key))?;
+    write_format(&place.paths.root, &wanted)?;
+    Ok((vault, report))
+}
+
+/// Opens the vault of the recovery file, or prepares the folders of an empty machine.
+fn open_place(place: &RecoveredPlace, wanted: &VaultId) -> Result<Vault, RootsError> {
+    let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
+    let vault = match Vault::open(place.paths.clone(), clock, random) {
+        Ok(vault) if vault.id() == wanted => vault,
+        Ok(vault) => {
+            return Err(RecoveryError::OtherVault {
+                here: *vault.id(),
+                wanted: *wanted,
+            }
+            .into());
+        }
+        Err(VaultError::Missing(_)) => {
+            let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
+            Vault::prepare(place.paths.clone(), *wanted, clock, random)?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(vault.with_passphrases(Arc::clone(&place.passphrases)))
+}
+
+/// What counts for the vault by the trust folder and the given catalog, and the bundles that the
+/// catalog lists.
+fn known_roots(
+    vault: &Vault,
+    input: &UseRecovery<'_>,
+) -> Result<(VaultTrust, BTreeSet<Digest>), RootsError> {
+    let own = vault.trust()?;
+    let Some(bytes) = input.catalog else {
+        let own = own.ok_or(RecoveryError::CatalogNeeded)?;
+        return Ok((own, BTreeSet::new()));
+    };
+    let file = SignedCatalog::parse(bytes).map_err(RecoveryError::from)?;
+    let known = own.as_ref().map(|trust| &trust.roots);
+    let judged = root::judge(known, file.roots(), None)
+        .map_err(|error| RecoveryError::Catalog(error.into()))?;
+    let catalog = file
+        .read_counted(&file.payload_sha256())
+        .map_err(RecoveryError::from)?;
+    let listed = catalog.skills.iter().map(|entry| entry.bundle_hash);
+    let trust = match own {
+        Some(own) => VaultTrust {
+            roots: judged.state,
+            ..own
+        },
+        None => VaultTrust::new(judged.state),
+    };
+    // Only what stays good with its signature needs the list; a thief's release lists too.
+    let listed = if input.destroyed {
+        listed.collect()
+    } else {
+        BTreeSet::new()
+    };
+    Ok((trust, listed))
+}
+
+/// The key that was lost; `None` if it is in no role any more.
+fn lost_key(
+    vault: &Vault,
+    before: &VaultTrust,
+    named: Option<PublicKey>,
+) -> Result<Option<PublicKey>, RootsError> {
+    if let Some(key) = named {
+        let is_publisher = before.roots.standing(&key) == KeyStanding::Release;
+        return Ok(is_publisher.then_some(key));
+    }
+    let here = vault.keys().list()?;
+    let publishers = before.chain().document().release().keys().iter();
+    let mut elsewhere = publishers.filter(|key| !here.contains(key));
+    match (elsewhere.next(), elsewhere.next()) {
+        (Some(only), None) => Ok(Some(*only)),
+        (None, _) => Ok(None),
+        (Some(_), Some(_)) => Err(RecoveryError::WhichKey.into()),
+    }
+}

@@ -1,0 +1,179 @@
+//! The file of the recovery key: reading it, and writing it anew after each use.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use vault_skill::catalog::CatalogError;
+use vault_skill::root::{RecoveryFile, RecoveryFileError, RootChain, RootError, VaultId};
+use zeroize::Zeroizing;
+
+use crate::disk::{self, FileError};
+use crate::vault::keys::{self, KeyError, Passphrases};
+
+/// The largest recovery file, in bytes: 64 KiB and what encryption adds.
+const MAX_FILE: u64 = 80 << 10;
+
+/// Why a recovery file can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoveryError {
+    /// The file does not exist.
+    #[error("there is no recovery file at {}", .0.display())]
+    Missing(PathBuf),
+    /// The file is already there.
+    #[error("{} is there already; a recovery file never replaces another", .0.display())]
+    Exists(PathBuf),
+    /// The file would lie beside the keys that it is to replace.
+    #[error("{} lies in the vault or beside its keys; keep the recovery file elsewhere", .0.display())]
+    Inside(PathBuf),
+    /// The content is not a recovery file.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: RecoveryFileError,
+    },
+    /// The vault's root versions do not fit the file.
+    #[error("{}: {cause}", path.display())]
+    Chain {
+        /// The file.
+        path: PathBuf,
+        /// How they differ.
+        cause: RootError,
+    },
+    /// The key is not in the root role any more.
+    #[error("the key in {} may not change the vault's keys any more", .0.display())]
+    NotInRole(PathBuf),
+    /// The machine has another vault.
+    #[error("this machine has the vault {here}, and the recovery file is for {wanted}")]
+    OtherVault {
+        /// The vault of this machine.
+        here: VaultId,
+        /// The vault of the file.
+        wanted: VaultId,
+    },
+    /// The root versions of the vault are not on this machine.
+    #[error("this machine does not know the vault; give its address or a file with its catalog")]
+    CatalogNeeded,
+    /// It is not clear which key was lost.
+    #[error("the vault has several publishers; say which key was lost")]
+    WhichKey,
+    /// The catalog can't be read.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A passphrase is wrong or missing, or encryption failed.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A file system error.
+    #[error(transparent)]
+    Disk(#[from] FileError),
+}
+
+/// An opened recovery file.
+pub struct RecoveryKey {
+    path: PathBuf,
+    file: RecoveryFile,
+    passphrase: Option<Zeroizing<String>>,
+}
+
+impl fmt::Debug for RecoveryKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RecoveryKey")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RecoveryKey {
+    /// A key that no file holds yet.
+    pub(super) const fn new(file: RecoveryFile, passphrase: Option<Zeroizing<String>>) -> Self {
+        Self {
+            path: PathBuf::new(),
+            file,
+            passphrase,
+        }
+    }
+
+    /// Opens a recovery file at any path, for example on a USB stick. Does not check permissions: many
+    /// sticks have none.
+    pub fn open(path: &Path, passphrases: &dyn Passphrases) -> Result<Self, RecoveryError> {
+        let bytes = disk::read_secret(path, MAX_FILE)?;
+        let bytes = bytes.ok_or_else(|| RecoveryError::Missing(path.to_owned()))?;
+        let (text, passphrase) = keys::decrypt(path, bytes, passphrases)?;
+        let file = RecoveryFile::parse(&text).map_err(|cause| RecoveryError::File {
+            path: path.to_owned(),
+            cause,
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            passphrase,
+        })
+    }
+
+    /// Its content.
+    pub const fn file(&self) -> &RecoveryFile {
+        &self.file
+    }
+
+    /// Whether the file is encrypted with a passphrase.
+    pub const fn is_encrypted(&self) -> bool {
+        self.passphrase.is_some()
+    }
+
+    /// Fails unless the key may sign the chain's next version. `at_least` is a version number that
+    /// somebody has seen, for example in the status of a device.
+    pub fn check(&self, chain: &RootChain, at_least: Option<u64>) -> Result<(), RecoveryError> {
+        self.file
+            .check_chain(chain, at_least)
+            .map_err(|cause| RecoveryError::Chain {
+                path: self.path.clone(),
+                cause,
+            })?;
+        if self.file.fits(chain) {
+            Ok(())
+        } else {
+            Err(RecoveryError::NotInRole(self.path.clone()))
+        }
+    }
+
+    /// Records the newest version that the key has signed.
+    pub(super) fn update(&mut self, chain: &RootChain) -> Result<(), RecoveryError> {
+        self.file.version = chain.version();
+        self.file.root_sha256 = *chain.newest().payload_sha256();
+        let bytes = self.bytes(&self.path)?;
+        Ok(disk::replace(
+            &self.path,
+            &bytes,
+            0o600,
+            folder_of(&self.path),
+        )?)
+    }
+
+    /// Writes a new recovery file.
+    pub(super) fn create(&self, path: &Path) -> Result<(), RecoveryError> {
+        let bytes = self.bytes(path)?;
+        if disk::create(path, &bytes, 0o600, folder_of(path))? {
+            Ok(())
+        } else {
+            Err(RecoveryError::Exists(path.to_owned()))
+        }
+    }
+
+    fn bytes(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+        let text = self.file.to_bytes();
+        match &self.passphrase {
+            Some(passphrase) => keys::encrypt(path, &text, passphrase).map(Zeroizing::new),
+            None => Ok(text),
+        }
+    }
+}
+
+/// The folder that a file lies in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    let parent = path.parent();
+    parent
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}

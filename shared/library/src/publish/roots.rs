@@ -1,0 +1,311 @@
+//! Changes the keys of the vault: each change is a new root version, signed by the root role.
+//!
+//! A change first stages the new secret keys, then stores the version that names them in one write,
+//! then removes the keys that it ended. The next process that takes the writer lock completes or
+//! undoes an interrupted change, so a kill leaves the old keys or the new ones in force.
+
+use std::collections::BTreeSet;
+
+use vault_skill::keys::{PublicKey, SecretKey, Signer};
+use vault_skill::name::SkillName;
+use vault_skill::root::{
+    self, KeyEntry, KeyFingerprint, KeyName, RootChain, RootEdit, RootState, RootWriteError,
+    VaultFingerprint,
+};
+use vault_skill::time::Timestamp;
+
+use super::recovery_file::{RecoveryError, RecoveryKey};
+use crate::admit::{Resigned, sign_waiting, waiting};
+use crate::disk::FileError;
+use crate::installed::list;
+use crate::installed::place::Origin;
+use crate::installed::roots::conclude;
+use crate::vault::keys::{self, KeyError};
+use crate::vault::trust::{RootChanges, VaultTrust};
+use crate::vault::{Change, Vault, VaultError};
+
+/// Why the vault's keys were not changed. Nothing has changed on disk.
+#[derive(Debug, thiserror::Error)]
+pub enum RootsError {
+    /// No key of the root role is on this machine, and none was given.
+    #[error("changing the vault's keys needs its recovery key, which is not on this machine")]
+    RootKeyNeeded,
+    /// The new version breaks a rule, or its signatures do not reach the threshold.
+    #[error(transparent)]
+    Write(RootWriteError),
+    /// A recovery file can't be used.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// Another vault error.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<RootWriteError> for RootsError {
+    fn from(error: RootWriteError) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<KeyError> for RootsError {
+    fn from(failed: KeyError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+impl From<FileError> for RootsError {
+    fn from(failed: FileError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+/// The result of a new root version.
+#[derive(Debug)]
+pub struct RootReport {
+    /// Who was added, removed or revoked.
+    pub changes: RootChanges,
+    /// The vault's fingerprint now.
+    pub fingerprint: VaultFingerprint,
+    /// Own skills by a revoked key that stood in the last release: they count again after
+    /// [`sign_again`].
+    pub to_sign_again: Vec<SkillName>,
+    /// Own skills that count for nothing any more and must be added again, or removed.
+    pub lost: Vec<SkillName>,
+    /// Why the recovery file still names an earlier root version, if it could not be written.
+    pub unwritten: Option<RecoveryError>,
+}
+
+/// Replaces this machine's release key by a new one. Signatures of the old key stay good on what was
+/// published and on the verified library, and its secret is deleted.
+pub fn rotate(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    name: Option<KeyName>,
+) -> Result<RootReport, RootsError> {
+    let new = keys::generate(vault.random());
+    change_roots(vault, root_key, &[&new], |edit, before| {
+        let old = vault.release_key()?;
+        let known = before.document().name_of(&old).cloned();
+        // A name that a person gave goes on with the new key.
+        let known = known.filter(|known| *known != KeyName::default_for(&old));
+        let entry = entry(&new, name.or(known));
+        edit.replace(&old, entry)?;
+        Ok(())
+    })
+}
+
+/// Admits another publisher.
+pub fn add_publisher(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    entry: KeyEntry,
+) -> Result<RootReport, RootsError> {
+    change_roots(vault, root_key, &[], |edit, _| {
+        edit.add_publisher(entry)?;
+        Ok(())
+    })
+}
+
+/// Takes a key out of every role. A revoked key counts nowhere any more; a retired one stays good on
+/// what it signed before.
+pub fn remove_key(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    key: &PublicKey,
+    revoke: bool,
+) -> Result<RootReport, RootsError> {
+    change_roots(vault, root_key, &[], |edit, _| {
+        if revoke {
+            edit.revoke(key);
+            Ok(())
+        } else {
+            edit.retire(key)?;
+            Ok(())
+        }
+    })
+}
+
+/// Sets how many publishers must sign a release.
+pub fn set_threshold(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    threshold: usize,
+) -> Result<RootReport, RootsError> {
+    change_roots(vault, root_key, &[], |edit, _| {
+        edit.set_release_threshold(threshold);
+        Ok(())
+    })
+}
+
+/// Sets until when releases count under the vault's present keys; `None` for no end.
+pub fn set_expiry(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    expires_at: Option<Timestamp>,
+) -> Result<RootReport, RootsError> {
+    change_roots(vault, root_key, &[], |edit, _| {
+        edit.set_expiry(expires_at);
+        Ok(())
+    })
+}
+
+/// Signs unchanged versions until their number is above `above`, so that readers on a fork take this
+/// chain.
+pub fn heal(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    above: u64,
+) -> Result<RootReport, RootsError> {
+    let mut change = vault.change()?;
+    let before = vault.require_trust()?;
+    let signers = signers(vault, &before, root_key.as_deref(), &[], before.chain())?;
+    let now = vault.clock().now();
+    let chain = root::heal(before.chain(), above, now, &references(&signers))?;
+    store(vault, &mut change, &before, chain, root_key)
+}
+
+/// Makes a key on this machine that no root version names yet, for a machine that asks to publish.
+pub fn create_key(vault: &Vault) -> Result<PublicKey, RootsError> {
+    let _change = vault.change()?;
+    let key = keys::generate(vault.random());
+    vault.keys().store(&key)?;
+    Ok(key.public())
+}
+
+/// The own skills that a key signed before it was revoked and that wait to be signed again.
+pub fn waiting_skills(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
+    waiting(vault)
+}
+
+/// Signs these skills again, each through the gate. Call it after the owner has seen their names.
+pub fn sign_again(vault: &Vault) -> Result<Resigned, VaultError> {
+    let mut change = vault.change()?;
+    sign_waiting(vault, &mut change)
+}
+
+/// A key of the vault by its name or fingerprint, in any standing.
+pub fn find_key(trust: &VaultTrust, text: &str) -> Option<PublicKey> {
+    let fingerprint: Option<KeyFingerprint> = text.parse().ok();
+    let versions = trust.chain().versions().iter().rev();
+    let mut entries = versions.flat_map(|version| version.document().keys());
+    entries
+        .find(|entry| {
+            entry.name.as_str() == text
+                || fingerprint.is_some_and(|fingerprint| fingerprint.matches(&entry.public_key))
+        })
+        .map(|entry| entry.public_key)
+}
+
+pub(super) fn entry(key: &SecretKey, name: Option<KeyName>) -> KeyEntry {
+    let public_key = key.public();
+    KeyEntry {
+        public_key,
+        name: name.unwrap_or_else(|| KeyName::default_for(&public_key)),
+    }
+}
+
+/// Makes the next root version and stores it together with the new keys that it names.
+pub(super) fn change_roots(
+    vault: &Vault,
+    root_key: Option<&mut RecoveryKey>,
+    new_keys: &[&SecretKey],
+    edit: impl FnOnce(&mut RootEdit<'_>, &RootChain) -> Result<(), RootsError>,
+) -> Result<RootReport, RootsError> {
+    let mut change = vault.change()?;
+    let before = vault.require_trust()?;
+    let chain = next_version(vault, &before, root_key.as_deref(), new_keys, edit)?;
+    for key in new_keys {
+        vault.keys().stage(key)?;
+    }
+    store(vault, &mut change, &before, chain, root_key)
+}
+
+/// Signs the next root version.
+pub(super) fn next_version(
+    vault: &Vault,
+    before: &VaultTrust,
+    root_key: Option<&RecoveryKey>,
+    new_keys: &[&SecretKey],
+    edit: impl FnOnce(&mut RootEdit<'_>, &RootChain) -> Result<(), RootsError>,
+) -> Result<RootChain, RootsError> {
+    let mut next = RootEdit::after(before.chain(), vault.clock().now());
+    edit(&mut next, before.chain())?;
+    let mut signers = signers(vault, before, root_key, new_keys, before.chain())?;
+    let role = next.document()?.root().clone();
+    let old = before.chain().document().root();
+    signers.retain(|key| role.contains(&key.public()) || old.contains(&key.public()));
+    Ok(next.sign(&references(&signers))?)
+}
+
+/// The keys that can sign a root version: those on this machine, a recovery key, and new ones. Fails
+/// if none of them is in the root role.
+fn signers(
+    vault: &Vault,
+    before: &VaultTrust,
+    root_key: Option<&RecoveryKey>,
+    new_keys: &[&SecretKey],
+    chain: &RootChain,
+) -> Result<Vec<SecretKey>, RootsError> {
+    let role = chain.document().root();
+    let mut signers = Vec::new();
+    for key in vault.keys().list()? {
+        if role.contains(&key) && !before.roots.is_revoked(&key) {
+            signers.push(vault.keys().read(&key)?);
+        }
+    }
+    signers.extend(root_key.map(|key| key.file().key.clone()));
+    if !signers.iter().any(|key| role.contains(&key.public())) {
+        return Err(RootsError::RootKeyNeeded);
+    }
+    signers.extend(new_keys.iter().map(|key| (*key).clone()));
+    Ok(signers)
+}
+
+fn references(keys: &[SecretKey]) -> Vec<&dyn Signer> {
+    keys.iter().map(|key| key as &dyn Signer).collect()
+}
+
+/// Stores a new version with everything that follows from it, and brings the key files in line.
+pub(super) fn store(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    before: &VaultTrust,
+    chain: RootChain,
+    root_key: Option<&mut RecoveryKey>,
+) -> Result<RootReport, RootsError> {
+    let roots = RootState::new(chain, before.roots.revoked_elsewhere().clone());
+    let after = conclude(vault, Some(before), roots, &BTreeSet::new())?;
+    change.switching()?;
+    vault.change_trust(vault.id(), |now| match now {
+        // Another vault of this user may have taken versions from a service meanwhile.
+        Some(now) if now.roots != before.roots => {
+            let version = before.chain().version();
+            Err(VaultError::Roots(root::RootError::Forked { version }))
+        }
+        _ => Ok(after),
+    })?;
+    report(vault, before, root_key)
+}
+
+/// Completes a change that is stored: key files, recovery file, and what it means for the library.
+pub(super) fn report(
+    vault: &Vault,
+    before: &VaultTrust,
+    root_key: Option<&mut RecoveryKey>,
+) -> Result<RootReport, RootsError> {
+    let after = vault.require_trust()?;
+    vault.keys().settle(&after.roots)?;
+    // The version counts already, so a stick that can't be written is reported, not an error.
+    let unwritten = root_key.and_then(|key| key.update(after.chain()).err());
+    let to_sign_again = waiting(vault)?;
+    let damaged = list::list(vault)?.damaged.into_iter();
+    let lost = damaged
+        .filter(|(name, origin, _)| *origin == Origin::Local && !to_sign_again.contains(name));
+    Ok(RootReport {
+        changes: RootChanges::between(Some(&before.roots), &after.roots).unwrap_or_default(),
+        fingerprint: after.fingerprint(),
+        lost: lost.map(|(name, ..)| name).collect(),
+        to_sign_again,
+        unwritten,
+    })
+}

@@ -1,0 +1,149 @@
+//! Whose signatures count on which bundles.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::manifest::ManifestTrust;
+use vault_skill::root::{KeyStanding, RootState, SkillPlace, VaultId};
+
+use super::Damage;
+use crate::vault::trust::VaultTrust;
+use crate::vault::{Vault, VaultError};
+
+/// The vault that a skill must belong to, and whose signatures count on its bundles.
+#[derive(Clone, Debug)]
+pub(crate) struct Trusted {
+    pub(crate) vault_id: VaultId,
+    /// What is known of the vault's keys. Without it no signature counts.
+    roots: Option<Arc<RootState>>,
+    bundles: Bundles,
+}
+
+/// The bundles on which signatures count.
+#[derive(Clone, Debug)]
+enum Bundles {
+    /// The own library: every bundle by a publisher, and those that were taken over from a retired one.
+    Own { taken_over: Arc<BTreeSet<Digest>> },
+    /// Bundles on a list that this machine made from counted catalogs, by a key that is not revoked.
+    Listed(Arc<BTreeSet<Digest>>),
+    /// Every bundle by a key that was a publisher's and is not revoked. For content that is not used
+    /// before it passes the gate and is signed again.
+    Earlier,
+}
+
+impl Trusted {
+    /// The own library of a vault.
+    pub(crate) fn own(trust: VaultTrust) -> Self {
+        Self {
+            vault_id: trust.roots.vault_id(),
+            bundles: Bundles::Own {
+                taken_over: Arc::new(trust.taken_over),
+            },
+            roots: Some(Arc::new(trust.roots)),
+        }
+    }
+
+    /// The bundles of a list.
+    pub(crate) fn listed(roots: Arc<RootState>, listed: BTreeSet<Digest>) -> Self {
+        Self {
+            vault_id: roots.vault_id(),
+            roots: Some(roots),
+            bundles: Bundles::Listed(Arc::new(listed)),
+        }
+    }
+
+    /// Earlier content of a vault.
+    pub(crate) fn earlier(roots: RootState) -> Self {
+        Self {
+            vault_id: roots.vault_id(),
+            roots: Some(Arc::new(roots)),
+            bundles: Bundles::Earlier,
+        }
+    }
+
+    /// A vault whose keys are unknown to this machine.
+    pub(crate) fn nothing(vault_id: VaultId) -> Self {
+        Self {
+            vault_id,
+            roots: None,
+            bundles: Bundles::Earlier,
+        }
+    }
+
+    /// What is known of the vault's keys.
+    pub(crate) fn roots(&self) -> Option<&Arc<RootState>> {
+        self.roots.as_ref()
+    }
+
+    /// Whether anything is known of the vault's keys.
+    pub(crate) fn is_known(&self) -> bool {
+        self.roots.is_some()
+    }
+
+    /// Whether the bundle is on the list that this was made for.
+    pub(crate) fn lists(&self, bundle: &Digest) -> bool {
+        matches!(&self.bundles, Bundles::Listed(listed) if listed.contains(bundle))
+    }
+
+    /// What the reader of this bundle's manifest goes by.
+    pub(crate) fn of_bundle(&self, bundle: &Digest) -> Result<ManifestTrust<'_>, Damage> {
+        let state = self
+            .roots
+            .as_deref()
+            .ok_or(Damage::Untrusted(self.vault_id))?;
+        let place = self.place(bundle).ok_or(Damage::NotListed(*bundle))?;
+        Ok(ManifestTrust { state, place })
+    }
+
+    fn place(&self, bundle: &Digest) -> Option<SkillPlace> {
+        match &self.bundles {
+            Bundles::Own { taken_over } => Some(SkillPlace::Own {
+                taken_over: taken_over.contains(bundle),
+            }),
+            Bundles::Listed(listed) => listed.contains(bundle).then_some(SkillPlace::Installed),
+            Bundles::Earlier => Some(SkillPlace::Installed),
+        }
+    }
+
+    /// Whether a bundle by this signer counts.
+    pub(crate) fn counts(&self, signer: &PublicKey, bundle: &Digest) -> bool {
+        self.of_bundle(bundle).is_ok_and(|trust| {
+            let judged = trust.state.judge_signer(Some(signer), trust.place);
+            judged.is_ok()
+        })
+    }
+
+    /// Whether a bundle by this signer counts for its hash alone, so that its bytes must have it. A
+    /// publisher's signature counts on any bundle of the own library.
+    pub(super) fn counts_by_hash(&self, signer: &PublicKey) -> bool {
+        let is_publisher = || {
+            let standing = self.roots.as_ref().map(|roots| roots.standing(signer));
+            standing == Some(KeyStanding::Release)
+        };
+        match self.bundles {
+            Bundles::Own { .. } => !is_publisher(),
+            Bundles::Listed(_) => true,
+            Bundles::Earlier => false,
+        }
+    }
+}
+
+impl Vault {
+    /// Whose signatures count on this vault's own skills: nobody's where this machine has no trust
+    /// folder for it.
+    pub(crate) fn trusted(&self) -> Result<Trusted, VaultError> {
+        let trust = self.trust()?;
+        Ok(trust.map_or_else(|| Trusted::nothing(*self.id()), Trusted::own))
+    }
+
+    /// Whose signatures count on earlier content of this vault.
+    pub(crate) fn ever_trusted(&self) -> Result<Trusted, VaultError> {
+        let trust = self.trust()?;
+        Ok(trust.map_or_else(
+            || Trusted::nothing(*self.id()),
+            |trust| Trusted::earlier(trust.roots),
+        ))
+    }
+}

@@ -1,0 +1,241 @@
+//! Judges the catalog of a linked vault, and stores root versions that count.
+
+use std::collections::BTreeSet;
+
+use vault_skill::catalog::{
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, CatalogWarning, LastCatalog, NewRoots,
+    Side, SignedCatalog, Stored, judge_catalog,
+};
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::root::{RootChain, RootState, RootWarning, VaultFingerprint, VaultId};
+use vault_skill::time::Timestamp;
+
+use super::error::LinkError;
+use crate::installed::link_id::LinkId;
+use crate::installed::linked::Link;
+use crate::installed::roots;
+use crate::store;
+use crate::vault::trust::{RootChanges, VaultTrust};
+use crate::vault::{Change, Vault, VaultError};
+
+/// How a catalog is accepted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AcceptOptions {
+    /// The fingerprint that the vault must have. It replaces the one that
+    /// [`expect`](super::expect) recorded.
+    pub expected: Option<VaultFingerprint>,
+    /// Pin the vault that is shown, even if another one is pinned.
+    pub repin: bool,
+    /// Accept a catalog that names another payload of the pinned release as its previous one.
+    pub accept_fork: bool,
+}
+
+/// A catalog that counts and is not pinned or installed yet.
+#[derive(Clone, Debug)]
+pub struct AcceptedCatalog {
+    pub(super) link: LinkId,
+    pub(super) bytes: Vec<u8>,
+    pub(super) options: AcceptOptions,
+    pub(super) catalog: Catalog,
+    pub(super) roots: RootState,
+    pub(super) stored: Stored,
+    pub(super) signers: Vec<PublicKey>,
+    pub(super) seen_at: Timestamp,
+    first: bool,
+    warnings: Vec<CatalogWarning>,
+    root_warnings: Vec<RootWarning>,
+    root_changes: Option<RootChanges>,
+}
+
+impl AcceptedCatalog {
+    /// The catalog.
+    pub const fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// What counts for the vault from now on.
+    pub const fn roots(&self) -> &RootState {
+        &self.roots
+    }
+
+    /// The vault's fingerprint.
+    pub fn fingerprint(&self) -> VaultFingerprint {
+        self.roots.chain().fingerprint()
+    }
+
+    /// Whether no vault was pinned before, so that this one will be pinned.
+    pub const fn is_first(&self) -> bool {
+        self.first
+    }
+
+    /// What the user should know about the catalog.
+    pub fn warnings(&self) -> &[CatalogWarning] {
+        &self.warnings
+    }
+
+    /// What the user should know about the vault's root versions.
+    pub fn root_warnings(&self) -> &[RootWarning] {
+        &self.root_warnings
+    }
+
+    /// How the vault's keys have changed since they were last looked at; `None` if they have not.
+    pub const fn root_changes(&self) -> Option<&RootChanges> {
+        self.root_changes.as_ref()
+    }
+}
+
+/// What a link knows before it judges a catalog.
+struct Known {
+    /// What counts for the vault that the file shows.
+    trust: Option<VaultTrust>,
+    /// The catalog that counted last, if it is of that vault.
+    last: Option<LastCatalog>,
+    /// Whether the link has pinned that vault.
+    pinned: bool,
+}
+
+impl Link {
+    /// Judges the exact bytes of a catalog. Root versions that count are stored at once, even if the
+    /// catalog is then rejected: no host can take a revocation back. Nothing else is written.
+    pub fn accept(
+        &self,
+        vault: &Vault,
+        bytes: &[u8],
+        options: &AcceptOptions,
+    ) -> Result<AcceptedCatalog, LinkError> {
+        self.accept_under(vault, None, bytes, options)
+    }
+
+    /// Like [`Self::accept`], for a caller that may hold the writer lock.
+    pub(super) fn accept_under(
+        &self,
+        vault: &Vault,
+        change: Option<&mut Change<'_>>,
+        bytes: &[u8],
+        options: &AcceptOptions,
+    ) -> Result<AcceptedCatalog, LinkError> {
+        let known = self.known(vault, bytes, options.repin)?;
+        let own = known.trust.as_ref().map(|trust| &trust.roots);
+        // The recorded fingerprint matters only while no vault is pinned.
+        let recorded = self
+            .pin
+            .expected
+            .filter(|_| !options.repin && !known.pinned);
+        let expected = options.expected.or(recorded);
+        let now = vault.clock().now();
+        let judged = judge_catalog(
+            bytes,
+            &CatalogReader {
+                side: Side::Device,
+                base: &self.pin.base,
+                slug: &self.pin.slug,
+                now,
+                latest_seen_at: known.trust.as_ref().and_then(|trust| trust.latest_seen_at),
+                own,
+                expected: expected.as_ref(),
+                last: known.last.as_ref(),
+                accept_fork: options.accept_fork,
+            },
+        );
+        let mut root_changes = None;
+        let roots = match &judged.roots {
+            NewRoots::None => own.cloned(),
+            NewRoots::WithCatalog(state) => Some(state.clone()),
+            NewRoots::Now(state) => {
+                root_changes = RootChanges::between(own, state);
+                store_roots(vault, change, state)?;
+                Some(state.clone())
+            }
+        };
+        let refused = |cause| LinkError::Catalog {
+            cause,
+            roots: root_changes.clone().map(Box::new),
+        };
+        let (catalog, stored, signers, warnings) = match judged.outcome.map_err(refused)? {
+            CatalogOutcome::Release(release) => {
+                let state = release.state().clone();
+                let counts = |entry: &vault_skill::catalog::SkillEntry| {
+                    let signer = store::signer(&vault.store(), &entry.bundle_hash, &state);
+                    signer.is_none_or(|signer| state.was_publisher(&signer))
+                };
+                let counted = release.settle(counts).map_err(refused)?;
+                let (catalog, stored) = (counted.catalog, counted.stored);
+                (catalog, stored, counted.signers, counted.warnings)
+            }
+            CatalogOutcome::Equal { signers } => {
+                let last = known.last.ok_or_else(|| refused(no_catalog()))?;
+                let seen = known.trust.as_ref().and_then(|trust| trust.latest_seen_at);
+                let went_back = seen > Some(now);
+                let warnings = went_back.then_some(CatalogWarning::ClockWentBack);
+                let warnings = warnings.into_iter().collect();
+                (last.catalog, last.stored, signers, warnings)
+            }
+            // Only a service is answered this way.
+            CatalogOutcome::RootsOnly => return Err(refused(no_catalog())),
+        };
+        Ok(AcceptedCatalog {
+            link: self.id.clone(),
+            bytes: bytes.to_vec(),
+            options: *options,
+            roots: roots.ok_or_else(|| refused(no_catalog()))?,
+            catalog,
+            stored,
+            signers,
+            seen_at: now,
+            first: !known.pinned,
+            warnings,
+            root_warnings: judged.warnings,
+            root_changes,
+        })
+    }
+
+    fn known(&self, vault: &Vault, bytes: &[u8], repin: bool) -> Result<Known, LinkError> {
+        if let Some(id) = self.pin.vault_id.filter(|_| !repin) {
+            // Without its keys a pinned vault can't be told from another one.
+            let trust = vault.trust_of(&id)?.ok_or(VaultError::Untrusted(id))?;
+            return Ok(Known {
+                trust: Some(trust),
+                last: self.last(vault)?,
+                pinned: true,
+            });
+        }
+        // All links to a vault share its root versions, so look whether it is known already.
+        let shown = shown_vault(bytes);
+        let pinned = shown.is_some() && shown == self.pin.vault_id;
+        Ok(Known {
+            trust: match &shown {
+                Some(id) => vault.trust_of(id)?,
+                None => None,
+            },
+            last: if pinned { self.last(vault)? } else { None },
+            pinned,
+        })
+    }
+}
+
+/// The vault that a catalog file shows, if its root versions are good in themselves.
+fn shown_vault(bytes: &[u8]) -> Option<VaultId> {
+    let file = SignedCatalog::parse(bytes).ok()?;
+    let chain = RootChain::verify(file.roots()).ok()?;
+    Some(chain.vault_id())
+}
+
+fn store_roots(
+    vault: &Vault,
+    change: Option<&mut Change<'_>>,
+    state: &RootState,
+) -> Result<(), VaultError> {
+    let shown = (&state.vault_id(), &state.chain().to_list());
+    let listed = BTreeSet::<Digest>::new();
+    match change {
+        Some(change) => roots::take(vault, change, shown, &listed, None)?,
+        None => roots::take(vault, &mut vault.change()?, shown, &listed, None)?,
+    };
+    Ok(())
+}
+
+/// The judge only answers this way about a catalog that it was given.
+const fn no_catalog() -> CatalogError {
+    CatalogError::Shape("there is no catalog that it could be equal to")
+}

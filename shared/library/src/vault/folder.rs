@@ -1,0 +1,319 @@
+//! The trust folder: everything that gives this machine trust or power. It lies outside the vault's
+//! folder, so that copying, syncing or restoring a vault neither adds nor removes trust.
+//!
+//! ```text
+//! <config>/vaults/<vault id>/trust.json    the root versions that count, for own and linked vaults
+//! <config>/vaults/<vault id>/keys/         secret keys of the own vault
+//! <config>/vaults/<vault id>/releases/     releases that a service acknowledged
+//! <config>/links/<link>/                   device key, pin and counted catalog of a linked vault
+//! <config>/services/<origin>/              tokens of the sign-in
+//! ```
+//! `<config>` is usually `~/.config/vault`. The folders below it have mode 0700 and the files 0600;
+//! what others can access is rejected. `<config>` itself may be a symbolic link and must not be
+//! writable by others: people keep settings in it that are no secrets.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use vault_skill::hash::Digest;
+use vault_skill::json;
+use zeroize::Zeroizing;
+
+use super::VaultError;
+use super::keys::KeyError;
+use crate::disk::{self, Kind};
+
+/// The largest record in the trust folder, in bytes: a chain of 512 KiB, or a catalog of 4 MiB.
+const MAX_FILE: u64 = 8 << 20;
+
+/// A folder below the trust folder.
+#[derive(Clone, Debug)]
+pub(crate) struct PrivateFolder {
+    config: PathBuf,
+    below: PathBuf,
+}
+
+impl PrivateFolder {
+    /// The folder at a relative path below the trust folder. It may not exist yet.
+    pub(crate) fn new(config: &Path, below: impl AsRef<Path>) -> Self {
+        Self {
+            config: config.to_owned(),
+            below: below.as_ref().to_owned(),
+        }
+    }
+
+    /// A folder in this one.
+    pub(crate) fn child(&self, name: &str) -> Self {
+        Self {
+            config: self.config.clone(),
+            below: self.below.join(name),
+        }
+    }
+
+    /// The path of the folder.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.config.join(&self.below)
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Creates the folder if it is missing. Fails if other users can access it.
+    pub(crate) fn ensure(&self) -> Result<(), KeyError> {
+        disk::make_dirs(&self.path(), 0o700)?;
+        self.check()
+    }
+
+    /// Fails if other users can access the folder, or change one that it lies in.
+    fn check(&self) -> Result<(), KeyError> {
+        check_top(&self.config)?;
+        let mut path = self.config.clone();
+        for part in &self.below {
+            path.push(part);
+            check_private(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the temporary files of dead processes.
+    pub(crate) fn sweep(&self) -> Result<(), KeyError> {
+        Ok(disk::sweep_asides(&self.path())?)
+    }
+
+    /// Reads a file; `None` if it is absent. Fails if other users can access it.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
+        let path = self.path_of(name);
+        let Some(bytes) = disk::read_secret(&path, MAX_FILE)? else {
+            return Ok(None);
+        };
+        self.check()?;
+        check_private(&path)?;
+        Ok(Some(bytes))
+    }
+
+    /// Writes a file atomically, replacing an earlier one.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
+        self.ensure()?;
+        self.sweep()?;
+        Ok(disk::replace(
+            &self.path_of(name),
+            bytes,
+            0o600,
+            &self.path(),
+        )?)
+    }
+
+    /// Writes a file atomically; returns false if one of this name exists.
+    pub(crate) fn create(&self, name: &str, bytes: &[u8]) -> Result<bool, KeyError> {
+        self.ensure()?;
+        self.sweep()?;
+        Ok(disk::create(
+            &self.path_of(name),
+            bytes,
+            0o600,
+            &self.path(),
+        )?)
+    }
+
+    /// Reads a JSON record; `None` if it is absent.
+    pub(crate) fn read_record<T: DeserializeOwned>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, VaultError> {
+        let Some(bytes) = self.read(name)? else {
+            return Ok(None);
+        };
+        let record = json::parse(&bytes).map_err(|reason| VaultError::Damaged {
+            path: self.path_of(name),
+            reason: reason.to_string(),
+        })?;
+        Ok(Some(record))
+    }
+
+    /// Writes a JSON record atomically.
+    pub(crate) fn write_record<T: Serialize>(
+        &self,
+        name: &str,
+        record: &T,
+    ) -> Result<(), KeyError> {
+        self.replace(name, &json::to_bytes(record))
+    }
+
+    /// Renames a file of the folder.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), KeyError> {
+        disk::rename(&self.path_of(from), &self.path_of(to))?;
+        Ok(disk::sync_dir(&self.path())?)
+    }
+
+    /// Removes a file; returns whether it existed.
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, KeyError> {
+        Ok(disk::remove_file(&self.path_of(name))?)
+    }
+
+    /// Removes the folder with its content.
+    pub(crate) fn remove_all(&self) -> Result<(), KeyError> {
+        Ok(disk::remove_tree(&self.path())?)
+    }
+
+    /// The names of the regular files, sorted; empty if the folder is absent.
+    pub(crate) fn files(&self) -> Result<Vec<String>, KeyError> {
+        self.names(Kind::File)
+    }
+
+    /// The names of the folders in it, sorted; empty if the folder is absent.
+    pub(crate) fn folders(&self) -> Result<Vec<String>, KeyError> {
+        self.names(Kind::Dir)
+    }
+
+    fn names(&self, wanted: Kind) -> Result<Vec<String>, KeyError> {
+        let listed = disk::list(&self.path())?.into_iter();
+        Ok(listed
+            .filter(|(_, kind)| *kind == wanted)
+            .filter_map(|(name, _)| name.into_string().ok())
+            .collect())
+    }
+}
+
+/// Fails if others can write to the trust folder, or it belongs to another user. An absent one is
+/// good.
+pub(super) fn check_top(config: &Path) -> Result<(), KeyError> {
+    match disk::target_mode_and_owner(config)? {
+        Some((mode, owner)) => check_mode(config, mode, owner, 0o022),
+        None => Ok(()),
+    }
+}
+
+/// Fails unless the path belongs to this user and only its owner has access.
+fn check_private(path: &Path) -> Result<(), KeyError> {
+    let Some((mode, owner)) = disk::mode_and_owner(path)? else {
+        return Err(KeyError::Missing(path.to_owned()));
+    };
+    check_mode(path, mode, owner, 0o077)
+}
+
+fn check_mode(path: &Path, mode: u32, owner: u32, refused: u32) -> Result<(), KeyError> {
+    let user = disk::effective_user();
+    // Root may read files of the user that runs the service.
+    if owner != user && user != 0 {
+        return Err(KeyError::Foreign(path.to_owned()));
+    }
+    if mode & refused != 0 {
+        return Err(KeyError::Open {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    Ok(())
+}
+
+/// Encodes a text as a file name that no other text shares. Bytes outside a safe set become `%XX`;
+/// a long name is cut and its hash appended.
+pub(crate) fn file_name(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut name = String::with_capacity(text.len() + 16);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            // A leading dot would hide the file, or name the parent.
+            b'.' if !name.is_empty() => name.push('.'),
+            other => {
+                let _infallible = write!(name, "%{other:02X}");
+            }
+        }
+    }
+    if name.is_empty() || name.len() > 180 {
+        let hash = Digest::of(text.as_bytes()).to_string();
+        let mut cut = 100.min(name.len());
+        while !name.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        name = format!("{}%%{hash}", &name[..cut]);
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_others_can_access_is_not_read() {
+        let home = tempfile::tempdir().unwrap();
+        let config = home.path().join("config");
+        let folder = PrivateFolder::new(&config, "vaults/a/keys");
+        folder.replace("secret", b"x").unwrap();
+        assert_eq!(folder.read("secret").unwrap().unwrap().as_slice(), b"x");
+        for (path, good, bad) in [
+            (folder.path_of("secret"), 0o600, 0o640),
+            (folder.path(), 0o700, 0o705),
+            (config.join("vaults/a"), 0o700, 0o750),
+            (config.join("vaults"), 0o700, 0o710),
+            (config.clone(), 0o755, 0o775),
+        ] {
+            set_mode(&path, bad);
+            assert!(
+                matches!(folder.read("secret"), Err(KeyError::Open { .. })),
+                "{}",
+                path.display()
+            );
+            set_mode(&path, good);
+            assert!(folder.read("secret").unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn a_trust_folder_behind_a_link_is_judged_by_what_it_leads_to() {
+        let home = tempfile::tempdir().unwrap();
+        let (there, config) = (home.path().join("there"), home.path().join("config"));
+        std::fs::create_dir(&there).unwrap();
+        std::os::unix::fs::symlink(&there, &config).unwrap();
+        let folder = PrivateFolder::new(&config, "links/a");
+        folder.replace("pin.json", b"{}").unwrap();
+        set_mode(&there, 0o777);
+        assert!(matches!(
+            folder.replace("pin.json", b"{}"),
+            Err(KeyError::Open { .. })
+        ));
+    }
+
+    #[test]
+    fn file_names_stand_for_one_text_only() {
+        let long = "x".repeat(300);
+        let longer = "x".repeat(301);
+        let texts = [
+            "https://vault.example",
+            "https://vault.example/",
+            "http://vault.example",
+            "..",
+            ".",
+            "",
+            "a%2F",
+            "a/",
+            "é",
+            &long,
+            &longer,
+        ];
+        let names: std::collections::BTreeSet<_> =
+            texts.iter().map(|text| file_name(text)).collect();
+        assert_eq!(names.len(), texts.len());
+        for name in names {
+            assert!(
+                name.len() < 200 && !name.starts_with('.') && !name.contains('/'),
+                "{name}"
+            );
+        }
+        assert_eq!(
+            file_name("https://vault.example:8443"),
+            "https%3A%2F%2Fvault.example%3A8443"
+        );
+    }
+}

@@ -1,0 +1,297 @@
+//! What this machine trusts about one vault, own or linked: the root versions that count, and what
+//! was concluded from them. One record, `vaults/<vault id>/trust.json`, written in one step.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::root::{
+    KeyFingerprint, RevokedKey, RootChain, RootList, RootState, VaultFingerprint, VaultId,
+};
+use vault_skill::time::Timestamp;
+
+use super::folder::PrivateFolder;
+use super::{Vault, VaultError};
+use crate::disk::lock;
+
+/// Name of the record.
+const RECORD: &str = "trust.json";
+const SCHEMA: &str = "vault.trust/1";
+
+/// What counts for one vault on this machine. It is verified anew each time it is read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct VaultTrust {
+    pub(crate) roots: RootState,
+    /// The latest time at which a catalog of the vault counted, by this machine's clock.
+    pub(crate) latest_seen_at: Option<Timestamp>,
+    /// Own bundles that a key signed before it was retired. Such a signature counts on them alone.
+    pub(crate) taken_over: BTreeSet<Digest>,
+    /// Own bundles that a key signed before it was revoked, or before the vault got another id.
+    /// They count for nothing until they pass the gate and are signed again.
+    pub(crate) sign_again: BTreeSet<Digest>,
+    /// The vault that this one was made from, until its skills are signed again.
+    pub(crate) made_from: Option<VaultId>,
+    /// Whether the root versions have left this machine, in a release or an export.
+    pub(crate) shown: bool,
+}
+
+/// The content of `trust.json`.
+#[derive(Deserialize, Serialize)]
+struct Record<R> {
+    schema: String,
+    vault_id: VaultId,
+    root1_sha256: Digest,
+    roots: R,
+    revoked: BTreeSet<RevokedKey>,
+    latest_seen_at: Option<Timestamp>,
+    taken_over: BTreeSet<Digest>,
+    sign_again: BTreeSet<Digest>,
+    made_from: Option<VaultId>,
+    shown: bool,
+}
+
+impl VaultTrust {
+    pub(crate) fn new(roots: RootState) -> Self {
+        Self {
+            roots,
+            latest_seen_at: None,
+            taken_over: BTreeSet::new(),
+            sign_again: BTreeSet::new(),
+            made_from: None,
+            shown: false,
+        }
+    }
+
+    /// The root versions that count, with the keys that were revoked in versions given up.
+    pub const fn roots(&self) -> &RootState {
+        &self.roots
+    }
+
+    /// All root versions, oldest first.
+    pub const fn chain(&self) -> &RootChain {
+        self.roots.chain()
+    }
+
+    /// The vault's fingerprint, for people to compare.
+    pub fn fingerprint(&self) -> VaultFingerprint {
+        self.chain().fingerprint()
+    }
+
+    /// The keys that were ever in the release role and are not revoked.
+    pub(crate) fn good_keys(&self) -> Vec<PublicKey> {
+        let mut keys = self.ever_released();
+        keys.retain(|key| !self.roots.is_revoked(key));
+        keys
+    }
+
+    /// The keys that were ever in the release role, newest version first.
+    pub(crate) fn ever_released(&self) -> Vec<PublicKey> {
+        let mut keys = Vec::new();
+        for version in self.chain().versions().iter().rev() {
+            for key in version.document().release().keys() {
+                if !keys.contains(key) {
+                    keys.push(*key);
+                }
+            }
+        }
+        keys
+    }
+
+    pub(super) fn read(config: &Path, id: &VaultId) -> Result<Option<Self>, VaultError> {
+        let folder = folder(config, id);
+        let Some(record) = folder.read_record::<Record<RootList>>(RECORD)? else {
+            return Ok(None);
+        };
+        let damaged = |reason: String| VaultError::Damaged {
+            path: folder.path_of(RECORD),
+            reason,
+        };
+        if record.schema != SCHEMA {
+            return Err(damaged(format!("{} is not {SCHEMA}", record.schema)));
+        }
+        let roots = RootState::load(&record.root1_sha256, &record.roots, record.revoked)
+            .map_err(|error| damaged(error.to_string()))?;
+        if roots.vault_id() != *id || record.vault_id != *id {
+            return Err(damaged("it is of another vault".to_owned()));
+        }
+        Ok(Some(Self {
+            roots,
+            latest_seen_at: record.latest_seen_at,
+            taken_over: record.taken_over,
+            sign_again: record.sign_again,
+            made_from: record.made_from,
+            shown: record.shown,
+        }))
+    }
+
+    pub(super) fn write(&self, config: &Path) -> Result<(), VaultError> {
+        let record = Record {
+            schema: SCHEMA.to_owned(),
+            vault_id: self.roots.vault_id(),
+            root1_sha256: *self.chain().root1_sha256(),
+            roots: self.chain(),
+            revoked: self.roots.revoked_elsewhere().clone(),
+            latest_seen_at: self.latest_seen_at,
+            taken_over: self.taken_over.clone(),
+            sign_again: self.sign_again.clone(),
+            made_from: self.made_from,
+            shown: self.shown,
+        };
+        Ok(folder(config, &self.roots.vault_id()).write_record(RECORD, &record)?)
+    }
+}
+
+/// The part of the trust folder that belongs to one vault.
+pub(crate) fn folder(config: &Path, id: &VaultId) -> PrivateFolder {
+    PrivateFolder::new(config, Path::new("vaults").join(id.as_str()))
+}
+
+impl Vault {
+    /// What this machine trusts about its own vault. `None` where the vault was copied here without
+    /// its trust folder: its skills are then neither run nor published.
+    pub fn trust(&self) -> Result<Option<VaultTrust>, VaultError> {
+        self.trust_of(self.id())
+    }
+
+    /// Like [`Self::trust`], but fails where nothing is known.
+    pub fn require_trust(&self) -> Result<VaultTrust, VaultError> {
+        let trust = self.trust()?;
+        trust.ok_or_else(|| VaultError::Untrusted(*self.id()))
+    }
+
+    /// What this machine trusts about a vault, own or linked.
+    pub fn trust_of(&self, id: &VaultId) -> Result<Option<VaultTrust>, VaultError> {
+        VaultTrust::read(&self.paths().config, id)
+    }
+
+    /// Records that the root versions of this vault leave the machine.
+    pub(crate) fn note_shown(&self) -> Result<(), VaultError> {
+        if self.trust()?.is_none_or(|trust| trust.shown) {
+            return Ok(());
+        }
+        self.change_trust(self.id(), |before| {
+            let before = before.ok_or(VaultError::Untrusted(*self.id()))?;
+            Ok::<_, VaultError>(VaultTrust {
+                shown: true,
+                ..before
+            })
+        })?;
+        Ok(())
+    }
+
+    /// Removes everything that is known of a vault, its keys included.
+    pub(crate) fn forget_vault(&self, id: &VaultId) -> Result<(), VaultError> {
+        Ok(folder(&self.paths().config, id).remove_all()?)
+    }
+
+    /// Changes what is trusted about a vault, under a lock that all vaults of this user share.
+    /// `change` gets what is trusted now; what it returns is stored in one step.
+    pub(crate) fn change_trust<E: From<VaultError>>(
+        &self,
+        id: &VaultId,
+        change: impl FnOnce(Option<VaultTrust>) -> Result<VaultTrust, E>,
+    ) -> Result<VaultTrust, E> {
+        let config = &self.paths().config;
+        let vaults = PrivateFolder::new(config, "vaults");
+        vaults.ensure().map_err(VaultError::from)?;
+        let _lock = lock::take(&vaults.path_of("lock"), self.wait()).map_err(VaultError::from)?;
+        let before = self.trust_of(id)?;
+        let after = change(before.clone())?;
+        if before.as_ref() != Some(&after) {
+            after.write(config)?;
+        }
+        Ok(after)
+    }
+}
+
+/// How the keys of a vault differ between two states.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct RootChanges {
+    /// The number of the newest root version before; 0 if the vault was unknown.
+    pub from: u64,
+    /// The number of the newest root version now.
+    pub to: u64,
+    /// Keys that are in a role now and were in none.
+    pub added: Vec<NamedKey>,
+    /// Keys that were in a role, are in none now and are not revoked.
+    pub removed: Vec<NamedKey>,
+    /// Keys that are revoked now and were not.
+    pub revoked: Vec<NamedKey>,
+    /// Whether the keys or the threshold of the root role differ.
+    pub root_role: bool,
+}
+
+/// A key with its name, for messages.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct NamedKey {
+    /// Its name in the newest version that names it; the key itself if none does.
+    pub name: String,
+    /// Its fingerprint; `None` for a revoked key that no version names.
+    pub fingerprint: Option<KeyFingerprint>,
+}
+
+impl NamedKey {
+    /// A key of a chain.
+    pub fn of(chain: &RootChain, key: &PublicKey) -> Self {
+        let versions = chain.versions().iter().rev();
+        let name = versions
+            .filter_map(|version| version.document().name_of(key))
+            .next();
+        Self {
+            name: name.map_or_else(|| key.to_string(), ToString::to_string),
+            fingerprint: Some(KeyFingerprint::publisher(key)),
+        }
+    }
+
+    fn of_revoked(chain: &RootChain, revoked: &RevokedKey) -> Self {
+        let versions = chain.versions().iter();
+        let mut keys = versions.flat_map(|version| version.document().keys());
+        match keys.find(|entry| revoked.is(&entry.public_key)) {
+            Some(entry) => Self::of(chain, &entry.public_key),
+            None => Self {
+                name: revoked.to_string(),
+                fingerprint: None,
+            },
+        }
+    }
+}
+
+impl RootChanges {
+    /// The difference between what counted before and what counts now; `None` if the newest root
+    /// version is the same.
+    pub fn between(before: Option<&RootState>, after: &RootState) -> Option<Self> {
+        let (chain, document) = (after.chain(), after.document());
+        let Some(before) = before else {
+            return Some(Self {
+                to: chain.version(),
+                ..Self::default()
+            });
+        };
+        if before.chain().newest().payload_sha256() == chain.newest().payload_sha256() {
+            return None;
+        }
+        let old = before.document();
+        let added = document.keys().iter().map(|entry| &entry.public_key);
+        let removed = old.keys().iter().map(|entry| &entry.public_key);
+        let revoked = document.revoked().iter();
+        Some(Self {
+            from: before.chain().version(),
+            to: chain.version(),
+            added: added
+                .filter(|key| old.name_of(key).is_none())
+                .map(|key| NamedKey::of(chain, key))
+                .collect(),
+            removed: removed
+                .filter(|key| document.name_of(key).is_none() && !after.is_revoked(key))
+                .map(|key| NamedKey::of(before.chain(), key))
+                .collect(),
+            revoked: revoked
+                .filter(|key| !old.revoked().contains(key))
+                .map(|key| NamedKey::of_revoked(chain, key))
+                .collect(),
+            root_role: old.root() != document.root(),
+        })
+    }
+}

@@ -1,0 +1,645 @@
+//! Tests of changes of the vault's keys: which of them devices take, what becomes of skills, and what
+//! an interrupted change leaves.
+
+use std::path::Path;
+
+use crate::support::host::{BASE, Host};
+use crate::support::pair::Pair;
+use crate::support::{self, Home, name, recovery};
+use vault_library::adopt::{self, AdoptError};
+use vault_library::publish::{self, OnDivergence, Plan, PlanError, PlanRequest};
+use vault_library::recovery::{NewRecovery, RecoveryError};
+use vault_library::roots::{self, RootsError};
+use vault_library::subscribe::{self, AcceptOptions, LinkError, Selection};
+use vault_library::trust::VaultTrust;
+use vault_library::{Damage, Vault, VaultError, VaultPaths, integrity, run, shelf};
+use vault_skill::catalog::Stored;
+use vault_skill::keys::{PublicKey, SecretKey};
+use vault_skill::root::{KeyEntry, KeyName, KeyStanding, RootWriteError};
+
+fn trust(vault: &Vault) -> VaultTrust {
+    vault.trust().unwrap().unwrap()
+}
+
+fn signer(home: &Home, skill: &str) -> PublicKey {
+    run::inspect(&home.vault, &name(skill)).unwrap().signer
+}
+
+fn is_clean(home: &Home) -> bool {
+    integrity::check(&home.vault).unwrap().is_clean()
+}
+
+/// The word of a refused catalog.
+fn word<T>(refused: Result<T, LinkError>) -> &'static str {
+    match refused {
+        Err(LinkError::Catalog { cause, .. }) => cause.word(),
+        Err(other) => panic!("{other}"),
+        Ok(_) => "accepted",
+    }
+}
+
+#[test]
+fn a_device_follows_a_rotation_and_manifests_of_the_former_key_stay_good() {
+    let mut pair = Pair::new(&["old"], "x");
+    pair.pull_all();
+
+    let before = pair.owner.vault.release_key().unwrap();
+    let report = roots::rotate(&pair.owner.vault, None, None).unwrap();
+    let after = pair.owner.vault.release_key().unwrap();
+    assert_eq!((report.changes.from, report.changes.to), (1, 2));
+    assert_eq!(
+        (report.changes.added.len(), report.changes.removed.len()),
+        (1, 1)
+    );
+    assert!(report.to_sign_again.is_empty() && report.lost.is_empty());
+    assert_eq!(pair.owner.vault.keys().list().unwrap(), [after]);
+    pair.owner.add("new", "x");
+    assert_eq!(signer(&pair.owner, "new"), after);
+    assert_eq!(signer(&pair.owner, "old"), before);
+    assert!(is_clean(&pair.owner));
+
+    let plan = pair.host.sync(&pair.owner.vault, pair.owner.now()).unwrap();
+    assert_eq!(
+        (plan.release, plan.added.len(), plan.changed.len()),
+        (2, 1, 0)
+    );
+    let offer = pair.accept();
+    assert_eq!(offer.root_changes().unwrap().removed.len(), 1);
+    let report = pair.pull_all();
+    assert_eq!((report.installed.len(), report.unchanged), (1, 1));
+    let known = pair.device.vault.trust_of(pair.owner.vault.id());
+    assert_eq!(
+        known.unwrap().unwrap().roots(),
+        trust(&pair.owner.vault).roots()
+    );
+    assert!(pair.is_clean());
+    // A device that links later trusts the same keys.
+    let late = Home::new(3);
+    let link = subscribe::create(&late.vault, BASE, &pair.host.slug).unwrap();
+    pair.host
+        .pull(&late.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(is_clean(&late));
+    // A rotation causes a release even if nothing else changed.
+    roots::rotate(&pair.owner.vault, None, None).unwrap();
+    assert_eq!(
+        pair.host
+            .sync(&pair.owner.vault, pair.owner.now())
+            .unwrap()
+            .release,
+        3
+    );
+    assert!(
+        pair.host
+            .sync(&pair.owner.vault, pair.owner.now())
+            .is_none()
+    );
+    pair.host
+        .pull(&late.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(is_clean(&late));
+}
+
+#[test]
+fn the_first_key_leads_to_the_fortieth() {
+    let mut pair = Pair::new(&["first"], "x");
+    pair.pull_all();
+    for _ in 0..40 {
+        roots::rotate(&pair.owner.vault, None, None).unwrap();
+    }
+    pair.owner.add("late", "x");
+    pair.publish();
+    // The device that pinned the first version follows, and so does a new one.
+    assert_eq!(pair.pull_all().unchanged, 1);
+    assert!(pair.is_clean() && is_clean(&pair.owner));
+    let device = Home::new(3);
+    let link = subscribe::create(&device.vault, BASE, &pair.host.slug).unwrap();
+    pair.host
+        .pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(is_clean(&device));
+}
+
+/// What a retired key signs later counts nowhere: only the bundles that stood when it was retired.
+#[test]
+fn a_retired_key_signs_nothing_new() {
+    let home = Home::new(1);
+    home.add("tool", "good");
+    let before = home.copy();
+    roots::rotate(&home.vault, None, None).unwrap();
+    let old = before.add("tool", "other, by the old key");
+    assert!(is_clean(&home));
+    // Somebody who writes to the vault's folder puts the later bundle in.
+    let stored = old.bundle.to_string();
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(before.path("vault/store").join(&stored))
+        .arg(home.path("vault/store"))
+        .status();
+    assert!(copied.unwrap().success());
+    let link = home.path("vault/skills/tool");
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(Path::new("../store").join(stored).join("files"), &link).unwrap();
+    assert!(run::which(&home.vault, &name("tool")).is_err());
+    assert!(!is_clean(&home));
+}
+
+/// The later bundle under the hash of the good one: the bytes must have the listed hash.
+#[test]
+fn what_was_taken_over_counts_with_its_own_bytes_alone() {
+    let home = Home::new(1);
+    let good = home.add("tool", "good");
+    let before = home.copy();
+    roots::rotate(&home.vault, None, None).unwrap();
+    let other = before.add("tool", "other, by the old key");
+    let stored = home.path("vault/store").join(good.bundle.to_string());
+    let removed = std::process::Command::new("rm")
+        .arg("-rf")
+        .arg(&stored)
+        .status();
+    assert!(removed.unwrap().success());
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(before.path("vault/store").join(other.bundle.to_string()))
+        .arg(&stored)
+        .status();
+    assert!(copied.unwrap().success());
+    let report = integrity::check(&home.vault).unwrap();
+    assert!(
+        matches!(report.skills[0].damage, Some(Damage::Bundle { .. })),
+        "{:?}",
+        report.skills[0]
+    );
+}
+
+#[test]
+fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
+    let mut pair = Pair::new(&["tool", "other"], "good");
+    let stick = recovery::create(&mut pair.owner);
+    pair.publish();
+    pair.pull_all();
+    // The thief has the vault and its key and publishes, and the device accepts it: no scheme can
+    // prevent this before the revocation.
+    let thief = pair.owner.copy();
+    let stolen = thief.vault.release_key().unwrap();
+    for number in 0..3 {
+        thief.add("tool", &format!("evil {number}"));
+        thief.add("backdoor", &format!("evil {number}"));
+        pair.host.sync(&thief.vault, thief.now()).unwrap();
+    }
+    pair.pull_all();
+    assert_eq!(pair.host.catalog().release, 5);
+
+    let mut other = Home::new(9);
+    let foreign = recovery::create(&mut other);
+    assert!(matches!(
+        recovery::revoke(&pair.owner, &foreign, stolen),
+        Err(RootsError::Recovery(RecoveryError::OtherVault { .. }))
+    ));
+    let report = recovery::revoke(&pair.owner, &stick, stolen).unwrap();
+    assert_eq!(report.changes.revoked.len(), 1);
+    assert_eq!(report.to_sign_again, [name("other"), name("tool")]);
+    assert!(report.lost.is_empty() && report.unwritten.is_none());
+    // Nothing is signed before the owner has seen it.
+    assert!(run::which(&pair.owner.vault, &name("tool")).is_err());
+    let Plan::SignAgain(names) = publish::plan(
+        &pair.owner.vault,
+        &PlanRequest::new(BASE, &pair.host.slug, None),
+    )
+    .unwrap() else {
+        panic!("it was planned without a question")
+    };
+    assert_eq!(names, report.to_sign_again);
+    let signed = roots::sign_again(&pair.owner.vault).unwrap();
+    assert_eq!(signed.signed, report.to_sign_again);
+    let current = pair.owner.vault.release_key().unwrap();
+    assert_eq!(signer(&pair.owner, "tool"), current);
+
+    let refused = pair.host.plan(&pair.owner.vault);
+    assert!(
+        refused.is_err(),
+        "the thief's release is not this library's"
+    );
+    // Nothing that the stolen key signed is adopted or rolled back to, not even under a release
+    // number of the owner.
+    let taking = PlanRequest {
+        on_divergence: OnDivergence::Adopt,
+        ..pair.host.request()
+    };
+    let refused = publish::plan(&pair.owner.vault, &taking);
+    assert!(matches!(refused, Err(PlanError::NotOurs(_))), "{refused:?}");
+    let refused = adopt::plan_rollback(&pair.owner.vault, &pair.host.request(), 5);
+    assert!(
+        matches!(refused, Err(AdoptError::NotOurs(_))),
+        "{refused:?}"
+    );
+    let own = PlanRequest::new(BASE, &pair.host.slug, Some(&pair.host.releases[&2]));
+    adopt::plan_rollback(&pair.owner.vault, &own, 2).unwrap();
+    let plan = pair
+        .host
+        .sync_as(&pair.owner.vault, pair.owner.now(), OnDivergence::Replace)
+        .unwrap();
+    assert_eq!(plan.release, 3, "the count goes on from before the theft");
+    let report = pair.pull_all();
+    assert_eq!(report.removed, [name("backdoor")]);
+    let text = std::fs::read_to_string(pair.folder().join("skills/tool/SKILL.md")).unwrap();
+    assert!(text.contains("good"));
+    assert!(pair.is_clean());
+    // The thief keeps signing: the device rejects it and changes nothing.
+    thief.add("tool", "evil again");
+    let mut theirs = Host::new("acme");
+    theirs
+        .sync_as(&thief.vault, thief.now(), OnDivergence::Replace)
+        .unwrap();
+    let before = support::snapshot(pair.device.folder.path());
+    let refused = theirs.pull(&pair.device.vault, &pair.link, &Selection::default());
+    assert_eq!(word(refused), "signatures_missing");
+    let mut after = support::snapshot(pair.device.folder.path());
+    after.retain(|path, _| !path.contains("index.db"));
+    assert!(
+        after
+            .iter()
+            .all(|(path, text)| before.get(path) == Some(text))
+    );
+    assert_ne!(stolen, current);
+}
+
+/// A device takes a revocation although no release is under it yet: what the revoked key signed stays
+/// and is not run.
+#[test]
+fn a_revocation_counts_before_the_next_release() {
+    let mut pair = Pair::new(&["tool"], "good");
+    let stick = recovery::create(&mut pair.owner);
+    pair.publish();
+    pair.pull_all();
+    let stolen = pair.owner.vault.release_key().unwrap();
+    recovery::revoke(&pair.owner, &stick, stolen).unwrap();
+    let current = pair.host.current.clone().unwrap();
+    let longer = publish::with_roots(&pair.owner.vault, &current)
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        publish::with_roots(&pair.owner.vault, &longer).unwrap(),
+        None
+    );
+    pair.host.put(&longer, pair.owner.now()).unwrap();
+
+    let link = pair.current_link();
+    let refused = link.accept(
+        &pair.device.vault,
+        pair.host.current.as_ref().unwrap(),
+        &AcceptOptions::default(),
+    );
+    let Err(LinkError::Catalog { cause, roots }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(cause.word(), "release_awaited");
+    assert_eq!(roots.unwrap().revoked.len(), 1);
+    assert_eq!(pair.installed(), ["tool"]);
+    assert!(run::which(&pair.device.vault, &name("tool")).is_err());
+    // A host that shows the old file again does not take it back.
+    let refused = link.accept(&pair.device.vault, &current, &AcceptOptions::default());
+    assert_eq!(word(refused), "signatures_missing");
+    assert!(run::which(&pair.device.vault, &name("tool")).is_err());
+
+    roots::sign_again(&pair.owner.vault).unwrap();
+    pair.publish();
+    pair.pull_all();
+    assert!(pair.is_clean());
+    run::which(&pair.device.vault, &name("tool")).unwrap();
+}
+
+#[test]
+fn a_vault_is_recovered_on_an_empty_machine() {
+    for destroyed in [false, true] {
+        let mut pair = Pair::new(&["tool"], "good");
+        let stick = recovery::create(&mut pair.owner);
+        pair.publish();
+        pair.pull_all();
+        let lost = pair.owner.vault.release_key().unwrap();
+        let id = *pair.owner.vault.id();
+        let catalog = pair.host.current.clone().unwrap();
+        let empty = tempfile::tempdir().unwrap();
+        let paths = VaultPaths::new(empty.path().join("vault"), empty.path().join("config"));
+        let place = vault_library::recovery::RecoveredPlace {
+            paths,
+            ..recovery::place(&pair.owner, 55)
+        };
+        let (vault, report) = recovery::recover_from(&place, &stick, &catalog, destroyed).unwrap();
+        assert_eq!(*vault.id(), id);
+        assert_eq!(
+            (report.changes.added.len(), report.changes.revoked.len()),
+            (1, usize::from(!destroyed))
+        );
+        let standing = trust(&vault).roots().standing(&lost);
+        assert_eq!(standing == KeyStanding::Revoked, !destroyed);
+
+        // The skills come from the last good release, which the owner names.
+        let stored = pair.current_link().pin().counted.clone().unwrap();
+        let request = PlanRequest {
+            last_good: Some(Stored {
+                release: stored.release,
+                payload_sha256: stored.payload_sha256,
+            }),
+            ..PlanRequest::new(BASE, &pair.host.slug, Some(&catalog))
+        };
+        let rollback = adopt::plan_rollback(&vault, &request, 2).unwrap();
+        let objects = pair.host.objects.clone();
+        adopt::roll_back(&vault, &rollback, true, &|hash| objects.get(hash).cloned()).unwrap();
+        let request = PlanRequest {
+            on_divergence: OnDivergence::Replace,
+            ..request
+        };
+        let Plan::Publish(plan) = publish::plan(&vault, &request).unwrap() else {
+            panic!("nothing was planned")
+        };
+        pair.host.take(&vault, &plan, pair.owner.now());
+        assert_eq!(plan.release, 3);
+        let report = pair.pull_all();
+        assert_eq!((report.updated.len(), report.removed.len()), (1, 0));
+        assert!(pair.is_clean());
+        // The lost laptop turns up again: it publishes nothing more.
+        pair.owner.add("tool", "late");
+        assert!(pair.host.plan(&pair.owner.vault).is_err());
+        // The file knows the version that its key signed, and needs it.
+        let again = recovery::open(&stick);
+        assert_eq!(again.file().version, 3);
+        let short = recovery::recover_from(&place, &stick, &catalog, destroyed);
+        assert!(short.is_ok(), "the trust folder has the longer chain");
+    }
+}
+
+#[test]
+fn a_recovery_file_fits_its_own_vault_at_its_own_length_alone() {
+    let mut pair = Pair::new(&["tool"], "good");
+    let first = pair.host.current.clone().unwrap();
+    let stick = recovery::create(&mut pair.owner);
+    pair.publish();
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| vault_library::recovery::RecoveredPlace {
+        paths: VaultPaths::new(
+            folder.path().join(name).join("vault"),
+            folder.path().join(name).join("config"),
+        ),
+        ..recovery::place(&pair.owner, 55)
+    };
+    // A host that withholds the version that the key signed.
+    let refused = recovery::recover_from(&place("cut"), &stick, &first, false);
+    let Err(RootsError::Recovery(RecoveryError::Chain { cause, .. })) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(cause.word(), "root_rolled_back");
+    let other = Pair::new(&["tool"], "good");
+    let mut stranger = Home::new(9);
+    let foreign = recovery::create(&mut stranger);
+    let shown = other.host.current.clone().unwrap();
+    let refused = recovery::recover_from(&place("other"), &foreign, &shown, false);
+    let Err(RootsError::Recovery(RecoveryError::Chain { cause, .. })) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(cause.word(), "vault_changed");
+    // After another recovery key was made, the old one says nothing.
+    let mut key = recovery::open(&stick);
+    let next = pair.owner.path("stick/next.json");
+    let input = NewRecovery {
+        files: vec![next.clone()],
+        ..NewRecovery::default()
+    };
+    vault_library::recovery::create(&pair.owner.vault, Some(&mut key), input).unwrap();
+    let lost = pair.owner.vault.release_key().unwrap();
+    assert!(matches!(
+        recovery::revoke(&pair.owner, &stick, lost),
+        Err(RootsError::Recovery(RecoveryError::NotInRole(_)))
+    ));
+    recovery::revoke(&pair.owner, &next, lost).unwrap();
+}
+
+/// Nobody has seen the keys of a vault that was never published, so it is made anew: the key of this
+/// machine never had the root role.
+#[test]
+fn a_recovery_key_before_the_first_release_makes_the_vault_anew() {
+    let mut home = Home::new(1);
+    let added = home.add("tool", "x");
+    let before = *home.vault.id();
+    let stick = recovery::create(&mut home);
+    let id = *home.vault.id();
+    assert_ne!(id, before);
+    assert_eq!(home.vault.trust_of(&before).unwrap(), None);
+    let chain = trust(&home.vault);
+    let key = home.vault.release_key().unwrap();
+    assert_eq!(chain.chain().version(), 1);
+    assert!(
+        !chain
+            .chain()
+            .ever_named(&SecretKey::from_seed([3; 32]).public())
+    );
+    assert!(!chain.chain().document().root().contains(&key));
+    assert_eq!(home.listed()["tool"], 2);
+    assert_ne!(
+        run::inspect(&home.vault, &name("tool")).unwrap().bundle,
+        added.bundle
+    );
+    assert!(is_clean(&home));
+    assert_eq!(*home.again().id(), id);
+    // Once published, the vault keeps its id.
+    Host::new("acme").sync(&home.vault, home.now()).unwrap();
+    let mut root_key = recovery::open(&stick);
+    let input = NewRecovery {
+        files: vec![home.path("stick/second.json")],
+        ..NewRecovery::default()
+    };
+    let created = vault_library::recovery::create(&home.vault, Some(&mut root_key), input);
+    assert_eq!(*created.unwrap().vault.id(), id);
+}
+
+#[test]
+fn a_recovery_file_lies_nowhere_near_the_keys_and_replaces_nothing() {
+    let home = Home::new(1);
+    std::fs::create_dir_all(home.path("stick")).unwrap();
+    let create = |file: &str| {
+        let input = NewRecovery {
+            files: vec![home.path("stick/first.json"), home.path(file)],
+            ..NewRecovery::default()
+        };
+        vault_library::recovery::create(&home.vault, None, input).map(|_| ())
+    };
+    for file in ["vault/key.json", "config/key.json"] {
+        assert!(matches!(
+            create(file),
+            Err(RootsError::Recovery(RecoveryError::Inside(_)))
+        ));
+    }
+    std::fs::write(home.path("stick/taken.json"), "mine").unwrap();
+    assert!(matches!(
+        create("stick/taken.json"),
+        Err(RootsError::Recovery(RecoveryError::Exists(_)))
+    ));
+    assert!(!home.path("stick/first.json").exists());
+    assert_eq!(trust(&home.vault).chain().version(), 1);
+}
+
+#[test]
+fn without_the_root_key_nothing_changes() {
+    let mut home = Home::new(1);
+    let stick = recovery::create(&mut home);
+    let key = home.vault.release_key().unwrap();
+    let entry = |number: u8| {
+        let public_key = SecretKey::from_seed([number; 32]).public();
+        KeyEntry {
+            public_key,
+            name: KeyName::default_for(&public_key),
+        }
+    };
+    let vault = &home.vault;
+    for refused in [
+        roots::rotate(vault, None, None),
+        roots::add_publisher(vault, None, entry(3)),
+        roots::remove_key(vault, None, &key, true),
+        roots::set_threshold(vault, None, 1),
+        roots::heal(vault, None, 4),
+    ] {
+        assert!(
+            matches!(refused, Err(RootsError::RootKeyNeeded)),
+            "{refused:?}"
+        );
+    }
+    let mut root_key = recovery::open(&stick);
+    let report = roots::add_publisher(vault, Some(&mut root_key), entry(3)).unwrap();
+    assert_eq!(report.changes.added.len(), 1);
+    let refused = roots::add_publisher(vault, Some(&mut root_key), entry(3));
+    assert!(matches!(
+        refused,
+        Err(RootsError::Write(RootWriteError::UsedKey))
+    ));
+    let name = trust(vault).chain().document().keys()[0].name.to_string();
+    assert!(roots::find_key(&trust(vault), &name).is_some());
+    roots::set_threshold(vault, Some(&mut root_key), 2).unwrap();
+    let refused = Host::new("acme").plan(vault);
+    assert!(
+        matches!(refused, Err(PlanError::SignaturesMissing { needed: 2 })),
+        "{refused:?}"
+    );
+}
+
+/// Two machines with the root key change the keys at once. Readers of either follow the healed chain.
+#[test]
+fn a_fork_is_healed_above_both_ends() {
+    let mut pair = Pair::new(&["tool"], "x");
+    pair.pull_all();
+    let twin = pair.owner.copy();
+    roots::rotate(&twin.vault, None, None).unwrap();
+    roots::rotate(&twin.vault, None, None).unwrap();
+    // The copy's random bytes are others, so its keys are.
+    pair.host
+        .sync_as(&twin.vault, twin.now(), OnDivergence::Replace)
+        .unwrap();
+    pair.pull_all();
+    let entry = {
+        let public_key = SecretKey::from_seed([3; 32]).public();
+        KeyEntry {
+            public_key,
+            name: KeyName::default_for(&public_key),
+        }
+    };
+    roots::add_publisher(&pair.owner.vault, None, entry).unwrap();
+    let refused = pair.host.plan(&pair.owner.vault);
+    let Err(PlanError::Catalog(refused)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(refused.word(), "root_forked");
+}
+
+/// Interrupts a rotation at every point, by recreating the intermediate files.
+#[test]
+fn a_rotation_cut_short_is_completed_or_undone() {
+    let home = Home::new(1);
+    home.add("tool", "x");
+    let before = home.vault.release_key().unwrap();
+    let old = std::fs::read(home.vault.keys().path(&before)).unwrap();
+    // The new secret is staged but the version is not written: the rotation is undone.
+    let folder = home.vault.keys().folder();
+    let other = SecretKey::from_seed([3; 32]).public();
+    let staged = folder.join(format!("{other}.next"));
+    std::fs::write(&staged, &old).unwrap();
+    support::set_mode(&staged, 0o600);
+    home.add("tool", "y");
+    assert!(!staged.exists());
+    assert_eq!(home.vault.release_key().unwrap(), before);
+    // The version is written but the secret is not in place: the rotation is completed.
+    roots::rotate(&home.vault, None, None).unwrap();
+    let after = home.vault.release_key().unwrap();
+    let path = home.vault.keys().path(&after);
+    std::fs::rename(&path, path.with_extension("next")).unwrap();
+    std::fs::write(folder.join(format!("{before}.key")), &old).unwrap();
+    support::set_mode(&folder.join(format!("{before}.key")), 0o600);
+    assert_eq!(home.listed().len(), 1, "readers go on meanwhile");
+    assert!(matches!(
+        home.vault.release_key(),
+        Err(VaultError::NoReleaseKey(_))
+    ));
+    home.add("tool", "z");
+    assert_eq!(home.vault.keys().list().unwrap(), [after]);
+    assert_eq!(signer(&home, "tool"), after);
+    assert!(shelf::list(&home.vault).unwrap().damaged.is_empty());
+}
+
+/// A publisher of another machine signs with its own key; both libraries take over each other's skills.
+#[test]
+fn two_publishers_take_turns() {
+    let mut pair = Pair::new(&["hers"], "x");
+    pair.pull_all();
+    // Bob has a copy of the library, and a key of his own in place of Anna's.
+    let bob = pair.owner.copy();
+    let anna = pair.owner.vault.release_key().unwrap();
+    let key = roots::create_key(&bob.vault).unwrap();
+    std::fs::remove_file(bob.vault.keys().path(&anna)).unwrap();
+    assert!(matches!(
+        bob.vault.release_key(),
+        Err(VaultError::NoReleaseKey(_))
+    ));
+    let entry = KeyEntry {
+        public_key: key,
+        name: "bob".parse().unwrap(),
+    };
+    roots::add_publisher(&pair.owner.vault, None, entry).unwrap();
+    pair.publish();
+    let changes = publish::take_roots(&bob.vault, &pair.host.request()).unwrap();
+    assert_eq!(changes.unwrap().added[0].name, "bob");
+    bob.add("his", "x");
+    let plan = pair
+        .host
+        .sync_as(&bob.vault, bob.now(), OnDivergence::Replace)
+        .unwrap();
+    assert_eq!(plan.added, [name("his")]);
+    assert_eq!(pair.host.catalog().public_key, key);
+    let report = pair.pull_all();
+    assert_eq!(report.installed, [name("his")]);
+    assert!(pair.is_clean());
+    // Anna's machine takes his skill over with his signature.
+    let taking = PlanRequest {
+        on_divergence: OnDivergence::Adopt,
+        ..pair.host.request()
+    };
+    let Plan::Adopt(entries) = publish::plan(&pair.owner.vault, &taking).unwrap() else {
+        panic!("nothing to adopt")
+    };
+    let objects = pair.host.objects.clone();
+    adopt::adopt(&pair.owner.vault, &entries, &|hash| {
+        objects.get(hash).cloned()
+    })
+    .unwrap();
+    assert_eq!(signer(&pair.owner, "his"), key);
+    // She takes him out again: what he published stays good, and he publishes nothing more.
+    let bytes = pair.host.current.clone().unwrap();
+    publish::take(&pair.owner.vault, BASE, &pair.host.slug, &bytes).unwrap();
+    roots::remove_key(&pair.owner.vault, None, &key, false).unwrap();
+    assert!(is_clean(&pair.owner));
+    pair.publish();
+    pair.pull_all();
+    assert!(pair.is_clean());
+    publish::take_roots(&bob.vault, &pair.host.request()).unwrap();
+    assert!(matches!(
+        bob.vault.release_key(),
+        Err(VaultError::NoReleaseKey(_))
+    ));
+}
