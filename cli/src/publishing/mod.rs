@@ -16,11 +16,16 @@ use vault_library::{
     },
 };
 use vault_service::error::Code;
-use vault_skill::{catalog::SkillEntry, hash::Digest, name::SkillName};
+use vault_skill::{
+    catalog::{SkillEntry, Stored},
+    hash::Digest,
+    name::SkillName,
+};
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, codes::service_hint},
+    key_changes,
     output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
     service::{OwnerClient, connection::Connection, in_flight},
 };
@@ -35,6 +40,10 @@ pub struct SyncOptions {
     pub days: i64,
     /// Other addresses that serve this vault.
     pub also: Vec<String>,
+    /// The last release before a theft, from the status of any device.
+    pub last_good: Option<Stored>,
+    /// A release number that a device may have seen and the new release must exceed.
+    pub above_release: Option<u64>,
 }
 
 impl Default for SyncOptions {
@@ -44,6 +53,8 @@ impl Default for SyncOptions {
             renew: false,
             days: publish::DEFAULT_DAYS,
             also: Vec::new(),
+            last_good: None,
+            above_release: None,
         }
     }
 }
@@ -101,12 +112,17 @@ impl<'a> Publisher<'a> {
     pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut adopted = Vec::new();
         let (mut may_plan_again, mut may_publish_again) = (true, true);
+        let mut sign_again = false;
         loop {
-            match self.plan(options).await? {
+            match self.plan(options, sign_again).await? {
                 Ok(Plan::Unchanged(current)) => {
                     return Ok(SyncOutcome::Unchanged { current, adopted });
                 }
                 Ok(Plan::Adopt(entries)) => adopted.extend(self.adopt(&entries).await?),
+                Ok(Plan::SignAgain(skills)) => {
+                    self.ask_to_sign_again(&skills)?;
+                    sign_again = true;
+                }
                 Ok(Plan::Publish(plan)) => match self.publish(&plan).await {
                     Ok((uploaded, bytes)) => {
                         return Ok(SyncOutcome::Published {
@@ -141,7 +157,25 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    async fn plan(&self, options: &SyncOptions) -> Result<Result<Plan, PlanError>, Failure> {
+    /// Names the skills that a revoked key had signed, and asks. Nothing is signed unseen.
+    fn ask_to_sign_again(&self, skills: &[SkillName]) -> Result<(), Failure> {
+        let ui = &self.context.ui;
+        let names: Vec<_> = skills.iter().map(|name| format!("  {name}")).collect();
+        ui.note(format!(
+            "A key that had signed these skills was revoked, so they count for nothing:\n{}",
+            names.join("\n")
+        ));
+        let skills = count(skills.len() as u64, "skill");
+        ui.confirm_or_stop(&format!(
+            "Check {skills} again and sign with this machine's key?"
+        ))
+    }
+
+    async fn plan(
+        &self,
+        options: &SyncOptions,
+        sign_again: bool,
+    ) -> Result<Result<Plan, PlanError>, Failure> {
         let spinner = self.context.ui.spinner("planning the release");
         let current = self.current_catalog().await?;
         let Connection { base, slug } = self.connection;
@@ -150,10 +184,20 @@ impl<'a> Publisher<'a> {
             on_divergence: options.on_divergence,
             renew: options.renew,
             days: options.days,
+            sign_again,
+            last_good: options.last_good,
+            above_release: options.above_release,
             ..PlanRequest::new(base.as_str(), slug, current.as_deref())
+        };
+        let changes = match publish::take_roots(self.vault, &request) {
+            Ok(changes) => changes,
+            Err(error) => return Ok(Err(error)),
         };
         let planned = publish::plan(self.vault, &request);
         spinner.finish_and_clear();
+        if let Some(changes) = changes {
+            key_changes::warn(self.context, slug.as_str(), &changes);
+        }
         Ok(planned)
     }
 
