@@ -231,13 +231,16 @@ impl RootChain {
         };
         let rule = |text| invalid(InvalidRoot::Rule(text));
         let before = self.versions.last();
-        // Whoever was in charge before speaks first: nothing else of a later version is read until they have signed it.
-        if let Some(before) = before
-            && !reaches(&envelope, before.document.root())
-        {
-            return Err(rule(
-                "too few keys of the root role of the version before have signed it",
-            ));
+        // The root role before decides first: nothing else of a later version is read until it has signed.
+        let mut signers = Vec::new();
+        if let Some(before) = before {
+            let role = before.document.root();
+            signers = envelope.valid_signers(role.keys());
+            if signers.len() < role.threshold() {
+                return Err(rule(
+                    "too few keys of the root role of the version before have signed it",
+                ));
+            }
         }
         if let Some(newer) = format_number(envelope.payload_type(), TYPE_FRAME)
             && newer != 1
@@ -251,7 +254,18 @@ impl RootChain {
             return Err(RootError::NewerVault { version: number });
         }
         let document = RootDocument::parse(envelope.payload()).map_err(invalid)?;
-        if !reaches(&envelope, document.root()) {
+        let role = document.root();
+        let is_tried =
+            |key: &PublicKey| before.is_some_and(|before| before.document.root().contains(key));
+        let untried: Vec<PublicKey> = role
+            .keys()
+            .iter()
+            .filter(|key| !is_tried(key))
+            .copied()
+            .collect();
+        signers.retain(|key| role.contains(key));
+        signers.extend(envelope.valid_signers(&untried));
+        if signers.len() < role.threshold() {
             return Err(rule("too few keys of its own root role have signed it"));
         }
         if document.version() != number {

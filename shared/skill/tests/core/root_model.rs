@@ -163,7 +163,9 @@ impl Version {
     }
 
     fn after(step: &Step, versions: &[Self]) -> Self {
-        let parent = step.parent.index(versions.len());
+        // One of the last few, so that chains become long and branch late.
+        let near = versions.len().min(5);
+        let parent = versions.len() - 1 - step.parent.index(near);
         let before = &versions[parent];
         let mut version = Self {
             parent: Some(parent),
@@ -547,7 +549,7 @@ proptest! {
     #[test]
     fn careful_owners_with_a_backup_that_was_restored(
         changes in prop::collection::vec((any::<prop::sample::Index>(), change()), 1..20),
-        shows in prop::collection::vec(show(), 1..16),
+        shows in prop::collection::vec(show(), 1..30),
     ) {
         let steps: Vec<Step> = changes.into_iter().map(|(parent, change)| Step {
             parent,
