@@ -59,7 +59,7 @@ fn doctor(table: &mut Table, home: &Home, skills: usize) {
     let vault = Vault::open(paths, Arc::new(SystemClock), Arc::new(SystemRandom));
     let vault = vault.expect("the vault just made");
     let stored = integrity::paths(&home.vault().join("store"));
-    let key = vault.keys().release().expect("the release key").public();
+    let key = vault.release_key().expect("a publisher's key");
     let key = VerifyingKey::from_bytes(key.as_bytes()).expect("a key");
     // As vault_library spreads its work.
     let threads = available_parallelism().map_or(1, NonZero::get);

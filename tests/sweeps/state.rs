@@ -1,7 +1,6 @@
 //! What a home holds, as its user sees it, and what must hold after any fault.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
