@@ -148,6 +148,8 @@ fn names_that_travel_badly_are_refused() {
             .unwrap(),
     ])
     .ok();
+    // The first command that looks at the neighbours fills the index, which is a cache.
+    home.run(&["skill", "list"]).ok();
     for (name, bytes) in names {
         let folder = home.skill("named", &[("SKILL.md", &skill_md("named", "x"))]);
         std::fs::write(folder.join(OsStr::from_bytes(bytes)), b"x").unwrap();

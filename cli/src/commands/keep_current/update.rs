@@ -22,7 +22,7 @@ use crate::{
         texts::Texts,
     },
     context::Context,
-    diff::{self, Version},
+    diff::{self, FileVersion},
     drift::{DriftCheck, compare, sort},
     errors::{Exit, Failure, chain},
     fetch::{self, Fetching},
@@ -247,10 +247,10 @@ impl Update<'_> {
     }
 }
 
-fn by_path(files: &[File]) -> BTreeMap<&str, Version<'_>> {
+fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
     let mut versions = BTreeMap::new();
     for File { path, mode, bytes } in files {
-        versions.insert(path.as_str(), Version { mode: *mode, bytes });
+        versions.insert(path.as_str(), FileVersion { mode: *mode, bytes });
     }
     versions
 }

@@ -95,20 +95,26 @@ pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, Vault
         .collect())
 }
 
-/// Forgets linked folders that no longer exist, and removes dangling symlinks of the vault.
+/// Forgets linked folders that no longer exist and removes dangling symlinks that lead into the
+/// vault. Returns the paths that it forgot or removed.
 pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, ProfileSyncError> {
     let seen = view(vault, machine)?;
     let mut change = vault.change()?;
     let mut record = Record::read(vault)?;
-    let before = record.roots.len();
-    record
-        .roots
-        .retain(|root| disk::is_folder(&root.path) || !seen.missing.contains(&root.path));
-    if record.roots.len() != before {
+    // Look again under the lock: a folder may have come back.
+    let is_gone = |path: &PathBuf| seen.missing.contains(path) && !disk::is_folder(path);
+    let mut cleaned = Vec::new();
+    record.roots.retain(|root| {
+        let gone = is_gone(&root.path);
+        if gone {
+            cleaned.push(root.path.clone());
+        }
+        !gone
+    });
+    if !cleaned.is_empty() {
         record.write(vault, &mut change)?;
     }
     let homes = homes(vault);
-    let mut cleaned = seen.missing;
     for (path, _) in seen.dangling.into_iter().filter(|(_, ours)| *ours) {
         // Check again under the lock: the symlink may have been repaired or replaced.
         let target = disk::link_target(&path)?;

@@ -131,7 +131,7 @@ impl Doctor<'_> {
             ..self.options(&health.name, Some(source))
         };
         let signed = add_folder(self.vault, &files, &options);
-        if signed.is_ok() {
+        if signed.as_ref().is_ok_and(|report| report.bundle != bundle) {
             let _change = self.vault.change()?;
             let aside = self.vault.scratch()?;
             store::drop_bundles(&self.vault.store(), aside.path(), [bundle])?;
