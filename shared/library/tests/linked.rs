@@ -4,7 +4,7 @@ use crate::support::host::{BASE, Host, planned};
 use crate::support::pair::Pair;
 use crate::support::{self, Home, durable, mode, name, snapshot};
 use vault_library::add_folder;
-use vault_library::admit::Options;
+use vault_library::admit::{Options, history, remove};
 use vault_library::subscribe::{self, AcceptOptions, Link, LinkError, Selection, StagedBundles};
 use vault_library::{Origin, Vault, integrity, run, shelf};
 use vault_skill::hash::Digest;
@@ -562,6 +562,37 @@ fn withdrawn_bytes_go_wherever_they_are() {
     .collect();
     assert_eq!(names.len(), 2);
     assert!(pair.is_clean());
+}
+
+/// What one vault withdraws says nothing about other vaults' skills or the own history.
+#[test]
+fn a_withdrawal_touches_no_other_vault() {
+    let pair = pair();
+    pair.pull_all();
+    let device = &pair.device;
+    let earlier = device.add("mine", "one").bundle;
+    device.add("mine", "two");
+    let theirs = pair
+        .host
+        .catalog()
+        .skill(&name("alpha"))
+        .unwrap()
+        .bundle_hash;
+    let other = Home::new(9);
+    other.add("unrelated", "x");
+    let mut host = Host::new("other");
+    for (skill, bundle) in [("alpha", theirs), ("mine", earlier)] {
+        remove::withdraw(&other.vault, &name(skill), bundle, "harmful").unwrap();
+    }
+    host.sync(&other.vault, other.now()).unwrap();
+    let link = subscribe::create(&device.vault, BASE, &host.slug).unwrap();
+    let report = host
+        .pull(&device.vault, &link, &Selection::default())
+        .unwrap();
+    assert!(report.withdrawn.is_empty() && report.kept.is_empty());
+    assert!(pair.is_clean());
+    assert_eq!(pair.installed(), ["alpha", "beta", "gamma"]);
+    history::roll_back(&device.vault, &name("mine"), None, true).unwrap();
 }
 
 #[test]

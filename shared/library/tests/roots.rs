@@ -399,13 +399,13 @@ fn a_recovery_file_fits_its_own_vault_at_its_own_length_alone() {
     };
     assert_eq!(cause.word(), "vault_changed");
     // After another recovery key was made, the old one says nothing.
-    let mut key = recovery::open(&stick);
+    let key = recovery::open(&stick);
     let next = pair.owner.path("stick/next.json");
     let input = NewRecovery {
         files: vec![next.clone()],
         ..NewRecovery::default()
     };
-    vault_library::recovery::create(&pair.owner.vault, Some(&mut key), input).unwrap();
+    vault_library::recovery::create(&pair.owner.vault, Some(&key), input).unwrap();
     let lost = pair.owner.vault.release_key().unwrap();
     assert!(matches!(
         recovery::revoke(&pair.owner, &stick, lost),
@@ -443,12 +443,12 @@ fn a_recovery_key_before_the_first_release_makes_the_vault_anew() {
     assert_eq!(*home.again().id(), id);
     // Once published, the vault keeps its id.
     Host::new("acme").sync(&home.vault, home.now()).unwrap();
-    let mut root_key = recovery::open(&stick);
+    let root_key = recovery::open(&stick);
     let input = NewRecovery {
         files: vec![home.path("stick/second.json")],
         ..NewRecovery::default()
     };
-    let created = vault_library::recovery::create(&home.vault, Some(&mut root_key), input);
+    let created = vault_library::recovery::create(&home.vault, Some(&root_key), input);
     assert_eq!(*created.unwrap().vault.id(), id);
 }
 

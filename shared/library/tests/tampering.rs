@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Home, set_mode, write};
+use crate::support::{Home, copy_folder, name, set_mode, write};
 use vault_library::admit::Options;
 use vault_library::publish::{self, PlanError, PlanRequest};
-use vault_library::{Damage, integrity, shelf};
+use vault_library::{Damage, VaultError, integrity, roots, run, shelf};
 use vault_store::assert_matches;
 
 /// Makes a read-only folder of the store writable for the test.
@@ -247,4 +247,57 @@ fn ignored_metadata_in_the_store_is_no_damage() {
     set_mode(&files, 0o555);
     assert!(home.is_clean());
     assert_eq!(home.listed().len(), 1);
+}
+
+/// Whoever writes to the vault's folder plants a skill by another key, and every file that might make
+/// that key count. It counts for nothing, and no command signs it.
+#[test]
+fn what_is_planted_in_the_vault_folder_is_neither_trusted_nor_signed() {
+    let home = Home::new(1);
+    home.add("mine", "x");
+    let thief = Home::new(9);
+    let evil = thief.add("evil", "x").bundle.to_string();
+    copy_folder(
+        &thief.path("vault/store").join(&evil),
+        &home.path("vault/store").join(&evil),
+    );
+    let link = home.path("vault/skills/evil");
+    let target = Path::new("../store").join(&evil).join("files");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let key = thief.vault.release_key().unwrap();
+    let retiring = format!(r#"{{"rotations":[],"retiring":["{key}"]}}"#);
+    write(&home.path("vault/rotations.json"), retiring.as_bytes());
+    let trust = thief.path("config/vaults").join(thief.vault.id().as_str());
+    let planted = home.path("vault/vaults").join(home.vault.id().as_str());
+    std::fs::create_dir(home.path("vault/vaults")).unwrap();
+    copy_folder(&trust, &planted);
+    write(
+        &home.path("vault/trust.json"),
+        std::fs::read(trust.join("trust.json")).unwrap(),
+    );
+    let untrusted = |home: &Home| {
+        let listing = shelf::list(&home.vault).unwrap();
+        let names = listing.damaged.iter().map(|(name, ..)| name.to_string());
+        assert_eq!(names.collect::<Vec<_>>(), ["evil"]);
+        assert!(!integrity::check(&home.vault).unwrap().is_clean());
+        assert!(run::which(&home.vault, &name("evil")).is_err());
+        let slug = "acme".parse().unwrap();
+        let request = PlanRequest::new("https://vault.example", &slug, None);
+        let refused = publish::plan(&home.vault, &request);
+        assert_matches!(refused, Err(PlanError::Damaged(_)));
+    };
+    untrusted(&home);
+    // Any writing command, and those that change keys.
+    home.add("other", "x");
+    home.remove("other", None);
+    roots::rotate(&home.vault, None, None).unwrap();
+    roots::sign_again(&home.vault).unwrap();
+    untrusted(&home);
+    assert_eq!(std::fs::read_link(&link).unwrap(), target);
+    // The folder names another vault: this machine knows nothing of it.
+    let named = thief.path("vault/vault.json");
+    std::fs::copy(named, home.path("vault/vault.json")).unwrap();
+    let other = home.again();
+    assert!(shelf::list(&other).unwrap().skills.is_empty());
+    assert_matches!(other.release_key(), Err(VaultError::Untrusted(_)));
 }

@@ -202,6 +202,16 @@ struct Judged {
     warnings: Vec<RootWarning>,
 }
 
+impl Judged {
+    /// Reads a manifest by a publisher, also by one that was retired: [`Verifier::signer`] decides.
+    const fn trust(&self) -> ManifestTrust<'_> {
+        ManifestTrust {
+            state: &self.state,
+            place: SkillPlace::Archive { listed: true },
+        }
+    }
+}
+
 impl Verifier<'_> {
     fn folder(&self, path: &Path, manifest: Option<&Path>) -> Result<Vec<Verified>, VerifyError> {
         for index in [path.join(INDEX), path.join("index.json")] {
@@ -309,7 +319,7 @@ impl Verifier<'_> {
         let bundle = Bundle::parse(bytes, &hash, bytes.len() as u64).map_err(wrong(path))?;
         let judged = self.judge(bundle.signed(), None).map_err(wrong(path))?;
         let signed = bundle.signed().clone();
-        let trust = self.trust(&judged);
+        let trust = judged.trust();
         let manifest = signed.verify_signature(&trust).map_err(wrong(path))?;
         let expected = ManifestExpectation {
             name: &manifest.name,
@@ -355,7 +365,7 @@ impl Verifier<'_> {
             .judge(&signed, carried.roots.as_ref())
             .map_err(wrong(manifest))?;
         let content = signed
-            .verify_signature(&self.trust(&judged))
+            .verify_signature(&judged.trust())
             .map_err(wrong(manifest))?;
         let files = found
             .iter()
@@ -397,14 +407,6 @@ impl Verifier<'_> {
         let id = chain.vault_id();
         let mut known = self.known.iter();
         known.find(|known| known.trust.roots().vault_id() == id)
-    }
-
-    /// Reads a manifest by a publisher, also by one that was retired: [`Self::signer`] decides.
-    fn trust<'j>(&self, judged: &'j Judged) -> ManifestTrust<'j> {
-        ManifestTrust {
-            state: &judged.state,
-            place: SkillPlace::Archive { listed: true },
-        }
     }
 
     /// The key that signed, if it counts on this bundle: that of a publisher, or that of a retired one

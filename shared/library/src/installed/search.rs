@@ -13,8 +13,8 @@ use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
 /// Number of times that everything is listed again because a hit could not be verified: a writer
-/// may have changed it meanwhile.
-const RESCANS: u32 = 2;
+/// may have changed it meanwhile, and several writers one after the other.
+const RESCANS: u32 = 20;
 
 /// A search result.
 #[derive(Clone, Debug)]

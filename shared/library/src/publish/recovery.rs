@@ -51,7 +51,7 @@ pub struct CreatedRecovery {
 /// on this machine never had the root role.
 pub fn create(
     vault: &Vault,
-    root_key: Option<&mut RecoveryKey>,
+    root_key: Option<&RecoveryKey>,
     input: NewRecovery,
 ) -> Result<CreatedRecovery, RootsError> {
     for path in &input.files {
@@ -70,8 +70,7 @@ pub fn create(
         }
         edit.sign(&[&secret])?
     } else {
-        let given = root_key.as_deref();
-        next_version(vault, &before, given, &[&secret], |edit, chain| {
+        next_version(vault, &before, root_key, &[&secret], |edit, chain| {
             edit.add_root_key(entry(&secret, recovery_name_after(chain)))?;
             for key in chain.document().root().keys() {
                 edit.remove_root_key(key)?;

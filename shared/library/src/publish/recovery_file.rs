@@ -100,15 +100,15 @@ impl RecoveryKey {
     pub fn open(path: &Path, passphrases: &dyn Passphrases) -> Result<Self, RecoveryError> {
         let bytes = disk::read_secret(path, MAX_FILE)?;
         let bytes = bytes.ok_or_else(|| RecoveryError::Missing(path.to_owned()))?;
-        let (text, passphrase) = keys::decrypt(path, bytes, passphrases)?;
-        let file = RecoveryFile::parse(&text).map_err(|cause| RecoveryError::File {
+        let opened = keys::decrypt(path, bytes, passphrases)?;
+        let file = RecoveryFile::parse(&opened.text).map_err(|cause| RecoveryError::File {
             path: path.to_owned(),
             cause,
         })?;
         Ok(Self {
             path: path.to_owned(),
             file,
-            passphrase,
+            passphrase: opened.passphrase,
         })
     }
 

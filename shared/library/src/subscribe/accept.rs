@@ -95,6 +95,56 @@ struct Known {
     pinned: bool,
 }
 
+/// A catalog that counts, new or known.
+struct Counted {
+    catalog: Catalog,
+    stored: Stored,
+    signers: Vec<PublicKey>,
+    warnings: Vec<CatalogWarning>,
+}
+
+impl Known {
+    /// The catalog that counts by this outcome.
+    fn counted(
+        self,
+        vault: &Vault,
+        outcome: CatalogOutcome,
+        now: Timestamp,
+    ) -> Result<Counted, CatalogError> {
+        match outcome {
+            CatalogOutcome::Release(release) => {
+                let state = release.state().clone();
+                let counted = release.settle(|entry| {
+                    let signer = store::signer(&vault.store(), &entry.bundle_hash, &state);
+                    signer.is_none_or(|signer| state.was_publisher(&signer))
+                })?;
+                Ok(Counted {
+                    catalog: counted.catalog,
+                    stored: counted.stored,
+                    signers: counted.signers,
+                    warnings: counted.warnings,
+                })
+            }
+            CatalogOutcome::Equal { signers } => {
+                let last = self.last.ok_or_else(no_catalog)?;
+                let seen = self.trust.and_then(|trust| trust.latest_seen_at);
+                let went_back = seen > Some(now);
+                Ok(Counted {
+                    catalog: last.catalog,
+                    stored: last.stored,
+                    signers,
+                    warnings: went_back
+                        .then_some(CatalogWarning::ClockWentBack)
+                        .into_iter()
+                        .collect(),
+                })
+            }
+            // Only a service is answered this way.
+            CatalogOutcome::RootsOnly => Err(no_catalog()),
+        }
+    }
+}
+
 impl Link {
     /// Judges the exact bytes of a catalog. Root versions that count are stored at once, even if the
     /// catalog is then rejected: no host can take a revocation back. Nothing else is written.
@@ -152,39 +202,22 @@ impl Link {
             cause,
             roots: root_changes.clone().map(Box::new),
         };
-        let (catalog, stored, signers, warnings) = match judged.outcome.map_err(refused)? {
-            CatalogOutcome::Release(release) => {
-                let state = release.state().clone();
-                let counts = |entry: &vault_skill::catalog::SkillEntry| {
-                    let signer = store::signer(&vault.store(), &entry.bundle_hash, &state);
-                    signer.is_none_or(|signer| state.was_publisher(&signer))
-                };
-                let counted = release.settle(counts).map_err(refused)?;
-                let (catalog, stored) = (counted.catalog, counted.stored);
-                (catalog, stored, counted.signers, counted.warnings)
-            }
-            CatalogOutcome::Equal { signers } => {
-                let last = known.last.ok_or_else(|| refused(no_catalog()))?;
-                let seen = known.trust.as_ref().and_then(|trust| trust.latest_seen_at);
-                let went_back = seen > Some(now);
-                let warnings = went_back.then_some(CatalogWarning::ClockWentBack);
-                let warnings = warnings.into_iter().collect();
-                (last.catalog, last.stored, signers, warnings)
-            }
-            // Only a service is answered this way.
-            CatalogOutcome::RootsOnly => return Err(refused(no_catalog())),
-        };
+        let first = !known.pinned;
+        let counted = judged
+            .outcome
+            .and_then(|outcome| known.counted(vault, outcome, now))
+            .map_err(refused)?;
         Ok(AcceptedCatalog {
             link: self.id.clone(),
             bytes: bytes.to_vec(),
             options: *options,
             roots: roots.ok_or_else(|| refused(no_catalog()))?,
-            catalog,
-            stored,
-            signers,
+            catalog: counted.catalog,
+            stored: counted.stored,
+            signers: counted.signers,
             seen_at: now,
-            first: !known.pinned,
-            warnings,
+            first,
+            warnings: counted.warnings,
             root_warnings: judged.warnings,
             root_changes,
         })

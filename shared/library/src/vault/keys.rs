@@ -140,14 +140,25 @@ pub(crate) fn is_encrypted(bytes: &[u8]) -> bool {
     bytes.starts_with(AGE_HEADER)
 }
 
-/// The content of a secret file, decrypted if necessary, and the passphrase that opened it.
+/// A secret file that was read.
+pub(crate) struct OpenedSecret {
+    /// Its content in the clear.
+    pub(crate) text: Zeroizing<Vec<u8>>,
+    /// The passphrase that opened it, if it is encrypted.
+    pub(crate) passphrase: Option<Zeroizing<String>>,
+}
+
+/// The content of a secret file, decrypted if necessary.
 pub(crate) fn decrypt(
     path: &Path,
     bytes: Zeroizing<Vec<u8>>,
     passphrases: &dyn Passphrases,
-) -> Result<(Zeroizing<Vec<u8>>, Option<Zeroizing<String>>), KeyError> {
+) -> Result<OpenedSecret, KeyError> {
     if !is_encrypted(&bytes) {
-        return Ok((bytes, None));
+        return Ok(OpenedSecret {
+            text: bytes,
+            passphrase: None,
+        });
     }
     let passphrase = passphrases.unlock(path).map_err(KeyError::Passphrase)?;
     let passphrase = passphrase.ok_or_else(|| KeyError::Locked(path.to_owned()))?;
@@ -167,7 +178,10 @@ pub(crate) fn decrypt(
         }
     }
     text.truncate(filled);
-    Ok((text, Some(passphrase)))
+    Ok(OpenedSecret {
+        text,
+        passphrase: Some(passphrase),
+    })
 }
 
 /// Reads a key file.
@@ -181,8 +195,8 @@ pub(crate) fn read_key(
     let Some(bytes) = folder.read(name)? else {
         return Ok(None);
     };
-    let (text, _) = decrypt(&path, bytes, passphrases)?;
-    let key = parse(&text, kind).ok_or(KeyError::Malformed {
+    let opened = decrypt(&path, bytes, passphrases)?;
+    let key = parse(&opened.text, kind).ok_or(KeyError::Malformed {
         path,
         kind: kind.word(),
     })?;

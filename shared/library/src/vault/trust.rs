@@ -235,10 +235,8 @@ pub struct NamedKey {
 impl NamedKey {
     /// A key of a chain.
     pub fn of(chain: &RootChain, key: &PublicKey) -> Self {
-        let versions = chain.versions().iter().rev();
-        let name = versions
-            .filter_map(|version| version.document().name_of(key))
-            .next();
+        let mut versions = chain.versions().iter().rev();
+        let name = versions.find_map(|version| version.document().name_of(key));
         Self {
             name: name.map_or_else(|| key.to_string(), ToString::to_string),
             fingerprint: Some(KeyFingerprint::publisher(key)),
