@@ -20,8 +20,8 @@ use vault_library::{
 };
 use vault_skill::{
     hash::Digest,
-    keys::PublicKey,
     name::{AgentId, SkillName},
+    root::VaultFingerprint,
 };
 use vault_sources::site::digest_of;
 use vault_store::fetch::Upstream;
@@ -73,9 +73,12 @@ pub struct LockEntry {
     /// The id of the folder's git tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// The key that signed the skill at its source.
+    /// The vault that signed the skill at its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signer: Option<PublicKey>,
+    pub signer: Option<VaultFingerprint>,
+    /// The newest version of that vault's keys that was shown there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_version: Option<u64>,
     /// The version that was signed at the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_version: Option<u64>,
@@ -100,6 +103,7 @@ impl LockEntry {
             revision: self.revision.clone(),
             tree: self.tree.clone(),
             signer: self.signer,
+            root_version: self.root_version,
             signed_version: self.signed_version,
         })
     }
@@ -266,6 +270,7 @@ pub fn of_upstream(
         revision: upstream.revision.clone(),
         tree: upstream.tree.clone(),
         signer: upstream.signer,
+        root_version: upstream.root_version,
         signed_version: upstream.signed_version,
         digest,
         agents,
@@ -319,6 +324,7 @@ pub fn note_folder(
         revision: None,
         tree: None,
         signer: None,
+        root_version: None,
         signed_version: None,
         digest: installed_digest(vault, name)?,
         agents: agents.to_vec(),

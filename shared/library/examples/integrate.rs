@@ -127,6 +127,7 @@ impl Website {
                 revision: None,
                 tree: None,
                 signer: None,
+                root_version: None,
                 signed_version: None,
             },
         }

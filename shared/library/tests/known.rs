@@ -41,6 +41,7 @@ fn fetched(address: &str, skill: &str, body: &str, script: Option<&str>) -> Fetc
             tree: None,
             signed_version: None,
             signer: None,
+            root_version: None,
         },
     }
 }

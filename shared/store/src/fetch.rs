@@ -12,6 +12,7 @@ use vault_skill::keys::PublicKey;
 use vault_skill::name::SkillName;
 use vault_skill::policy::Policy;
 use vault_skill::provenance::ProvenanceId;
+use vault_skill::root::VaultFingerprint;
 
 use crate::shelf::DriftState;
 
@@ -36,9 +37,13 @@ pub struct Upstream {
     /// The id of the skill's folder in that commit: equal as long as the folder is, whatever else the repository does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// Whose signature the skill carried there. It is pinned: what comes later from that place carries it too.
+    /// The vault whose publisher signed the skill there: the fingerprint of its first root version. It is pinned: what
+    /// comes later from that place is signed by that vault too, whatever keys it has then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signer: Option<PublicKey>,
+    pub signer: Option<VaultFingerprint>,
+    /// The number of the newest root version that was shown there; it does not fall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_version: Option<u64>,
     /// The version that was signed there; it does not fall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_version: Option<u64>,
@@ -47,18 +52,28 @@ pub struct Upstream {
 /// Why a skill that was signed at its source is not taken from there any more.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PinError {
-    /// It carries no signature any more; the fingerprint of the key that was pinned.
+    /// It carries no signature any more; the vault that was pinned.
     #[error("it carries no signature any more; before it was signed by {0}")]
-    Unsigned(String),
-    /// Another key signed it.
+    Unsigned(VaultFingerprint),
+    /// Another vault signed it.
     #[error("it is signed by {found}, before by {pinned}")]
     OtherSigner {
-        /// Fingerprint of the key that was pinned when the skill was added.
-        pinned: String,
-        /// Fingerprint of the key that signed what is there now.
-        found: String,
+        /// The vault that was pinned when the skill was added.
+        pinned: VaultFingerprint,
+        /// The vault that signed what is there now.
+        found: VaultFingerprint,
     },
-    /// The same key, but an earlier version than the one that is here.
+    /// The same vault, but its keys as they were before: they may have been revoked since.
+    #[error(
+        "it is signed under version {found} of its vault's keys, which is older than {pinned}, the one that is known"
+    )]
+    RootsRolledBack {
+        /// The version that is known.
+        pinned: u64,
+        /// The version that is there now.
+        found: u64,
+    },
+    /// The same vault, but an earlier version than the one that is here.
     #[error("version {found} is signed there, which is older than {pinned}, the one that is here")]
     RolledBack {
         /// The version that is here.
@@ -74,14 +89,14 @@ impl Upstream {
         let Some(pinned) = self.signer else {
             return Ok(());
         };
-        let found = now
-            .signer
-            .ok_or_else(|| PinError::Unsigned(pinned.fingerprint()))?;
+        let found = now.signer.ok_or(PinError::Unsigned(pinned))?;
         if found != pinned {
-            return Err(PinError::OtherSigner {
-                pinned: pinned.fingerprint(),
-                found: found.fingerprint(),
-            });
+            return Err(PinError::OtherSigner { pinned, found });
+        }
+        if let (Some(pinned), Some(found)) = (self.root_version, now.root_version)
+            && found < pinned
+        {
+            return Err(PinError::RootsRolledBack { pinned, found });
         }
         match (self.signed_version, now.signed_version) {
             (Some(pinned), Some(found)) if found < pinned => {
@@ -169,12 +184,12 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vault_skill::keys::SecretKey;
+    use vault_skill::hash::Digest;
 
     #[test]
-    fn a_pin_holds_against_other_keys_no_signature_and_earlier_versions() {
-        let [one, two] = [1, 2].map(|seed| SecretKey::from_seed([seed; 32]).public());
-        let of = |signer, signed_version| Upstream {
+    fn a_pin_holds_against_other_vaults_no_signature_and_earlier_versions() {
+        let [one, two] = [b"1", b"2"].map(|root| VaultFingerprint::new(1, &Digest::of(root)));
+        let under = |signer, root_version, signed_version| Upstream {
             identifier: "wellknown:https://docs.example/pdf".parse().unwrap(),
             address: None,
             path: None,
@@ -182,18 +197,28 @@ mod tests {
             revision: None,
             tree: None,
             signer,
+            root_version,
             signed_version,
         };
+        let of = |signer, signed_version| under(signer, Some(2), signed_version);
         let pinned = of(Some(one), Some(3));
         for (found, wanted) in [
             (of(Some(one), Some(3)), Ok(())),
             (of(Some(one), Some(4)), Ok(())),
-            (of(None, None), Err(PinError::Unsigned(one.fingerprint()))),
+            (of(None, None), Err(PinError::Unsigned(one))),
             (
                 of(Some(two), Some(9)),
                 Err(PinError::OtherSigner {
-                    pinned: one.fingerprint(),
-                    found: two.fingerprint(),
+                    pinned: one,
+                    found: two,
+                }),
+            ),
+            (under(Some(one), Some(3), Some(3)), Ok(())),
+            (
+                under(Some(one), Some(1), Some(9)),
+                Err(PinError::RootsRolledBack {
+                    pinned: 2,
+                    found: 1,
                 }),
             ),
             (

@@ -302,7 +302,7 @@ fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
         .as_ref()
         .and_then(|upstream| upstream.signer);
     let there = signer.map_or_else(String::new, |signer| {
-        format!(", signed there by {} (pinned)", signer.fingerprint())
+        format!(", signed there by {signer} (pinned)")
     });
     let source = clean(candidate.provenance.identifier.as_str(), 200);
     format!("  from {source}{at}{there}, signed by this vault: {fingerprint}")

@@ -53,6 +53,7 @@ pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
         revision: provenance.revision.clone(),
         tree: None,
         signer: None,
+        root_version: None,
         signed_version: None,
     })
 }

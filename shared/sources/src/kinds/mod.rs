@@ -198,6 +198,7 @@ pub(crate) fn upstream(identifier: &str, revision: impl Into<String>) -> Result<
         revision: Some(revision.into()),
         tree: None,
         signer: None,
+        root_version: None,
         signed_version: None,
     })
 }

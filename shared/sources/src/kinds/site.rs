@@ -10,9 +10,8 @@ use url::Url;
 use vault_skill::gate::RawFile;
 use vault_skill::hash::Digest;
 use vault_skill::json;
-use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{ManifestTrust, Mode, SKILL_MD, SignedManifest};
-use vault_skill::root::{RootChain, RootList, RootState, SkillPlace};
+use vault_skill::root::{RootChain, RootList, RootState, SkillPlace, VaultFingerprint};
 use vault_store::fetch::{FetchedSkill, SignedSkill, Upstream};
 use vault_store::shelf::DriftState;
 
@@ -74,6 +73,16 @@ impl Kind for Address<'_> {
     }
 }
 
+/// A signature that counts under the root versions that came with it.
+struct Signature {
+    /// The vault: the fingerprint of its first root version.
+    vault: VaultFingerprint,
+    /// The number of the newest root version.
+    root_version: u64,
+    /// The signed version of the skill.
+    version: u64,
+}
+
 /// The member that an export adds to the envelope of a manifest.
 #[derive(Deserialize)]
 struct CarriedRoots {
@@ -107,7 +116,7 @@ impl Site {
     }
 
     /// Verifies the signed manifest of a skill against exactly these files and the name in the
-    /// index. Returns the signer's key and the signed version. Fails if the signature is invalid,
+    /// index. Returns the vault and the signed version. Fails if the signature is invalid,
     /// or if the policy does not list the signer.
     async fn signature(
         &self,
@@ -115,7 +124,7 @@ impl Site {
         entry: &Entry,
         signed: &SignedSkill,
         files: &mut [RawFile],
-    ) -> Result<(PublicKey, u64)> {
+    ) -> Result<Signature> {
         let key = signed.public_key;
         access
             .policy
@@ -131,7 +140,7 @@ impl Site {
             .ok_or_else(|| wrong("it is not there, though the index names it".to_owned()))?
             .body;
         // The key counts as far as the vault's root versions, which come with the manifest, make it a
-        // publisher's. Whether this is the vault that was pinned is decided by the key.
+        // publisher's. Whether this is the vault that was pinned is compared afterwards.
         let carried: CarriedRoots = json::parse(&body).map_err(|error| wrong(error.to_string()))?;
         let chain = RootChain::verify(&carried.roots).map_err(|error| wrong(error.to_string()))?;
         let state = RootState::new(chain, BTreeSet::new());
@@ -164,7 +173,11 @@ impl Site {
         manifest
             .compare(found)
             .map_err(|error| wrong(error.to_string()))?;
-        Ok((key, manifest.version))
+        Ok(Signature {
+            vault: VaultFingerprint::new(1, state.chain().root1_sha256()),
+            root_version: state.chain().version(),
+            version: manifest.version,
+        })
     }
 
     async fn artifact(&self, access: Access<'_>, url: &str, digest: &Digest) -> Result<Vec<u8>> {
@@ -245,8 +258,9 @@ impl Content for Site {
             folder: Some(entry.name.clone()),
             upstream: Upstream {
                 address: plain.is_some().then_some(origin.clone()),
-                signer: signature.map(|(key, _)| key),
-                signed_version: signature.map(|(_, version)| version),
+                signer: signature.as_ref().map(|signature| signature.vault),
+                root_version: signature.as_ref().map(|signature| signature.root_version),
+                signed_version: signature.map(|signature| signature.version),
                 ..upstream(&identifier, format!("sha256:{digest}"))?
             },
         })
