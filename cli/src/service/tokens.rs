@@ -1,4 +1,4 @@
-//! Tokens on this machine: one file per service and vault, with mode 0600 in a folder with mode
+//! Tokens on this machine: `services/<origin>/<slug>.json` in the trust folder, mode 0600 in a folder with mode
 //! 0700.
 //!
 //! The files are outside the vault's folder, so that copying or syncing a vault never includes
@@ -94,7 +94,7 @@ impl TokenFile {
     pub fn of(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
         let path = context
             .config_folder()?
-            .join("tokens")
+            .join("services")
             .join(base.file_name())
             .join(format!("{name}.json"));
         Ok(Self { path })
