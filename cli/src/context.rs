@@ -9,6 +9,7 @@ use crate::{
     errors::Failure,
     flags::Global,
     output::Ui,
+    passphrases::KeyPassphrases,
     settings::{
         Settings,
         layers::{self, expand, user_file},
@@ -28,6 +29,7 @@ pub struct Context {
     /// Returns the complete clap command, for manual pages and completion scripts.
     pub command_line: fn() -> clap::Command,
     settings: OnceCell<Result<Settings, Failure>>,
+    passphrases: OnceCell<Arc<KeyPassphrases>>,
 }
 
 impl Context {
@@ -44,6 +46,7 @@ impl Context {
             ui,
             command_line,
             settings: OnceCell::new(),
+            passphrases: OnceCell::new(),
         }
     }
 
@@ -126,14 +129,24 @@ impl Context {
     pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
         match Vault::open(self.paths()?, Arc::new(SystemClock), Arc::new(SystemRandom)) {
             Err(VaultError::Missing(_)) => Ok(None),
-            vault => Ok(Some(vault?)),
+            vault => Ok(Some(vault?.with_passphrases(self.passphrases()?))),
         }
     }
 
     /// Opens the vault of this run. Creates it with its keys if it does not exist.
     pub fn vault_or_new(&self) -> Result<Vault, Failure> {
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
-        Ok(Vault::open_or_create(self.paths()?, clock, random)?)
+        let passphrases = self.passphrases()?;
+        let vault = Vault::open_or_create_with(self.paths()?, clock, random, passphrases)?;
+        Ok(vault)
+    }
+
+    /// Where the passphrases of keys come from.
+    pub fn passphrases(&self) -> Result<Arc<KeyPassphrases>, Failure> {
+        let file = self.settings()?.text("VAULT_KEY_PASSPHRASE_FILE");
+        let file = file.map(|path| expand(&self.process, path));
+        let made = || Arc::new(KeyPassphrases::new(file, self.ui.may_ask()));
+        Ok(Arc::clone(self.passphrases.get_or_init(made)))
     }
 
     /// Fails if `--offline` forbids network access.

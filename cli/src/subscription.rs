@@ -1,16 +1,16 @@
-//! Linked vaults: the client that signs as this machine, and checks of the catalog that the service
-//! shows.
+//! Linked vaults: the client that signs as this machine, and checks of what the service shows.
 
 use vault_library::{
     Vault,
-    subscribe::{AcceptedCatalog, Link},
+    subscribe::{AcceptOptions, AcceptedCatalog, Link, LinkError},
 };
 use vault_service::model::device::DeviceStatus;
-use vault_skill::catalog;
+use vault_skill::catalog::CatalogWarning;
 
 use crate::{
     context::Context,
     errors::Failure,
+    key_changes,
     output::{GOOD, WARN, Warning, paint},
     service::{Base, DeviceClient},
 };
@@ -47,9 +47,10 @@ pub fn status_text(status: Option<DeviceStatus>) -> String {
 /// Fails if a release is pinned. Call it when the service shows no catalog: hiding all releases is
 /// also a rollback.
 pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
-    let Some(release) = link.pin().release else {
+    let Some(counted) = &link.pin().counted else {
         return Ok(());
     };
+    let release = counted.release;
     Err(fail!(
         ServiceRolledBack,
         "the service shows no catalog, but release {release} is pinned: it was rolled back"
@@ -57,23 +58,41 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     .hint("installed skills stay as they are; tell the owner"))
 }
 
-/// Warns about anomalies of an accepted catalog.
-pub fn warn_about_catalog(context: &Context, catalog: &AcceptedCatalog) {
-    for warning in &catalog.accepted().warnings {
+/// Judges a catalog of a linked vault, and says how the vault's keys have changed, also if the catalog
+/// is then refused.
+pub fn accept(
+    context: &Context,
+    vault: &Vault,
+    link: &Link,
+    bytes: &[u8],
+    options: &AcceptOptions,
+) -> Result<AcceptedCatalog, Failure> {
+    let address = address(link);
+    let accepted = link.accept(vault, bytes, options).map_err(|error| {
+        if let LinkError::Catalog {
+            roots: Some(changes),
+            ..
+        } = &error
+        {
+            key_changes::warn(context, &address, changes);
+        }
+        Failure::from(error)
+    })?;
+    if let Some(changes) = accepted.root_changes() {
+        key_changes::warn(context, &address, changes);
+    }
+    key_changes::warn_about_roots(context, &address, accepted.root_warnings());
+    for warning in accepted.warnings() {
         context.ui.warn(match warning {
-            catalog::Warning::IssuedInFuture => Warning::new(
+            CatalogWarning::IssuedInFuture => Warning::new(
                 "issued_in_future",
                 "the catalog was signed in this machine's future: one of the two clocks is off",
             ),
-            catalog::Warning::ClockWentBack => Warning::new(
+            CatalogWarning::ClockWentBack => Warning::new(
                 "clock_went_back",
                 "this machine's clock shows an earlier time than before; expiry is judged by the latest time seen",
             ),
-            catalog::Warning::PreviousDiffers => Warning::new(
-                "previous_differs",
-                "the catalog does not follow the one that this machine knows: the owner may have signed two",
-            )
-            .hint("compare `vault status --cloud` on two machines"),
         });
     }
+    Ok(accepted)
 }

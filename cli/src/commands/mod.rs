@@ -138,7 +138,7 @@ commands! {
         Cloud(share::cloud) "Connect to a service, install from it, roll back",
         Sync(share::sync) "Publish this vault's skills to the connected service",
         Status(share::status) "Show the connected service, counts and the last push",
-        Link(share::link) "Enrol this machine in a vault and pin its key",
+        Link(share::link) "Enrol this machine in a vault and pin its keys",
         Devices(share::devices) "Admit, deny and revoke machines",
     }
     "Administer" {

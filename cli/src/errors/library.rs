@@ -8,10 +8,15 @@ use vault_library::{
     agents::PROFILES_FILE,
     keys::KeyError,
     publish::{Difference, PlanError},
+    recovery::RecoveryError,
+    roots::RootsError,
     run::RunError,
     subscribe::LinkError,
 };
-use vault_skill::{catalog::CatalogError, finding::Level, name::SkillName};
+use vault_skill::{
+    catalog::CatalogError, finding::Level, manifest::ManifestError, name::SkillName,
+    root::{RootError, SignerRefusal},
+};
 
 use super::{ErrorCode, Failure, chain};
 
@@ -21,6 +26,19 @@ impl From<VaultError> for Failure {
         match error {
             VaultError::Missing(_) => Self::new(ErrorCode::NoVault, message)
                 .hint("vault add <folder> makes one with its first skill"),
+            VaultError::Earlier { ref path } => {
+                let folder = path.parent().unwrap_or(path).display();
+                Self::new(ErrorCode::VaultEarlier, &message).hint(format!(
+                    "move it away, then: vault import --from-vault <folder> (it is {folder} now)"
+                ))
+            }
+            VaultError::Untrusted(_) => Self::new(ErrorCode::VaultUntrusted, message).hint(
+                "vault restore <backup> brings its keys back, vault key recovery use <file> makes new ones",
+            ),
+            VaultError::NoReleaseKey(_) => Self::new(ErrorCode::NotPublisher, message)
+                .hint("lost or revoked: vault key recovery use <file> makes a new key"),
+            VaultError::Roots(ref error) => error.into(),
+            VaultError::Root(_) => Self::new(ErrorCode::RootNotMade, message),
             VaultError::Format { .. } => Self::new(ErrorCode::VaultFormat, message),
             VaultError::Damaged { .. } => Self::new(ErrorCode::VaultDamaged, message),
             VaultError::KeysInside(_) => Self::new(ErrorCode::KeysInsideVault, message)
@@ -47,6 +65,12 @@ impl From<KeyError> for Failure {
             KeyError::Missing(_) => Self::new(ErrorCode::KeyMissing, message).hint(
                 "a copied vault does not carry its keys: bring the key file, or work where it is",
             ),
+            KeyError::Locked(_) | KeyError::Passphrase(_) => {
+                Self::new(ErrorCode::KeyLocked, message)
+                    .hint("run it on a terminal, or name a file: VAULT_KEY_PASSPHRASE_FILE")
+            }
+            KeyError::WrongPassphrase(_) => Self::new(ErrorCode::PassphraseWrong, message),
+            KeyError::Encrypt { .. } => Self::new(ErrorCode::Io, message),
             KeyError::Foreign(_) => Self::new(ErrorCode::KeyOfAnotherUser, message),
             KeyError::Malformed { .. } | KeyError::Mismatch(_) => {
                 Self::new(ErrorCode::KeyDamaged, message)
@@ -83,12 +107,10 @@ impl From<LinkError> for Failure {
         let message = chain(&error);
         match error {
             LinkError::Vault(error) => error.into(),
-            LinkError::Catalog(error) => error.into(),
+            LinkError::Catalog { cause, .. } => cause.into(),
             LinkError::Unknown(_) => {
                 Self::new(ErrorCode::NotLinked, message).hint("vault link <url>/v/<slug>")
             }
-            LinkError::Fingerprint { .. } => Self::new(ErrorCode::FingerprintMismatch, message)
-                .hint("nothing was pinned; ask the owner for the fingerprint (vault key show)"),
             LinkError::NotInCatalog(_) => Self::new(ErrorCode::SkillNotInCatalog, message)
                 .hint("vault cloud pull without --skill installs everything that is published"),
             LinkError::OneNameOnly => Self::new(ErrorCode::AsNeedsOneSkill, message)
@@ -103,6 +125,34 @@ impl From<LinkError> for Failure {
     }
 }
 
+impl From<&RootError> for Failure {
+    fn from(error: &RootError) -> Self {
+        let code = ErrorCode::parse(error.word()).unwrap_or(ErrorCode::RootInvalid);
+        let failure = Self::new(code, chain(error));
+        failure.hint_if(root_hint(error))
+    }
+}
+
+/// What to do about root versions that do not count.
+const fn root_hint(error: &RootError) -> Option<&'static str> {
+    Some(match error {
+        RootError::VaultChanged | RootError::NotExpected(_) => {
+            "nothing was changed; ask the owner for the fingerprint (vault key show)"
+        }
+        RootError::ExpectKeyNeeded => {
+            "ask the owner for the fingerprint (vault key show), then: --expect-key <fingerprint>"
+        }
+        RootError::Forked { .. } => {
+            "nothing was changed; the owner mends it: vault key heal --above <number>"
+        }
+        RootError::RolledBack { .. } => "nothing was changed; the service shows an old state",
+        RootError::NewerVault { .. } => "update vault",
+        RootError::Empty | RootError::Invalid { .. } | RootError::NotInChain { .. } => {
+            return None;
+        }
+    })
+}
+
 impl From<CatalogError> for Failure {
     fn from(error: CatalogError) -> Self {
         let failure = Self::new(
@@ -110,8 +160,12 @@ impl From<CatalogError> for Failure {
             format!("the catalog is refused: {}", chain(&error)),
         );
         let hint = match error {
-            CatalogError::Key(_) => {
-                "if the owner confirms a new key: vault link <url>/v/<slug> --repin --expect-key <fingerprint>"
+            CatalogError::Root(ref error) => return failure.hint_if(root_hint(error)),
+            CatalogError::ReleaseAwaited => {
+                "installed skills stay as they are; pull again once the owner has published"
+            }
+            CatalogError::EarlierFormat => {
+                "its owner makes a new vault, and resets the pin on the service's page of the vault"
             }
             CatalogError::Older { .. } => {
                 "the service shows an old state; installed skills stay as they are"
@@ -159,8 +213,53 @@ impl From<PlanError> for Failure {
                 .hint(format!(
                     "mend the transform and add it again, or remove it: vault transform list {skill}"
                 )),
+            PlanError::SignaturesMissing { .. } => Self::new(ErrorCode::SignaturesMissing, message)
+                .hint("nothing was published; vault publishers list shows who may sign"),
             PlanError::TooLarge => Self::new(ErrorCode::ReleaseTooLarge, message),
             PlanError::Moved(_) => Self::new(ErrorCode::SkillChanged, message).hint("vault sync --cloud"),
+        }
+    }
+}
+
+impl From<RootsError> for Failure {
+    fn from(error: RootsError) -> Self {
+        let message = chain(&error);
+        match error {
+            RootsError::RootKeyNeeded => Self::new(ErrorCode::RootKeyNeeded, message)
+                .hint("name the file of the recovery key: --root-key <file>"),
+            RootsError::Write(_) => Self::new(ErrorCode::RootNotMade, message),
+            RootsError::Recovery(error) => error.into(),
+            RootsError::Vault(error) => error.into(),
+        }
+    }
+}
+
+impl From<RecoveryError> for Failure {
+    fn from(error: RecoveryError) -> Self {
+        let message = chain(&error);
+        match error {
+            RecoveryError::Missing(_) => Self::new(ErrorCode::RecoveryMissing, message),
+            RecoveryError::Exists(_) => Self::new(ErrorCode::FileExists, message)
+                .hint("choose another name; vault key recovery check <file> says what it is"),
+            RecoveryError::Inside(_) => Self::new(ErrorCode::RecoveryPlace, message)
+                .hint("a USB stick, or a folder of another machine"),
+            RecoveryError::File { .. } => Self::new(ErrorCode::KeyDamaged, message)
+                .hint("use the second copy of the recovery key"),
+            RecoveryError::Chain { ref cause, .. } => {
+                let code = ErrorCode::parse(cause.word()).unwrap_or(ErrorCode::RootInvalid);
+                Self::new(code, message).hint_if(root_hint(cause))
+            }
+            RecoveryError::NotInRole(_) => Self::new(ErrorCode::RecoveryKeyWrong, message)
+                .hint("a newer recovery key was made since: use that one"),
+            RecoveryError::OtherVault { .. } => Self::new(ErrorCode::VaultChanged, message)
+                .hint("--vault <folder> names another vault of this machine"),
+            RecoveryError::CatalogNeeded => Self::new(ErrorCode::CatalogNeeded, message)
+                .hint("--from <url>/v/<slug>, or --from <file> with its catalog"),
+            RecoveryError::WhichKey => Self::new(ErrorCode::KeyNotNamed, message)
+                .hint("vault publishers list shows their names: --lost <name>"),
+            RecoveryError::Catalog(error) => error.into(),
+            RecoveryError::Key(error) => error.into(),
+            RecoveryError::Disk(failed) => Self::of_disk(message, &failed.cause),
         }
     }
 }
@@ -220,10 +319,17 @@ impl Failure {
     /// The failure for an installed skill that was modified after signing or cannot be read.
     pub fn damaged(skill: &str, damage: &Damage) -> Self {
         let message = format!("{skill} is not what was signed: {}", chain(damage));
-        let code = if damage.is_tampering() {
-            ErrorCode::SkillDamaged
-        } else {
-            ErrorCode::SkillUnreadable
+        // The bytes may be as signed while their signer counts no longer.
+        let code = match damage {
+            Damage::Manifest(ManifestError::Signer(SignerRefusal::ReleaseAwaited)) => {
+                ErrorCode::ReleaseAwaited
+            }
+            Damage::Manifest(ManifestError::Signer(SignerRefusal::Retired)) => {
+                ErrorCode::SignerRetired
+            }
+            Damage::Untrusted(_) => ErrorCode::VaultUntrusted,
+            damage if damage.is_tampering() => ErrorCode::SkillDamaged,
+            _ => ErrorCode::SkillUnreadable,
         };
         Self::new(code, message).hint(format!("nothing of it was used; add or pull {skill} again"))
     }

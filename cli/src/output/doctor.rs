@@ -70,8 +70,11 @@ fn message(finding: &DoctorFinding) -> String {
             format!("others may write to {} (mode {mode:04o})", path.display())
         }
         DoctorFinding::ReadOnly(path) => format!("{} can't be written to", path.display()),
-        DoctorFinding::RecoveryHere(path) => {
-            format!("the recovery key still lies in {}", path.display())
+        DoctorFinding::NoRecoveryKey => {
+            "all keys of the vault lie on this machine: if it is lost, so are they".to_owned()
+        }
+        DoctorFinding::NotSignedAgain(skill) => {
+            format!("{skill} was signed by a key that is revoked, and is not run")
         }
         DoctorFinding::ClockBehind { now, signed_at } => {
             format!("this machine's clock says {now}, but a skill was signed at {signed_at}")
@@ -144,8 +147,11 @@ fn hint(finding: &DoctorFinding) -> String {
             return format!("vault disable <name> --agent {agent} shortens it");
         }
         DoctorFinding::ReadOnly(_) => "skills can be read and run; nothing can be added or removed",
-        DoctorFinding::RecoveryHere(_) => {
-            "move it to a safe place: it replaces a lost or stolen key"
+        DoctorFinding::NoRecoveryKey => {
+            "vault key recovery create <file>, on a USB stick or another machine"
+        }
+        DoctorFinding::NotSignedAgain(_) => {
+            "vault sync --cloud shows what waits and signs it again"
         }
         DoctorFinding::ClockBehind { .. } => {
             "set the clock: releases expire by it, and services refuse requests that are 300 s off"
@@ -182,6 +188,12 @@ fn key_hint(error: &KeyError) -> String {
         KeyError::Foreign(path) => format!("chown $(id -un) {}", path.display()),
         KeyError::Malformed { .. } | KeyError::Mismatch(_) => {
             "bring back the file as it was, or vault key recovery use <file>".to_owned()
+        }
+        KeyError::Locked(_)
+        | KeyError::WrongPassphrase(_)
+        | KeyError::Passphrase(_)
+        | KeyError::Encrypt { .. } => {
+            "run it on a terminal, or name a file: VAULT_KEY_PASSPHRASE_FILE".to_owned()
         }
         KeyError::File(_) => "give this user the right to read it".to_owned(),
     }

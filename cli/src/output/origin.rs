@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vault_library::Origin;
-use vault_skill::keys::PublicKey;
+use vault_skill::{keys::PublicKey, root::KeyFingerprint};
 
 /// Formats the origin for JSON.
 pub fn origin(origin: &Origin) -> String {
@@ -22,5 +22,5 @@ pub fn whose(origin: &Origin) -> String {
 
 /// Formats a key as JSON.
 pub fn signer(key: &PublicKey) -> Value {
-    json!({ "key": key, "fingerprint": key.fingerprint() })
+    json!({ "key": key, "fingerprint": KeyFingerprint::publisher(key) })
 }

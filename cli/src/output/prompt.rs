@@ -1,6 +1,8 @@
 //! Questions on a terminal. Without a terminal each question fails and names the flag that answers
 //! it.
 
+use zeroize::Zeroizing;
+
 use super::Ui;
 use crate::errors::Failure;
 
@@ -111,6 +113,18 @@ impl Ui {
             .with_help_message("space ticks, right ticks all, left none, Enter goes on")
             .prompt()
             .map_err(asking_failed)
+    }
+
+    /// Asks for a new passphrase twice. Fails without a terminal and names the variable.
+    pub fn new_passphrase(&self, question: &str) -> Result<Zeroizing<String>, Failure> {
+        let variable = "VAULT_KEY_PASSPHRASE_FILE=<file>";
+        self.require_terminal(question, variable, &[])?;
+        let entered = inquire::Password::new(question)
+            .with_custom_confirmation_message("The same again:")
+            .with_validator(inquire::min_length!(8, "at least 8 characters"))
+            .prompt()
+            .map_err(asking_failed)?;
+        Ok(Zeroizing::new(entered))
     }
 
     /// Asks for a line of text. `--yes` answers with an empty line.

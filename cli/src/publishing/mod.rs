@@ -4,10 +4,12 @@
 //! catalog. Every step can be repeated, so an interrupted sync continues where it stopped. No
 //! release number is ever signed for two catalogs.
 
+pub mod everywhere;
 mod upload;
 
 use std::collections::HashMap;
 
+use reqwest::{Method, header};
 use serde_json::{Value, json};
 use vault_library::{
     Vault, adopt,
@@ -27,7 +29,7 @@ use crate::{
     errors::{ErrorCode, Failure, codes::service_hint},
     key_changes,
     output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
-    service::{OwnerClient, connection::Connection, in_flight},
+    service::{Body, OwnerClient, ceiling, connection::Connection, in_flight},
 };
 
 /// Options of a sync.
@@ -201,6 +203,37 @@ impl<'a> Publisher<'a> {
         Ok(planned)
     }
 
+    /// Takes key changes that the service shows, and says who was added, removed or revoked.
+    pub async fn look_at_keys(&self) -> Result<(), Failure> {
+        let current = self.current_catalog().await?;
+        let Connection { base, slug } = self.connection;
+        let request = PlanRequest::new(base.as_str(), slug, current.as_deref());
+        if let Some(changes) = publish::take_roots(self.vault, &request)? {
+            key_changes::warn(self.context, slug.as_str(), &changes);
+        }
+        Ok(())
+    }
+
+    /// Publishes the vault's keys with the current release as it is, so that devices learn at once
+    /// who was revoked. Returns false if there is no release yet or it carries them already.
+    pub async fn push_roots(&self) -> Result<bool, Failure> {
+        let Some(current) = self.current_catalog().await? else {
+            return Ok(false);
+        };
+        let Some(longer) = publish::with_roots(self.vault, &current)? else {
+            return Ok(false);
+        };
+        let condition = [(
+            header::IF_MATCH,
+            format!("\"{}\"", Digest::of(&current)),
+        )];
+        let path = format!("{}/catalog", self.root);
+        let body = Body::Bytes("application/octet-stream", longer.into());
+        let put = self.client.call(Method::PUT, &path, &condition, body, ceiling::SMALL);
+        put.await?.good()?;
+        Ok(true)
+    }
+
     /// Fails if the server itself signs this vault. Its catalog then belongs to the server's own
     /// library, and a client cannot publish to it.
     async fn refuse_self_signed(&self) -> Result<(), Failure> {
@@ -215,7 +248,7 @@ impl<'a> Publisher<'a> {
 
     /// Returns the exact bytes of the current catalog, or `None` before the first release. Uses the
     /// local copy if the service reports the same digest.
-    async fn current_catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
+    pub async fn current_catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
         let base = self.connection.base.as_str();
         if let Some(state) = publish::state::read(self.vault, base, &self.connection.slug)?
             && let Some(known) = &state.published
@@ -296,6 +329,14 @@ impl<'a> Publisher<'a> {
 
 async fn object(client: &OwnerClient, root: &str, hash: &Digest) -> Result<Vec<u8>, Failure> {
     Ok(client.read(&format!("{root}/{hash}")).await?.good()?.body)
+}
+
+/// The release that is current after a sync.
+pub const fn release_of(outcome: &SyncOutcome) -> u64 {
+    match outcome {
+        SyncOutcome::Unchanged { current, .. } => current.release,
+        SyncOutcome::Published { plan, .. } => plan.release,
+    }
 }
 
 /// Creates the report of a sync for people and programs.

@@ -11,6 +11,7 @@ use vault_skill::{
     gate::Outcome,
     manifest::{ActionSpec, Mode, SKILL_MD},
     name::{ActionName, SkillName},
+    root::KeyFingerprint,
 };
 
 use crate::{
@@ -64,7 +65,7 @@ fn installed(context: &Context, vault: &Vault, name: &SkillName) -> Result<Repor
     if let Some(revision) = &manifest.provenance.revision {
         from.push_str(&format!(" at {revision}"));
     }
-    let (signed_at, key) = (manifest.signed_at, found.signer.fingerprint());
+    let (signed_at, key) = (manifest.signed_at, KeyFingerprint::publisher(&found.signer));
     let whose = whose(&found.origin);
     let strict = if manifest.gate.strict {
         "strict"

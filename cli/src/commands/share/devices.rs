@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vault_service::model::device::DeviceStatus;
+use vault_skill::{keys::PublicKey, root::KeyFingerprint};
 
 use crate::{
     context::Context,
@@ -78,11 +79,14 @@ pub struct Device {
 }
 
 impl Device {
-    /// The fingerprint that the owner compares: 8 groups of 4 characters.
+    /// The fingerprint that the owner compares: `dev:` and 8 groups of 4 characters.
     pub fn fingerprint(&self) -> String {
         self.public_key
-            .parse::<vault_skill::keys::PublicKey>()
-            .map_or_else(|_| "unreadable key".to_owned(), |key| key.fingerprint())
+            .parse::<PublicKey>()
+            .map_or_else(
+                |_| "unreadable key".to_owned(),
+                |key| KeyFingerprint::device(&key).to_string(),
+            )
     }
 
     fn as_json(&self) -> Value {

@@ -1,19 +1,20 @@
-//! `vault link`: enrols this machine in a vault and pins the vault's key.
+//! `vault link`: enrols this machine in a vault and pins the vault.
 
 use clap::Args;
 use serde_json::json;
 use vault_library::{
     Vault,
-    subscribe::{self, AcceptedCatalog, Link, LinkError, LinkId},
+    subscribe::{self, AcceptOptions, AcceptedCatalog, Link, LinkId},
 };
 use vault_service::{error::Code, model::device::DeviceStatus};
+use vault_skill::root::{KeyFingerprint, VaultFingerprint};
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, FailureCode, codes::service_code},
     output::{BOLD, DIM, HINT, Report, TICK, clean},
     service::{Address, DeviceState, connection::Connection},
-    subscription::{check_not_rolled_back, device_client, status_text, warn_about_catalog},
+    subscription::{accept, check_not_rolled_back, device_client, status_text},
 };
 
 /// Since 0.5.0 (beta).
@@ -24,17 +25,17 @@ compare the vault's fingerprint with the one that the owner sees in `vault key s
 
 Examples:
   vault link https://vault.example/v/team
-  vault link https://vault.example/v/team --expect-key 2ABC-3DEF-4GHI-5JKL-6MNO-7PQR-2STU-3VWX
-  vault link https://vault.example/v/team --repin --expect-key 2ABC-…
+  vault link https://vault.example/v/team --expect-key vlt:2abc-3def-4ghi-5jkl-6mno-7pqr-2stu-3vwx/2
+  vault link https://vault.example/v/team --repin --expect-key vlt:2abc-…
 
 Since 0.5.0 (beta).")]
 pub struct Arguments {
     #[arg(help = "The vault: <url>/v/<slug>")]
     address: Option<Address>,
-    /// Pin only a key with this fingerprint
+    /// Pin only the vault with this fingerprint
     #[arg(long, value_name = "FINGERPRINT")]
-    expect_key: Option<String>,
-    /// Forget the pinned key and pin the one that is served now
+    expect_key: Option<VaultFingerprint>,
+    /// Pin the vault that is served now, even if another one is pinned
     #[arg(long)]
     repin: bool,
     /// What this machine is called in the owner's list [default: its host name]
@@ -42,12 +43,13 @@ pub struct Arguments {
     hostname: Option<String>,
 }
 
-/// Enrols the machine, reads the catalog, and pins the key.
+/// Enrols the machine, reads the catalog, and pins the vault.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = target(context, arguments.address.as_ref())?;
-    let expected = arguments.expect_key.as_deref();
+    let expected = arguments.expect_key;
     if arguments.repin && expected.is_none() {
-        let question = "Pin whatever key the service shows now, without comparing a fingerprint?";
+        let question = "Trust whatever vault the service shows now, without comparing a fingerprint? If the \
+                        service or the network is dishonest, it decides which skills run here.";
         context.ui.confirm_or_stop(question)?;
     }
     let vault = context.vault_or_new()?;
@@ -55,9 +57,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let is_new = subscribe::find(&vault, &id)?.is_none();
     let link = subscribe::create(&vault, connection.base.as_str(), &connection.slug)?;
     // Store the expected fingerprint before anything is sent, so that a later pull without the flag
-    // cannot pin another key.
+    // cannot pin another vault.
     if let Some(expected) = expected.filter(|_| !arguments.repin) {
-        subscribe::expect(&vault, &id, expected)?;
+        subscribe::expect(&vault, &id, &expected)?;
     }
     let hostname = arguments
         .hostname
@@ -72,7 +74,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         subscribe::remove(&vault, &id)?;
     }
     let (state, catalog) = enrolled?;
-    let machine = link.device_key(&vault)?.public().fingerprint();
+    let machine = KeyFingerprint::device(&link.device_key(&vault)?.public()).to_string();
     if state.status == DeviceStatus::Revoked {
         let address = connection.address();
         return Err(fail!(
@@ -84,13 +86,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if catalog.is_none() && !arguments.repin {
         check_not_rolled_back(&link)?;
     }
+    let options = AcceptOptions {
+        expected,
+        repin: arguments.repin,
+        ..AcceptOptions::default()
+    };
     let catalog = catalog
-        .map(|bytes| link.accept(&vault, &bytes, expected, arguments.repin))
+        .map(|bytes| accept(context, &vault, &link, &bytes, &options))
         .transpose()
-        .map_err(|error| not_expected(error, &state, &machine))?;
+        .map_err(|failure| not_expected(failure, &state, &machine))?;
     if let Some(catalog) = &catalog {
         subscribe::pin_only(&vault, catalog)?;
-        warn_about_catalog(context, catalog);
     }
     Ok(report(
         &connection,
@@ -130,14 +136,14 @@ fn never_arrived(failure: &Failure) -> bool {
     }
 }
 
-/// Adds a hint and the state of the machine to a fingerprint mismatch. Only an enrolled machine may
+/// Adds a hint and the state of the machine where another vault was expected. Only an enrolled machine may
 /// read a catalog, so the machine is enrolled at this point.
-fn not_expected(error: LinkError, state: &DeviceState, machine: &str) -> Failure {
-    if !matches!(error, LinkError::Fingerprint { .. }) {
-        return error.into();
+fn not_expected(failure: Failure, state: &DeviceState, machine: &str) -> Failure {
+    if failure.code != ErrorCode::VaultChanged {
+        return failure;
     }
     let status = state.status;
-    Failure::from(error)
+    failure
         .hint(format!(
             "nothing was pinned; ask the owner for the fingerprint (vault key show). This machine \
              ({machine}) is enrolled as {}: link again, or let the owner deny it",
@@ -172,8 +178,8 @@ fn report(
     machine: &str,
     catalog: Option<&AcceptedCatalog>,
 ) -> Report {
-    let key = catalog.map(|catalog| catalog.accepted().catalog.public_key.fingerprint());
-    let release = catalog.map(|catalog| catalog.accepted().catalog.release);
+    let key = catalog.map(|catalog| catalog.fingerprint().to_string());
+    let release = catalog.map(|catalog| catalog.catalog().release);
     let address = connection.address();
     let pinned = match (&key, release) {
         (Some(key), Some(release)) => {
@@ -192,8 +198,8 @@ fn report(
     };
     let text = format!(
         "{TICK} linked {HINT}{address}{HINT:#}\n  \
-         {DIM}this machine's key{DIM:#}  {BOLD}{machine}{BOLD:#}  {}\n  \
-         {DIM}the vault's key   {DIM:#}  {pinned}\n{next}",
+         {DIM}this machine{DIM:#}  {BOLD}{machine}{BOLD:#}  {}\n  \
+         {DIM}the vault   {DIM:#}  {pinned}\n{next}",
         status_text(Some(state.status))
     );
     Report::new(

@@ -3,9 +3,13 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use vault_library::{Origin, Vault, publish, shelf, subscribe};
+use vault_library::{
+    Origin, Vault, publish, shelf,
+    subscribe::{self, AcceptOptions},
+    trust::VaultTrust,
+};
 use vault_service::model::device::DeviceStatus;
-use vault_skill::catalog::SignedCatalog;
+use vault_skill::time::Timestamp;
 use vault_store::clock::{Clock, SystemClock};
 
 use super::devices::machines_wait;
@@ -13,8 +17,8 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
-    service::{connection::Connection, tokens::TokenFile},
-    subscription::{address, device_client, status_text},
+    service::{DeviceState, connection::Connection, tokens::TokenFile},
+    subscription::{accept, address, device_client, status_text},
 };
 
 /// Since 0.5.0 (beta).
@@ -162,7 +166,7 @@ fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
     };
     row(table, "machines", machines);
     if let Some(fingerprint) = service.pointer("/pin/fingerprint").and_then(Value::as_str) {
-        row(table, "pinned key", paint(BOLD, clean(fingerprint, 60)));
+        row(table, "the vault", paint(BOLD, clean(fingerprint, 60)));
     }
     row(table, "owner", word("/owner"));
     if let Some(bytes) = number("/quota/bytes") {
@@ -185,28 +189,32 @@ fn link_status(
     exit: &mut Exit,
 ) -> Result<(Value, Table), Failure> {
     let (pin, address) = (link.pin(), address(link));
-    let expires_at = link
-        .catalog_bytes()?
-        .and_then(|bytes| SignedCatalog::parse(&bytes).ok()?.verify().ok())
-        .map(|catalog| catalog.expires_at);
-    let now = SystemClock.now().max(pin.latest_seen_at);
+    let expires_at = link.catalog(vault)?.map(|catalog| catalog.expires_at);
+    let trust = link.trust(vault)?;
+    let seen_at = trust.as_ref().and_then(VaultTrust::latest_seen_at);
+    let now = SystemClock.now().max(seen_at.unwrap_or(Timestamp::MIN));
     let stale = expires_at.is_some_and(|expires_at| expires_at <= now);
+    let mut failed = |failure: &Failure| {
+        // A failed integrity check outranks an unreachable service.
+        if *exit != Exit::Integrity {
+            *exit = failure.exit();
+        }
+        context.ui.warn(Warning::from(failure));
+    };
     let answer = context.block_on(async { device_client(context, vault, link)?.current().await });
-    let state = answer
-        .inspect_err(|failure| {
-            // A failed integrity check outranks an unreachable service.
-            if *exit != Exit::Integrity {
-                *exit = failure.exit();
-            }
-            context.ui.warn(Warning::from(failure));
-        })
-        .ok();
+    let state = answer.inspect_err(&mut failed).ok();
+    if let Some(state) = &state {
+        let looked = look_at_keys(context, vault, link, state);
+        let _reported = looked.inspect_err(&mut failed);
+    }
     let status = state.as_ref().map(|state| state.status);
     let current = state.and_then(|state| Some(state.catalog?.release));
     // The service shows the current release to every active or pending machine, and release
     // numbers never fall. A missing or lower number means that the service was rolled back.
     let readable = matches!(status, Some(DeviceStatus::Active | DeviceStatus::Pending));
-    let rolled_back = readable && pin.release.is_some_and(|pinned| current < Some(pinned));
+    let pinned = pin.counted.as_ref().map(|counted| counted.release);
+    let payload = pin.counted.as_ref().map(|counted| counted.payload_sha256);
+    let rolled_back = readable && pinned.is_some_and(|pinned| current < Some(pinned));
     if rolled_back {
         *exit = Exit::Integrity;
         let text =
@@ -220,19 +228,25 @@ fn link_status(
         vault,
         |origin| matches!(origin, Origin::Linked(id) if id == link.id()),
     )?;
-    let fingerprint = pin.public_key.map(|key| key.fingerprint());
+    // The look may have taken newer keys.
+    let trust = link.trust(vault)?;
+    let fingerprint = trust.as_ref().map(VaultTrust::fingerprint);
+    let version = trust.as_ref().map(|trust| trust.chain().version());
     let mut table = Table::default();
     row(&mut table, "linked to", paint(HINT, &address));
     row(&mut table, "this machine", status_text(status));
     if let Some(fingerprint) = &fingerprint {
-        row(&mut table, "vault's key", paint(BOLD, fingerprint));
+        row(&mut table, "the vault", paint(BOLD, fingerprint));
+    }
+    if let Some(version) = version {
+        row(&mut table, "its keys", format!("version {version}"));
     }
     row(
         &mut table,
         "release",
-        release_text(pin.release, current, rolled_back),
+        release_text(pinned, current, rolled_back),
     );
-    if let Some(hash) = &pin.payload_sha256 {
+    if let Some(hash) = &payload {
         row(&mut table, "payload", hash.to_string());
     }
     row(&mut table, "installed", count(installed, "skill"));
@@ -243,11 +257,34 @@ fn link_status(
     let data = json!({
         "address": address, "link": link.id().as_str(),
         "status": status.map_or("unknown", DeviceStatus::as_str),
-        "vault_fingerprint": fingerprint, "release": pin.release, "offered_release": current,
-        "rolled_back": rolled_back, "payload_sha256": pin.payload_sha256, "installed": installed,
+        "vault_fingerprint": fingerprint, "root_version": version, "release": pinned,
+        "offered_release": current, "rolled_back": rolled_back, "payload_sha256": payload, "installed": installed,
         "expires_at": expires_at, "stale": stale,
     });
     Ok((data, table))
+}
+
+/// Takes newer keys of a linked vault that the service shows, and says who was added, removed or
+/// revoked. Installs nothing.
+fn look_at_keys(
+    context: &Context,
+    vault: &Vault,
+    link: &subscribe::Link,
+    state: &DeviceState,
+) -> Result<(), Failure> {
+    let (Some(counted), Some(shown)) = (&link.pin().counted, &state.catalog) else {
+        return Ok(());
+    };
+    let readable = matches!(state.status, DeviceStatus::Active | DeviceStatus::Pending);
+    if !readable || shown.sha256 == counted.file_sha256 {
+        return Ok(());
+    }
+    let bytes =
+        context.block_on(async { device_client(context, vault, link)?.catalog().await })?;
+    if let Some(bytes) = bytes {
+        accept(context, vault, link, &bytes, &AcceptOptions::default())?;
+    }
+    Ok(())
 }
 
 /// Compares the pinned release with the one that the service shows.

@@ -1,15 +1,14 @@
 //! `vault sync --cloud`: publishes this vault as the next release of the namespace.
 
 use clap::Args;
-use vault_library::{
-    Vault,
-    publish::{self, OnDivergence},
-};
+use vault_library::publish::{self, OnDivergence};
+use vault_skill::catalog::Stored;
 
 use crate::{
     context::Context,
     errors::Failure,
-    output::{Report, Warning},
+    key_changes,
+    output::Report,
     publishing::{Publisher, SyncOptions, report},
     service::connection::Connection,
 };
@@ -43,6 +42,12 @@ pub struct Arguments {
     /// Days until the release expires, 1 to 400
     #[arg(long, value_name = "DAYS", default_value_t = publish::DEFAULT_DAYS, value_parser = clap::value_parser!(i64).range(1..=400))]
     days: i64,
+    /// The last release that the owner published before a key was stolen, as `vault status --cloud` of a machine shows it
+    #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
+    last_good: Option<Stored>,
+    /// Publish a release with a number above this one, where a machine may have seen it
+    #[arg(long, value_name = "N")]
+    above_release: Option<u64>,
     /// Another address that will serve this vault: sign for it too before it moves
     #[arg(long, value_name = "URL")]
     also: Vec<crate::service::Address>,
@@ -63,26 +68,23 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             .iter()
             .map(|address| address.base.to_string())
             .collect(),
+        last_good: arguments.last_good,
+        above_release: arguments.above_release,
     };
     let connection = Connection::load(context)?;
     let vault = context.vault_or_new()?;
     let publisher = Publisher::new(context, &vault, &connection)?;
     let outcome = context.block_on(publisher.sync(&options))?;
-    warn_about_recovery(context, &vault)?;
+    key_changes::warn_about_own(context, &vault)?;
     Ok(report(&connection, &outcome))
 }
 
-/// Warns at every sync while the recovery key is on this machine. There it is lost or stolen
-/// together with the key that it replaces.
-fn warn_about_recovery(context: &Context, vault: &Vault) -> Result<(), Failure> {
-    if let Some(path) = vault.keys().recovery_left_here()? {
-        context.ui.warn(
-            Warning::new(
-                "recovery_key_here",
-                format!("the recovery key still lies in {}", path.display()),
-            )
-            .hint("move it to a safe place off this machine"),
-        );
-    }
-    Ok(())
+/// Parses a release number and the SHA-256 of its payload.
+pub fn last_good(text: &str) -> Result<Stored, String> {
+    let form = || "write the release and its payload hash as the status shows them: 41:9f86d0…";
+    let (release, payload) = text.split_once(':').ok_or_else(form)?;
+    Ok(Stored {
+        release: release.parse().map_err(|_| form())?,
+        payload_sha256: payload.parse().map_err(|_| form())?,
+    })
 }

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use vault_library::{
     Vault,
     admit::{AdmitError, AdmitReport, Candidate, Neighbours, Source, admit, examine},
-    keys::KeyKind,
 };
 use vault_skill::{
     gate::{self, Outcome},
     name::{AgentId, SkillName},
     package::Package,
     provenance::ProvenanceId,
+    root::KeyFingerprint,
 };
 use vault_sources::short;
 use vault_store::clock::{Clock as _, SystemClock};
@@ -282,7 +282,7 @@ impl Adding<'_> {
         if !arguments.no_lock {
             project_lock::note_fetched(context, candidate, arguments.lock)?;
         }
-        let fingerprint = vault.keys().public()?.fingerprint();
+        let fingerprint = KeyFingerprint::publisher(&vault.release_key()?).to_string();
         Ok(Some(origin_line(candidate, &fingerprint)))
     }
 }
@@ -302,22 +302,28 @@ fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
         .as_ref()
         .and_then(|upstream| upstream.signer);
     let there = signer.map_or_else(String::new, |signer| {
+<<<<<<< HEAD
         format!(", signed there by {signer} (pinned)")
+=======
+        format!(", signed there by {} (pinned)", KeyFingerprint::publisher(&signer))
+>>>>>>> 09f3aa4 (wip: judge keys by root versions in the command line)
     });
     let source = clean(candidate.provenance.identifier.as_str(), 200);
     format!("  from {source}{at}{there}, signed by this vault: {fingerprint}")
 }
 
-/// Shows the owner of a new vault its key's fingerprint and the location of the recovery key.
+/// Shows the owner of a new vault its fingerprint and how a recovery key is made.
 fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
-    let keys = vault.keys();
-    let (root, fingerprint) = (vault.paths().root.display(), keys.public()?.fingerprint());
-    let recovery = keys.path(KeyKind::Recovery).display().to_string();
+    let (root, fingerprint) = (
+        vault.paths().root.display(),
+        vault.require_trust()?.fingerprint(),
+    );
     context.ui.note(format!(
-        "Made a vault in {root}, its key is {HINT}{fingerprint}{HINT:#}"
+        "Made a vault in {root}, its fingerprint is {HINT}{fingerprint}{HINT:#}"
     ));
     context.ui.note(format!(
-        "{HINT}hint:{HINT:#} move {recovery} to a safe place: it replaces a lost or stolen key"
+        "{HINT}hint:{HINT:#} vault key recovery create <file> makes the key that brings the vault \
+         back if this machine is lost; the fingerprint changes with it"
     ));
     Ok(())
 }

@@ -22,6 +22,7 @@ use self::questions::{Plan, adoption, advanced, overview, starters, summary};
 use crate::{
     context::Context,
     errors::{Exit, Failure},
+    key_changes,
     lookup::installed_names,
     output::{BOLD, HINT, Report, TICK, Warning, paint},
     profiles, starter,
@@ -125,11 +126,11 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
         lines.push(paint(BOLD, "To undo it"));
         lines.extend(undo.iter().map(|line| format!("  {line}")));
     }
-    if let Ok(Some(path)) = vault.keys().recovery_left_here() {
+    if key_changes::all_root_keys_here(&vault)? {
         lines.push(String::new());
         lines.push(format!(
-            "Move {HINT}{}{HINT:#} to a safe place: it replaces a lost or stolen key.",
-            context.process.short(&path)
+            "Make a recovery key: {HINT}vault key recovery create <file>{HINT:#}, on a USB stick. \
+             It brings the vault back if this machine is lost or stolen."
         ));
     }
     lines.push(String::new());

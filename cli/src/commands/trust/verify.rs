@@ -6,30 +6,37 @@ use clap::Args;
 use serde_json::json;
 use vault_library::{
     Damage, Vault,
-    export::{self, Form, Verified, VerifyError},
-    integrity::{self, Checked, Signer},
+    export::{self, Fault, Form, Verified, VerifyError},
+    integrity::{self, Checked, KnownVault},
     run,
 };
-use vault_skill::{keys::PublicKey, manifest::Manifest, name::SkillName};
+use vault_skill::{
+    keys::PublicKey,
+    manifest::Manifest,
+    name::SkillName,
+    root::{KeyFingerprint, VaultFingerprint},
+};
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, chain},
+    key_changes,
     lookup::{self, Target},
-    output::{BOLD, DIM, HINT, Report, TICK, clean, count, origin},
+    output::{BOLD, DIM, Report, TICK, clean, count, origin},
 };
 
 /// Since 0.5.0 (stable).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Without a name: every installed skill, from its bytes. With a path: a folder, zip, tar.gz or bundle against its signed manifest
-(NAME.manifest.json beside it, as `vault export` writes it), or a whole exported site. Keys that count are this vault's, those
-that its links pinned, and the one of --key. Nothing is fetched, with --offline or without. Exit 6 when something is wrong.
+(NAME.manifest.json beside it, as `vault export` writes it), or a whole exported site. An export carries the keys of its vault;
+they count for the vaults that this machine knows, and for the one of --expect-key. Nothing is fetched, with --offline or
+without. Exit 6 when something is wrong, 3 when it was signed by a key that no longer publishes for its vault.
 
 Examples:
   vault verify
   vault verify code-review
-  vault verify ./code-review.zip --key 3q2-7w…
+  vault verify ./code-review.zip --expect-key vlt:2abc-…/2
   vault verify ./site
 
 Since 0.5.0 (stable).")]
@@ -37,9 +44,9 @@ pub struct Arguments {
     /// An installed skill, or something that was exported; `./name` is always a path
     #[arg(value_name = "NAME|PATH")]
     what: Option<String>,
-    /// A public key that counts, as `vault key show` prints it, or the fingerprint of a known one
-    #[arg(long, value_name = "KEY")]
-    key: Option<String>,
+    /// The vault that it must be from, as `vault key show` prints its fingerprint
+    #[arg(long, value_name = "FINGERPRINT")]
+    expect_key: Option<VaultFingerprint>,
     /// The signed manifest, where it does not lie beside the path
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
@@ -50,49 +57,32 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.existing_vault()?;
     let known = vault
         .as_ref()
-        .map_or_else(|| Ok(Vec::new()), integrity::signers)?;
-    let key = arguments
-        .key
-        .as_deref()
-        .map(|text| key(text, &known))
-        .transpose()?;
+        .map_or_else(|| Ok(Vec::new()), integrity::known_vaults)?;
+    let expected = arguments.expect_key.as_ref();
     let Some(what) = &arguments.what else {
-        return verify_all(vault.as_ref(), key.as_ref());
+        return verify_all(vault.as_ref(), expected);
     };
     match (lookup::target(vault.as_ref(), what)?, &vault) {
-        (Target::Installed(name), Some(vault)) => verify_installed(vault, &name, key.as_ref()),
+        (Target::Installed(name), Some(vault)) => verify_installed(vault, &name, &known, expected),
         (Target::Installed(_), None) => Err(fail!(SkillNotFound, "nothing is installed")),
-        (Target::Path(path), _) => exported(&path, arguments.manifest.as_deref(), &known, key),
+        (Target::Path(path), _) => {
+            let manifest = arguments.manifest.as_deref();
+            exported(context, &path, manifest, &known, expected)
+        }
     }
 }
 
-fn key(text: &str, known: &[Signer]) -> Result<PublicKey, Failure> {
-    if let Ok(key) = text.parse() {
-        return Ok(key);
-    }
-    let named = |signer: &&Signer| signer.key.fingerprint().eq_ignore_ascii_case(text);
-    known
-        .iter()
-        .find(named)
-        .map(|signer| signer.key)
-        .ok_or_else(|| {
-            let text = clean(text, 80);
-            fail!(
-                KeyInvalid,
-                "`{text}` is neither a public key nor the fingerprint of one that is known here"
-            )
-            .hint("the owner's `vault key show` prints the 43 characters of the key")
-        })
-}
-
-fn verify_all(vault: Option<&Vault>, key: Option<&PublicKey>) -> Result<Report, Failure> {
+fn verify_all(
+    vault: Option<&Vault>,
+    expected: Option<&VaultFingerprint>,
+) -> Result<Report, Failure> {
     let nothing = "Nothing is installed.";
     let Some(vault) = vault else {
         return Ok(Report::new(json!({ "skills": [], "wrong": 0 }), nothing));
     };
-    if key.is_some() {
-        return Err(fail!(Usage, "--key goes with a name or a path")
-            .hint("vault verify <name> --key <key>"));
+    if expected.is_some() {
+        return Err(fail!(Usage, "--expect-key goes with a name or a path")
+            .hint("vault verify <name> --expect-key <fingerprint>"));
     }
     let report = integrity::check(vault)?;
     let mut skills = Vec::new();
@@ -147,7 +137,8 @@ fn verify_all(vault: Option<&Vault>, key: Option<&PublicKey>) -> Result<Report, 
 fn verify_installed(
     vault: &Vault,
     name: &SkillName,
-    key: Option<&PublicKey>,
+    known: &[KnownVault],
+    expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
     let found = run::inspect(vault, name).map_err(|error| match error {
         run::RunError::Damaged { skill, damage } => {
@@ -159,11 +150,14 @@ fn verify_installed(
         }
         other => lookup::suggest(vault, other),
     })?;
-    if key.is_some_and(|key| *key != found.signer) {
-        let signer = found.signer.fingerprint();
+    let from = known.iter().find(|known| known.origin == found.origin);
+    if let Some(expected) = expected
+        && from.is_none_or(|from| from.trust.chain().version_of(expected).is_none())
+    {
+        let whose = origin::whose(&found.origin);
         return Err(fail!(
-            SignerOther,
-            "{name} is signed by {signer}, not by the key that was given"
+            VaultChanged,
+            "{name} ({whose}) is not from the vault {expected}"
         ));
     }
     let manifest = &found.examined.manifest;
@@ -178,41 +172,42 @@ fn verify_installed(
 
 fn good(manifest: &Manifest, signer: &PublicKey, whose: &str) -> String {
     let (name, version) = (&manifest.name, manifest.version);
-    let (files, signer) = (count(manifest.files.len(), "file"), signer.fingerprint());
+    let (files, signer) = (
+        count(manifest.files.len(), "file"),
+        KeyFingerprint::publisher(signer),
+    );
     format!(
         "{TICK} {BOLD}{name}{BOLD:#}  {DIM}version {version}, {files}, signed by {signer} ({whose}){DIM:#}"
     )
 }
 
 fn exported(
+    context: &Context,
     path: &Path,
     manifest: Option<&Path>,
-    known: &[Signer],
-    key: Option<PublicKey>,
+    known: &[KnownVault],
+    expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
-    // If `--key` is given, accept that key only.
-    let (known, extra) = match key {
-        Some(key) => (&[][..], vec![key]),
-        None => (known, Vec::new()),
-    };
     let verified =
-        export::verify(path, manifest, known, &extra).map_err(|error| refused(&error))?;
+        export::verify(path, manifest, known, expected).map_err(|error| refused(&error))?;
     let mut skills = Vec::new();
     let mut lines = Vec::new();
     for Verified {
         path,
         form,
         manifest,
-        signer: key,
-        ..
+        signer,
+        fingerprint,
+        warnings,
     } in &verified
     {
-        let known_as = known
+        let from = known
             .iter()
-            .find(|known| known.key == *key)
+            .find(|known| *known.trust.roots().vault_id().as_str() == *manifest.vault_id.as_str())
             .map(|known| &known.origin);
-        let whose = known_as.map_or_else(|| "the key that was given".to_owned(), origin::whose);
-        lines.push(good(manifest, key, &whose));
+        let whose = from.map_or_else(|| format!("the vault {fingerprint}"), origin::whose);
+        key_changes::warn_about_roots(context, &whose, warnings);
+        lines.push(good(manifest, signer, &whose));
         let form = match form {
             Form::Folder => "folder",
             Form::Archive => "archive",
@@ -221,9 +216,9 @@ fn exported(
         };
         skills.push(json!({
             "path": path, "form": form, "name": manifest.name, "version": manifest.version,
-            "vault_id": manifest.vault_id, "provenance": manifest.provenance.identifier,
-            "files": manifest.files.len(), "signer": origin::signer(key),
-            "known_as": known_as.map(origin::origin),
+            "vault_id": manifest.vault_id, "vault_fingerprint": fingerprint,
+            "provenance": manifest.provenance.identifier, "files": manifest.files.len(),
+            "signer": origin::signer(signer), "known_as": from.map(origin::origin),
         }));
     }
     if lines.is_empty() {
@@ -240,14 +235,21 @@ fn refused(error: &VerifyError) -> Failure {
     if !error.is_wrong() {
         return fail!(NotVerified, "{message}");
     }
-    if error.is_unknown_signer() {
-        return fail!(SignerUnknown, "{message}").hint(format!(
-            "if you trust its owner: {HINT}--key <key>{HINT:#} with the key that their `vault key show` prints"
-        ));
-    }
     match error {
         VerifyError::Unsigned { .. } => fail!(NotSigned, "{message}")
             .hint("--manifest <file> names it; `vault export` writes it beside what it exports"),
-        _ => fail!(NotAsSigned, "{message}").hint("do not use it; get it again from its owner"),
+        VerifyError::Wrong {
+            fault: Fault::Roots(cause),
+            ..
+        } => {
+            let mut failure = Failure::from(cause);
+            failure.message = message;
+            failure
+        }
+        _ => match error.word().and_then(ErrorCode::parse) {
+            Some(code) => Failure::new(code, message),
+            None => fail!(NotAsSigned, "{message}"),
+        }
+        .hint("do not use it; get it again from its owner"),
     }
 }

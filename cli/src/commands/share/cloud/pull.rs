@@ -12,12 +12,13 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    subscribe::{self, AcceptedCatalog, Link, PullReport, SelectedSkill, Selection, StagedBundles},
+    subscribe::{self, AcceptOptions, AcceptedCatalog, Link, PullReport, SelectedSkill, Selection, StagedBundles},
 };
 use vault_service::model::device::DeviceStatus;
 use vault_skill::{
     hash::Digest,
     name::{AgentId, SkillName},
+    root::{KeyFingerprint, VaultFingerprint},
 };
 
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
         size,
     },
     service::{DeviceClient, in_flight},
-    subscription::{address, check_not_rolled_back, device_client, warn_about_catalog},
+    subscription::{accept, address, check_not_rolled_back, device_client},
 };
 
 /// Since 0.5.0 (beta).
@@ -59,9 +60,9 @@ pub struct Arguments {
     /// Install the one skill of --skill under another name
     #[arg(long = "as", value_name = "NAME", requires = "skills")]
     install_as: Option<SkillName>,
-    /// Pin only a key with this fingerprint, where none is pinned yet
+    /// Pin only the vault with this fingerprint, where none is pinned yet
     #[arg(long, value_name = "FINGERPRINT")]
-    expect_key: Option<String>,
+    expect_key: Option<VaultFingerprint>,
 }
 
 /// The changes from one linked vault.
@@ -70,7 +71,7 @@ struct Pulled {
     /// The number and the size of the downloaded bundles.
     fetched: usize,
     bytes: u64,
-    /// The fingerprint of the vault's key, if this pull pinned it.
+    /// The vault's fingerprint, if this pull pinned the vault.
     pinned: Option<String>,
 }
 
@@ -152,17 +153,20 @@ async fn pull(
         );
     }
     let current = state.catalog.as_ref().map(|now| now.sha256);
-    let Some(bytes) = catalog_bytes(&client, link, current).await? else {
+    let Some(bytes) = catalog_bytes(vault, &client, link, current).await? else {
         check_not_rolled_back(link)?;
         return Ok(None);
     };
-    let catalog = link.accept(vault, &bytes, arguments.expect_key.as_deref(), false)?;
-    warn_about_catalog(context, &catalog);
+    let options = AcceptOptions {
+        expected: arguments.expect_key,
+        ..AcceptOptions::default()
+    };
+    let catalog = accept(context, vault, link, &bytes, &options)?;
     if state.status == DeviceStatus::Pending {
-        // Pin the key from the first catalog on, even if the owner has not admitted this machine
+        // Pin the vault from the first catalog on, even if the owner has not admitted this machine
         // yet.
         subscribe::pin_only(vault, &catalog)?;
-        let fingerprint = link.device_key(vault)?.public().fingerprint();
+        let fingerprint = KeyFingerprint::device(&link.device_key(vault)?.public());
         let device = clean(&state.device_id, 40);
         return Err(fail!(
             DevicePending,
@@ -188,18 +192,19 @@ async fn pull(
         bytes,
         pinned: catalog
             .is_first()
-            .then(|| catalog.accepted().catalog.public_key.fingerprint()),
+            .then(|| catalog.fingerprint().to_string()),
     }))
 }
 
 /// Returns the current catalog. Uses the stored bytes if they have the digest that the service
 /// reports as current, else fetches the catalog. `None` if there is no catalog yet.
 async fn catalog_bytes(
+    vault: &Vault,
     client: &DeviceClient,
     link: &Link,
     current: Option<Digest>,
 ) -> Result<Option<Vec<u8>>, Failure> {
-    if let (Some(current), Some(stored)) = (current, link.catalog_bytes()?)
+    if let (Some(current), Some(stored)) = (current, link.catalog_bytes(vault)?)
         && Digest::of(&stored) == current
     {
         return Ok(Some(stored));
@@ -305,7 +310,7 @@ impl Pulled {
         )];
         if let Some(fingerprint) = &self.pinned {
             lines.push(format!(
-                "  pinned the vault's key  {BOLD}{fingerprint}{BOLD:#}"
+                "  pinned the vault  {BOLD}{fingerprint}{BOLD:#}"
             ));
         }
         lines.extend(changes(&report.installed, &report.updated, &report.removed));

@@ -3,9 +3,14 @@
 
 use clap::Args;
 use serde_json::json;
-use vault_library::adopt;
+use vault_library::{
+    adopt,
+    publish::{OnDivergence, PlanRequest},
+};
+use vault_skill::catalog::Stored;
 
 use crate::{
+    commands::share::sync::last_good,
     context::Context,
     errors::Failure,
     output::{DIM, Report, TICK, count},
@@ -21,11 +26,18 @@ Nothing is taken back: the earlier bytes pass the gate again, get the next versi
 Examples:
   vault cloud rollback 41
   vault cloud rollback 41 --dry-run
+  vault cloud rollback 41 --last-good 41:9f86d0…
 
 Since 0.5.0 (beta).")]
 pub struct Arguments {
     /// The release to go back to
     release: u64,
+    /// After a recovery: the release and its payload hash, as `vault status --cloud` of a machine shows them
+    #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
+    last_good: Option<Stored>,
+    /// Publish a release with a number above this one, where a machine may have seen it
+    #[arg(long, value_name = "N")]
+    above_release: Option<u64>,
     /// Say what would change and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -39,13 +51,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let publisher = Publisher::new(context, &vault, &connection)?;
     let strict = context.strict()?;
     let catalog = context.block_on(publisher.earlier_catalog(release))?;
-    let rollback = adopt::plan_rollback(
-        &vault,
-        connection.base.as_str(),
-        &connection.slug,
-        release,
-        &catalog,
-    )?;
+    let (base, slug) = (connection.base.as_str(), &connection.slug);
+    let request = PlanRequest {
+        last_good: arguments.last_good,
+        ..PlanRequest::new(base, slug, Some(&catalog))
+    };
+    let rollback = adopt::plan_rollback(&vault, &request, release)?;
     let mut lines: Vec<String> = rollback
         .readmit
         .iter()
@@ -84,7 +95,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         adopt::roll_back(&vault, &rollback, strict, &|hash| {
             fetched.get(hash).cloned()
         })?;
-        publisher.sync(&SyncOptions::default()).await
+        let options = SyncOptions {
+            // A release of a thief is replaced by the one that is gone back to.
+            on_divergence: match arguments.last_good {
+                Some(_) => OnDivergence::Replace,
+                None => OnDivergence::Stop,
+            },
+            last_good: arguments.last_good,
+            above_release: arguments.above_release,
+            ..SyncOptions::default()
+        };
+        publisher.sync(&options).await
     })?;
     let synced = report(&connection, &outcome);
     data["sync"] = synced.data;

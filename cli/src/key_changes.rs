@@ -1,0 +1,104 @@
+//! What people are told about the keys of a vault: how they have changed, in one line, and what is
+//! missing.
+
+use vault_library::{
+    Vault,
+    trust::{NamedKey, RootChanges},
+};
+use vault_skill::root::{RootBudget, RootWarning};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{Warning, clean, join, size},
+};
+
+/// Formats who was added, removed or revoked.
+pub fn text(changes: &RootChanges) -> String {
+    let parts: Vec<String> = [
+        ("added", &changes.added),
+        ("removed", &changes.removed),
+        ("revoked", &changes.revoked),
+    ]
+    .into_iter()
+    .filter(|(_, keys)| !keys.is_empty())
+    .map(|(what, keys)| format!("{what} {}", join(keys.iter().map(name))))
+    .collect();
+    if parts.is_empty() {
+        return "nobody was added, removed or revoked".to_owned();
+    }
+    parts.join("; ")
+}
+
+/// Formats a key: its name is the owner's text, its fingerprint is what counts.
+pub fn name(key: &NamedKey) -> String {
+    let name = clean(&key.name, 64);
+    match &key.fingerprint {
+        Some(fingerprint) => format!("{name} ({fingerprint})"),
+        None => name,
+    }
+}
+
+/// Whether every key that can change the vault's keys lies on this machine, so that a thief or a
+/// broken disk takes them all.
+pub fn all_root_keys_here(vault: &Vault) -> Result<bool, Failure> {
+    let here = vault.keys().list()?;
+    let trust = vault.require_trust()?;
+    let root = trust.chain().document().root();
+    Ok(root.keys().iter().all(|key| here.contains(key)))
+}
+
+/// Warns at every sync where the vault can't be recovered from a lost machine, and where the list of
+/// its keys has little room left.
+pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
+    if all_root_keys_here(vault)? {
+        let text = "there is no recovery key: if this machine is lost or stolen, so is the vault";
+        let hint = "vault key recovery create <file>, on a USB stick";
+        context
+            .ui
+            .warn(Warning::new("no_recovery_key", text).hint(hint));
+    }
+    let budget = RootBudget::of(vault.require_trust()?.chain());
+    if budget.is_nearly_used() {
+        let (versions, bytes) = (budget.versions, size(budget.bytes as u64));
+        let text = format!(
+            "the keys were changed {versions} times ({bytes}): three quarters of the room are used"
+        );
+        let hint = "change keys rarely; a new vault starts with an empty list";
+        context
+            .ui
+            .warn(Warning::new("root_versions", text).hint(hint));
+    }
+    Ok(())
+}
+
+/// Warns that the keys of a vault have changed since this machine last looked.
+pub fn warn(context: &Context, vault: &str, changes: &RootChanges) {
+    // At the first look there is nothing to compare with.
+    if changes.from == 0 {
+        return;
+    }
+    let (from, to, who) = (changes.from, changes.to, text(changes));
+    let warning = Warning::new(
+        "keys_changed",
+        format!("the keys of {vault} have changed (version {from} to {to}): {who}"),
+    );
+    context.ui.warn(warning);
+}
+
+/// Warns about root versions that count although a person should hear of them.
+pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]) {
+    for warning in warnings {
+        let text = match warning {
+            RootWarning::HistoryDiffers => format!(
+                "the keys of {vault} have another history than this machine knew: its owner \
+                 restored a backup or changed the keys on two machines"
+            ),
+            RootWarning::RoleChanged => format!(
+                "the recovery key of {vault} has changed since the fingerprint that you gave"
+            ),
+        };
+        let warning = Warning::new(warning.word(), text);
+        context.ui.warn(warning.hint("ask the owner whether it was meant"));
+    }
+}

@@ -1,0 +1,112 @@
+//! Passphrases of key files, recovery files and backups: from `VAULT_KEY_PASSPHRASE_FILE`, or from a
+//! prompt where a person can answer.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use vault_library::keys::Passphrases;
+use zeroize::Zeroizing;
+
+use crate::{context::Context, errors::Failure};
+
+/// The longest passphrase that is read from a file, in bytes.
+const MAX_BYTES: u64 = 4096;
+
+/// Where passphrases of this run come from.
+#[derive(Debug)]
+pub struct KeyPassphrases {
+    /// The file that `VAULT_KEY_PASSPHRASE_FILE` names.
+    file: Option<PathBuf>,
+    may_ask: bool,
+    /// The passphrase of new key files, once one was given or has opened a key.
+    new: Mutex<Option<Zeroizing<String>>>,
+}
+
+impl KeyPassphrases {
+    /// Passphrases from this file, or else from a prompt if `may_ask`.
+    pub const fn new(file: Option<PathBuf>, may_ask: bool) -> Self {
+        Self {
+            file,
+            may_ask,
+            new: Mutex::new(None),
+        }
+    }
+
+    /// Returns the passphrase for a new file: from the variable, or asked for twice. Fails without a
+    /// terminal.
+    pub fn choose(&self, context: &Context, what: &str) -> Result<Zeroizing<String>, Failure> {
+        if let Some(text) = self.from_file().map_err(|error| unreadable(&error))? {
+            return Ok(text);
+        }
+        let question = format!("Passphrase for {what}:");
+        context.ui.new_passphrase(&question)
+    }
+
+    /// Encrypts the key files that this run makes with this passphrase.
+    pub fn protect_with(&self, passphrase: Zeroizing<String>) {
+        *self.new.lock().unwrap_or_else(PoisonError::into_inner) = Some(passphrase);
+    }
+
+    /// Reads the first line of the file that the variable names.
+    fn from_file(&self) -> io::Result<Option<Zeroizing<String>>> {
+        let Some(path) = &self.file else {
+            return Ok(None);
+        };
+        let named = |error: io::Error| {
+            let path = path.display();
+            io::Error::new(error.kind(), format!("reading {path} failed: {error}"))
+        };
+        let length = std::fs::metadata(path).map_err(named)?.len();
+        if length > MAX_BYTES {
+            return Err(named(io::Error::other("it is longer than 4 KiB")));
+        }
+        // One buffer of the file's length, so that no copy is left behind by growing.
+        let mut text = Zeroizing::new(String::with_capacity(usize::try_from(length).unwrap_or(0)));
+        let file = std::fs::File::open(path).map_err(named)?;
+        io::Read::read_to_string(&mut io::Read::take(file, length), &mut text).map_err(named)?;
+        let end = text.find(['\r', '\n']).unwrap_or(text.len());
+        text.truncate(end);
+        if text.is_empty() {
+            return Err(named(io::Error::other("its first line is empty")));
+        }
+        Ok(Some(text))
+    }
+}
+
+impl Passphrases for KeyPassphrases {
+    fn unlock(&self, path: &Path) -> io::Result<Option<Zeroizing<String>>> {
+        let given = match self.from_file()? {
+            Some(text) => Some(text),
+            None if self.may_ask => {
+                let question = format!("Passphrase of {}:", path.display());
+                let asked = inquire::Password::new(&question)
+                    .without_confirmation()
+                    .prompt();
+                Some(Zeroizing::new(asked.map_err(io::Error::other)?))
+            }
+            None => None,
+        };
+        // A key that replaces an encrypted one is encrypted with the same passphrase.
+        let mut new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
+        if new.is_none() {
+            new.clone_from(&given);
+        }
+        Ok(given)
+    }
+
+    fn protect(&self) -> io::Result<Option<Zeroizing<String>>> {
+        let new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*new {
+            Some(passphrase) => Ok(Some(passphrase.clone())),
+            None => self.from_file(),
+        }
+    }
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    fail!(KeyLocked, "the passphrase can't be read: {error}")
+        .hint("VAULT_KEY_PASSPHRASE_FILE names a file whose first line is the passphrase")
+}

@@ -1,0 +1,101 @@
+//! Publishes a change of keys to every namespace of the vault that this machine knows.
+
+use serde_json::{Value, json};
+use vault_library::{Vault, publish};
+
+use super::{Publisher, SyncOptions};
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{DIM, TICK, Warning},
+    service::connection::Connection,
+};
+
+/// What is published after a change of keys.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum What {
+    /// A release under the new keys.
+    Release,
+    /// The keys alone, beside the current release: whoever signed it may be revoked.
+    Keys,
+}
+
+/// Every namespace that this vault is published to or connected with.
+pub fn namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Failure> {
+    let mut known: Vec<Connection> = Connection::find(context)?.into_iter().collect();
+    for state in publish::state::all(vault)? {
+        let Ok(base) = state.base.parse() else {
+            continue;
+        };
+        let found = Connection {
+            base,
+            slug: state.slug,
+        };
+        if known.iter().all(|one| one.address() != found.address()) {
+            known.push(found);
+        }
+    }
+    Ok(known)
+}
+
+/// Publishes to every namespace, and warns of each that was not reached. Returns a line and an entry
+/// for `--json` for each.
+pub fn publish_everywhere(
+    context: &Context,
+    vault: &Vault,
+    what: What,
+) -> Result<(Vec<String>, Vec<Value>), Failure> {
+    let (mut lines, mut data) = (Vec::new(), Vec::new());
+    for connection in namespaces(context, vault)? {
+        let address = connection.address();
+        match publish(context, vault, &connection, what) {
+            Ok(line) => {
+                lines.push(format!("{TICK} {address}: {line}"));
+                data.push(json!({ "address": address, "reached": true }));
+            }
+            Err(failure) => {
+                let text = format!("{address} does not know the new keys yet: {}", failure.message);
+                let hint = failure.hint.unwrap_or_default();
+                let again = match what {
+                    What::Release => "vault sync --cloud publishes them",
+                    What::Keys => "give the command again, or vault sync --cloud",
+                };
+                let hint = if hint.is_empty() {
+                    again.to_owned()
+                } else {
+                    format!("{hint}; then {again}")
+                };
+                context
+                    .ui
+                    .warn(Warning::new("not_published", text).hint(hint));
+                data.push(json!({ "address": address, "reached": false }));
+            }
+        }
+    }
+    if data.is_empty() {
+        lines.push(format!(
+            "{DIM}This vault is not published anywhere, so nobody else has to learn of it.{DIM:#}"
+        ));
+    }
+    Ok((lines, data))
+}
+
+fn publish(
+    context: &Context,
+    vault: &Vault,
+    connection: &Connection,
+    what: What,
+) -> Result<String, Failure> {
+    let publisher = Publisher::new(context, vault, connection)?;
+    Ok(match what {
+        What::Release => {
+            let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
+            let release = super::release_of(&outcome);
+            format!("release {release} is published under the new keys")
+        }
+        What::Keys => match context.block_on(publisher.push_roots())? {
+            true => "it knows the new keys".to_owned(),
+            false => "it has nothing to change".to_owned(),
+        },
+    })
+}
