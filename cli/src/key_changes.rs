@@ -99,6 +99,8 @@ pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]
             ),
         };
         let warning = Warning::new(warning.word(), text);
-        context.ui.warn(warning.hint("ask the owner whether it was meant"));
+        context
+            .ui
+            .warn(warning.hint("ask the owner whether it was meant"));
     }
 }

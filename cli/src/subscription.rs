@@ -5,11 +5,14 @@ use vault_library::{
     subscribe::{AcceptOptions, AcceptedCatalog, Link, LinkError},
 };
 use vault_service::model::device::DeviceStatus;
-use vault_skill::catalog::CatalogWarning;
+use vault_skill::{
+    catalog::{CatalogWarning, SignedCatalog},
+    root::{RootChain, VaultFingerprint},
+};
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     key_changes,
     output::{GOOD, WARN, Warning, paint},
     service::{Base, DeviceClient},
@@ -58,6 +61,24 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     .hint("installed skills stay as they are; tell the owner"))
 }
 
+/// Says which vault was shown where another one was expected, for people to compare.
+fn name_shown_vault(
+    mut failure: Failure,
+    bytes: &[u8],
+    expected: Option<VaultFingerprint>,
+) -> Failure {
+    let file = SignedCatalog::parse(bytes).ok();
+    let Some(chain) = file.and_then(|file| RootChain::verify(file.roots()).ok()) else {
+        return failure;
+    };
+    let shown = chain.fingerprint();
+    failure.message = match expected {
+        Some(expected) => format!("the service shows the vault {shown}, not {expected}"),
+        None => format!("the service shows another vault, {shown}, than the one that is pinned"),
+    };
+    failure
+}
+
 /// Judges a catalog of a linked vault, and says how the vault's keys have changed, also if the catalog
 /// is then refused.
 pub fn accept(
@@ -76,7 +97,13 @@ pub fn accept(
         {
             key_changes::warn(context, &address, changes);
         }
-        Failure::from(error)
+        let failure = Failure::from(error);
+        let expected = options.expected.or(link.pin().expected);
+        if failure.code == ErrorCode::VaultChanged {
+            name_shown_vault(failure, bytes, expected)
+        } else {
+            failure
+        }
     })?;
     if let Some(changes) = accepted.root_changes() {
         key_changes::warn(context, &address, changes);

@@ -50,6 +50,7 @@ pub mod trust {
     pub mod audit_repo;
     pub mod key;
     pub mod policy;
+    pub mod publishers;
     pub mod verify;
 }
 pub mod server {
@@ -151,6 +152,7 @@ commands! {
         AuditRepo(trust::audit_repo) "Judge every skill of a repository, for CI",
         Verify(trust::verify) "Tell whether skills, archives and sites are exactly what was signed",
         Key(trust::key) "Show, rotate and recover this vault's keys",
+        Publishers(trust::publishers) "Show who may publish this vault",
         Policy(trust::policy) "Check the policy, and see what it grants to whom",
     }
     "Server" {

@@ -132,7 +132,6 @@ codes! {
         DescriptionInvalid "description_invalid" "The description does not fit a skill." "Write one to 1024 characters.";
         DeviceAmbiguous "device_ambiguous" "Several devices fit." "Give more of the id.";
         ExpectKeyNeeded "expect_key_needed" "This machine knows nothing of the vault that signed this." "Ask its owner for the fingerprint of `vault key show`: `--expect-key <fingerprint>`.";
-        KeyInvalid "key_invalid" "The text is not a fingerprint." "Copy the whole fingerprint that `vault key show` prints.";
         KeyNotNamed "key_not_named" "The vault has several publishers, and it is not clear whose key was lost." "`vault publishers list` shows their names: `--lost <name>`.";
         KeysInsideVault "keys_inside_vault" "The folder for keys lies in the vault, or the vault in it." "Set `XDG_CONFIG_HOME`, or `--vault`, to a folder outside the other.";
         LinkAmbiguous "link_ambiguous" "Several linked vaults fit." "Name one with `--from`.";
@@ -221,7 +220,6 @@ codes! {
         RootInvalid "root_invalid" "The signed list of the vault's keys is not valid." "Nothing was changed; tell the owner.";
         RootRolledBack "root_rolled_back" "The service shows an older list of keys than is known here." "Nothing was changed; tell the owner.";
         ServiceRolledBack "service_rolled_back" "The service shows an older state than it confirmed before." "If it was restored on purpose: `vault sync --cloud --replace`.";
-        SignerOther "signer_other" "The skill is signed by another key than was given." "Ask its owner.";
         SignaturesMissing "signatures_missing" "The catalog is not signed by the publishers of the vault." "Nothing was changed; tell the owner.";
         SkillDamaged "skill_damaged" "An installed skill is not what was signed." "Add or pull it again.";
         SkillRolledBack "skill_rolled_back" "The catalog has an older version of a skill than is known here." "Nothing was changed; tell the owner.";

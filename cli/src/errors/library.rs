@@ -14,7 +14,10 @@ use vault_library::{
     subscribe::LinkError,
 };
 use vault_skill::{
-    catalog::CatalogError, finding::Level, manifest::ManifestError, name::SkillName,
+    catalog::CatalogError,
+    finding::Level,
+    manifest::ManifestError,
+    name::SkillName,
     root::{RootError, SignerRefusal},
 };
 

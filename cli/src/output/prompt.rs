@@ -37,6 +37,18 @@ impl Ui {
         Err(fail!(NotConfirmed, "nothing was changed"))
     }
 
+    /// Says what a step will do and to whom, one effect a line, and asks for a confirmation. Fails if
+    /// the answer is no; without a terminal the failure lists the effects.
+    pub fn confirm_step(&self, question: &str, effects: &[String]) -> Result<(), Failure> {
+        if !self.yes {
+            self.require_terminal(question, "--yes", effects)?;
+            for effect in effects {
+                self.must_see(format!("  {effect}"));
+            }
+        }
+        self.confirm_or_stop(question)
+    }
+
     /// Asks for one of several options. Without a terminal it fails and names the flag that
     /// answers.
     pub fn choose(

@@ -38,6 +38,18 @@ pub fn namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connection>, F
     Ok(known)
 }
 
+/// Every namespace that has a release of this vault.
+pub fn published(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Failure> {
+    let mut found = Vec::new();
+    for known in namespaces(context, vault)? {
+        let state = publish::state::read(vault, known.base.as_str(), &known.slug)?;
+        if state.is_some_and(|state| state.published.is_some()) {
+            found.push(known);
+        }
+    }
+    Ok(found)
+}
+
 /// Publishes to every namespace, and warns of each that was not reached. Returns a line and an entry
 /// for `--json` for each.
 pub fn publish_everywhere(
@@ -46,7 +58,12 @@ pub fn publish_everywhere(
     what: What,
 ) -> Result<(Vec<String>, Vec<Value>), Failure> {
     let (mut lines, mut data) = (Vec::new(), Vec::new());
-    for connection in namespaces(context, vault)? {
+    let wanted = match what {
+        // A key change alone is no reason to make a first release.
+        What::Release => published(context, vault)?,
+        What::Keys => namespaces(context, vault)?,
+    };
+    for connection in wanted {
         let address = connection.address();
         match publish(context, vault, &connection, what) {
             Ok(line) => {
@@ -54,7 +71,10 @@ pub fn publish_everywhere(
                 data.push(json!({ "address": address, "reached": true }));
             }
             Err(failure) => {
-                let text = format!("{address} does not know the new keys yet: {}", failure.message);
+                let text = format!(
+                    "{address} does not know the new keys yet: {}",
+                    failure.message
+                );
                 let hint = failure.hint.unwrap_or_default();
                 let again = match what {
                     What::Release => "vault sync --cloud publishes them",

@@ -223,13 +223,12 @@ impl<'a> Publisher<'a> {
         let Some(longer) = publish::with_roots(self.vault, &current)? else {
             return Ok(false);
         };
-        let condition = [(
-            header::IF_MATCH,
-            format!("\"{}\"", Digest::of(&current)),
-        )];
+        let condition = [(header::IF_MATCH, format!("\"{}\"", Digest::of(&current)))];
         let path = format!("{}/catalog", self.root);
         let body = Body::Bytes("application/octet-stream", longer.into());
-        let put = self.client.call(Method::PUT, &path, &condition, body, ceiling::SMALL);
+        let put = self
+            .client
+            .call(Method::PUT, &path, &condition, body, ceiling::SMALL);
         put.await?.good()?;
         Ok(true)
     }

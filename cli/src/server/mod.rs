@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{net::TcpListener, sync::watch};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt::MakeWriter;
-use vault_library::VaultPaths;
+use vault_library::{VaultPaths, keys::Passphrases};
 use vault_service::{
     App,
     config::{BadPublicUrl, Config},
@@ -30,7 +30,8 @@ use crate::{
     context::Context,
     errors::{Failure, chain},
     fetch,
-    settings::{Origin, Settings},
+    passphrases::KeyPassphrases,
+    settings::{Origin, Settings, layers::expand},
 };
 
 /// Minimum length of the first owner's password, in characters.
@@ -48,6 +49,8 @@ pub struct Options {
     pub database: String,
     /// Paths of the library of the namespace `default` and of its keys.
     pub paths: VaultPaths,
+    /// Where the passphrases of its keys come from.
+    pub passphrases: Arc<dyn Passphrases>,
     /// The e-mail address of the first owner. Required if there is no owner yet.
     pub admin_email: Option<String>,
     /// The password of the first owner.
@@ -104,11 +107,19 @@ impl Options {
             port_origin,
             database: database.to_owned(),
             paths: context.paths_by(settings)?,
+            passphrases: passphrases(context, settings),
             admin_email: settings.text("VAULT_ADMIN_EMAIL").map(str::to_owned),
             admin_password: password.map(|text| text.to_owned().into()),
             fetch: Some(fetch::for_remote_callers(context)?),
         })
     }
+}
+
+/// Passphrases of a server come from a file: nobody answers a question there.
+fn passphrases(context: &Context, settings: &Settings) -> Arc<dyn Passphrases> {
+    let file = settings.text("VAULT_KEY_PASSPHRASE_FILE");
+    let file = file.map(|path| expand(&context.process, path));
+    Arc::new(KeyPassphrases::new(file, false))
 }
 
 fn is_new_file(database: &str) -> bool {
@@ -285,7 +296,8 @@ impl Server {
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
         let mut publisher =
-            publisher::Publisher::open(&app, options.paths, shared)?.with_fetch(options.fetch);
+            publisher::Publisher::open(&app, options.paths, options.passphrases, shared)?
+                .with_fetch(options.fetch);
         let app = app.with_shelves(publisher.shelves());
         publisher.publish_changes().await;
         // Bind last, so that every connection that is accepted can be served.

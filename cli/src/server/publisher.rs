@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use vault_library::{
     Vault, VaultPaths,
+    keys::Passphrases,
     publish::{
         self as releases, OnDivergence, Plan, PlanError, PlanRequest, PlannedObject, ReleasePlan,
     },
@@ -103,8 +104,14 @@ pub struct Publisher {
 
 impl Publisher {
     /// Opens the server's library. Creates it with its keys if it does not exist.
-    pub fn open(app: &App, paths: VaultPaths, shared: bool) -> Result<Self, Failure> {
-        let vault = Vault::open_or_create(paths, app.clock.clone(), app.random.clone())?;
+    pub fn open(
+        app: &App,
+        paths: VaultPaths,
+        passphrases: Arc<dyn Passphrases>,
+        shared: bool,
+    ) -> Result<Self, Failure> {
+        let (clock, random) = (app.clock.clone(), app.random.clone());
+        let vault = Vault::open_or_create_with(paths, clock, random, passphrases)?;
         let slug = FIRST_NAMESPACE
             .parse()
             .map_err(|_| fail!(Internal, "the first namespace has a name that cannot be"))?;

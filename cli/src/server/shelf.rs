@@ -204,7 +204,7 @@ impl Shelf for OwnShelf {
 #[cfg(test)]
 mod tests {
     use secrecy::SecretString;
-    use vault_library::VaultPaths;
+    use vault_library::{VaultPaths, keys::NoPassphrases};
     use vault_service::{
         config::{Config, Limits},
         model::namespace,
@@ -254,7 +254,7 @@ mod tests {
             let app = self.app(seed);
             let folder = self.home.path().join(seed.to_string());
             let paths = VaultPaths::new(folder.join("vault"), folder.join("config"));
-            let publisher = Publisher::open(&app, paths, true).unwrap();
+            let publisher = Publisher::open(&app, paths, Arc::new(NoPassphrases), true).unwrap();
             let app = app.with_shelves(publisher.shelves());
             (app, publisher)
         }

@@ -1,5 +1,5 @@
-//! Tokens on this machine: `services/<origin>/<slug>.json` in the trust folder, mode 0600 in a folder with mode
-//! 0700.
+//! Tokens on this machine: `services/<origin>/<vault>.json` in the trust folder, with mode 0600 in
+//! folders with mode 0700.
 //!
 //! The files are outside the vault's folder, so that copying or syncing a vault never includes
 //! them.

@@ -46,8 +46,8 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
             "system": std::env::consts::OS,
             "processor": std::env::consts::ARCH,
             "formats": {
-                "bundle": 1, "catalog": 1, "draft": 1, "index": 1,
-                "key-rotation": 1, "policy": 1, "profile": 1, "skill-manifest": 1,
+                "bundle": 1, "catalog": 2, "draft": 2, "index": 2,
+                "policy": 1, "profile": 1, "root": 1, "skill-manifest": 2,
             },
         }),
         format!("vault {version}"),

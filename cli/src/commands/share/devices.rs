@@ -81,12 +81,10 @@ pub struct Device {
 impl Device {
     /// The fingerprint that the owner compares: `dev:` and 8 groups of 4 characters.
     pub fn fingerprint(&self) -> String {
-        self.public_key
-            .parse::<PublicKey>()
-            .map_or_else(
-                |_| "unreadable key".to_owned(),
-                |key| KeyFingerprint::device(&key).to_string(),
-            )
+        self.public_key.parse::<PublicKey>().map_or_else(
+            |_| "unreadable key".to_owned(),
+            |key| KeyFingerprint::device(&key).to_string(),
+        )
     }
 
     fn as_json(&self) -> Value {

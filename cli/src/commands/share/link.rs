@@ -48,9 +48,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = target(context, arguments.address.as_ref())?;
     let expected = arguments.expect_key;
     if arguments.repin && expected.is_none() {
-        let question = "Trust whatever vault the service shows now, without comparing a fingerprint? If the \
-                        service or the network is dishonest, it decides which skills run here.";
-        context.ui.confirm_or_stop(question)?;
+        context.ui.confirm_step(
+            "Trust whatever vault the service shows now, without comparing a fingerprint?",
+            &[
+                "If the service or the network is dishonest, it decides which skills run here"
+                    .to_owned(),
+            ],
+        )?;
     }
     let vault = context.vault_or_new()?;
     let id = LinkId::of(connection.base.as_str(), &connection.slug);

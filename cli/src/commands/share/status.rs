@@ -17,6 +17,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
+    publishing::Publisher,
     service::{DeviceState, connection::Connection, tokens::TokenFile},
     subscription::{accept, address, device_client, status_text},
 };
@@ -118,6 +119,19 @@ fn connection_status(
             Value::Null
         });
     }
+    let own_version = vault.require_trust()?.chain().version();
+    if service.pointer("/pin/root_version").and_then(Value::as_u64) > Some(own_version) {
+        let publisher = Publisher::new(context, vault, connection)?;
+        let looked = context.block_on(publisher.look_at_keys());
+        if let Err(failure) = looked {
+            *exit = failure.exit();
+            context.ui.warn(Warning::from(&failure));
+        }
+    }
+    let trust = vault.require_trust()?;
+    let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
+    row(&mut table, "fingerprint", paint(BOLD, fingerprint));
+    row(&mut table, "its keys", format!("version {version}"));
     if service.is_object() {
         service_rows(
             &service,
@@ -128,6 +142,7 @@ fn connection_status(
     let data = json!({
         "address": address, "base": connection.base.as_str(), "slug": connection.slug,
         "signed_in": signed_in, "own_skills": own_skills, "service": service,
+        "fingerprint": fingerprint, "root_version": version,
         "last_push": published.map(|push| json!({
             "release": push.release, "skills": push.skills, "at": push.at,
             "expires_at": push.expires_at, "payload_sha256": push.payload_sha256,
@@ -166,7 +181,7 @@ fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
     };
     row(table, "machines", machines);
     if let Some(fingerprint) = service.pointer("/pin/fingerprint").and_then(Value::as_str) {
-        row(table, "the vault", paint(BOLD, clean(fingerprint, 60)));
+        row(table, "pinned vault", paint(BOLD, clean(fingerprint, 60)));
     }
     row(table, "owner", word("/owner"));
     if let Some(bytes) = number("/quota/bytes") {
@@ -279,8 +294,7 @@ fn look_at_keys(
     if !readable || shown.sha256 == counted.file_sha256 {
         return Ok(());
     }
-    let bytes =
-        context.block_on(async { device_client(context, vault, link)?.catalog().await })?;
+    let bytes = context.block_on(async { device_client(context, vault, link)?.catalog().await })?;
     if let Some(bytes) = bytes {
         accept(context, vault, link, &bytes, &AcceptOptions::default())?;
     }

@@ -109,6 +109,30 @@ pub struct Arguments {
     dry_run: bool,
 }
 
+impl Arguments {
+    /// Adds these folders as they are, and notes none in a project's lock.
+    pub const fn of_folders(sources: Vec<String>) -> Self {
+        Self {
+            sources,
+            skills: Vec::new(),
+            all: false,
+            reference: None,
+            path: None,
+            plugin: None,
+            from_lock: None,
+            name: None,
+            agents: Vec::new(),
+            provenance: None,
+            replace: false,
+            lock: false,
+            no_lock: true,
+            allow: Vec::new(),
+            reason: None,
+            dry_run: false,
+        }
+    }
+}
+
 fn name_needs_one() -> Failure {
     fail!(NameNeedsOneSkill, "--name goes with one skill only")
 }
@@ -302,11 +326,7 @@ fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
         .as_ref()
         .and_then(|upstream| upstream.signer);
     let there = signer.map_or_else(String::new, |signer| {
-<<<<<<< HEAD
         format!(", signed there by {signer} (pinned)")
-=======
-        format!(", signed there by {} (pinned)", KeyFingerprint::publisher(&signer))
->>>>>>> 09f3aa4 (wip: judge keys by root versions in the command line)
     });
     let source = clean(candidate.provenance.identifier.as_str(), 200);
     format!("  from {source}{at}{there}, signed by this vault: {fingerprint}")

@@ -11,7 +11,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::{Arc, mpsc},
 };
 
 use clap::Args;
@@ -22,7 +22,7 @@ use tokio::{
     sync::watch,
 };
 use url::Url;
-use vault_library::VaultPaths;
+use vault_library::{VaultPaths, keys::NoPassphrases};
 use vault_service::{
     App,
     config::Config,
@@ -141,6 +141,7 @@ impl<'c> Demo<'c> {
             port_origin: "demo".to_owned(),
             database: folder.join("service.db").display().to_string(),
             paths: VaultPaths::new(folder.join("service"), folder.join("service-config")),
+            passphrases: Arc::new(NoPassphrases),
             admin_email: Some(OWNER.to_owned()),
             admin_password: Some(password.clone().into()),
             fetch: None,

@@ -22,7 +22,7 @@ use crate::{
     errors::{ErrorCode, Failure, chain},
     key_changes,
     lookup::{self, Target},
-    output::{BOLD, DIM, Report, TICK, clean, count, origin},
+    output::{BOLD, DIM, Report, TICK, count, origin},
 };
 
 /// Since 0.5.0 (stable).

@@ -74,6 +74,11 @@ impl VaultTrust {
         self.roots.chain()
     }
 
+    /// The latest time at which a catalog of the vault counted, by this machine's clock.
+    pub const fn latest_seen_at(&self) -> Option<Timestamp> {
+        self.latest_seen_at
+    }
+
     /// The vault's fingerprint, for people to compare.
     pub fn fingerprint(&self) -> VaultFingerprint {
         self.chain().fingerprint()

@@ -12,7 +12,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    subscribe::{self, AcceptOptions, AcceptedCatalog, Link, PullReport, SelectedSkill, Selection, StagedBundles},
+    subscribe::{
+        self, AcceptOptions, AcceptedCatalog, Link, PullReport, SelectedSkill, Selection,
+        StagedBundles,
+    },
 };
 use vault_service::model::device::DeviceStatus;
 use vault_skill::{
@@ -309,9 +312,7 @@ impl Pulled {
             "{TICK} release {release} of {HINT}{address}{HINT:#}: {summary}"
         )];
         if let Some(fingerprint) = &self.pinned {
-            lines.push(format!(
-                "  pinned the vault  {BOLD}{fingerprint}{BOLD:#}"
-            ));
+            lines.push(format!("  pinned the vault  {BOLD}{fingerprint}{BOLD:#}"));
         }
         lines.extend(changes(&report.installed, &report.updated, &report.removed));
         lines.extend(report.withdrawn.iter().map(|(name, reason)| {

@@ -22,7 +22,7 @@ pub(super) struct Tour<'d> {
     skills: PathBuf,
     /// The published address of the vault.
     address: String,
-    /// The fingerprint of the vault's key.
+    /// The vault's fingerprint.
     fingerprint: String,
     /// The id and the fingerprint of the laptop's device request.
     device: String,
@@ -168,7 +168,7 @@ impl<'d> Tour<'d> {
         text(&data["device_fingerprint"]).clone_into(&mut self.device_fingerprint);
         self.results.push(data);
         Ok(format!(
-            "pinned the vault's key; this machine's own is {HINT}{}{HINT:#}",
+            "pinned the vault; this machine's key is {HINT}{}{HINT:#}",
             self.device_fingerprint
         ))
     }
@@ -177,7 +177,7 @@ impl<'d> Tour<'d> {
         let data = self.owner.json(&["devices", "admit", &self.device])?;
         if data["fingerprint"] != *self.device_fingerprint {
             let message = "the service shows another fingerprint than the machine";
-            return Err(fail!(FingerprintMismatch, "{message}"));
+            return Err(fail!(VaultChanged, "{message}"));
         }
         self.results.push(data);
         Ok("the owner saw the same fingerprint as the machine".to_owned())

@@ -1,0 +1,37 @@
+//! `vault key heal`: makes this machine's history of keys count where two were signed.
+
+use clap::Args;
+use vault_library::{Vault, roots};
+
+use super::{RootKey, changed, published_to};
+use crate::{context::Context, errors::Failure, output::Report, publishing::everywhere::What};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    root_key: RootKey,
+    /// The highest version of the keys that any machine has seen, as `vault status --cloud` shows it
+    #[arg(long, value_name = "N")]
+    above: u64,
+}
+
+/// Signs versions until their number is above the given one, after a question.
+pub(super) fn run(
+    context: &Context,
+    vault: &Vault,
+    arguments: &Arguments,
+) -> Result<Report, Failure> {
+    let above = arguments.above;
+    context.ui.confirm_step(
+        "Make this machine's list of keys the one that counts everywhere?",
+        &[
+            format!("Machines that know another list, up to version {above}, take this one and warn their users"),
+            "Keys that only the other list names may not publish any more".to_owned(),
+            published_to(context, vault)?,
+        ],
+    )?;
+    let mut root_key = arguments.root_key.open(context)?;
+    let report = roots::heal(vault, root_key.as_mut(), above)?;
+    let done = format!("signed the keys again, up to version {}", report.changes.to);
+    changed(context, vault, &report, &done, Some(What::Release))
+}

@@ -1,0 +1,181 @@
+//! `vault key`: shows and changes the keys of this vault.
+
+mod create;
+mod heal;
+mod recovery;
+mod recovery_create;
+mod recovery_use;
+mod rotate;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use vault_library::{Vault, recovery::RecoveryKey, roots::RootReport};
+use vault_skill::name::SkillName;
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    key_changes,
+    output::{BOLD, DIM, HINT, Report, TICK, Warning},
+    publishing::everywhere::{What, publish_everywhere},
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Machines that linked the vault follow every change by themselves with the next pull. The recovery key lies in a file that you
+keep away from this machine; it brings the vault back when the machine is lost or stolen. docs/keys.md walks through each case.
+
+Examples:
+  vault key show
+  vault key recovery create /media/stick/vault.recovery
+  vault key rotate --root-key /media/stick/vault.recovery
+  vault key recovery use /media/stick/vault.recovery --from https://vault.example/v/team
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print the vault's fingerprint, its keys, and where they lie
+    Show,
+    /// Make a key on this machine, to ask an owner to let it publish
+    Create(create::Arguments),
+    /// Replace this machine's key by a new one
+    Rotate(rotate::Arguments),
+    /// Make one history of keys count, after two were signed
+    Heal(heal::Arguments),
+    /// Make, check or use the recovery key
+    Recovery(RecoveryArguments),
+}
+
+#[derive(Args, Debug)]
+struct RecoveryArguments {
+    #[command(subcommand)]
+    action: RecoveryAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum RecoveryAction {
+    /// Make a recovery key, which alone can change the vault's keys from then on
+    Create(recovery_create::Arguments),
+    /// Say whether a recovery key fits this vault
+    Check(recovery::Arguments),
+    /// Replace a lost or stolen key, on an empty machine too
+    Use(recovery_use::Arguments),
+}
+
+/// The file of the recovery key, for a vault that has one.
+#[derive(Args, Debug)]
+struct RootKey {
+    /// The recovery key, where the vault has one
+    #[arg(long, value_name = "FILE")]
+    root_key: Option<PathBuf>,
+}
+
+impl RootKey {
+    fn open(&self, context: &Context) -> Result<Option<RecoveryKey>, Failure> {
+        let path = self.root_key.as_deref();
+        path.map(|path| open_recovery(context, path)).transpose()
+    }
+}
+
+/// Opens a recovery file. Asks for its passphrase if it has one.
+fn open_recovery(context: &Context, path: &Path) -> Result<RecoveryKey, Failure> {
+    Ok(RecoveryKey::open(path, &*context.passphrases()?)?)
+}
+
+/// Shows or changes the keys.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if let Action::Recovery(RecoveryArguments {
+        action: RecoveryAction::Use(arguments),
+    }) = &arguments.action
+    {
+        // It also works where there is no vault yet.
+        return recovery_use::run(context, arguments);
+    }
+    let vault = context.vault()?;
+    match &arguments.action {
+        Action::Show => show::run(&vault),
+        Action::Create(arguments) => create::run(context, &vault, arguments),
+        Action::Rotate(arguments) => rotate::run(context, &vault, arguments),
+        Action::Heal(arguments) => heal::run(context, &vault, arguments),
+        Action::Recovery(RecoveryArguments { action }) => match action {
+            RecoveryAction::Create(arguments) => recovery_create::run(context, &vault, arguments),
+            RecoveryAction::Check(arguments) => recovery::run(context, &vault, arguments),
+            RecoveryAction::Use(arguments) => recovery_use::run(context, arguments),
+        },
+    }
+}
+
+/// Where a change of keys will be published, as an effect for the question before it.
+fn published_to(context: &Context, vault: &Vault) -> Result<String, Failure> {
+    let published = crate::publishing::everywhere::published(context, vault)?;
+    let addresses: Vec<_> = published.iter().map(|known| known.address()).collect();
+    Ok(match &addresses[..] {
+        [] => "Nothing is published yet, so nobody else is affected".to_owned(),
+        _ => format!(
+            "A release under the new keys is published to {}",
+            addresses.join(", ")
+        ),
+    })
+}
+
+/// Publishes a change of keys and reports it.
+fn changed(
+    context: &Context,
+    vault: &Vault,
+    report: &RootReport,
+    done: &str,
+    what: Option<What>,
+) -> Result<Report, Failure> {
+    if let Some(error) = &report.unwritten {
+        let text = format!("the recovery file was not updated: {error}");
+        let hint = "it still works; vault key recovery check <file> says whether it fits";
+        context
+            .ui
+            .warn(Warning::new("recovery_file_unwritten", text).hint(hint));
+    }
+    for name in &report.lost {
+        let text =
+            format!("{name} counts for nothing any more: nobody published it before the change");
+        let hint = format!("vault add it again, or vault remove {name}");
+        context.ui.warn(Warning::new("skill_lost", text).hint(hint));
+    }
+    let (changes, fingerprint) = (&report.changes, &report.fingerprint);
+    let who = key_changes::text(changes);
+    let mut lines = vec![
+        format!("{TICK} {done}"),
+        format!("  {DIM}fingerprint{DIM:#}  {BOLD}{fingerprint}{BOLD:#}"),
+        format!("  {DIM}keys       {DIM:#}  version {}: {who}", changes.to),
+    ];
+    lines.extend(waiting_line(&report.to_sign_again));
+    let mut published = Vec::<Value>::new();
+    if let Some(what) = what {
+        let (said, entries) = publish_everywhere(context, vault, what)?;
+        lines.extend(said);
+        published = entries;
+    }
+    let data = json!({
+        "vault_id": vault.id(), "fingerprint": fingerprint, "root_version": changes.to,
+        "changes": changes, "to_sign_again": report.to_sign_again, "lost": report.lost,
+        "published": published,
+    });
+    Ok(Report::new(data, lines.join("\n")))
+}
+
+fn waiting_line(names: &[SkillName]) -> Option<String> {
+    let listed: Vec<_> = names.iter().map(ToString::to_string).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "Signed by the revoked key, and not run until you sign them again ({HINT}vault sync --cloud{HINT:#} asks): {}",
+            listed.join(", ")
+        )
+    })
+}

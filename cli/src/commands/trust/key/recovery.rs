@@ -1,0 +1,102 @@
+//! `vault key recovery check`: says whether a recovery key fits this vault, and renews its keys.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use vault_library::{Vault, roots};
+use vault_skill::root::KeyFingerprint;
+use vault_store::clock::{Clock as _, SystemClock};
+
+use super::{changed, open_recovery, published_to};
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{DIM, Report, TICK},
+    publishing::everywhere::What,
+};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// The recovery key
+    file: PathBuf,
+    /// A version of the keys that some machine has seen, as `vault status --cloud` shows it
+    #[arg(long, value_name = "N")]
+    at_least: Option<u64>,
+    /// Let the vault's releases count for so many months from now, and no longer without another check
+    #[arg(long, value_name = "MONTHS", value_parser = months)]
+    renew: Option<Months>,
+}
+
+/// A number of months, or no end.
+#[derive(Clone, Copy, Debug)]
+struct Months(Option<i64>);
+
+/// Parses `12m`, or `never`. The format allows 1,200 days.
+fn months(text: &str) -> Result<Months, String> {
+    if text == "never" {
+        return Ok(Months(None));
+    }
+    let number = text.strip_suffix('m').and_then(|text| text.parse().ok());
+    match number {
+        Some(months @ 1..=39) => Ok(Months(Some(months))),
+        _ => Err("write 1m to 39m, or never".to_owned()),
+    }
+}
+
+/// Checks the file, and renews the keys if asked to.
+pub(super) fn run(
+    context: &Context,
+    vault: &Vault,
+    arguments: &Arguments,
+) -> Result<Report, Failure> {
+    let mut key = open_recovery(context, &arguments.file)?;
+    let trust = vault.require_trust()?;
+    key.check(trust.chain(), arguments.at_least)?;
+    let path = arguments.file.display();
+    if let Some(Months(months)) = arguments.renew {
+        let until = months.map(|months| SystemClock.now().plus_days(months * 365 / 12));
+        let question = match until {
+            Some(until) => format!("Let releases of this vault count until {until}?"),
+            None => "Let releases of this vault count without an end?".to_owned(),
+        };
+        context.ui.confirm_step(
+            &question,
+            &[
+                "After the end, machines install nothing new until you renew with this file"
+                    .to_owned(),
+                published_to(context, vault)?,
+            ],
+        )?;
+        let report = roots::set_expiry(vault, Some(&mut key), until)?;
+        let done = match until {
+            Some(until) => format!("{path} fits; the keys are renewed until {until}"),
+            None => format!("{path} fits; the keys have no end any more"),
+        };
+        return changed(context, vault, &report, &done, Some(What::Release));
+    }
+    let protected = if key.is_encrypted() {
+        "with a passphrase"
+    } else {
+        "without a passphrase"
+    };
+    let (file, fingerprint) = (
+        key.file(),
+        KeyFingerprint::publisher(&key.file().key.public()),
+    );
+    let addresses = match &file.addresses[..] {
+        [] => "none".to_owned(),
+        some => some.join(", "),
+    };
+    Ok(Report::new(
+        json!({
+            "path": arguments.file, "vault_id": file.vault_id, "fingerprint": fingerprint,
+            "root_version": file.version, "addresses": file.addresses,
+            "encrypted": key.is_encrypted(),
+        }),
+        format!(
+            "{TICK} {path} brings this vault back  ({protected})\n  {DIM}key        {DIM:#}{fingerprint}\n  \
+             {DIM}addresses  {DIM:#}{addresses}"
+        ),
+    ))
+}

@@ -1,0 +1,122 @@
+//! `vault key recovery create`: makes the key that alone can change the vault's keys.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use vault_library::{
+    Vault,
+    recovery::{self, NewRecovery},
+};
+
+use super::{RootKey, changed, published_to};
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{HINT, Report, Warning, clean},
+    publishing::everywhere::{self, What},
+};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// Where it is written: on a USB stick, or elsewhere away from this machine
+    file: PathBuf,
+    /// A second copy, for another place
+    #[arg(long, value_name = "FILE")]
+    second: Option<PathBuf>,
+    #[command(flatten)]
+    root_key: RootKey,
+    /// Protect the files with a passphrase
+    #[arg(long)]
+    passphrase: bool,
+}
+
+/// Makes the recovery key, after a question.
+pub(super) fn run(
+    context: &Context,
+    vault: &Vault,
+    arguments: &Arguments,
+) -> Result<Report, Failure> {
+    let before = vault.require_trust()?.fingerprint();
+    context.ui.confirm_step(
+        "Make a recovery key?",
+        &[
+            "From then on only its file can change the vault's keys: without it nobody can, you included".to_owned(),
+            "Whoever gets the file can take the vault over".to_owned(),
+            "A vault that nobody has seen gets a new fingerprint, and its skills are signed again".to_owned(),
+            published_to(context, vault)?,
+        ],
+    )?;
+    let mut files = vec![arguments.file.clone()];
+    let second = match &arguments.second {
+        None if context.ui.may_ask() => {
+            let given = context
+                .ui
+                .ask("A second file, for another place (Enter: no second file):")?;
+            (!given.is_empty()).then(|| PathBuf::from(given))
+        }
+        given => given.clone(),
+    };
+    files.extend(second);
+    let root_key = arguments.root_key.open(context)?;
+    let passphrase = arguments
+        .passphrase
+        .then(|| context.passphrases()?.choose(context, "the recovery key"))
+        .transpose()?;
+    let known = everywhere::namespaces(context, vault)?;
+    let created = recovery::create(
+        vault,
+        root_key.as_ref(),
+        NewRecovery {
+            files: files.clone(),
+            passphrase,
+            addresses: known.iter().map(|known| known.address()).collect(),
+        },
+    )?;
+    let vault = created.vault;
+    let mut report = changed(
+        context,
+        &vault,
+        &created.report,
+        "made a recovery key",
+        Some(What::Release),
+    )?;
+    if let Some(resigned) = &created.resigned {
+        for (name, reason) in &resigned.refused {
+            let text = format!(
+                "{name} was not signed again: {}",
+                clean(&reason.to_string(), 400)
+            );
+            let hint = format!("vault add it again, or vault remove {name}");
+            context
+                .ui
+                .warn(Warning::new("gate_blocked", text).hint(hint));
+        }
+        for name in &resigned.damaged {
+            let text = format!("{name} is not what was signed and was not signed again");
+            let hint = format!("vault add it again, or vault remove {name}");
+            context
+                .ui
+                .warn(Warning::new("skill_damaged", text).hint(hint));
+        }
+        let (was, signed) = (before, resigned.signed.len());
+        report.text.push_str(&format!(
+            "\nNobody had seen the vault yet, so it was made anew: its fingerprint was {was}, and {signed} of its skills are signed again."
+        ));
+    }
+    for file in &files {
+        let path = file.display();
+        report.text.push_str(&format!(
+            "\n  {HINT}{path}{HINT:#} keep it away from this machine"
+        ));
+    }
+    if files.len() == 1 {
+        let hint = "a copy in another place survives a broken stick";
+        report
+            .text
+            .push_str(&format!("\n{HINT}hint:{HINT:#} {hint}"));
+    }
+    report.data["recovery_files"] = json!(files);
+    report.data["made_anew"] = json!(created.resigned.is_some());
+    Ok(report)
+}

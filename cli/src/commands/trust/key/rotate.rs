@@ -1,0 +1,60 @@
+//! `vault key rotate`: replaces this machine's key by a new one.
+
+use clap::Args;
+use vault_library::{Vault, roots};
+use vault_skill::root::KeyName;
+
+use super::{RootKey, changed, published_to};
+use crate::{context::Context, errors::Failure, output::Report, publishing::everywhere::What};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    root_key: RootKey,
+    /// What the new key is called in the list of publishers
+    #[arg(long, value_name = "NAME", value_parser = key_name)]
+    name: Option<KeyName>,
+    /// Protect the new key file with a passphrase
+    #[arg(long)]
+    passphrase: bool,
+}
+
+/// Parses a name of a key.
+pub(super) fn key_name(text: &str) -> Result<KeyName, String> {
+    KeyName::normalized(text).map_err(|error| error.to_string())
+}
+
+/// Encrypts the key files that this run makes.
+pub(super) fn protect(context: &Context) -> Result<(), Failure> {
+    let passphrases = context.passphrases()?;
+    passphrases.protect_with(passphrases.choose(context, "the new key")?);
+    Ok(())
+}
+
+/// Replaces the key, after a question.
+pub(super) fn run(
+    context: &Context,
+    vault: &Vault,
+    arguments: &Arguments,
+) -> Result<Report, Failure> {
+    context.ui.confirm_step(
+        "Replace this machine's key by a new one?",
+        &[
+            "The old key is deleted; skills that it signed stay good".to_owned(),
+            "Machines that linked the vault follow by themselves".to_owned(),
+            published_to(context, vault)?,
+        ],
+    )?;
+    let mut root_key = arguments.root_key.open(context)?;
+    if arguments.passphrase {
+        protect(context)?;
+    }
+    let report = roots::rotate(vault, root_key.as_mut(), arguments.name.clone())?;
+    changed(
+        context,
+        vault,
+        &report,
+        "replaced this machine's key",
+        Some(What::Release),
+    )
+}

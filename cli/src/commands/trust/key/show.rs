@@ -1,0 +1,70 @@
+//! `vault key show`: prints the vault's fingerprint, its keys, and where they lie.
+
+use serde_json::json;
+use vault_library::Vault;
+use vault_skill::{keys::PublicKey, root::KeyFingerprint};
+
+use crate::{
+    errors::Failure,
+    key_changes,
+    output::{BOLD, DIM, HINT, Report, clean, paint},
+};
+
+/// Shows what a person compares, and what a person must not lose.
+pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
+    let trust = vault.require_trust()?;
+    let document = trust.chain().document();
+    let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
+    let row = |name: &str, value: String| format!("{DIM}{name:<14}{DIM:#}{value}");
+    let mut lines = vec![
+        row("fingerprint", paint(BOLD, fingerprint)),
+        row("vault id", vault.id().to_string()),
+        row("keys", format!("version {version}")),
+    ];
+    let shown = |key: &PublicKey| {
+        let name = document.name_of(key).map(ToString::to_string);
+        let name = clean(&name.unwrap_or_default(), 64);
+        format!("{name}  {}", KeyFingerprint::publisher(key))
+    };
+    let here = vault.release_key().ok();
+    let mut secret = None;
+    match &here {
+        Some(key) => {
+            let path = vault.keys().path(key);
+            let protected = if vault.keys().is_encrypted(key)? {
+                "with a passphrase"
+            } else {
+                "without a passphrase"
+            };
+            lines.push(row("this machine", shown(key)));
+            lines.push(row(
+                "secret key",
+                format!("{}  ({protected})", path.display()),
+            ));
+            secret = Some(path);
+        }
+        None => lines.push(row("this machine", "may not publish".to_owned())),
+    }
+    let only_here = key_changes::all_root_keys_here(vault)?;
+    if only_here {
+        lines.push(row("recovery key", "none".to_owned()));
+        lines.push(format!(
+            "{HINT}hint:{HINT:#} vault key recovery create <file>: without one, a lost machine is the end of the vault"
+        ));
+    } else {
+        let root = document.root().keys().iter();
+        lines.extend(root.map(|key| row("recovery key", shown(key))));
+    }
+    if let Some(expires_at) = document.expires_at() {
+        lines.push(row("renew before", expires_at.to_string()));
+    }
+    Ok(Report::new(
+        json!({
+            "vault_id": vault.id(), "fingerprint": fingerprint, "root_version": version,
+            "public_key": here, "publisher_fingerprint": here.as_ref().map(KeyFingerprint::publisher),
+            "secret_here": here.is_some(), "secret_key": secret, "recovery_key": !only_here,
+            "expires_at": document.expires_at(),
+        }),
+        lines.join("\n"),
+    ))
+}
