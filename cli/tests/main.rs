@@ -11,6 +11,7 @@ mod exits;
 #[path = "../../shared/sources/tests/support/mod.rs"]
 mod fetching;
 mod install;
+mod keys;
 mod picker;
 mod register;
 mod screens;

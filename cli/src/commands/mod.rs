@@ -48,9 +48,12 @@ pub mod administer {
 pub mod trust {
     pub mod audit;
     pub mod audit_repo;
+    pub mod backup;
+    pub mod import;
     pub mod key;
     pub mod policy;
     pub mod publishers;
+    pub mod restore;
     pub mod verify;
 }
 pub mod server {
@@ -153,6 +156,9 @@ commands! {
         Verify(trust::verify) "Tell whether skills, archives and sites are exactly what was signed",
         Key(trust::key) "Show, rotate and recover this vault's keys",
         Publishers(trust::publishers) "Show who may publish this vault",
+        Backup(trust::backup) "Write the vault and its keys into one encrypted file",
+        Restore(trust::restore) "Bring back a vault and its keys from a backup",
+        Import(trust::import) "Take the skills of an earlier vault into this one",
         Policy(trust::policy) "Check the policy, and see what it grants to whom",
     }
     "Server" {

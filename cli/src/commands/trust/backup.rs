@@ -1,0 +1,134 @@
+//! `vault backup`: writes the vault and its keys into one encrypted file.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use age::secrecy::SecretString;
+use clap::Args;
+use serde_json::json;
+use vault_library::Vault;
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{BOLD, Report, TICK, size},
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The file holds the vault, its keys and the keys of linked vaults, encrypted with a passphrase; sign-ins are left out. Keep the
+passphrase apart from the file: whoever has both is the owner of the vault.
+
+Examples:
+  vault backup /media/stick/vault.backup
+  VAULT_KEY_PASSPHRASE_FILE=/run/secrets/vault vault backup /backup/vault.backup
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// The file to write; it must not exist
+    file: PathBuf,
+}
+
+/// Where the vault lies in the archive.
+pub(super) const VAULT: &str = "vault";
+/// Where the trust folder lies in the archive.
+pub(super) const TRUST: &str = "trust";
+/// What of the trust folder is kept. Sign-ins are left out: an old one ends the newer one.
+pub(super) const TRUST_FOLDERS: [&str; 2] = ["vaults", "links"];
+/// Files of the vault that are made anew, and what only guards running processes.
+const LEFT_OUT: [&str; 3] = ["tmp", "lock", "index.db"];
+
+/// Writes the archive, encrypted, under the vault's writer lock.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.vault()?;
+    vault.require_trust()?;
+    let passphrase = context.passphrases()?.choose(context, "the backup")?;
+    let lock = lock(&vault)?;
+    let path = &arguments.file;
+    let fail = |error: &io::Error| Failure::io("writing", path, error);
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    let file = match file {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(fail!(FileExists, "{} is there already", path.display())
+                .hint("choose another name: a backup never replaces another"));
+        }
+        file => file.map_err(|error| fail(&error))?,
+    };
+    let secret = SecretString::from(passphrase.as_str());
+    if let Err(error) = write(&vault, file, secret) {
+        let _ = fs::remove_file(path);
+        return Err(fail(&error));
+    }
+    drop(lock);
+    let bytes = fs::metadata(path).map_err(|error| fail(&error))?.len();
+    let fingerprint = vault.require_trust()?.fingerprint();
+    Ok(Report::new(
+        json!({ "path": path, "bytes": bytes, "vault_id": vault.id(), "fingerprint": fingerprint }),
+        format!(
+            "{TICK} wrote {}  {}\n  {BOLD}{fingerprint}{BOLD:#}\nBring it back with: vault restore {}",
+            path.display(),
+            size(bytes),
+            path.display()
+        ),
+    ))
+}
+
+/// Holds the lock of writers, so that the archive is of one state.
+fn lock(vault: &Vault) -> Result<File, Failure> {
+    let path = vault.paths().root.join("lock");
+    let fail = |error: &io::Error| Failure::io("locking", &path, error);
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| fail(&error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(fail!(VaultBusy, "another vault command is at work")
+            .hint("try again when it has ended")),
+        Err(TryLockError::Error(error)) => Err(fail(&error)),
+    }
+}
+
+fn write(vault: &Vault, file: File, passphrase: SecretString) -> io::Result<()> {
+    let output = age::Encryptor::with_user_passphrase(passphrase).wrap_output(file)?;
+    let mut archive = tar::Builder::new(output);
+    archive.follow_symlinks(false);
+    let paths = vault.paths();
+    for entry in fs::read_dir(&paths.root)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let text = name.to_string_lossy();
+        if !LEFT_OUT.iter().any(|left_out| text.starts_with(left_out)) {
+            append(&mut archive, &entry.path(), &Path::new(VAULT).join(&name))?;
+        }
+    }
+    for folder in TRUST_FOLDERS {
+        let from = paths.config.join(folder);
+        if from.is_dir() {
+            append(&mut archive, &from, &Path::new(TRUST).join(folder))?;
+        }
+    }
+    let mut file = archive.into_inner()?.finish()?;
+    file.flush()?;
+    file.sync_all()
+}
+
+fn append<W: Write>(archive: &mut tar::Builder<W>, from: &Path, name: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(from)?.is_dir() {
+        archive.append_dir_all(name, from)
+    } else {
+        archive.append_path_with_name(from, name)
+    }
+}

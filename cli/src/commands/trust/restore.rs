@@ -1,0 +1,171 @@
+//! `vault restore`: brings back a vault and its keys from a backup.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io::{self, BufReader},
+    iter,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+
+use age::secrecy::SecretString;
+use clap::Args;
+use serde_json::json;
+use vault_library::keys::Passphrases as _;
+
+use super::backup::{TRUST, TRUST_FOLDERS, VAULT};
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{BOLD, HINT, Report, TICK},
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+It never writes over a vault: move what is there away first, or name another folder with --vault. A backup is as old as it is:
+after it, `vault status --cloud` and the next sync say what the service knows that the backup does not.
+
+Examples:
+  vault restore /media/stick/vault.backup
+  vault --vault ~/restored restore /media/stick/vault.backup
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// A file that `vault backup` wrote
+    file: PathBuf,
+}
+
+/// The highest scrypt work factor that is accepted: 2^22 needs 4 GiB and some seconds.
+const MAX_WORK_FACTOR: u8 = 22;
+
+/// Unpacks beside the vault's place, then moves everything to its place, the vault last.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let paths = context.paths()?;
+    let (root, config) = (&paths.root, &paths.config);
+    if root.exists() {
+        return Err(fail!(FolderExists, "{} is there already", root.display())
+            .hint("move it away, or name another folder with --vault"));
+    }
+    let file = &arguments.file;
+    let fail = |path: &Path| {
+        let path = path.to_owned();
+        move |error: io::Error| Failure::io("restoring", &path, &error)
+    };
+    let staging = root.with_extension("restoring");
+    if staging.exists() {
+        // A killed restore left it; nothing uses it.
+        fs::remove_dir_all(&staging).map_err(fail(&staging))?;
+    }
+    make_private(&staging).map_err(fail(&staging))?;
+    let unpacked = unpack(context, file, &staging);
+    let moved = unpacked.and_then(|()| put_in_place(&staging, root, config));
+    let _ = fs::remove_dir_all(&staging);
+    moved?;
+    let vault = context.vault()?;
+    let trust = vault.require_trust()?;
+    let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
+    Ok(Report::new(
+        json!({
+            "path": root, "vault_id": vault.id(), "fingerprint": fingerprint,
+            "root_version": version,
+        }),
+        format!(
+            "{TICK} restored the vault in {}\n  {BOLD}{fingerprint}{BOLD:#}  version {version} of its keys\n\
+             Next: {HINT}vault cloud connect <url>{HINT:#} signs in again, {HINT}vault sync --cloud{HINT:#} says what changed since the backup.",
+            root.display()
+        ),
+    ))
+}
+
+fn unpack(context: &Context, file: &Path, staging: &Path) -> Result<(), Failure> {
+    let wrong = || fail!(BackupWrong, "{} is not a backup of a vault", file.display());
+    let fail = |error: io::Error| Failure::io("reading", file, &error);
+    let reader = BufReader::new(File::open(file).map_err(fail)?);
+    let decryptor = age::Decryptor::new(reader).map_err(|_| wrong())?;
+    let passphrase = context.passphrases()?.unlock(file).map_err(fail)?;
+    let passphrase = passphrase.ok_or_else(|| {
+        fail!(KeyLocked, "{} is encrypted", file.display())
+            .hint("run it on a terminal, or name a file: VAULT_KEY_PASSPHRASE_FILE")
+    })?;
+    let mut identity = age::scrypt::Identity::new(SecretString::from(passphrase.as_str()));
+    identity.set_max_work_factor(MAX_WORK_FACTOR);
+    let opened = decryptor
+        .decrypt(iter::once(&identity as &dyn age::Identity))
+        .map_err(|_| {
+            fail!(
+                PassphraseWrong,
+                "the passphrase does not open {}",
+                file.display()
+            )
+        })?;
+    let mut archive = tar::Archive::new(opened);
+    archive.set_preserve_permissions(true);
+    // It puts nothing outside of the folder, and sets the modes of folders last.
+    archive.unpack(staging).map_err(|_| wrong())?;
+    if !staging.join(VAULT).join("vault.json").is_file() {
+        return Err(wrong());
+    }
+    Ok(())
+}
+
+/// Moves the keys first and the vault last: a kill leaves no vault, and the command can be given
+/// again.
+fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failure> {
+    let moved = |from: &Path, to: &Path| -> Result<(), Failure> {
+        fs::rename(from, to).map_err(|error| Failure::io("restoring", to, &error))
+    };
+    for folder in TRUST_FOLDERS {
+        let (from, to) = (staging.join(TRUST).join(folder), config.join(folder));
+        let Ok(entries) = fs::read_dir(&from) else {
+            continue; // the backup has none
+        };
+        make_private(&to).map_err(|error| Failure::io("making", &to, &error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| Failure::io("reading", &from, &error))?;
+            let target = to.join(entry.file_name());
+            if !entry.path().is_dir() {
+                continue; // a lock
+            }
+            if target.exists() {
+                // What this machine knows may be newer than the backup, so it stays.
+                continue;
+            }
+            copy(&entry.path(), &target)
+                .map_err(|error| Failure::io("restoring", &target, &error))?;
+        }
+    }
+    let work = staging.join(VAULT).join("tmp");
+    make_private(&work).map_err(|error| Failure::io("making", &work, &error))?;
+    moved(&staging.join(VAULT), root)
+}
+
+/// Copies a folder of private files: the trust folder may lie on another disk. A kill leaves a folder
+/// of another name.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let partial = to.with_extension("restoring");
+    if partial.exists() {
+        fs::remove_dir_all(&partial)?;
+    }
+    copy_all(from, &partial)?;
+    fs::rename(partial, to)
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    make_private(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_all(&entry.path(), &target)?;
+        } else if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), &target)?;
+            File::open(&target)?.sync_all()?;
+        }
+    }
+    File::open(to)?.sync_all()
+}
+
+fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
