@@ -7,6 +7,7 @@
 
 mod collection;
 mod corpus;
+mod keys;
 mod library;
 mod people;
 mod races;
