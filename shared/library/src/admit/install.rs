@@ -242,6 +242,11 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
     });
     let version = match &candidate.earlier {
         Some((manifest, Purpose::Adopt(_))) => manifest.version,
+        // On a machine that was recovered the earlier version is higher than what is installed.
+        Some((manifest, Purpose::NextVersion)) => {
+            let before = from.unwrap_or(0).max(manifest.version);
+            before.max(remove::retired_version(vault, name)?) + 1
+        }
         _ => from.unwrap_or(0).max(remove::retired_version(vault, name)?) + 1,
     };
     Ok(Decision::Sign { version, from })
