@@ -199,6 +199,8 @@ impl From<PlanError> for Failure {
                 .hint("nothing was published; if the service was restored on purpose: vault sync --cloud --replace"),
             PlanError::TwoCatalogs(_) => Self::new(ErrorCode::TwoCatalogs, message)
                 .hint("nothing was published; if this library is the right one: vault sync --cloud --replace"),
+            PlanError::OtherVault => Self::new(ErrorCode::VaultChanged, message)
+                .hint("is this the right address? vault key show prints this vault's fingerprint"),
             PlanError::NotOurs(_) => Self::new(ErrorCode::CatalogNotOurs, message)
                 .hint("is this the right vault? vault key show prints its id"),
             PlanError::Damaged(skills) => Self::new(ErrorCode::SkillDamaged, message)

@@ -150,7 +150,7 @@ impl<'a> Publisher<'a> {
                 Err(error) => {
                     // A self-signed namespace also has a foreign catalog. Report that more specific
                     // cause first.
-                    if matches!(error, PlanError::NotOurs(_)) {
+                    if matches!(error, PlanError::OtherVault | PlanError::NotOurs(_)) {
                         self.refuse_self_signed().await?;
                     }
                     return Err(error.into());

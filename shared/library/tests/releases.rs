@@ -205,7 +205,7 @@ fn a_host_that_shows_an_older_or_another_release_is_refused() {
     foreign.sync(&other.vault, other.now()).unwrap();
     assert!(matches!(
         refused(foreign.current.clone()),
-        PlanError::NotOurs(_)
+        PlanError::OtherVault
     ));
     let mut elsewhere = Host::new("elsewhere");
     elsewhere.sync(&home.vault, home.now()).unwrap();

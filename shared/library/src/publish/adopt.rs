@@ -197,6 +197,7 @@ pub fn plan_rollback(
     let trust = vault.require_trust()?;
     let bytes = request.current.unwrap_or_default();
     let current = Current::read(&trust, request, bytes).map_err(|error| match error {
+        PlanError::OtherVault => AdoptError::NotOurs("it is another vault's"),
         PlanError::NotOurs(reason) => AdoptError::NotOurs(reason),
         PlanError::Catalog(error) => AdoptError::Catalog(error),
         PlanError::Vault(error) => AdoptError::Vault(error),

@@ -37,7 +37,7 @@ impl Current {
         let payload_sha256 = file.payload_sha256();
         let catalog = file.read_counted(&payload_sha256)?;
         if catalog.vault_id != trust.roots.vault_id() {
-            return Err(PlanError::NotOurs("it has another vault id"));
+            return Err(PlanError::OtherVault);
         }
         let version = trust.chain().find(&catalog.root_sha256);
         let version = version.ok_or(PlanError::NotOurs("it names keys that are not ours"))?;

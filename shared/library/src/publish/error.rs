@@ -42,6 +42,9 @@ pub enum PlanError {
     /// The service serves a different catalog under a release number that this library published.
     #[error("the service shows another release {0} than the one that was published")]
     TwoCatalogs(u64),
+    /// The current catalog is another vault's.
+    #[error("the service's current catalog is another vault's")]
+    OtherVault,
     /// The current catalog does not belong to this vault.
     #[error("the service's current catalog is not this vault's: {0}")]
     NotOurs(&'static str),

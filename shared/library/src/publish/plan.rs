@@ -115,7 +115,7 @@ fn take_shown(
     let file = SignedCatalog::parse(bytes)?;
     let judged = match root::judge(Some(&before.roots), file.roots(), None) {
         Ok(judged) => judged,
-        Err(RootError::VaultChanged) => return Err(PlanError::NotOurs("it is another vault's")),
+        Err(RootError::VaultChanged) => return Err(PlanError::OtherVault),
         Err(error) => return Err(CatalogError::from(error).into()),
     };
     if !judged.taken {
