@@ -27,7 +27,7 @@ fn every_code_of_the_table_means_what_it_says() {
         ("shwo", 2, Some("usage")),
         ("skill search x --top-k 0", 2, Some("usage")),
         ("skill --clean-env list", 2, Some("usage")),
-        ("verify good --key short", 2, Some("key_invalid")),
+        ("verify good --expect-key short", 2, Some("usage")),
         ("lint ./flagged", 3, None),
         ("fmt ./colon --check", 3, None),
         ("add ./broken", 5, Some("gate_blocked")),
@@ -45,8 +45,10 @@ fn every_code_of_the_table_means_what_it_says() {
         }
     }
 
-    let keys = files_below(&home.path(".config/vault/keys"));
-    let key = keys.iter().find(|path| path.extension().is_none());
+    let trust = files_below(&home.path(".config/vault"));
+    let key = trust
+        .iter()
+        .find(|path| path.extension().is_some_and(|ending| ending == "key"));
     set_mode(key.unwrap(), 0o644);
     home.run(&["add", "./other"]).fails(4, "key_open_to_others");
 

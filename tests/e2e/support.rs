@@ -149,7 +149,7 @@ pub fn vault_of(home: &Home) -> BTreeMap<String, String> {
         .into_iter()
         .map(|(path, entry)| (path, format!("{entry:?}")))
         .collect();
-    for (path, entry) in tree::snapshot(&home.config(), &["services/"]) {
+    for (path, entry) in tree::snapshot(&home.config(), &["services/", "vaults/lock"]) {
         let mut shown = format!("{entry:?}");
         if path.ends_with("/trust.json") {
             let bytes = fs::read(home.config().join(&path)).unwrap();

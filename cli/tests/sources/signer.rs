@@ -66,11 +66,9 @@ fn the_signer_of_a_vaults_site_is_verified_shown_and_pinned() {
     for part in ["signed there by ", "(pinned)"] {
         assert!(shown.out.contains(part), "{}", shown.out);
     }
-    let pinned = format!(
-        "signer = \"{key}\"
-signed_version = 1
-"
-    );
+    let shown = owner.run(&["key", "show"]).ok();
+    let vault = shown["fingerprint"].as_str().unwrap();
+    let pinned = format!("signer = \"{vault}\"\nroot_version = 1\nsigned_version = 1\n");
     assert!(machine.home.read("project/vault.lock").contains(&pinned));
     // The next version of the same owner is accepted.
     write_skill(&owner, "Do it well.");
