@@ -312,7 +312,7 @@ fn bundles_that_no_vault_would_make_are_refused_even_by_the_right_key() {
             |_, f| f[1] = json!({"path": "notes/a.md", "encoding": "parts", "parts": []}),
         ),
         ("another schema", |m, _| {
-            m["schema"] = json!("vault.skill-manifest/2");
+            m["schema"] = json!("vault.skill-manifest/3");
         }),
         ("version 0", |m, _| m["version"] = json!(0)),
         ("a name that climbs", |m, _| {

@@ -82,14 +82,14 @@ fn a_current_catalog_that_is_not_ours_stops_the_sync() {
     serve(None);
     sync_refused(&host, &home, "nothing", INTEGRITY, "service_rolled_back");
     serve(Some(Owner::at(&host).signed(9, 9, &[])));
-    sync_refused(&host, &home, "another vault", INTEGRITY, "vault_changed");
+    sync_refused(&host, &home, "another vault", INTEGRITY, "catalog_not_ours");
     let mut theirs = payload(&catalog);
     theirs["public_key"] = json!(key(9).public());
     theirs["release"] = json!(7);
     let roots = roots_of(&catalog);
     let payload = theirs.to_string();
     serve(Some(sign_anything(payload.as_bytes(), &roots, 9)));
-    sync_refused(&host, &home, "another key", INTEGRITY, "signatures_missing");
+    sync_refused(&host, &home, "another key", INTEGRITY, "catalog_not_ours");
     let mut dice = Dice::new(6);
     for _ in 0..20 {
         let mut bytes = catalog.clone();
@@ -438,12 +438,12 @@ fn a_rollback_signs_the_release_that_was_asked_for_and_no_other() {
         (
             "another key",
             sign_anything(theirs.to_string().as_bytes(), &roots_of(&releases[1]), 9),
-            "signatures_missing",
+            "catalog_not_ours",
         ),
         (
             "another vault",
             Owner::at(&host).signed(2, 9, &[]),
-            "vault_changed",
+            "catalog_not_ours",
         ),
         ("HTML", b"<html>".to_vec(), "catalog_schema"),
     ] {
