@@ -38,7 +38,7 @@ impl KeyPassphrases {
     /// Returns the passphrase for a new file: from the variable, or asked for twice. Fails without a
     /// terminal.
     pub fn choose(&self, context: &Context, what: &str) -> Result<Zeroizing<String>, Failure> {
-        if let Some(text) = self.from_file().map_err(|error| unreadable(&error))? {
+        if let Some(text) = self.read_file().map_err(|error| unreadable(&error))? {
             return Ok(text);
         }
         let question = format!("Passphrase for {what}:");
@@ -51,7 +51,7 @@ impl KeyPassphrases {
     }
 
     /// Reads the first line of the file that the variable names.
-    fn from_file(&self) -> io::Result<Option<Zeroizing<String>>> {
+    fn read_file(&self) -> io::Result<Option<Zeroizing<String>>> {
         let Some(path) = &self.file else {
             return Ok(None);
         };
@@ -78,7 +78,7 @@ impl KeyPassphrases {
 
 impl Passphrases for KeyPassphrases {
     fn unlock(&self, path: &Path) -> io::Result<Option<Zeroizing<String>>> {
-        let given = match self.from_file()? {
+        let given = match self.read_file()? {
             Some(text) => Some(text),
             None if self.may_ask => {
                 let question = format!("Passphrase of {}:", path.display());
@@ -101,7 +101,7 @@ impl Passphrases for KeyPassphrases {
         let new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
         match &*new {
             Some(passphrase) => Ok(Some(passphrase.clone())),
-            None => self.from_file(),
+            None => self.read_file(),
         }
     }
 }

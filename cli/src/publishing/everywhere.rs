@@ -113,9 +113,9 @@ fn publish(
             let release = super::release_of(&outcome);
             format!("release {release} is published under the new keys")
         }
-        What::Keys => match context.block_on(publisher.push_roots())? {
-            true => "it knows the new keys".to_owned(),
-            false => "it has nothing to change".to_owned(),
-        },
+        What::Keys if context.block_on(publisher.push_roots())? => {
+            "it knows the new keys".to_owned()
+        }
+        What::Keys => "it has nothing to change".to_owned(),
     })
 }

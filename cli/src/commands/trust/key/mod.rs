@@ -21,6 +21,7 @@ use crate::{
     key_changes,
     output::{BOLD, DIM, HINT, Report, TICK, Warning},
     publishing::everywhere::{What, publish_everywhere},
+    service::connection::Connection,
 };
 
 /// Since 0.5.0 (beta).
@@ -117,7 +118,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// Where a change of keys will be published, as an effect for the question before it.
 fn published_to(context: &Context, vault: &Vault) -> Result<String, Failure> {
     let published = crate::publishing::everywhere::published(context, vault)?;
-    let addresses: Vec<_> = published.iter().map(|known| known.address()).collect();
+    let addresses: Vec<_> = published.iter().map(Connection::address).collect();
     Ok(match &addresses[..] {
         [] => "Nothing is published yet, so nobody else is affected".to_owned(),
         _ => format!(

@@ -15,6 +15,7 @@ use crate::{
     errors::Failure,
     output::{HINT, Report, Warning, clean},
     publishing::everywhere::{self, What},
+    service::connection::Connection,
 };
 
 #[derive(Args, Debug)]
@@ -70,7 +71,7 @@ pub(super) fn run(
         NewRecovery {
             files: files.clone(),
             passphrase,
-            addresses: known.iter().map(|known| known.address()).collect(),
+            addresses: known.iter().map(Connection::address).collect(),
         },
     )?;
     let vault = created.vault;
