@@ -15,6 +15,8 @@ use vault_skill::{
     provenance::{Kind, ProvenanceId},
 };
 
+use crate::text::clean;
+
 /// A finding for people and programs.
 #[derive(Debug, Serialize)]
 pub struct FindingText {
@@ -72,6 +74,12 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::ReadOnly(path) => format!("{} can't be written to", path.display()),
         DoctorFinding::NoRecoveryKey => {
             "all keys of the vault lie on this machine: if it is lost, so are they".to_owned()
+        }
+        DoctorFinding::ReleaseBehind(address) => {
+            format!(
+                "{} has not heard of the last change of the vault's keys",
+                clean(address, 200)
+            )
         }
         DoctorFinding::NotSignedAgain(skill) => {
             format!("{skill} was signed by a key that is revoked, and is not run")
@@ -150,6 +158,7 @@ fn hint(finding: &DoctorFinding) -> String {
         DoctorFinding::NoRecoveryKey => {
             "vault key recovery create <file>, on a USB stick or another machine"
         }
+        DoctorFinding::ReleaseBehind(_) => "vault sync --cloud, while connected to it",
         DoctorFinding::NotSignedAgain(_) => {
             "vault sync --cloud shows what waits and signs it again"
         }

@@ -2,13 +2,16 @@
 //! an interrupted change leaves.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::support::host::{BASE, Host};
 use crate::support::pair::Pair;
 use crate::support::{self, Home, name, recovery};
+use vault_library::admit::Options;
 use vault_library::adopt::{self, AdoptError};
+use vault_library::keys::Passphrases;
 use vault_library::publish::{self, OnDivergence, Plan, PlanError, PlanRequest};
-use vault_library::recovery::{NewRecovery, RecoveryError};
+use vault_library::recovery::{NewRecovery, RecoveryError, RecoveryKey};
 use vault_library::roots::{self, RootsError};
 use vault_library::subscribe::{self, AcceptOptions, LinkError, Selection};
 use vault_library::trust::VaultTrust;
@@ -16,6 +19,8 @@ use vault_library::{Damage, Vault, VaultError, VaultPaths, integrity, run, shelf
 use vault_skill::catalog::Stored;
 use vault_skill::keys::{PublicKey, SecretKey};
 use vault_skill::root::{KeyEntry, KeyName, KeyStanding, RootWriteError};
+use vault_store::random::SeededRandom;
+use zeroize::Zeroizing;
 
 fn trust(vault: &Vault) -> VaultTrust {
     vault.trust().unwrap().unwrap()
@@ -541,12 +546,150 @@ fn a_fork_is_healed_above_both_ends() {
             name: KeyName::default_for(&public_key),
         }
     };
-    roots::add_publisher(&pair.owner.vault, None, entry).unwrap();
-    let refused = pair.host.plan(&pair.owner.vault);
+    let owner = &pair.owner.vault;
+    roots::add_publisher(owner, None, entry).unwrap();
+    let refused = pair.host.plan(owner);
     let Err(PlanError::Catalog(refused)) = refused else {
         panic!("{refused:?}")
     };
     assert_eq!(refused.word(), "root_forked");
+    // The root key of both is the first one, which the twin has replaced: its own version 2 does not
+    // carry a signature of the twin's newest root role.
+    roots::heal(owner, None, 5).unwrap();
+    assert!(pair.host.plan(owner).is_err());
+}
+
+/// With a recovery key that both machines can use, the healed chain replaces the fork everywhere.
+#[test]
+fn a_healed_chain_replaces_a_fork_at_the_service_and_at_devices() {
+    let mut pair = Pair::new(&["tool"], "x");
+    let stick = recovery::create(&mut pair.owner);
+    pair.publish();
+    pair.pull_all();
+    let twin = pair.owner.copy();
+    let entry = |number: u8| {
+        let public_key = SecretKey::from_seed([number; 32]).public();
+        KeyEntry {
+            public_key,
+            name: KeyName::default_for(&public_key),
+        }
+    };
+    let mut key = recovery::open(&stick);
+    roots::add_publisher(&twin.vault, Some(&mut key), entry(3)).unwrap();
+    pair.host.sync(&twin.vault, twin.now()).unwrap();
+    pair.pull_all();
+    let owner = &pair.owner.vault;
+    roots::add_publisher(owner, Some(&mut key), entry(4)).unwrap();
+    assert!(pair.host.plan(owner).is_err());
+    assert_eq!(roots::releases_behind(owner).unwrap().len(), 1);
+    roots::heal(owner, Some(&mut key), 3).unwrap();
+    let request = PlanRequest {
+        on_divergence: OnDivergence::Replace,
+        ..pair.host.request()
+    };
+    let Plan::Publish(plan) = publish::plan(owner, &request).unwrap() else {
+        panic!("nothing was planned")
+    };
+    pair.host.take(owner, &plan, pair.owner.now());
+    let offer = pair.accept();
+    assert_eq!(offer.root_warnings().len(), 1, "another history");
+    pair.pull_all();
+    assert!(pair.is_clean());
+    let known = pair.device.vault.trust_of(owner.id()).unwrap().unwrap();
+    assert_eq!(known.chain(), trust(owner).chain());
+    assert!(roots::releases_behind(owner).unwrap().is_empty());
+}
+
+/// One chain for all links to a vault: a revocation that came by one address counts for the other.
+#[test]
+fn links_to_one_vault_share_its_keys() {
+    let mut pair = Pair::new(&["tool"], "good");
+    let stick = recovery::create(&mut pair.owner);
+    let also = ["https://mirror.example".to_owned()];
+    let request = PlanRequest {
+        also_served_from: &also,
+        ..pair.host.request()
+    };
+    let plan = support::host::planned(&pair.owner.vault, &request);
+    pair.host.take(&pair.owner.vault, &plan, pair.owner.now());
+    let mirror = subscribe::create(&pair.device.vault, &also[0], &pair.host.slug).unwrap();
+    pair.host
+        .pull(&pair.device.vault, &mirror, &Selection::default())
+        .unwrap();
+    pair.pull_all();
+    let stolen = pair.owner.vault.release_key().unwrap();
+    recovery::revoke(&pair.owner, &stick, stolen).unwrap();
+    let current = pair.host.current.clone().unwrap();
+    let longer = publish::with_roots(&pair.owner.vault, &current).unwrap();
+    let refused = pair.current_link().accept(
+        &pair.device.vault,
+        &longer.unwrap(),
+        &AcceptOptions::default(),
+    );
+    assert_eq!(word(refused), "release_awaited");
+    let mirror = subscribe::find(&pair.device.vault, mirror.id());
+    let refused =
+        mirror
+            .unwrap()
+            .unwrap()
+            .accept(&pair.device.vault, &current, &AcceptOptions::default());
+    assert_eq!(word(refused), "signatures_missing");
+}
+
+/// One passphrase for all files.
+struct Fixed(Option<&'static str>);
+
+impl Passphrases for Fixed {
+    fn unlock(&self, _path: &Path) -> std::io::Result<Option<Zeroizing<String>>> {
+        self.protect()
+    }
+
+    fn protect(&self) -> std::io::Result<Option<Zeroizing<String>>> {
+        Ok(self.0.map(|text| Zeroizing::new(text.to_owned())))
+    }
+}
+
+#[test]
+fn a_vault_with_a_passphrase_signs_with_it_alone() {
+    let home = Home::new(1);
+    let paths = VaultPaths::new(home.path("locked"), home.path("locked-config"));
+    let open = |passphrase| {
+        let random = Arc::new(SeededRandom::new(5));
+        let clock = Arc::clone(&home.clock);
+        let passphrases = Arc::new(Fixed(passphrase));
+        Vault::open_or_create_with(paths.clone(), clock, random, passphrases).unwrap()
+    };
+    let vault = open(Some("right"));
+    let key = vault.release_key().unwrap();
+    assert!(vault.keys().is_encrypted(&key).unwrap());
+    let folder = home.source("tool", "x", &[]);
+    let add = |vault: &Vault| vault_library::add_folder(vault, &folder, &Options::default());
+    add(&vault).unwrap();
+    // Reading needs no passphrase, signing does.
+    let closed = open(None);
+    run::which(&closed, &name("tool")).unwrap();
+    let folder = home.source("tool", "y", &[]);
+    let add = |vault: &Vault| vault_library::add_folder(vault, &folder, &Options::default());
+    assert!(add(&closed).is_err());
+    assert!(add(&open(Some("wrong"))).is_err());
+    // A new key is encrypted too, and so is the recovery key.
+    roots::rotate(&vault, None, None).unwrap();
+    let key = vault.release_key().unwrap();
+    assert!(vault.keys().is_encrypted(&key).unwrap());
+    let file = home.path("recovery.json");
+    let input = NewRecovery {
+        files: vec![file.clone()],
+        passphrase: Some(Zeroizing::new("other".to_owned())),
+        ..NewRecovery::default()
+    };
+    vault_library::recovery::create(&vault, None, input).unwrap();
+    assert_eq!(support::mode(&file), 0o600);
+    assert!(RecoveryKey::open(&file, &Fixed(Some("right"))).is_err());
+    let mut opened = RecoveryKey::open(&file, &Fixed(Some("other"))).unwrap();
+    assert!(opened.is_encrypted());
+    roots::rotate(&vault, Some(&mut opened), None).unwrap();
+    let again = RecoveryKey::open(&file, &Fixed(Some("other"))).unwrap();
+    assert_eq!(again.file().version, 4);
 }
 
 /// Interrupts a rotation at every point, by recreating the intermediate files.

@@ -54,6 +54,9 @@ pub enum DoctorFinding {
     /// Every key that can change the vault's keys lies on this machine: who loses or steals it has
     /// them all.
     NoRecoveryKey,
+    /// The release at this address was made before the vault's keys changed, so its readers have not
+    /// heard of the change.
+    ReleaseBehind(String),
     /// An own skill counts for nothing until it is signed again, because its signer was revoked.
     NotSignedAgain(SkillName),
     /// A skill was signed later than the current time of this machine's clock.
@@ -157,6 +160,7 @@ impl DoctorFinding {
                 | KeyError::Encrypt { .. },
             ) => "key_locked",
             Self::NoRecoveryKey => "no_recovery_key",
+            Self::ReleaseBehind(_) => "release_behind",
             Self::NotSignedAgain(_) => "not_signed_again",
             Self::ClockBehind { .. } => "clock_behind",
             Self::Unfinished => "unfinished",

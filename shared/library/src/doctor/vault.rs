@@ -6,6 +6,7 @@ use super::{Doctor, DoctorFinding};
 use crate::admit::waiting;
 use crate::disk;
 use crate::disk::scratch;
+use crate::publish::roots::releases_behind;
 use crate::vault::VaultError;
 use crate::vault::keys::KeyError;
 
@@ -44,6 +45,9 @@ impl Doctor<'_> {
         let root = trust.chain().document().root();
         if root.keys().iter().all(|key| here.contains(key)) {
             self.find(DoctorFinding::NoRecoveryKey);
+        }
+        for address in releases_behind(self.vault).unwrap_or_default() {
+            self.find(DoctorFinding::ReleaseBehind(address));
         }
         for name in waiting(self.vault).unwrap_or_default() {
             self.find(DoctorFinding::NotSignedAgain(name));

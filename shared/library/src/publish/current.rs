@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use vault_skill::catalog::{Catalog, SignedCatalog, SkillEntry, Stored};
+use vault_skill::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry, Stored};
 use vault_skill::hash::Digest;
+use vault_skill::root::RootChain;
 use vault_skill::time::Timestamp;
 
 use super::error::{Difference, PlanError};
@@ -26,8 +27,8 @@ pub(super) struct Current {
 
 impl Current {
     /// Verifies that the catalog is this vault's: signed by enough publishers of the root version that
-    /// it names. A catalog that is expired, or that a thief signed, is read too: the next release
-    /// replaces it.
+    /// it names, in this library's chain or in one that forked from it. A catalog that is expired, or
+    /// that a thief signed, is read too: the next release replaces it.
     pub(super) fn read(
         trust: &VaultTrust,
         request: &PlanRequest<'_>,
@@ -39,7 +40,11 @@ impl Current {
         if catalog.vault_id != trust.roots.vault_id() {
             return Err(PlanError::OtherVault);
         }
-        let version = trust.chain().find(&catalog.root_sha256);
+        let shown = RootChain::verify(file.roots()).map_err(CatalogError::from)?;
+        let fork =
+            Some(&shown).filter(|shown| shown.root1_sha256() == trust.chain().root1_sha256());
+        let mut chains = [Some(trust.chain()), fork].into_iter().flatten();
+        let version = chains.find_map(|chain| chain.find(&catalog.root_sha256));
         let version = version.ok_or(PlanError::NotOurs("it names keys that are not ours"))?;
         let role = version.document().release();
         let signers = file.valid_signers(role.keys());

@@ -12,7 +12,7 @@ use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::{AgentId, SkillName, Slug};
 use vault_skill::profile::ProfileRule;
-use vault_skill::root::{self, KeyStanding, RootError};
+use vault_skill::root::{self, KeyStanding, RootChain, RootError, RootList, RootState};
 
 use super::build::ReleaseBuilder;
 use super::current::{Current, Skill, difference, own_skills, same_content, to_adopt};
@@ -116,6 +116,8 @@ fn take_shown(
     let judged = match root::judge(Some(&before.roots), file.roots(), None) {
         Ok(judged) => judged,
         Err(RootError::VaultChanged) => return Err(PlanError::OtherVault),
+        // The owner has healed a fork: the service takes these versions with the next release.
+        Err(RootError::Forked { .. }) if replaces(&before, file.roots()) => return Ok(before),
         Err(error) => return Err(CatalogError::from(error).into()),
     };
     if !judged.taken {
@@ -137,6 +139,13 @@ fn take_shown(
         &listed,
         None,
     )?)
+}
+
+/// Whether a reader who follows the shown root versions takes this vault's instead.
+fn replaces(trust: &VaultTrust, shown: &RootList) -> bool {
+    let shown = RootChain::verify(shown).map(|chain| RootState::new(chain, [].into()));
+    let own = trust.chain().to_list();
+    shown.is_ok_and(|shown| root::judge(Some(&shown), &own, None).is_ok_and(|judged| judged.taken))
 }
 
 /// The service's current catalog together with this vault's root versions, to be put in its place

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use vault_skill::catalog::SignedCatalog;
 use vault_skill::keys::{PublicKey, SecretKey, Signer};
 use vault_skill::name::SkillName;
 use vault_skill::root::{
@@ -22,7 +23,7 @@ use crate::installed::place::Origin;
 use crate::installed::roots::conclude;
 use crate::vault::keys::{self, KeyError};
 use crate::vault::trust::{RootChanges, VaultTrust};
-use crate::vault::{Change, Vault, VaultError};
+use crate::vault::{Change, Vault, VaultError, releases};
 
 /// Why the vault's keys were not changed. Nothing has changed on disk.
 #[derive(Debug, thiserror::Error)]
@@ -175,6 +176,27 @@ pub fn create_key(vault: &Vault) -> Result<PublicKey, RootsError> {
 /// The own skills that a key signed before it was revoked and that wait to be signed again.
 pub fn waiting_skills(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     waiting(vault)
+}
+
+/// The addresses whose current release was made under older root versions, as far as this library
+/// knows: readers there have not heard of the last change of keys.
+pub fn releases_behind(vault: &Vault) -> Result<Vec<String>, VaultError> {
+    let Some(trust) = vault.trust()? else {
+        return Ok(Vec::new());
+    };
+    let newest = trust.chain().newest().payload_sha256();
+    let mut behind = Vec::new();
+    for state in releases::all(vault)? {
+        let (Some(bytes), Some(published)) = (state.catalog_bytes(vault)?, &state.published) else {
+            continue;
+        };
+        let catalog = SignedCatalog::parse(&bytes)
+            .and_then(|file| file.read_counted(&published.payload_sha256));
+        if catalog.is_ok_and(|catalog| catalog.root_sha256 != *newest) {
+            behind.push(format!("{}/v/{}", state.base, state.slug));
+        }
+    }
+    Ok(behind)
 }
 
 /// Signs these skills again, each through the gate. Call it after the owner has seen their names.
