@@ -106,8 +106,9 @@ impl Walk {
             Ran::from(command.output().unwrap())
         };
         let context = format!("{chapter}: {} {:?}", line.machine, line.arguments);
-        println!("{context}");
-        let data = ran.expect_code(line.code).json()["data"].clone();
+        let (out, err) = (&ran.stdout, &ran.stderr);
+        assert_eq!(ran.code, line.code, "{context}\n{out}\n{err}");
+        let data = ran.json()["data"].clone();
         for (name, pointer) in [
             ("fingerprint", "/fingerprint"),
             ("machine", "/device_id"),
