@@ -2,8 +2,9 @@
 //! version's exceptions, the skill of the same name in a linked vault, near-duplicates and
 //! confusable names.
 //!
-//! Near-duplicates come from the index, which holds a sketch of 256 bytes for each installed skill. A skill that the index names is verified before it is used. Without an
-//! index no near-duplicates are found; all other checks still run.
+//! Near-duplicates come from the index, which holds a sketch of 256 bytes for each installed skill.
+//! A skill that the index names is verified before it is used. If the index can't be used, no
+//! near-duplicates are found; all other checks still run.
 
 use vault_skill::bundle::File;
 use vault_skill::finding::Finding;

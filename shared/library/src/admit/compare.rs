@@ -40,7 +40,7 @@ impl ComparedSkills {
     /// Reads the skills that are installed now.
     pub(super) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let places = places(vault)?;
-        let rows = list::indexed(vault, &places)?;
+        let rows = list::indexed(vault, &places);
         let strange = places.strange.iter();
         let strange = strange.filter_map(|path| path.rsplit('/').next());
         let installed = || places.groups.iter().flat_map(|group| &group.places);

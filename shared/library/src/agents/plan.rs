@@ -85,7 +85,12 @@ impl Plan {
         let (rules, from_file) = profiles::rules(vault, &agents)?;
         let switches = Switches::read(vault)?;
         let transforms = Transforms::read(vault)?;
-        let (skills, mut warnings) = profiles::available_skills(vault)?;
+        // Without profiles and variants nothing depends on the skills.
+        let (skills, mut warnings) = if rules.is_empty() && !transforms.has_stale(&bundles(&[])) {
+            Default::default()
+        } else {
+            profiles::available_skills(vault)?
+        };
         let mut variants = Variants {
             transforms: &transforms,
             trusted: Rc::new(vault.trusted()?),

@@ -77,7 +77,7 @@ pub(super) fn available_skills(
     vault: &Vault,
 ) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
     let places = place::places(vault)?;
-    let rows = list::indexed(vault, &places)?;
+    let rows = list::indexed(vault, &places);
     let mut available = Vec::new();
     let mut warnings = Vec::new();
     let mut names = HashSet::new();

@@ -95,7 +95,7 @@ pub(crate) fn walk(
         entries: 0,
         path: String::new(),
     };
-    walker.folder(&fd.map_err(file_error("open", root))?, 0)
+    walker.folder(fd.map_err(file_error("open", root))?, 0)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY
@@ -117,12 +117,13 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    fn folder(&mut self, fd: &OwnedFd, depth: usize) -> Result<(), FileError> {
+    fn folder(&mut self, fd: OwnedFd, depth: usize) -> Result<(), FileError> {
         let mut folders = Vec::new();
         let start = self.path.len();
-        let mut listing = Dir::read_from(fd).map_err(|cause| self.failed("list", cause))?;
+        let mut listing = Dir::new(fd).map_err(|cause| self.failed("list", cause))?;
         while let Some(entry) = listing.read() {
             let entry = entry.map_err(|cause| self.failed("list", cause))?;
+            let fd = listing.fd().map_err(|cause| self.failed("list", cause))?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
@@ -150,17 +151,18 @@ impl Walker<'_> {
                 folders.push(text.to_owned());
             } else {
                 self.enter(text);
-                self.file(fd.as_fd(), name)?;
+                self.file(fd, name)?;
                 self.path.truncate(start);
             }
         }
+        let fd = listing.fd().map_err(|cause| self.failed("list", cause))?;
         for name in folders {
             self.enter(&name);
             let inner = openat(fd, &name, FOLDER, Mode::empty())
                 .map_err(|cause| self.failed("open", cause))?;
             let stat = FileStat::of(&fstat(&inner).map_err(|cause| self.failed("look at", cause))?);
             (self.visit)(&self.path, stat, Entry::Dir);
-            self.folder(&inner, depth + 1)?;
+            self.folder(inner, depth + 1)?;
             self.path.truncate(start);
         }
         Ok(())

@@ -94,7 +94,8 @@ impl Doctor<'_> {
         unset.iter().map(|secret| secret.name.clone()).collect()
     }
 
-    /// Removes metadata files among a skill's files if `clean` is set; returns the remaining ones.
+    /// Reports metadata files among a skill's files and returns them. If `clean` is set, removes
+    /// them instead and returns none.
     fn check_ignored(
         &mut self,
         skill: &SkillName,
@@ -131,7 +132,7 @@ impl Doctor<'_> {
             ..self.options(&health.name, Some(source))
         };
         let signed = add_folder(self.vault, &files, &options);
-        if signed.as_ref().is_ok_and(|report| report.bundle != bundle) {
+        if signed.is_ok() {
             let _change = self.vault.change()?;
             let aside = self.vault.scratch()?;
             store::drop_bundles(&self.vault.store(), aside.path(), [bundle])?;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use vault_skill::hash::Digest;
 use vault_skill::index::IndexEntry;
@@ -26,12 +27,16 @@ use crate::store::{self, Trusted};
 /// Identifies the file as an index of vault: "vlt1".
 const APPLICATION: i32 = 0x766c_7431;
 /// Increase it when the table or the content of its rows changes.
-const VERSION: i32 = 5;
+const VERSION: i32 = 6;
+/// Lists are JSON arrays; `texts` is a JSON object, without the agents.
 const SCHEMA: &str = "
-    CREATE TABLE bundles (hash BLOB PRIMARY KEY, row BLOB NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID;";
+    CREATE TABLE bundles (hash BLOB PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL,
+        signer TEXT NOT NULL, size INTEGER NOT NULL, parts TEXT NOT NULL, paths TEXT NOT NULL,
+        agents TEXT NOT NULL, texts TEXT NOT NULL, sketch BLOB NOT NULL, checksum BLOB NOT NULL)
+        WITHOUT ROWID;";
 
 /// Cached facts about a verified bundle.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: SkillName,
     pub(crate) version: u64,
@@ -46,13 +51,15 @@ pub(crate) struct Row {
     pub(crate) texts: Texts,
     /// The [`vault_skill::gate::similar::Sketch`] of its files. It only selects the skills that a
     /// new one is compared with.
+    #[serde(skip)] // the checksum takes its bytes as they are
     pub(crate) sketch: Vec<u8>,
 }
 
 impl Row {
     /// Covers the row and the metadata of each path; `None` if the metadata of a path is missing.
     fn checksum(&self, stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
-        let mut bytes = json::to_bytes(self);
+        let mut bytes = json::to_bytes(&(self, &self.texts.agents));
+        bytes.extend_from_slice(&self.sketch);
         for stat in stats {
             stat?.append_to(&mut bytes);
         }
@@ -72,6 +79,7 @@ pub struct Texts {
     /// From the frontmatter; empty when absent.
     pub when_to_use: String,
     /// Target agents, from the manifest.
+    #[serde(skip)] // a column of its own in the index
     pub agents: Vec<AgentId>,
     /// Names of the declared actions.
     pub actions: Vec<ActionName>,
@@ -209,12 +217,33 @@ impl Index {
                 let settled = new.stats.iter().all(|stat| stat.changed < settled_before);
                 let checksum = new.row.checksum(new.stats.iter().copied().map(Some));
                 let checksum = checksum.filter(|_| settled).unwrap_or(Digest::of(b""));
+                let Row {
+                    name,
+                    version,
+                    signer,
+                    size,
+                    parts,
+                    paths,
+                    texts,
+                    sketch,
+                } = &new.row;
                 connection
-                    .prepare_cached("INSERT OR REPLACE INTO bundles VALUES (?1, ?2, ?3)")?
+                    .prepare_cached(
+                        "INSERT OR REPLACE INTO bundles
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                    )?
                     .execute(params![
                         new.hash.as_bytes(),
-                        json::to_bytes(&new.row),
-                        checksum.as_bytes()
+                        name.as_str(),
+                        version.cast_signed(),
+                        signer,
+                        size.cast_signed(),
+                        json_text(parts),
+                        json_text(paths),
+                        json_text(&texts.agents),
+                        json_text(texts),
+                        sketch,
+                        checksum.as_bytes(),
                     ])?;
             }
             Ok(())
@@ -233,18 +262,59 @@ impl Index {
     }
 }
 
+/// All rows; those that do not parse are left out.
 fn read_rows(connection: &Connection) -> rusqlite::Result<HashMap<Digest, StoredRow>> {
-    let mut statement = connection.prepare("SELECT hash, row, checksum FROM bundles")?;
+    let mut statement = connection.prepare(
+        "SELECT hash, checksum, name, version, signer, size, parts, paths, agents, texts, sketch
+         FROM bundles",
+    )?;
     let mut found = statement.query([])?;
     let mut rows = HashMap::new();
     while let Some(stored) = found.next()? {
-        if let Ok(row) = serde_json::from_slice(stored.get_ref(1)?.as_blob()?) {
-            let checksum = Digest::from_bytes(stored.get(2)?);
-            let hash = Digest::from_bytes(stored.get(0)?);
-            rows.insert(hash, StoredRow { row, checksum });
+        if let Some(row) = parse_row(stored)? {
+            let checksum = Digest::from_bytes(stored.get(1)?);
+            rows.insert(
+                Digest::from_bytes(stored.get(0)?),
+                StoredRow { row, checksum },
+            );
         }
     }
     Ok(rows)
+}
+
+/// A row from its columns; `None` if one of them does not parse.
+fn parse_row(stored: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Row>> {
+    let Some(texts) = parsed::<Texts>(stored, 9)? else {
+        return Ok(None);
+    };
+    let name = stored.get_ref(2)?.as_str()?.parse().ok();
+    let agents = parsed(stored, 8)?;
+    let (parts, paths) = (parsed(stored, 6)?, parsed(stored, 7)?);
+    let (Some(name), Some(agents), Some(parts), Some(paths)) = (name, agents, parts, paths) else {
+        return Ok(None);
+    };
+    Ok(Some(Row {
+        name,
+        version: stored.get::<_, i64>(3)?.cast_unsigned(),
+        signer: stored.get(4)?,
+        size: stored.get::<_, i64>(5)?.cast_unsigned(),
+        parts,
+        paths,
+        texts: Texts { agents, ..texts },
+        sketch: stored.get(10)?,
+    }))
+}
+
+/// A column that holds JSON.
+fn parsed<T: DeserializeOwned>(
+    stored: &rusqlite::Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<T>> {
+    Ok(serde_json::from_str(stored.get_ref(column)?.as_str()?).ok())
+}
+
+fn json_text(value: &impl Serialize) -> String {
+    String::from_utf8(json::to_bytes(value)).unwrap_or_default()
 }
 
 enum OpenError {

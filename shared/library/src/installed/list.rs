@@ -136,17 +136,22 @@ pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
 
 /// The rows of the index, unverified. First verifies the installed skills that it lacks and adds
 /// them.
-pub(crate) fn indexed(
-    vault: &Vault,
-    places: &Places,
-) -> Result<HashMap<Digest, StoredRow>, VaultError> {
-    let rows = Index::open(&vault.paths().index()).rows();
-    let mut installed = places.groups.iter().flat_map(|group| &group.places);
-    if installed.all(|place| rows.contains_key(&place.bundle)) {
-        return Ok(rows);
+pub(crate) fn indexed(vault: &Vault, places: &Places) -> HashMap<Digest, StoredRow> {
+    let mut index = Index::open(&vault.paths().index());
+    let (rows, store) = (index.rows(), vault.store());
+    let mut fresh = Vec::new();
+    for group in &places.groups {
+        let missing = group.places.par_iter();
+        let missing = missing.filter(|place| !rows.contains_key(&place.bundle));
+        // A damaged skill has no row.
+        fresh
+            .par_extend(missing.filter_map(|place| read_place(&store, place, &group.trusted).ok()));
     }
-    scan(vault)?;
-    Ok(Index::open(&vault.paths().index()).rows())
+    if fresh.is_empty() {
+        return rows;
+    }
+    note(vault, &mut index, &fresh);
+    index.rows()
 }
 
 /// Scans one skill. Also returns its new row for the index, if it had to be read.
