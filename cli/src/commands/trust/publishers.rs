@@ -40,7 +40,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let here = vault.keys().list()?;
     let mut table = Table::new(&["name", "fingerprint", "may"]);
     let mut keys = Vec::new();
-    for entry in document.keys() {
+    let mut entries: Vec<_> = document.keys().iter().collect();
+    // The document orders keys by their text, which says nothing to a person.
+    entries.sort_by_key(|entry| {
+        let publishes = document.release().contains(&entry.public_key);
+        (!publishes, entry.name.as_str())
+    });
+    for entry in entries {
         let key: &PublicKey = &entry.public_key;
         let (publishes, changes) = (
             document.release().contains(key),
