@@ -94,7 +94,7 @@ pub fn publish_everywhere(
     }
     if data.is_empty() {
         lines.push(format!(
-            "{DIM}This vault is not published anywhere, so nobody else has to learn of it.{DIM:#}"
+            "{DIM}This vault is not published anywhere, so no other machine has to follow.{DIM:#}"
         ));
     }
     Ok((lines, data))

@@ -323,8 +323,10 @@ pub(super) fn report(
     let damaged = list::list(vault)?.damaged.into_iter();
     let lost = damaged
         .filter(|(name, origin, _)| *origin == Origin::Local && !to_sign_again.contains(name));
+    let version = after.chain().version();
+    let changes = RootChanges::between(Some(&before.roots), &after.roots);
     Ok(RootReport {
-        changes: RootChanges::between(Some(&before.roots), &after.roots).unwrap_or_default(),
+        changes: changes.unwrap_or_else(|| RootChanges::none_at(version)),
         fingerprint: after.fingerprint(),
         lost: lost.map(|(name, ..)| name).collect(),
         to_sign_again,

@@ -262,6 +262,15 @@ impl NamedKey {
 }
 
 impl RootChanges {
+    /// No difference: the newest root version is the one before.
+    pub fn none_at(version: u64) -> Self {
+        Self {
+            from: version,
+            to: version,
+            ..Self::default()
+        }
+    }
+
     /// The difference between what counted before and what counts now; `None` if the newest root
     /// version is the same.
     pub fn between(before: Option<&RootState>, after: &RootState) -> Option<Self> {

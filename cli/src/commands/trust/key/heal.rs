@@ -21,7 +21,7 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
-    let above = arguments.above;
+    let (above, version) = (arguments.above, vault.require_trust()?.chain().version());
     context.ui.confirm_step(
         "Make this machine's list of keys the one that counts everywhere?",
         &[
@@ -32,6 +32,10 @@ pub(super) fn run(
     )?;
     let mut root_key = arguments.root_key.open(context)?;
     let report = roots::heal(vault, root_key.as_mut(), above)?;
-    let done = format!("signed the keys again, up to version {}", report.changes.to);
+    let done = if version > above {
+        format!("the keys are above version {above} already")
+    } else {
+        format!("signed the keys again, up to version {}", report.changes.to)
+    };
     changed(context, vault, &report, &done, Some(What::Release))
 }

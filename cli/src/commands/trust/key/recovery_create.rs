@@ -13,7 +13,7 @@ use super::{RootKey, changed, published_to};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{HINT, Report, Warning, clean},
+    output::{HINT, Report, Warning, clean, count},
     publishing::everywhere::{self, What},
     service::connection::Connection,
 };
@@ -100,15 +100,15 @@ pub(super) fn run(
                 .ui
                 .warn(Warning::new("skill_damaged", text).hint(hint));
         }
-        let (was, signed) = (before, resigned.signed.len());
+        let signed = count(resigned.signed.len(), "skill");
         report.text.push_str(&format!(
-            "\nNobody had seen the vault yet, so it was made anew: its fingerprint was {was}, and {signed} of its skills are signed again."
+            "\nNobody had seen the vault yet, so it was made anew: {signed} signed again. Its fingerprint was {before}."
         ));
     }
     for file in &files {
         let path = file.display();
         report.text.push_str(&format!(
-            "\n  {HINT}{path}{HINT:#} keep it away from this machine"
+            "\n  {HINT}{path}{HINT:#}  keep it away from this machine"
         ));
     }
     if files.len() == 1 {

@@ -49,7 +49,7 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
     if only_here {
         lines.push(row("recovery key", "none".to_owned()));
         lines.push(format!(
-            "{HINT}hint:{HINT:#} vault key recovery create <file>: without one, a lost machine is the end of the vault"
+            "{HINT}hint:{HINT:#} vault key recovery create <file>: without it, nobody can bring the vault back when this machine is lost"
         ));
     } else {
         let root = document.root().keys().iter();
