@@ -12,6 +12,7 @@ mod bundles;
 mod catalogs;
 mod connect;
 mod fetching;
+mod histories;
 mod link;
 mod owner;
 mod paths;

@@ -114,9 +114,11 @@ impl Known {
         match outcome {
             CatalogOutcome::Release(release) => {
                 let state = release.state().clone();
+                // A skill that was not selected has no manifest here, and one by a key that the chain
+                // does not name has no signer: neither can go back.
                 let counted = release.settle(|entry| {
                     let signer = store::signer(&vault.store(), &entry.bundle_hash, &state);
-                    signer.is_none_or(|signer| state.was_publisher(&signer))
+                    signer.is_some_and(|signer| state.was_publisher(&signer))
                 })?;
                 Ok(Counted {
                     catalog: counted.catalog,
