@@ -16,4 +16,5 @@ mod service;
 mod several;
 mod smoke;
 mod support;
+mod theft;
 mod walk;
