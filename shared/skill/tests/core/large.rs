@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 
 use vault_skill::bundle::{Bundle, BundleError, MAX_INLINE_BYTES, MAX_OBJECT_BYTES, PART_BYTES};
-use vault_skill::catalog::SignedCatalog;
+use vault_skill::catalog::{
+    CatalogOutcome, LastCatalog, NewRoots, Side, SignedCatalog, Stored, judge_catalog,
+};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{ManifestError, SignedManifest};
+use vault_skill::root::{MAX_CHAIN_BYTES, RootChain, RootState};
 
 use crate::make::{
-    catalog, entry, expectation, file, key, manifest, pull, sign, skill, state, trust,
+    self, catalog, catalog_of, entry, expectation, file, filled, key, last, manifest, pull, sign,
+    skill, slug, state, trust,
 };
 
 fn round_trip(files: Vec<vault_skill::bundle::File>) -> Vec<String> {
@@ -249,4 +253,61 @@ fn ten_thousand_skills_fit_and_five_mib_do_not() {
         pull(&padded, None).unwrap_err().to_string(),
         "the catalog is larger than 4 MiB"
     );
+}
+
+/// What a reader makes of a release that counts: the state that it stores, the names in it, and the reader's last catalog.
+fn take(
+    bytes: &[u8],
+    side: Side,
+    own: Option<&RootState>,
+    held: Option<&LastCatalog>,
+) -> (RootState, usize) {
+    let slug = slug();
+    let judged = judge_catalog(bytes, &make::reader(side, &slug, own, held));
+    let taken = matches!(judged.roots, NewRoots::Now(_) | NewRoots::WithCatalog(_));
+    assert_eq!(taken, own.is_none_or(|own| own.chain().version() == 1));
+    match judged.outcome.unwrap() {
+        CatalogOutcome::Release(release) => {
+            let counted = release.settle(|_| true).unwrap();
+            (counted.state, counted.catalog.skills.len())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn ten_thousand_skills_fit_under_the_longest_chain() {
+    let chain = filled(state().chain());
+    assert!(chain.byte_length() > MAX_CHAIN_BYTES - 2_048);
+    let release = |chain: &RootChain, previous: Option<Stored>, skills: usize| {
+        let number = previous.map_or(1, |previous| previous.release + 1);
+        let mut new = catalog_of(chain, number, 0);
+        new.previous = previous;
+        // The longest names that a skill may have.
+        new.skills = (0..skills)
+            .map(|n| entry(&format!("{}-{n:05}", "n".repeat(58))))
+            .collect();
+        SignedCatalog::sign(&new, chain, &[&key(0)])
+    };
+    let first = release(&chain, None, 10_000).unwrap().to_bytes();
+    let held = last(&first, &[0]);
+    let second = release(&chain, Some(held.stored), 10_000).unwrap();
+    for (side, own) in [
+        (Side::Service, None),
+        (Side::Service, Some(state())),
+        (Side::Device, None),
+        (Side::Device, Some(state())),
+    ] {
+        let (state, skills) = take(&first, side, own, None);
+        assert_eq!((state.chain(), skills), (&chain, 10_000), "{side:?}");
+    }
+    // The next one, by a device that missed nothing: it knows the chain.
+    let known = make::known(chain.clone());
+    let (state, _) = take(&second.to_bytes(), Side::Device, Some(&known), Some(&held));
+    assert_eq!(state, known);
+    // Root versions and skills share the 4 MiB, and the writer keeps to them.
+    let short = make::state().chain();
+    assert!(release(short, None, 11_000).is_ok());
+    let over = release(&chain, None, 11_000).unwrap_err();
+    assert_eq!(over.to_string(), "the catalog is larger than 4 MiB");
 }

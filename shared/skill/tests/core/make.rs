@@ -57,6 +57,18 @@ pub fn next(chain: &RootChain, change: impl FnOnce(&mut RootEdit<'_>)) -> RootCh
     edit.sign(&[&key(ROOT)]).unwrap()
 }
 
+/// The chain, continued until not even the smallest version fits any more.
+pub fn filled(chain: &RootChain) -> RootChain {
+    let mut full = chain.clone();
+    loop {
+        let mut edit = RootEdit::after(&full, NOW);
+        match edit.use_reserve().sign(&[&key(ROOT)]) {
+            Ok(longer) => full = longer,
+            Err(_) => return full,
+        }
+    }
+}
+
 pub fn trust() -> ManifestTrust<'static> {
     ManifestTrust {
         state: state(),

@@ -20,7 +20,7 @@ impl Desk {
     }
 
     /// Pushes after what is current.
-    async fn push_next(&self, bytes: Vec<u8>) -> Answer {
+    pub async fn push_next(&self, bytes: Vec<u8>) -> Answer {
         match self.world.read_namespace("acme").await.current {
             Some(current) => {
                 self.push(&[("if-match", &format!("\"{}\"", current.sha256))], bytes)

@@ -5,6 +5,7 @@ mod catalog;
 mod clients;
 mod conflicts;
 mod devices;
+mod many;
 mod matrix;
 mod objects;
 mod operator;
