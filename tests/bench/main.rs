@@ -10,6 +10,7 @@ mod integrity;
 mod library;
 mod load;
 mod meter;
+mod roots;
 mod skills;
 mod table;
 mod tools;
@@ -19,7 +20,14 @@ use std::process::ExitCode;
 
 use table::Table;
 
-const PARTS: [&str; 5] = ["catalog", "tools", "library", "command", "functions"];
+const PARTS: [&str; 6] = [
+    "catalog",
+    "roots",
+    "tools",
+    "library",
+    "command",
+    "functions",
+];
 
 fn main() -> ExitCode {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +48,9 @@ fn main() -> ExitCode {
     let mut table = Table::default();
     if wanted("catalog") {
         catalog::measure(&mut table);
+    }
+    if wanted("roots") {
+        roots::measure(&mut table);
     }
     if wanted("tools") {
         tools::measure(&mut table);
