@@ -82,7 +82,7 @@ fn a_current_catalog_that_is_not_ours_stops_the_sync() {
     serve(None);
     sync_refused(&host, &home, "nothing", INTEGRITY, "service_rolled_back");
     serve(Some(Owner::at(&host).signed(9, 9, &[])));
-    sync_refused(&host, &home, "another vault", INTEGRITY, "catalog_not_ours");
+    sync_refused(&host, &home, "another vault", INTEGRITY, "vault_changed");
     let mut theirs = payload(&catalog);
     theirs["public_key"] = json!(key(9).public());
     theirs["release"] = json!(7);
