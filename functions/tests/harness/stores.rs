@@ -91,7 +91,7 @@ impl Stores {
             sha256: key.digest,
             size: bytes.len() as u64,
             payload_sha256: key.digest,
-            fingerprint: VaultFingerprint::new(1, &key.digest),
+            fingerprint: Some(VaultFingerprint::new(1, &key.digest)),
             closure: Digest::of(b""),
             skills: 0,
             published_at: clock.now(),

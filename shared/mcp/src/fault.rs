@@ -62,7 +62,7 @@ codes! {
     IdentifierMismatch "identifier_mismatch" "The identifier given is not the one of the source.";
     NameTaken "name_taken" "A skill of this name cannot be taken in: there is one from elsewhere.";
     SubscriptionLapsed "subscription_lapsed" "The subscription of this vault has lapsed: lists and search go on, content is not given out.";
-    ReleaseAwaited "release_awaited" "A key that signed the current release was revoked; nothing is given out until the owner signs a new release.";
+    ReleaseAwaited "release_awaited" "The current release does not count: a key that signed it was revoked, or an earlier version of vault published it. Nothing is given out until the owner signs a new release.";
     ResourceTooLarge "resource_too_large" "The answer would be larger than any transport carries; the data has digest and size.";
     DraftsFull "drafts_full" "As many drafts wait for the owner as may wait.";
     DraftTooLarge "draft_too_large" "The change is larger than a draft may be.";
@@ -157,7 +157,7 @@ impl Fault {
             ),
             ShelfError::ReleaseAwaited => Self::caller(
                 Code::ReleaseAwaited,
-                "a key that signed the current release was revoked; the owner has to sign a new release",
+                "the current release does not count; the owner has to sign a new release",
             ),
             ShelfError::SourceUnsupported(text) => caller(
                 Code::SourceUnsupported,

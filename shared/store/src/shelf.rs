@@ -288,8 +288,9 @@ pub enum ShelfError {
     /// Content is not given out: the subscription has lapsed.
     #[error("the subscription of this vault has lapsed")]
     SubscriptionLapsed,
-    /// A key that signed the current release was revoked: nothing of it is given out until the owner signs a new one.
-    #[error("a new release is awaited: a key that signed the current one was revoked")]
+    /// The current release does not count: a key that signed it was revoked, or an earlier version of vault published
+    /// it. Nothing of it is given out until the owner signs a new one.
+    #[error("a new release is awaited: the current one does not count")]
     ReleaseAwaited,
     /// Sources of this kind are not fetched (yet, or not by this shelf).
     #[error("{0}")]

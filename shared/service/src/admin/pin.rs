@@ -12,7 +12,7 @@ use super::{Answer, Call};
 use crate::error::{Code, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
-use crate::model::namespace::{self, PinReset};
+use crate::model::namespace::{self, PinReset, Pinned};
 use crate::oauth::sign_in;
 use crate::retry::Retry;
 
@@ -63,18 +63,22 @@ pub(super) async fn reset(call: Call) -> Answer {
 async fn try_reset(call: &Call, slug: &Slug) -> Result<bool, Refusal> {
     let found = namespace::find(&*call.app.records, slug).await?;
     let (mut namespace, revision) = found.ok_or(Code::NotFound)?;
-    let before = namespace.pin.take();
+    let before = std::mem::take(&mut namespace.pin);
     let change = Change {
         target: Some(slug.to_string()),
-        before: before
-            .as_ref()
-            .map(|pin| json!({ "vault_id": pin.vault_id, "root_version": pin.root_version })),
+        before: match &before {
+            Pinned::Nothing => None,
+            Pinned::Vault(pin) => {
+                Some(json!({ "vault_id": pin.vault_id, "root_version": pin.root_version }))
+            }
+            Pinned::Earlier(pin) => Some(json!({ "vault_id": pin.vault_id(), "earlier": true })),
+        },
         after: None,
     };
     namespace.pin_reset = Some(PinReset {
         at: call.app.clock.now(),
         by: call.actor.user.clone(),
-        vault_id: before.map(|pin| pin.vault_id),
+        vault_id: before.vault().map(|pin| pin.vault_id),
     });
     let writes = vec![
         namespace.update(revision)?,

@@ -52,7 +52,7 @@ async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
     let records = &*call.app.records;
     let found = match call.query("root_version") {
         Some(text) => {
-            let root_version = number(&text).ok_or(Code::ParameterInvalid)?;
+            let root_version = root_version(&text).ok_or(Code::ParameterInvalid)?;
             let key = release::key(&namespace.id, root_version, wanted);
             records
                 .get(&key)
@@ -61,7 +61,7 @@ async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
                 .transpose()?
         }
         None => {
-            let pin = namespace.pin.as_ref();
+            let pin = namespace.pin.vault();
             let newest = pin.map_or(MAX_VERSION, |pin| pin.root_version);
             release::find(records, &namespace.id, newest, wanted).await?
         }
@@ -70,11 +70,17 @@ async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
 }
 
 fn is_sort_key(text: &str) -> bool {
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let parts = text.split_once('.');
-    parts.is_some_and(|(root, release)| {
-        root.len() == 4 && release.len() == 16 && digits(root) && digits(release)
-    })
+    let digits =
+        |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.split_once('.') {
+        Some((root, release)) => digits(root, 4) && digits(release, 16),
+        None => digits(text, 16),
+    }
+}
+
+/// A root version as it is written; 0 stands for releases of an earlier version of vault.
+fn root_version(text: &str) -> Option<u64> {
+    if text == "0" { Some(0) } else { number(text) }
 }
 
 /// A release number as it is written: decimal, no sign, no leading zero.

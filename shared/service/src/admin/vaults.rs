@@ -10,7 +10,9 @@ use vault_skill::time::Timestamp;
 use super::{Answer, Call, Items, cut};
 use crate::error::Refusal;
 use crate::http::json_answer;
-use crate::model::namespace::{self, Kind, Namespace, PinReset, Queue, Status, Subscription};
+use crate::model::namespace::{
+    self, Kind, Namespace, PinReset, Pinned, Queue, Status, Subscription,
+};
 use crate::model::user::{self, MEMBERSHIPS, Membership, Role, User};
 use crate::model::{account, release};
 
@@ -93,11 +95,16 @@ pub(super) struct Shown {
 }
 
 #[derive(Serialize)]
-struct Pin {
-    vault_id: VaultId,
-    fingerprint: Option<VaultFingerprint>,
-    root_version: u64,
-    root_sha256: Digest,
+#[serde(untagged)]
+enum Pin {
+    Vault {
+        vault_id: VaultId,
+        fingerprint: Option<VaultFingerprint>,
+        root_version: u64,
+        root_sha256: Digest,
+    },
+    /// An earlier version of vault pinned its own kind of vault; nothing can be published until an owner resets it.
+    Earlier { earlier: bool },
 }
 
 #[derive(Serialize)]
@@ -144,12 +151,16 @@ pub(super) async fn shown(call: &Call, namespace: Namespace) -> Result<Shown, Re
         )
         .await?;
     let current = namespace.current.as_ref();
-    let pin = namespace.pin.as_ref().map(|pin| Pin {
-        vault_id: pin.vault_id,
-        fingerprint: current.map(|current| current.fingerprint),
-        root_version: pin.root_version,
-        root_sha256: pin.root_sha256,
-    });
+    let pin = match &namespace.pin {
+        Pinned::Nothing => None,
+        Pinned::Vault(pin) => Some(Pin::Vault {
+            vault_id: pin.vault_id,
+            fingerprint: current.and_then(|current| current.fingerprint),
+            root_version: pin.root_version,
+            root_sha256: pin.root_sha256,
+        }),
+        Pinned::Earlier(_) => Some(Pin::Earlier { earlier: true }),
+    };
     Ok(Shown {
         pin,
         pin_reset: namespace.shown_reset(call.app.clock.now()).cloned(),

@@ -10,7 +10,9 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::name::{NamespaceId, Slug};
@@ -81,14 +83,23 @@ pub struct Current {
     pub size: u64,
     /// Of the signed payload: what the next release's `previous` must name.
     pub payload_sha256: Digest,
-    /// The vault's fingerprint by the root versions in the catalog's file, for people to compare.
-    pub fingerprint: VaultFingerprint,
+    /// The vault's fingerprint by the root versions in the catalog's file, for people to compare. `None` where an
+    /// earlier version of vault published the release: see [`Current::is_earlier`].
+    pub fingerprint: Option<VaultFingerprint>,
     /// The object that lists everything the release names.
     pub closure: Digest,
     /// How many skills it has.
     pub skills: u64,
     /// When it became current, by the service's clock.
     pub published_at: Timestamp,
+}
+
+impl Current {
+    /// Whether an earlier version of vault published it. Its bytes are served as they are, and nothing here reads them:
+    /// neither its catalog nor the list of what it names.
+    pub const fn is_earlier(&self) -> bool {
+        self.fingerprint.is_none()
+    }
 }
 
 /// What the next catalog's root versions are compared with. The versions themselves are in the object of the current catalog.
@@ -123,6 +134,73 @@ impl Pin {
     }
 }
 
+/// What the record of a namespace says about the vault that it belongs to.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Pinned {
+    /// Nothing: before the first release, and after a reset.
+    #[default]
+    Nothing,
+    /// A vault with root versions.
+    Vault(Pin),
+    /// What an earlier version of vault pinned. No release counts under it until an owner resets it.
+    Earlier(EarlierPin),
+}
+
+/// A pin from before there were root versions, exactly as it was read. It is kept, so that a namespace whose owner has not
+/// come back yet can be suspended, paid for and administered like any other.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct EarlierPin(Value);
+
+impl EarlierPin {
+    /// The member by which such a pin is recognised: every earlier pin has it, and no other.
+    const MARK: &str = "rotation_sequence";
+
+    /// The id of the earlier vault, for the audit log.
+    pub fn vault_id(&self) -> &Value {
+        &self.0["vault_id"]
+    }
+}
+
+impl Pinned {
+    /// The pin of a vault with root versions.
+    pub const fn vault(&self) -> Option<&Pin> {
+        match self {
+            Self::Vault(pin) => Some(pin),
+            Self::Nothing | Self::Earlier(_) => None,
+        }
+    }
+}
+
+impl Serialize for Pinned {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Nothing => serializer.serialize_none(),
+            Self::Vault(pin) => pin.serialize(serializer),
+            Self::Earlier(pin) => pin.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Pinned {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let pin = Value::deserialize(deserializer)?;
+        if pin.is_null() {
+            return Ok(Self::Nothing);
+        }
+        if pin.get(EarlierPin::MARK).is_none() {
+            return Pin::deserialize(pin)
+                .map(Self::Vault)
+                .map_err(D::Error::custom);
+        }
+        // An earlier namespace without a release has such a pin too. Nothing is pinned there.
+        Ok(if pin["public_key"].is_null() {
+            Self::Nothing
+        } else {
+            Self::Earlier(EarlierPin(pin))
+        })
+    }
+}
+
 /// The last time that the pin of a namespace was reset.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PinReset {
@@ -130,7 +208,7 @@ pub struct PinReset {
     pub at: Timestamp,
     /// The user's id.
     pub by: String,
-    /// The vault that was pinned before; `None` where nothing was.
+    /// The vault that was pinned before; `None` where nothing was, or an earlier version's vault.
     pub vault_id: Option<VaultId>,
 }
 
@@ -149,8 +227,8 @@ pub struct Namespace {
     pub subscription: Subscription,
     /// The e-mail of the account that it was made for.
     pub owner: String,
-    /// What the next catalog's root versions are compared with; `None` before the first release, and after a reset.
-    pub pin: Option<Pin>,
+    /// What the next catalog's root versions are compared with.
+    pub pin: Pinned,
     /// The last reset of the pin, if there ever was one.
     pub pin_reset: Option<PinReset>,
     /// The current release, if there ever was one.
@@ -216,7 +294,7 @@ impl Namespace {
             status: Status::Active,
             subscription: Subscription::None,
             owner,
-            pin: None,
+            pin: Pinned::Nothing,
             pin_reset: None,
             current: None,
             quota_bytes: None,
@@ -238,6 +316,13 @@ impl Namespace {
                 When::Absent,
             ),
         ])
+    }
+
+    /// The current release, if this version of vault can read it.
+    pub fn readable_current(&self) -> Option<&Current> {
+        self.current
+            .as_ref()
+            .filter(|current| !current.is_earlier())
     }
 
     /// The last reset of the pin, while it is recent enough that every owner is shown it.

@@ -3,6 +3,7 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `rel/<namespace_id>` | root version, 4 digits, `.`, release number, 16 digits | [`Release`] |
+//! | `rel/<namespace_id>` | release number, 16 digits | [`Release`] of an earlier version of vault |
 //! | `withdrawn/<slug>` | `<bundle hash>` | [`WithdrawnMark`] |
 //!
 //! After a revocation the owner gives the numbers of the thief's releases anew, under a newer root version: both stay in the list. Only
@@ -30,7 +31,8 @@ use super::kept::ObjectName;
 pub struct Release {
     /// Its number.
     pub release: u64,
-    /// The root version that its catalog names.
+    /// The root version that its catalog names; 0 where an earlier version of vault published it.
+    #[serde(default)]
     pub root_version: u64,
     /// Of the catalog's exact bytes; other bytes of the same payload replace it when root versions are added.
     pub sha256: Digest,
@@ -64,14 +66,15 @@ pub fn key(namespace: &NamespaceId, root_version: u64, release: u64) -> RecordKe
     RecordKey::new(partition(namespace), sort_key(root_version, release))
 }
 
-/// The newest release of this number: the one under the highest root version up to `newest_root`.
+/// The newest release of this number: the one under the highest root version up to `newest_root`, else the one of an
+/// earlier version of vault.
 pub async fn find(
     records: &dyn Records,
     namespace: &NamespaceId,
     newest_root: u64,
     release: u64,
 ) -> Result<Option<Release>, StoreError> {
-    let roots: Vec<u64> = (1..=newest_root).rev().collect();
+    let roots: Vec<u64> = (0..=newest_root).rev().collect();
     for some in roots.chunks(MAX_KEYS) {
         let keys: Vec<_> = some
             .iter()
@@ -89,9 +92,13 @@ pub fn partition(namespace: &NamespaceId) -> String {
     format!("rel/{namespace}")
 }
 
-/// A root version and a release number as text that sorts like the numbers; 2^53 has 16 digits.
+/// A root version and a release number as text that sorts like the numbers; 2^53 has 16 digits. Releases of an earlier
+/// version of vault stand under their number alone.
 pub fn sort_key(root_version: u64, release: u64) -> String {
-    format!("{root_version:04}.{release:016}")
+    match root_version {
+        0 => format!("{release:016}"),
+        _ => format!("{root_version:04}.{release:016}"),
+    }
 }
 
 /// The mark that a release withdrew a bundle.

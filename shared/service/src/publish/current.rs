@@ -45,7 +45,7 @@ pub(crate) fn read_state(
     namespace: &Namespace,
     file: &SignedCatalog,
 ) -> Result<RootState, CatalogError> {
-    let Some(pin) = &namespace.pin else {
+    let Some(pin) = namespace.pin.vault() else {
         return Ok(RootState::new(
             RootChain::verify(file.roots())?,
             BTreeSet::new(),
@@ -123,13 +123,17 @@ impl Sets {
     }
 }
 
-/// Whether the current release withdraws a bundle.
+/// Whether the current release withdraws a bundle that has a mark.
 pub(crate) async fn withdraws(
     app: &App,
     namespace: NamespaceId,
     current: &Current,
     hash: &Digest,
 ) -> Result<bool, Refusal> {
+    if current.is_earlier() {
+        // Its catalog is not read any more: the mark alone decides, against giving the bundle out.
+        return Ok(true);
+    }
     let set = if let Some(set) = app.sets.find(&current.sha256) {
         set
     } else {
@@ -146,6 +150,9 @@ pub(crate) async fn names_bundle(
     current: &Current,
     hash: &Digest,
 ) -> Result<bool, Refusal> {
+    if current.is_earlier() {
+        return Ok(false);
+    }
     let set = if let Some(set) = app.sets.find(&current.closure) {
         set
     } else {

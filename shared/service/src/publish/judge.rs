@@ -12,8 +12,10 @@ use vault_store::objects::Class;
 use super::current::{current_bytes, current_closure, current_state};
 use crate::App;
 use crate::error::{Code, Refusal};
-use crate::model::namespace::Namespace;
+use crate::model::namespace::{Namespace, Pinned};
 
+const EARLIER_PIN: &str = "An earlier version of vault published here. Take its skills into a new vault with \
+    `vault import --from-vault PATH`, then reset the pin of this namespace as its owner.";
 /// What a file that counts is.
 pub(super) enum Judged {
     /// Another release. The objects that it names are not looked at yet.
@@ -41,6 +43,10 @@ pub(super) async fn judge(
     namespace: &Namespace,
     bytes: &Bytes,
 ) -> Result<Judged, Refusal> {
+    if matches!(namespace.pin, Pinned::Earlier(_)) {
+        // Trust is never carried over silently: an owner says that a new vault takes the place of the earlier one.
+        return Err(Refusal::new(Code::CatalogSchema).detail(EARLIER_PIN));
+    }
     let known = load_known(app, namespace).await?;
     let reader = CatalogReader {
         side: Side::Service,
@@ -84,7 +90,7 @@ pub(super) async fn judge(
 
 /// Reads what the service knows from the object of the current catalog.
 async fn load_known(app: &App, namespace: &Namespace) -> Result<Option<Known>, Refusal> {
-    let (Some(pin), Some(current)) = (&namespace.pin, &namespace.current) else {
+    let (Some(pin), Some(current)) = (namespace.pin.vault(), &namespace.current) else {
         return Ok(None);
     };
     let state = current_state(app, namespace, current).await?;
@@ -112,7 +118,7 @@ async fn settle(
     namespace: &Namespace,
     release: JudgedRelease,
 ) -> Result<CountedCatalog, Refusal> {
-    let closure = match &namespace.current {
+    let closure = match namespace.readable_current() {
         Some(current) if !release.doubts().is_empty() => {
             Some(current_closure(app, namespace.id, current).await?)
         }

@@ -26,7 +26,7 @@ use crate::App;
 use crate::error::{Code, Refusal};
 use crate::model::audit::{self, Actor, Change};
 use crate::model::kept::{self, FORMER_SECONDS, ObjectName, Why};
-use crate::model::namespace::{self, Current, Namespace, Pin};
+use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
 use crate::model::release::{self, Release, WithdrawnMark, withdrawn_key};
 use crate::retry::Retry;
 use crate::uploads;
@@ -191,7 +191,7 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
                 former.push(ObjectName::new(Class::Closures, current.closure));
             }
             objects.push((key, closure));
-            let current = match &namespace.current {
+            let current = match namespace.readable_current() {
                 Some(current) => Some(current_catalog(app, namespace.id, current).await?),
                 None => None,
             };
@@ -290,7 +290,7 @@ async fn commit(
         }
     };
     let mut after = namespace.clone();
-    after.pin = Some(Pin::new(&ready.state, ready.signers.clone()));
+    after.pin = Pinned::Vault(Pin::new(&ready.state, ready.signers.clone()));
     after.current = Some(current);
     let change = Change {
         target: Some(format!("release {}", release.release)),
@@ -344,7 +344,7 @@ fn new_current(app: &App, ready: &Checked, new: &NewRelease, actor: &Actor) -> (
         sha256: ready.sha256,
         size: ready.size,
         payload_sha256: new.payload_sha256,
-        fingerprint: ready.state.chain().fingerprint(),
+        fingerprint: Some(ready.state.chain().fingerprint()),
         closure: new.closure,
         skills: new.catalog.skills.len() as u64,
         published_at: now,
@@ -361,7 +361,7 @@ fn other_file(ready: &Checked, release: Release, current: &Current) -> (Release,
     let current = Current {
         sha256: ready.sha256,
         size: ready.size,
-        fingerprint: ready.state.chain().fingerprint(),
+        fingerprint: Some(ready.state.chain().fingerprint()),
         ..current.clone()
     };
     (release, current)
@@ -370,7 +370,7 @@ fn other_file(ready: &Checked, release: Release, current: &Current) -> (Release,
 /// A namespace as the audit log shows it before and after a publish.
 fn short(namespace: &Namespace) -> Option<serde_json::Value> {
     let current = namespace.current.as_ref()?;
-    let root_version = namespace.pin.as_ref().map(|pin| pin.root_version);
+    let root_version = namespace.pin.vault().map(|pin| pin.root_version);
     Some(json!({
         "release": current.release, "sha256": current.sha256, "root_version": root_version,
     }))

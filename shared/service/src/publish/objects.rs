@@ -34,7 +34,7 @@ pub(super) async fn close(
     counted: &CountedCatalog,
 ) -> Result<(Closure, Closure), Refusal> {
     let catalog = &counted.catalog;
-    let older = match &namespace.current {
+    let older = match namespace.readable_current() {
         Some(current) => current_closure(app, namespace.id, current).await?,
         None => Closure::default(),
     };

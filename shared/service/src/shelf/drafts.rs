@@ -200,7 +200,7 @@ async fn make(
     let (millis, bits) = ulid_parts(&*app.clock, &*app.random);
     let draft = Draft {
         draft_id: DraftId::from_parts(millis, bits),
-        vault_id: namespace.pin.as_ref().map(|pin| pin.vault_id),
+        vault_id: namespace.pin.vault().map(|pin| pin.vault_id),
         slug: namespace.slug.clone(),
         name: name.clone(),
         base_bundle_hash: base,

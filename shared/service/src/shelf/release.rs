@@ -4,7 +4,7 @@
 //! parts are what it names by hash. What was verified is kept for a while, keyed by namespace and hash.
 //!
 //! A device waits for a new release as soon as the root changes. The service goes on with the current one, until a key that signed it is
-//! revoked: then nothing of it is content any more.
+//! revoked: then nothing of it is content any more. Nor is what an earlier version of vault has published.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -290,6 +290,9 @@ fn read_catalog(
         .current
         .as_ref()
         .ok_or_else(|| gone("a release"))?;
+    if current.is_earlier() {
+        return Err(ShelfError::ReleaseAwaited);
+    }
     let file = SignedCatalog::parse(bytes).map_err(|error| wrong(&error))?;
     let state = read_state(namespace, &file).map_err(|error| wrong(&error))?;
     let catalog = file
@@ -303,7 +306,7 @@ fn read_catalog(
     if signers.len() < role.threshold() {
         return Err(wrong(&"too few publishers have signed it"));
     }
-    let counted = namespace.pin.as_ref().map_or(&signers, |pin| &pin.signers);
+    let counted = namespace.pin.vault().map_or(&signers, |pin| &pin.signers);
     if state.voids_release(counted) {
         return Err(ShelfError::ReleaseAwaited);
     }

@@ -11,6 +11,7 @@ mod admin;
 mod calls;
 #[path = "../common/mod.rs"]
 mod common;
+mod earlier;
 mod healthz;
 mod http;
 mod mcp;

@@ -131,7 +131,10 @@ async fn every_catalog_that_the_vectors_publish_is_published() {
             .await
             .unwrap_or_else(|refusal| panic!("{}: {refusal:?}", case["why"]));
         let namespace = world.read_namespace(slug).await;
-        let (pin, current) = (namespace.pin.unwrap(), namespace.current.unwrap());
+        let (pin, current) = (
+            namespace.pin.vault().unwrap(),
+            namespace.current.as_ref().unwrap(),
+        );
         let result = &case["result"];
         assert_eq!(
             json!(pin.signers),

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use vault_service::config::Config;
-use vault_service::model::namespace::Kind;
+use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::release::{self, Release};
 use vault_service::shelf::ReleaseShelf;
 use vault_skill::catalog::{Catalog, SignedCatalog};
@@ -118,12 +118,12 @@ impl Case {
                 refusal.code().row().code.to_owned()
             }
             Ok(published) => {
-                let same = before.current.is_some_and(|current| {
+                let same = before.current.as_ref().is_some_and(|current| {
                     current.payload_sha256 == published.release.payload_sha256
                 });
                 let after = self.world.read_namespace(&self.slug).await;
-                let longer =
-                    before.pin.map(|pin| pin.root_sha256) != after.pin.map(|pin| pin.root_sha256);
+                let root = |namespace: &Namespace| namespace.pin.vault().map(|pin| pin.root_sha256);
+                let longer = root(&before) != root(&after);
                 if same && !longer { "equal" } else { "ok" }.to_owned()
             }
         }
@@ -154,13 +154,13 @@ impl Case {
     /// Compares what the service holds with what the step says.
     async fn check_after(&self, after: &Value, what: &str) {
         let namespace = self.world.read_namespace(&self.slug).await;
-        let pin = namespace.pin.clone().unwrap();
+        let pin = namespace.pin.vault().unwrap();
         let current = namespace.current.clone().unwrap();
         if after["roots"].is_array() {
             let wanted = chain(&after["roots"]);
             assert_eq!(pin.root_sha256, *wanted.newest().payload_sha256(), "{what}");
             assert_eq!(pin.root_version, wanted.version(), "{what}");
-            assert_eq!(current.fingerprint, wanted.fingerprint(), "{what}");
+            assert_eq!(current.fingerprint, Some(wanted.fingerprint()), "{what}");
         }
         if after["stored"].is_string() {
             let names = after.get("roots").unwrap_or(&self.state["roots"]);

@@ -13,7 +13,7 @@ use vault_service::error::Refusal;
 use vault_service::model::audit;
 use vault_service::model::draft::{self, DraftRecord, MAX_PENDING, MAX_PENDING_OF_AUTHOR, State};
 use vault_service::model::kept;
-use vault_service::model::namespace::{self, Kind, Namespace, Subscription};
+use vault_service::model::namespace::{self, Kind, Namespace, Pinned, Subscription};
 use vault_service::shelf::{ReleaseShelf, Releases, Shelves as _};
 use vault_service::work;
 use vault_skill::catalog::{
@@ -576,7 +576,9 @@ async fn a_catalog_that_the_pin_does_not_allow_is_not_believed() {
     refused(&other).await;
     // Other root versions than those that are pinned.
     let mut pinned = namespace.clone();
-    pinned.pin.as_mut().unwrap().root_sha256 = Digest::of(b"another");
+    let mut pin = namespace.pin.vault().unwrap().clone();
+    pin.root_sha256 = Digest::of(b"another");
+    pinned.pin = Pinned::Vault(pin);
     refused(&pinned).await;
     // A catalog that was signed for another place.
     let mut elsewhere = namespace.clone();

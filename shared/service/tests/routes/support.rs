@@ -15,7 +15,7 @@ use tower::ServiceExt;
 use vault_service::config::{Config, Limits};
 use vault_service::model::audit::Actor;
 use vault_service::model::device::{self, Device, DeviceStatus};
-use vault_service::model::namespace::{self, Current, Kind, Namespace, Pin};
+use vault_service::model::namespace::{self, Current, Kind, Namespace, Pin, Pinned};
 use vault_service::model::release::{Closure, Node, Release};
 use vault_service::publish::{Precondition, Published, publish};
 use vault_service::{App, error::Refusal, router};
@@ -362,13 +362,13 @@ impl World {
         let done = self.app.records.commit(vec![write]).await.unwrap();
         assert!(done.is_done());
         self.change(namespace.slug.as_str(), |namespace| {
-            namespace.pin = Some(Pin::new(&state, signers));
+            namespace.pin = Pinned::Vault(Pin::new(&state, signers));
             namespace.current = Some(Current {
                 release: catalog.release,
                 sha256,
                 size,
                 payload_sha256,
-                fingerprint: state.chain().fingerprint(),
+                fingerprint: Some(state.chain().fingerprint()),
                 closure,
                 skills: catalog.skills.len() as u64,
                 published_at,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
 use vault_service::model::kept::{self, Mark, ObjectName};
-use vault_service::model::namespace::{Kind, Namespace};
+use vault_service::model::namespace::{Kind, Namespace, Pinned};
 use vault_service::model::release::Closure;
 use vault_service::work::Report;
 use vault_service::{App, uploads, work};
@@ -33,7 +33,7 @@ const CLASSES: [Class; 4] = [
 ];
 
 impl World {
-    async fn work(&self) -> Report {
+    pub async fn work(&self) -> Report {
         work::run(&self.app).await.unwrap()
     }
 
@@ -512,7 +512,9 @@ async fn a_release_number_that_is_used_again_does_not_shorten_what_is_kept() {
     let world = world();
     let namespace = world.acme().await;
     let former = world.named().await;
-    world.change("acme", |namespace| namespace.pin = None).await;
+    world
+        .change("acme", |namespace| namespace.pin = Pinned::Nothing)
+        .await;
     // The same number once more, with other content.
     let other = resigned("catalog-42.json", empty);
     world.publish("acme", other).await.unwrap();

@@ -161,6 +161,7 @@ macro_rules! records_contract {
         $crate::contract_tests! { $make, records:
             a_record_reads_back_as_written
             odd_content_reads_back_as_written
+            a_record_of_an_earlier_version_is_read_whole_and_replaced
             what_was_never_written_is_absent
             a_put_obeys_its_condition
             a_delete_obeys_its_condition
@@ -303,6 +304,6 @@ mod tests {
             );
             count += 1;
         }
-        assert_eq!(count, 87);
+        assert_eq!(count, 88);
     }
 }

@@ -67,6 +67,49 @@ pub async fn odd_content_reads_back_as_written(store: &RecordsFixture) {
     }
 }
 
+/// The record of a namespace as the version before signed root versions wrote it, after its fifth release. A service still
+/// has to read it, so it is a sample for the tests of the service too.
+pub const EARLIER_NAMESPACE: &str = r#"{
+  "id": "ns_01kaqd8000000000000000000a", "slug": "acme", "kind": "hosted", "status": "active", "subscription": "none",
+  "owner": "ada@example.org",
+  "pin": {
+    "vault_id": "vlt_01kaqd8000000000000000000v",
+    "public_key": "aJHTXAwqoRw74i4F2bIj1L7v9RbGf6uGRWNCuo3bX04",
+    "former_keys": [], "rotation_sequence": 0, "recovery_key_sha256": null,
+    "stored": {
+      "release": 5, "payload_sha256": "1db6dc66040e83889fb2b9f0f5a5d757d1bf1fc615ff56a4c791474a18533ed6"
+    }
+  },
+  "current": {
+    "release": 5, "sha256": "14b08d829706ecf75d52ed78701f66b319d92bc07b0c670f013836e8f5e1d1e3", "size": 812,
+    "payload_sha256": "1db6dc66040e83889fb2b9f0f5a5d757d1bf1fc615ff56a4c791474a18533ed6",
+    "closure": "b9225b67c4d0cccafabb0e376e292f0c845c06082e50e23fa584dfbccdb5a462",
+    "skills": 1, "published_at": "2026-11-20T09:00:00Z"
+  },
+  "quota_bytes": null, "created_at": "2026-11-19T09:00:00Z"
+}"#;
+
+/// What an earlier version wrote is read with every member, and is replaced like any other record.
+pub async fn a_record_of_an_earlier_version_is_read_whole_and_replaced(store: &RecordsFixture) {
+    let mut earlier: Value = serde_json::from_str(EARLIER_NAMESPACE).expect("it is JSON");
+    let name = key("ns");
+    let first = store
+        .put(Write::put(name.clone(), document(&earlier), When::Absent))
+        .await;
+    let read = store.get(&name).await.expect("it was put");
+    assert_eq!(read.read::<Value>().expect("reads"), earlier);
+    earlier["pin"] = Value::Null;
+    store
+        .put(Write::put(
+            name.clone(),
+            document(&earlier),
+            When::At(first),
+        ))
+        .await;
+    let read = store.get(&name).await.expect("it was put");
+    assert_eq!(read.read::<Value>().expect("reads"), earlier);
+}
+
 /// A key that was never written is absent for every way of reading.
 pub async fn what_was_never_written_is_absent(store: &RecordsFixture) {
     assert_eq!(store.get(&key("k")).await, None);

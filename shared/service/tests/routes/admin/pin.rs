@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vault_service::config::Limits;
-use vault_service::model::namespace::{Kind, Pin};
+use vault_service::model::namespace::{Kind, Pin, Pinned};
 use vault_store::memory::shelf::Owner;
 
 use super::{Desk, desk, desk_of};
@@ -19,7 +19,7 @@ impl Desk {
 async fn a_fresh_sign_in_or_the_password_is_asked_for() {
     let desk = desk().await;
     let pin = desk.world.read_namespace("acme").await.pin;
-    assert!(pin.is_some());
+    assert!(pin.vault().is_some());
     for (body, wanted) in [
         (json!({"slug": "other"}), "422 confirmation_mismatch"),
         (
@@ -66,8 +66,9 @@ async fn a_fresh_sign_in_or_the_password_is_asked_for() {
             .contains(&vec!["audit".to_owned(), "ns".into()]),
         "in one commit"
     );
-    assert_eq!(desk.world.read_namespace("acme").await.pin, None);
-    let pin = pin.unwrap();
+    let after = desk.world.read_namespace("acme").await.pin;
+    assert_eq!(after, Pinned::Nothing);
+    let pin = pin.vault().unwrap();
     let entries = desk.entries(&desk.acme).await;
     let done = entries
         .iter()
@@ -163,11 +164,9 @@ async fn after_a_reset_any_catalog_is_the_first() {
     let stale = format!("\"{}\"", vault_skill::hash::Digest::of(b"stale"));
     assert_eq!(push(&stale).await.short(), "412 release_conflict");
     assert_eq!(push(&tag).await.short(), "200");
-    let pin = desk.world.read_namespace("acme").await.pin.unwrap();
-    assert_eq!(
-        pin,
-        Pin::new(&stranger.state(), vec![stranger.key().public()])
-    );
+    let pin = Pin::new(&stranger.state(), vec![stranger.key().public()]);
+    let pinned = desk.world.read_namespace("acme").await.pin;
+    assert_eq!(pinned, Pinned::Vault(pin));
 }
 
 #[tokio::test]
@@ -175,7 +174,8 @@ async fn a_reset_is_shown_to_every_owner_for_thirty_days() {
     let desk = desk().await;
     let shown = async || desk.get("/admin/vaults/acme").await.json()["pin_reset"].clone();
     assert_eq!(shown().await, Value::Null);
-    let pin = desk.world.read_namespace("acme").await.pin.unwrap();
+    let namespace = desk.world.read_namespace("acme").await;
+    let pin = namespace.pin.vault().unwrap();
     assert_eq!(desk.reset(&json!({"slug": "acme"})).await.short(), "200");
     let reset = shown().await;
     assert_eq!(reset["vault_id"], json!(pin.vault_id));
