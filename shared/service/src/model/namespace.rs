@@ -28,6 +28,10 @@ use vault_store::records::{Document, RecordKey, Records, When, Write};
 pub const MAX_PENDING: i64 = 20;
 /// For how long owners are shown that the pin was reset, in days.
 pub const RESET_SHOWN_DAYS: i64 = 30;
+/// Most keys that a pin keeps because a chain that was given up had revoked them. One root document revokes at most 256
+/// keys and each settled fork adds those of the chain that ends, so the format itself has no bound that a record could
+/// hold (256 KiB): this is 16 full documents, 184 KiB.
+pub const MAX_REVOKED_ELSEWHERE: usize = 4096;
 /// The partition of the operator's list.
 pub const DIRECTORY: &str = "namespaces";
 

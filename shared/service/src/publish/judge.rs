@@ -12,10 +12,13 @@ use vault_store::objects::Class;
 use super::current::{current_bytes, current_closure, current_state};
 use crate::App;
 use crate::error::{Code, Refusal};
-use crate::model::namespace::{Namespace, Pinned};
+use crate::model::namespace::{MAX_REVOKED_ELSEWHERE, Namespace, Pinned};
 
 const EARLIER_PIN: &str = "An earlier version of vault published here. Take its skills into a new vault with \
     `vault import --from-vault PATH`, then reset the pin of this namespace as its owner.";
+const TOO_MANY_FORKS: &str = "The root versions that were given up in this namespace have revoked more keys than it keeps. \
+    Its owner resets the pin.";
+
 /// What a file that counts is.
 pub(super) enum Judged {
     /// Another release. The objects that it names are not looked at yet.
@@ -67,6 +70,9 @@ pub(super) async fn judge(
     };
     let state = state.ok_or(Code::Internal)?;
     check_carried(bytes, &state).map_err(|error| refused(&error))?;
+    if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
+        return Err(Refusal::new(Code::RootForked).detail(TOO_MANY_FORKS));
+    }
     let same_release = |signers, last: &LastCatalog| Judged::SameRelease {
         state,
         signers,

@@ -4,20 +4,28 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use vault_service::config::Config;
-use vault_service::model::namespace::{Kind, Namespace};
-use vault_service::model::release::{self, Release};
+use vault_service::model::device::DeviceStatus;
+use vault_service::model::namespace::{Kind, MAX_REVOKED_ELSEWHERE, Namespace};
+use vault_service::model::release::{self, Release, WithdrawnMark};
 use vault_service::shelf::ReleaseShelf;
-use vault_skill::catalog::{Catalog, SignedCatalog};
+use vault_skill::catalog::{Catalog, SignedCatalog, Stored};
 use vault_skill::hash::Digest;
-use vault_skill::root::RootChain;
+use vault_skill::keys::SecretKey;
+use vault_skill::root::{KeyEntry, KeyName, RevokedKey, RootChain, RootEdit};
+use vault_store::memory::shelf::Owner;
 use vault_store::objects::Class;
+use vault_store::records::{Document, When, Write};
 use vault_store::shelf::{Shelf as _, ShelfError};
 
-use crate::support::{World, vectors, world_with};
+use crate::admin::empty_desk;
+use crate::mcp::{request, rpc};
+use crate::support::{World, file_of, read_file, vector, vectors, world_with};
 
 type Named = HashMap<String, Box<RawValue>>;
 
@@ -321,4 +329,160 @@ async fn a_catalog_of_the_earlier_format_is_refused_with_the_way_out() {
     let refusal = world.publish("acme", bytes).await.unwrap_err();
     assert_eq!(refusal.code().row().code, "catalog_schema");
     assert!(refusal.to_string().contains("--from-vault"), "{refusal}");
+}
+
+/// A chain whose versions this key has signed, each made by a change of the one before.
+fn chain_of(owner: &Owner, changes: &[&dyn Fn(&mut RootEdit<'_>)]) -> RootChain {
+    let mut chain = owner.chain().clone();
+    for change in changes {
+        let mut edit = RootEdit::after(&chain, "2026-11-20T00:00:00Z".parse().unwrap());
+        change(&mut edit);
+        chain = edit.sign(&[owner.key()]).unwrap();
+    }
+    chain
+}
+
+/// The file of an empty release of `acme` under the newest version of a chain.
+fn empty_release(owner: &Owner, chain: &RootChain, previous: Option<Stored>) -> Vec<u8> {
+    let (mut catalog, _) = read_file(&vector("catalog-1-first.json"));
+    catalog.vault_id = chain.vault_id();
+    catalog.public_key = owner.key().public();
+    catalog.root_version = chain.version();
+    catalog.root_sha256 = *chain.newest().payload_sha256();
+    catalog.release = previous.map_or(1, |previous| previous.release + 1);
+    catalog.previous = previous;
+    catalog.skills.clear();
+    catalog.index.clear();
+    file_of(&catalog, chain, owner.key())
+}
+
+/// Keys that were revoked in chains given up add up without a bound of the format; the record of a namespace has one.
+#[tokio::test]
+async fn a_fork_that_adds_more_revoked_keys_than_a_record_holds_is_refused() {
+    let owner = Owner::new(7);
+    let lost = SecretKey::from_seed([8; 32]).public();
+    let own = chain_of(
+        &owner,
+        &[&|edit| {
+            edit.revoke(&lost);
+        }],
+    );
+    let settled = chain_of(&owner, &[&|_| {}, &|_| {}]);
+    let key = |n: usize| -> RevokedKey {
+        let text = URL_SAFE_NO_PAD.encode(Digest::of(&n.to_be_bytes()).as_bytes());
+        serde_json::from_value(json!(text)).unwrap()
+    };
+    for (held, wanted) in [
+        (MAX_REVOKED_ELSEWHERE - 1, Ok(())),
+        (MAX_REVOKED_ELSEWHERE, Err("root_forked")),
+    ] {
+        let world = world_with(|_| {});
+        let namespace = world.namespace("acme", Kind::Hosted).await;
+        let revoked = (0..held).map(key).collect();
+        let first = empty_release(&owner, &own, None);
+        let signers = vec![owner.key().public()];
+        world
+            .make_current(&namespace, first, signers, revoked)
+            .await;
+        let current = world.read_namespace("acme").await.current.unwrap();
+        let previous = Stored {
+            release: current.release,
+            payload_sha256: current.payload_sha256,
+        };
+        let next = empty_release(&owner, &settled, Some(previous));
+        let published = world.publish("acme", next).await;
+        let word = published.map_err(|refusal| refusal.code().row().code);
+        assert_eq!(word.map(|_| ()), wanted, "{held}");
+        let pin = world.read_namespace("acme").await.pin;
+        let pin = pin.vault().unwrap();
+        assert_eq!(pin.revoked.len(), MAX_REVOKED_ELSEWHERE);
+        assert_eq!(pin.revoked.contains(&(&lost).into()), wanted.is_ok());
+    }
+}
+
+/// A thief withdraws what the owner publishes; the first release after the revocation ends that, marks included.
+#[tokio::test]
+async fn what_a_thief_withdrew_is_served_again_after_the_next_release() {
+    let page: Value = read("accept.json");
+    let cases = page["cases"].as_array().unwrap();
+    let case = cases.iter().find(|case| case["id"] == "a091").unwrap();
+    let service = Case::new(&page["state"], &case["state"]).await;
+    let world = &service.world;
+    let namespace = world.read_namespace(&service.slug).await;
+    let current = namespace.current.as_ref().unwrap();
+    let key = namespace.object(Class::Catalogs, current.sha256);
+    let bytes = world.app.objects.get(&key).await.unwrap().unwrap();
+    let (thiefs, _) = catalog_of(&bytes);
+    let hash = thiefs.withdrawn.first().unwrap().bundle_hash;
+    let mark = WithdrawnMark {
+        namespace_id: namespace.id,
+        since_release: thiefs.release,
+    };
+    let at = release::withdrawn_key(&namespace.slug, &hash);
+    let write = Write::put(at, Document::of(&mark).unwrap(), When::Any);
+    let done = world.app.records.commit(vec![write]).await.unwrap();
+    assert!(done.is_done());
+    let device = world.device(&service.slug, 1, DeviceStatus::Active).await;
+    let prefix = world.app.config.public_url.prefix();
+    let path = format!("{prefix}/v/{}/bundles/{hash}.json", service.slug);
+    let answer = world.ask(&device, "GET", &path).await;
+    assert_eq!(answer.short(), "404 bundle_not_found");
+    assert_eq!(service.step(case).await, "ok");
+    assert_eq!(world.ask(&device, "GET", &path).await.short(), "200");
+}
+
+/// The same over HTTP, as an app sees it: nothing while a signer of the current release is revoked, all after the next release.
+#[tokio::test]
+async fn an_app_waits_for_the_release_after_a_revocation() {
+    let desk = empty_desk().await;
+    let call = async || {
+        let message = rpc(
+            "tools/call",
+            &json!({ "name": "skill_list", "arguments": {} }),
+        );
+        let sent = request(&desk.owner, message.to_string());
+        let answer = desk.world.send(sent.body).await;
+        assert_eq!(answer.status, 200);
+        let result = answer.json()["result"].clone();
+        let code = &result["_meta"]["dev.vault/error"]["code"];
+        assert_eq!(result["isError"] == true, code.is_string(), "{result}");
+        code.as_str().unwrap_or("ok").to_owned()
+    };
+    let anna = Owner::new(7);
+    let first = empty_release(&anna, anna.chain(), None);
+    desk.world.publish("acme", first.clone()).await.unwrap();
+    assert_eq!(call().await, "ok");
+
+    // One key in both roles: it names its successor, which revokes it.
+    let new = anna.with_key(9);
+    let public_key = new.key().public();
+    let entry = KeyEntry {
+        public_key,
+        name: KeyName::default_for(&public_key),
+    };
+    let chain = chain_of(
+        &anna,
+        &[&|edit| {
+            edit.add_publisher(entry.clone()).unwrap();
+            edit.add_root_key(entry.clone()).unwrap();
+        }],
+    );
+    let new = new.with_chain(chain);
+    let chain = chain_of(
+        &new,
+        &[&|edit| {
+            edit.revoke(&anna.key().public());
+        }],
+    );
+    let file = SignedCatalog::parse(&first).unwrap();
+    let longer = file.with_roots(&chain).unwrap().to_bytes();
+    desk.world.publish("acme", longer).await.unwrap();
+    assert_eq!(call().await, "release_awaited");
+    let previous = Stored {
+        release: 1,
+        payload_sha256: file.payload_sha256(),
+    };
+    let next = empty_release(&new, &chain, Some(previous));
+    desk.world.publish("acme", next).await.unwrap();
+    assert_eq!(call().await, "ok");
 }
