@@ -12,6 +12,7 @@ mod library;
 mod people;
 mod races;
 mod refusals;
+mod replaced;
 mod restored;
 mod service;
 mod several;

@@ -340,6 +340,7 @@ pub const fn service_hint(code: Code) -> Option<&'static str> {
         Code::InsufficientScope => {
             "sign in again and allow writing on the page: vault cloud connect <url>"
         }
+        Code::FreshSignInRequired => "sign in again: vault cloud connect <url>/v/<slug>",
         Code::OwnerRequired => "ask an owner of this vault",
         Code::OperatorRequired | Code::VaultSuspended => "ask whoever operates the service",
         Code::SlugTaken | Code::SlugReserved => "choose another name",

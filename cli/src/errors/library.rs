@@ -168,7 +168,7 @@ impl From<CatalogError> for Failure {
                 "installed skills stay as they are; pull again once the owner has published"
             }
             CatalogError::EarlierFormat => {
-                "its owner makes a new vault, and resets the pin on the service's page of the vault"
+                "its owner makes a new vault, and lets it follow: vault cloud reset-pin <slug>"
             }
             CatalogError::Older { .. } => {
                 "the service shows an old state; installed skills stay as they are"

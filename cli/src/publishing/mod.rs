@@ -114,9 +114,9 @@ impl<'a> Publisher<'a> {
     pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut adopted = Vec::new();
         let (mut may_plan_again, mut may_publish_again) = (true, true);
-        let mut sign_again = false;
+        let (mut sign_again, mut pin_is_reset) = (false, false);
         loop {
-            match self.plan(options, sign_again).await? {
+            match self.plan(options, sign_again, pin_is_reset).await? {
                 Ok(Plan::Unchanged(current)) => {
                     return Ok(SyncOutcome::Unchanged { current, adopted });
                 }
@@ -147,11 +147,18 @@ impl<'a> Publisher<'a> {
                 Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if may_plan_again => {
                     may_plan_again = false;
                 }
+                Err(error) if error.is_another_vaults() && !pin_is_reset => {
+                    let shown = self.shown().await?;
+                    // A service that says nothing about its pin has not forgotten it.
+                    if shown.get("pin") != Some(&Value::Null) {
+                        return Err(error.into());
+                    }
+                    // An owner has reset the pin, so that this vault takes the place of that one.
+                    pin_is_reset = true;
+                }
                 Err(error) => {
-                    // A self-signed namespace also has a foreign catalog. Report that more specific
-                    // cause first.
-                    if matches!(error, PlanError::OtherVault | PlanError::NotOurs(_)) {
-                        self.refuse_self_signed().await?;
+                    if matches!(error, PlanError::NotOurs(_)) {
+                        self.shown().await?;
                     }
                     return Err(error.into());
                 }
@@ -177,6 +184,7 @@ impl<'a> Publisher<'a> {
         &self,
         options: &SyncOptions,
         sign_again: bool,
+        pin_is_reset: bool,
     ) -> Result<Result<Plan, PlanError>, Failure> {
         let spinner = self.context.ui.spinner("planning the release");
         let current = self.current_catalog().await?;
@@ -187,6 +195,7 @@ impl<'a> Publisher<'a> {
             renew: options.renew,
             days: options.days,
             sign_again,
+            pin_is_reset,
             last_good: options.last_good,
             above_release: options.above_release,
             ..PlanRequest::new(base.as_str(), slug, current.as_deref())
@@ -233,12 +242,13 @@ impl<'a> Publisher<'a> {
         Ok(true)
     }
 
-    /// Fails if the server itself signs this vault. Its catalog then belongs to the server's own
-    /// library, and a client cannot publish to it.
-    async fn refuse_self_signed(&self) -> Result<(), Failure> {
+    /// Fetches how the namespace stands, where its catalog is not ours. Fails if the server itself signs
+    /// this vault: its catalog then belongs to the server's own library, and a client cannot publish to
+    /// it.
+    async fn shown(&self) -> Result<Value, Failure> {
         let shown: Value = self.client.get(&self.root).await?;
         if shown["kind"] != "self_signed" {
-            return Ok(());
+            return Ok(shown);
         }
         let message = "this vault signs its releases itself; nothing can be pushed into it";
         Err(fail!(NamespaceSelfSigned, "{message}")

@@ -25,7 +25,7 @@ use vault_service::{
     error::Refusal,
     model::{
         audit::Actor,
-        namespace::{self, Namespace},
+        namespace::{self, Namespace, Pinned},
     },
     oauth::bootstrap::FIRST_NAMESPACE,
     publish::{self, Precondition},
@@ -222,7 +222,7 @@ impl Publisher {
             return Ok(None);
         };
         let current = self.current(&namespace).await?;
-        let planned = self.plan(current).await?;
+        let planned = self.plan(current, namespace.pin == Pinned::Nothing).await?;
         if let Some(plan) = planned.clone() {
             self.store(&namespace, &plan).await?;
             let follows = plan
@@ -248,7 +248,11 @@ impl Publisher {
     }
 
     /// Plans on a blocking thread, because planning reads and hashes files.
-    async fn plan(&self, current: Option<Bytes>) -> Result<Option<Box<ReleasePlan>>, PublishError> {
+    async fn plan(
+        &self,
+        current: Option<Bytes>,
+        pin_is_reset: bool,
+    ) -> Result<Option<Box<ReleasePlan>>, PublishError> {
         let vault = self.vault.clone();
         let slug = self.slug.clone();
         let base = self.app.config.public_url.base().to_owned();
@@ -261,6 +265,7 @@ impl Publisher {
                 // The server is the only publisher of this namespace. If its database was restored
                 // or recreated, the library takes precedence.
                 on_divergence: OnDivergence::Replace,
+                pin_is_reset,
                 ..PlanRequest::new(&base, &slug, current.as_deref())
             };
             match releases::plan(&vault, &request)? {

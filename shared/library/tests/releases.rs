@@ -549,3 +549,46 @@ fn large_files_travel_in_parts() {
             .is_clean()
     );
 }
+
+/// The owner has said at the service that this vault takes the place of what is published there.
+#[test]
+fn after_a_reset_of_the_pin_a_release_replaces_what_cannot_be_read() {
+    let mut foreign = Host::new("acme");
+    let other = Home::new(2);
+    foreign.sync(&other.vault, other.now()).unwrap();
+    let earlier = br#"{"public_key":"x","payloadType":"application/vnd.vault.catalog.v1+json"}"#;
+    let damaged = b"{}".to_vec();
+    for (current, word) in [
+        (foreign.current.unwrap(), Ok::<_, &str>(())),
+        (earlier.to_vec(), Ok(())),
+        (damaged, Err("catalog_schema")),
+    ] {
+        let home = Home::new(1);
+        home.add("one", "body");
+        let slug = "acme".parse().unwrap();
+        let strict = PlanRequest::new(BASE, &slug, Some(&current));
+        let reset = PlanRequest {
+            pin_is_reset: true,
+            ..strict.clone()
+        };
+        let error = publish::plan(&home.vault, &strict).unwrap_err();
+        assert_eq!(error.is_another_vaults(), word.is_ok(), "{error}");
+        assert!(publish::take_roots(&home.vault, &strict).is_err());
+        if let Err(word) = word {
+            match publish::plan(&home.vault, &reset) {
+                Err(PlanError::Catalog(error)) => assert_eq!(error.word(), word),
+                other => panic!("{other:?}"),
+            }
+            continue;
+        }
+        let plan = planned(&home.vault, &reset);
+        // It still names the file that it replaces, so that two publishers can't both win.
+        assert_eq!(plan.follows, Some(Digest::of(&current)));
+        assert_eq!(publish::take_roots(&home.vault, &reset).unwrap(), None);
+        let again = planned(&home.vault, &reset);
+        assert_eq!(
+            again.catalog, plan.catalog,
+            "an interrupted push goes on with the same bytes"
+        );
+    }
+}

@@ -324,7 +324,7 @@ impl ReleaseBuilder<'_> {
             release: catalog.release,
             file_sha256: Digest::of(&bytes),
             payload_sha256: file.payload_sha256(),
-            follows: self.current.map(|current| current.file_sha256),
+            follows: self.request.current.map(Digest::of),
             expires_at: catalog.expires_at,
             objects,
             added: changes.ours,

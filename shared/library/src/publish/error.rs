@@ -101,6 +101,16 @@ pub enum PlanError {
     Vault(#[from] VaultError),
 }
 
+impl PlanError {
+    /// Whether the service's current catalog is another vault's, or of a format that is not read any more.
+    pub const fn is_another_vaults(&self) -> bool {
+        matches!(
+            self,
+            Self::OtherVault | Self::Catalog(CatalogError::EarlierFormat)
+        )
+    }
+}
+
 impl From<KeyError> for PlanError {
     fn from(failed: KeyError) -> Self {
         Self::Vault(failed.into())

@@ -50,10 +50,13 @@ pub enum Plan {
 pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut change = vault.change()?;
     let trust = take_shown(vault, &mut change, request)?;
-    let current = request
-        .current
-        .map(|bytes| Current::read(&trust, request, bytes))
-        .transpose()?;
+    let current = match request.current {
+        Some(bytes) => match Current::read(&trust, request, bytes) {
+            Err(error) if request.replaces(&error) => None,
+            read => Some(read?),
+        },
+        None => None,
+    };
     let mut state = state::read_or_new(vault, request.base, request.slug)?;
     settle(vault, &mut state, current.as_ref())?;
     let waiting = waiting(vault)?;
@@ -112,9 +115,13 @@ fn take_shown(
     let Some(bytes) = request.current else {
         return Ok(before);
     };
-    let file = SignedCatalog::parse(bytes)?;
+    let file = match SignedCatalog::parse(bytes).map_err(PlanError::from) {
+        Err(error) if request.replaces(&error) => return Ok(before),
+        file => file?,
+    };
     let judged = match root::judge(Some(&before.roots), file.roots(), None) {
         Ok(judged) => judged,
+        Err(RootError::VaultChanged) if request.pin_is_reset => return Ok(before),
         Err(RootError::VaultChanged) => return Err(PlanError::OtherVault),
         // The owner has healed a fork: the service takes these versions with the next release.
         Err(RootError::Forked { .. }) if replaces(&before, file.roots()) => return Ok(before),
@@ -320,7 +327,7 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
         state.write(vault)?;
         return Ok(Plan::Unchanged(acknowledged));
     }
-    let follows = builder.current.map(|current| current.file_sha256);
+    let follows = builder.request.current.map(Digest::of);
     if let Some(bytes) = builder.resumable(&state, inputs, follows)? {
         let plan = builder.finish(release, bytes, true)?;
         return Ok(Plan::Publish(Box::new(plan)));

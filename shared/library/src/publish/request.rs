@@ -3,6 +3,8 @@
 use vault_skill::catalog::Stored;
 use vault_skill::name::Slug;
 
+use super::error::PlanError;
+
 /// Days until a release expires, by default.
 pub const DEFAULT_DAYS: i64 = 90;
 
@@ -18,6 +20,9 @@ pub struct PlanRequest<'a> {
     pub also_served_from: &'a [String],
     /// The exact bytes of the service's current catalog; `None` when it has none.
     pub current: Option<&'a [u8]>,
+    /// Whether an owner has made the service forget which vault publishes here. The release then replaces
+    /// a current catalog of another vault, or of an earlier format, without reading it.
+    pub pin_is_reset: bool,
     /// What to do if this library does not recognise the current catalog.
     pub on_divergence: OnDivergence,
     /// Sign a new release even if nothing changed.
@@ -40,6 +45,7 @@ impl<'a> PlanRequest<'a> {
             slug,
             also_served_from: &[],
             current,
+            pin_is_reset: false,
             on_divergence: OnDivergence::Stop,
             renew: false,
             days: DEFAULT_DAYS,
@@ -47,6 +53,11 @@ impl<'a> PlanRequest<'a> {
             last_good: None,
             above_release: None,
         }
+    }
+
+    /// Whether the release replaces the current catalog without reading it, given why it can't be read.
+    pub(super) const fn replaces(&self, unread: &PlanError) -> bool {
+        self.pin_is_reset && unread.is_another_vaults()
     }
 }
 

@@ -1,7 +1,8 @@
-//! `vault cloud`: connects to a service, pulls from it, and rolls back to an earlier release.
+//! `vault cloud`: connects to a service, pulls from it, rolls back to an earlier release, and resets the pin.
 
 mod connect;
 pub mod pull;
+mod reset_pin;
 mod rollback;
 
 use clap::{Args, Subcommand};
@@ -15,6 +16,7 @@ Examples:
   vault cloud connect https://vault.example/v/team
   vault cloud pull
   vault cloud rollback 41
+  vault cloud reset-pin team
 
 Since 0.5.0 (beta).")]
 pub struct Arguments {
@@ -30,6 +32,8 @@ enum Action {
     Pull(pull::Arguments),
     /// Publish the skills of an earlier release again
     Rollback(rollback::Arguments),
+    /// Make the service forget which vault publishes there, for a new vault
+    ResetPin(reset_pin::Arguments),
 }
 
 /// Runs the subcommand.
@@ -38,5 +42,6 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Action::Connect(arguments) => connect::run(context, arguments),
         Action::Pull(arguments) => pull::run(context, arguments),
         Action::Rollback(arguments) => rollback::run(context, arguments),
+        Action::ResetPin(arguments) => reset_pin::run(context, arguments),
     }
 }

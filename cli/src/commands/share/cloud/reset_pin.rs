@@ -1,0 +1,64 @@
+//! `vault cloud reset-pin`: makes the service forget which vault publishes in a namespace.
+
+use clap::Args;
+use serde_json::{Value, json};
+use vault_skill::name::Slug;
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{HINT, Report, TICK},
+    service::connection::Connection,
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+For a new vault in the place of one whose keys are lost, or of one from an earlier version. The
+service asks for a sign-in of the last five minutes, keeps the reset in its audit log, and shows it
+to every owner for 30 days.
+
+Examples:
+  vault cloud connect https://vault.example/v/team
+  vault cloud reset-pin team
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// The connected vault, typed to confirm it
+    slug: Slug,
+}
+
+/// Resets the pin, after a question.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let connection = Connection::load(context)?;
+    let slug = &connection.slug;
+    let address = connection.address();
+    if arguments.slug != *slug {
+        let message = format!(
+            "this vault is connected to {slug}, not to {}",
+            arguments.slug
+        );
+        return Err(fail!(SlugTwice, "{message}").hint(format!("vault cloud reset-pin {slug}")));
+    }
+    let client = connection.owner(context)?;
+    context.ui.confirm_step(
+        "Make the service forget which vault publishes here?",
+        &[
+            format!("The next release at {address} may be of any vault"),
+            "Machines that linked the old vault refuse the new one until their people link it anew"
+                .to_owned(),
+            "Every owner sees the reset for 30 days".to_owned(),
+        ],
+    )?;
+    context.block_on(async {
+        let path = format!("/admin/vaults/{slug}/pin/reset");
+        let _: Value = client.post(&path, json!({ "slug": slug })).await?;
+        Ok(Report::new(
+            json!({ "slug": slug, "address": address, "pin": null }),
+            format!(
+                "{TICK} {address} takes the next release of any vault\n\
+                 Publish with: {HINT}vault sync --cloud{HINT:#}"
+            ),
+        ))
+    })
+}
