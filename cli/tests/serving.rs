@@ -76,3 +76,65 @@ fn every_log_line_is_one_json_object_and_the_last_one_is_written_at_a_stop() {
         .collect();
     assert_eq!(last, ["stopped", "stopping"]);
 }
+
+/// Starts `vault serve` and stops it once it listens.
+fn start_and_stop(home: &Home, arguments: &[&str]) {
+    let serve = ["serve", "--port", "0", "--public-url", "http://127.0.0.1:1"];
+    let mut server = home
+        .vault(&[&serve[..], arguments].concat())
+        .env("VAULT_ADMIN_EMAIL", "owner@example.com")
+        .env("VAULT_ADMIN_PASSWORD", "a password of many words")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let listens = lines.any(|line| line.unwrap().contains("listening"));
+    assert!(listens, "it ended before it listened");
+    let id = server.id().to_string();
+    run_program(home.command("kill").args(["-TERM", &id]));
+    lines.for_each(drop);
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn the_first_start_of_a_server_can_make_a_recovery_key() {
+    let home = Home::new();
+    let file = home.path("vault.recovery");
+    let file = file.to_str().unwrap();
+    let recovery = ["--recovery", file];
+    // Nothing is made where the file cannot be.
+    let nowhere = home.path("nowhere/vault.recovery");
+    let nowhere = nowhere.to_str().unwrap();
+    let serve = ["serve", "--public-url", "http://127.0.0.1:1", "--json"];
+    let start = |recovery: &[&str]| {
+        let mut command = home.vault(&[&serve[..], recovery].concat());
+        command.env("VAULT_ADMIN_EMAIL", "owner@example.com");
+        command.env("VAULT_ADMIN_PASSWORD", "a password of many words");
+        Ended::of(&mut command)
+    };
+    start(&["--recovery", nowhere]).fails(1, "io");
+    assert!(!home.path(".vault").exists());
+
+    start_and_stop(&home, &recovery);
+    let keys = home.run_line("publishers list").ok();
+    assert_eq!(
+        (
+            &keys["root_version"],
+            keys["keys"].as_array().unwrap().len()
+        ),
+        (&1.into(), 2)
+    );
+    for key in keys["keys"].as_array().unwrap() {
+        assert_eq!(key["publishes"], key["here"], "{key}");
+        assert_eq!(
+            key["publishes"] == true,
+            key["changes_keys"] == false,
+            "{key}"
+        );
+    }
+    home.run(&["key", "recovery", "check", file]).ok();
+
+    let refused = start(&recovery);
+    refused.fails(1, "folder_exists");
+    start_and_stop(&home, &[]);
+}

@@ -3,11 +3,13 @@
 //! One process handles requests on two threads. It logs JSON lines to standard error and writes
 //! nothing to standard output.
 
+mod first_vault;
 mod publisher;
 mod shelf;
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -55,6 +57,8 @@ pub struct Options {
     pub admin_email: Option<String>,
     /// The password of the first owner.
     pub admin_password: Option<SecretString>,
+    /// The file for the recovery key of a new library. With `None` the library's own key changes its keys.
+    pub recovery: Option<PathBuf>,
     /// Fetches skills for the MCP tools. With `None`, tools cannot add skills from remote sources.
     pub fetch: Option<Arc<dyn Fetch>>,
 }
@@ -110,6 +114,7 @@ impl Options {
             passphrases: passphrases(context, settings),
             admin_email: settings.text("VAULT_ADMIN_EMAIL").map(str::to_owned),
             admin_password: password.map(|text| text.to_owned().into()),
+            recovery: None,
             fetch: Some(fetch::for_remote_callers(context)?),
         })
     }
@@ -282,6 +287,12 @@ pub struct Server {
 impl Server {
     /// Opens the database, creates the first owner, publishes the library and starts to listen.
     pub async fn start(options: Options) -> Result<Self, Failure> {
+        if let Some(file) = &options.recovery {
+            let base = options.config.public_url.base();
+            let address = format!("{base}/v/{}", bootstrap::FIRST_NAMESPACE);
+            let passphrases = options.passphrases.clone();
+            first_vault::create(&options.paths, passphrases, file, address)?;
+        }
         let clock = Arc::new(SystemClock);
         // Several servers can share a Postgres database, but not a SQLite file.
         let shared = options.database.starts_with("postgres");

@@ -1,5 +1,7 @@
 //! `vault serve`: the command-line arguments. [`crate::server`] holds the server itself.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use serde_json::json;
@@ -25,6 +27,7 @@ Examples:
   vault serve --config /etc/vault.toml
   vault serve --config /etc/vault.toml --print-config
   VAULT_DATABASE_URL=postgres://vault@db/vault vault serve --public-url https://vault.example
+  vault serve --config /etc/vault.toml --recovery /media/stick/vault.recovery
 
 Since 0.2.1 (stable).")]
 pub struct Arguments {
@@ -61,6 +64,9 @@ pub struct Arguments {
     /// Whether security flags block a skill: true or false [default: true]
     #[arg(long, value_name = "BOOLEAN")]
     security_strict: Option<String>,
+    /// On the first start: make the server's vault with a recovery key, written to this file
+    #[arg(long, value_name = "FILE")]
+    recovery: Option<PathBuf>,
     /// What to log: debug, info, warn or error
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
@@ -109,7 +115,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if arguments.print_config {
         return print_config(context, &settings, options.err());
     }
-    let options = options?;
+    let options = Options {
+        recovery: arguments.recovery.clone(),
+        ..options?
+    };
     let _flush_log = server::log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("info"));
     for (written, meant) in Settings::likely_misspellings(&context.process) {
         tracing::warn!(variable = %written, did_you_mean = meant, "a variable that is no setting");

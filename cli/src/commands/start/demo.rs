@@ -144,6 +144,7 @@ impl<'c> Demo<'c> {
             passphrases: Arc::new(NoPassphrases),
             admin_email: Some(OWNER.to_owned()),
             admin_password: Some(password.clone().into()),
+            recovery: None,
             fetch: None,
         };
         let runtime = server::runtime()?;

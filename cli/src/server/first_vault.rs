@@ -1,0 +1,65 @@
+//! `vault serve --recovery`: the server's own vault with a recovery key from its first version on.
+//!
+//! The key of the server then never had the power to change the vault's keys, so a thief who copies it
+//! can be revoked for good.
+
+use std::{path::Path, sync::Arc};
+
+use vault_library::{
+    Vault, VaultError, VaultPaths,
+    keys::Passphrases,
+    recovery::{self, NewRecovery, RecoveryError},
+};
+use vault_store::{clock::SystemClock, random::SystemRandom};
+
+use crate::errors::Failure;
+
+/// Creates the server's vault and writes its recovery key to `file`. Fails if there is a vault
+/// already: only a vault that nobody has seen gets the key from the beginning.
+pub(super) fn create(
+    paths: &VaultPaths,
+    passphrases: Arc<dyn Passphrases>,
+    file: &Path,
+    address: String,
+) -> Result<(), Failure> {
+    let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+    match Vault::open(paths.clone(), clock.clone(), random.clone()) {
+        Err(VaultError::Missing(_)) => {}
+        Err(error) => return Err(error.into()),
+        Ok(_) => {
+            let root = paths.root.display();
+            return Err(fail!(FolderExists, "--recovery is for the first start, and {root} is a vault already").hint(format!(
+                "start without --recovery; vault key recovery create {} gives this vault a recovery key",
+                file.display()
+            )));
+        }
+    }
+    // Checked before the vault is made, so that the command can be given again.
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder
+        && let Err(error) = folder.read_dir()
+    {
+        return Err(Failure::io("opening", folder, &error));
+    }
+    if file.symlink_metadata().is_ok() {
+        return Err(RecoveryError::Exists(file.to_owned()).into());
+    }
+    let vault = Vault::open_or_create_with(paths.clone(), clock, random, passphrases)?;
+    // Nobody has seen this vault, so it is made anew, with the recovery key in its first version.
+    recovery::create(
+        &vault,
+        None,
+        NewRecovery {
+            files: vec![file.to_owned()],
+            passphrase: None,
+            addresses: vec![address],
+        },
+    )?;
+    tracing::info!(
+        file = %file.display(),
+        "made the vault with a recovery key: keep its file away from this machine"
+    );
+    Ok(())
+}
