@@ -151,7 +151,7 @@ pub fn link(owner: &str, name: &SkillName, entry: &FileEntry) -> Resource {
 }
 
 /// A `_meta` of ours.
-pub fn meta<const N: usize>(members: [(&str, Value); N]) -> MetaObject {
+pub fn meta<'n>(members: impl IntoIterator<Item = (&'n str, Value)>) -> MetaObject {
     let mut meta = MetaObject::new();
     for (name, value) in members {
         meta.0.insert(format!("{META}{name}"), value);

@@ -10,7 +10,7 @@ use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
 use vault_skill::name::SkillName;
 use vault_skill::policy::Reach;
-use vault_store::shelf::Loaded;
+use vault_store::shelf::{Loaded, ReleaseKeys};
 
 use crate::content::{files, meta};
 use crate::fault::Fault;
@@ -40,7 +40,7 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsR
         last = Some(entry.name());
         match call.load(entry).await {
             Ok(loaded) => {
-                if let Some(skill) = skill(call.owner(), entry.name(), &loaded)? {
+                if let Some(skill) = skill(call.owner(), entry.name(), &loaded, visible.keys())? {
                     size += loaded
                         .bundle
                         .manifest
@@ -87,14 +87,19 @@ pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
         return Err(unknown());
     }
     let (_, loaded) = skill_at(call, &visible, &name, uri).await?;
-    let skill = skill(call.owner(), &name, &loaded)?
+    let skill = skill(call.owner(), &name, &loaded, visible.keys())?
         .filter(|skill| skill.uri == uri)
         .ok_or_else(unknown)?;
     Ok(GetSkillResult::new(skill))
 }
 
 /// The entry of a skill; nothing where its frontmatter cannot stand under its address, whose last segment must be the author's own name.
-fn skill(owner: &str, name: &SkillName, loaded: &Loaded) -> Result<Option<Skill>, Fault> {
+fn skill(
+    owner: &str,
+    name: &SkillName,
+    loaded: &Loaded,
+    keys: Option<&ReleaseKeys>,
+) -> Result<Option<Skill>, Fault> {
     let document = loaded.file(SKILL_MD);
     let Some(mut members) = document.and_then(|file| frontmatter_json(&file.bytes)) else {
         return Ok(None);
@@ -125,12 +130,24 @@ fn skill(owner: &str, name: &SkillName, loaded: &Loaded) -> Result<Option<Skill>
         manifest.len() as u64,
     ));
     let uri = uri::file(owner, name, SKILL_MD);
-    let skill = Skill::new(uri, frontmatter, SkillResources::Files(resources)).with_meta(meta([
+    let members = [
         ("bundle-hash", loaded.bundle_hash.to_string().into()),
         ("version", loaded.bundle.manifest.version.into()),
         ("signature", signature(loaded)?.into()),
         ("public-key", loaded.public_key.to_string().into()),
         ("manifest", uri::file(owner, name, MANIFEST).into()),
-    ]));
+        (
+            "vault-id",
+            loaded.bundle.manifest.vault_id.to_string().into(),
+        ),
+    ];
+    let release = keys.into_iter().flat_map(|keys| {
+        [
+            ("root-version", keys.root_version.into()),
+            ("release-signers", json!(keys.signers)),
+        ]
+    });
+    let skill = Skill::new(uri, frontmatter, SkillResources::Files(resources))
+        .with_meta(meta(members.into_iter().chain(release)));
     Ok(Some(skill))
 }

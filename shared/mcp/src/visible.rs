@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::policy::{Asker, CompiledPolicy, Grant, Reach, View};
 use vault_skill::search::{Ranking, Text};
-use vault_store::shelf::{Entry, Snapshot};
+use vault_store::shelf::{Entry, ReleaseKeys, Snapshot};
 
 use crate::fault::{Code, Fault};
 use crate::session::Person;
@@ -44,6 +44,11 @@ pub struct Found<'v> {
 }
 
 impl Visible {
+    /// Under which keys the release counts, of a release.
+    pub fn keys(&self) -> Option<&ReleaseKeys> {
+        self.snapshot.keys.as_ref()
+    }
+
     /// The skills, in the order of their names.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.snapshot

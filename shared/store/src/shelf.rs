@@ -40,12 +40,23 @@ impl Entry {
     }
 }
 
+/// Under which keys a release counts.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ReleaseKeys {
+    /// The newest root version that the shelf goes by.
+    pub root_version: u64,
+    /// The keys whose signatures of the release count.
+    pub signers: Vec<PublicKey>,
+}
+
 /// A shelf at one moment; never changed, so it can be kept by what it was made from. A copy shares the skills.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     entries: Arc<[Entry]>,
     /// SHA-256 of the catalog's payload, of a release.
     pub catalog: Option<Digest>,
+    /// Under which keys it counts, of a release.
+    pub keys: Option<ReleaseKeys>,
     /// What the owner signed, or wrote beside the library, about who sees what; `None`: members see nothing.
     pub policy: Option<Arc<Policy>>,
     /// SHA-256 of the policy as an object.

@@ -38,7 +38,19 @@ async fn skills_are_listed_with_digests_signature_and_key() {
         skill["frontmatter"],
         json!({ "name": "release-notes", "description": "Writes release notes from merged changes", "tags": ["docs"] })
     );
-    for name in ["bundle-hash", "signature", "public-key", "manifest"] {
+    let keys = &skill["_meta"];
+    assert_eq!(keys["dev.vault/root-version"], 1);
+    assert_eq!(
+        keys["dev.vault/release-signers"],
+        json!([keys["dev.vault/public-key"]])
+    );
+    for name in [
+        "bundle-hash",
+        "signature",
+        "public-key",
+        "manifest",
+        "vault-id",
+    ] {
         assert!(
             skill["_meta"][format!("dev.vault/{name}")].is_string(),
             "{name}"

@@ -17,6 +17,7 @@ use vault_skill::catalog::{Catalog, SignedCatalog};
 use vault_skill::draft::Submitter;
 use vault_skill::hash::Digest;
 use vault_skill::index::{self, IndexEntry};
+use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{ManifestExpectation, ManifestTrust};
 use vault_skill::name::{NamespaceId, SkillName};
 use vault_skill::policy::Policy;
@@ -25,7 +26,8 @@ use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::recent::Recent;
 use vault_store::shelf::{
-    Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
+    Change, Drift, DriftState, Entry, Loaded, ReleaseKeys, Shelf, ShelfError, Snapshot, Submitted,
+    Writes,
 };
 
 use super::drafts;
@@ -117,7 +119,8 @@ impl ReleaseShelf {
         let namespace = self.namespace.clone();
         let public_url = &self.app.config.public_url;
         let address = public_url.join(&format!("/v/{}/", namespace.slug));
-        let (catalog, state) = beside(move || read_catalog(&namespace, &address, &bytes)).await?;
+        let (catalog, state, signers) =
+            beside(move || read_catalog(&namespace, &address, &bytes)).await?;
         let mut parts = Vec::with_capacity(catalog.index.len());
         for part in &catalog.index {
             let bytes = self
@@ -136,6 +139,10 @@ impl ReleaseShelf {
         beside(move || {
             let (mut snapshot, size) = read_snapshot(&catalog, &state, &parts, policy.as_deref())?;
             snapshot.catalog = Some(payload_sha256);
+            snapshot.keys = Some(ReleaseKeys {
+                root_version: state.chain().version(),
+                signers,
+            });
             let withdrawn = catalog.withdrawn.iter();
             let list = List {
                 snapshot: Arc::new(snapshot),
@@ -282,7 +289,7 @@ fn read_catalog(
     namespace: &Namespace,
     address: &str,
     bytes: &[u8],
-) -> Result<(Catalog, RootState), ShelfError> {
+) -> Result<(Catalog, RootState, Vec<PublicKey>), ShelfError> {
     let wrong = |error: &dyn std::fmt::Display| {
         ShelfError::Failed(format!("the current catalog is not good: {error}"))
     };
@@ -306,8 +313,9 @@ fn read_catalog(
     if signers.len() < role.threshold() {
         return Err(wrong(&"too few publishers have signed it"));
     }
-    let counted = namespace.pin.vault().map_or(&signers, |pin| &pin.signers);
-    if state.voids_release(counted) {
+    let counted = namespace.pin.vault().map(|pin| pin.signers.clone());
+    let signers = counted.unwrap_or(signers);
+    if state.voids_release(&signers) {
         return Err(ShelfError::ReleaseAwaited);
     }
     let fits = catalog.vault_id == state.vault_id()
@@ -316,7 +324,7 @@ fn read_catalog(
     if !fits {
         return Err(wrong(&"it was signed for another place"));
     }
-    Ok((catalog, state))
+    Ok((catalog, state, signers))
 }
 
 /// Verifies that the index is the index of exactly this catalog, and reads the policy; with its size in memory, roughly.

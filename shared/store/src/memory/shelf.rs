@@ -21,7 +21,8 @@ use vault_skill::time::Timestamp;
 
 use crate::StoreError;
 use crate::shelf::{
-    Change, Drift, DriftState, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes,
+    Change, Drift, DriftState, Entry, Loaded, ReleaseKeys, Shelf, ShelfError, Snapshot, Submitted,
+    Writes,
 };
 
 /// Most drafts that wait, in all and of one author.
@@ -565,7 +566,12 @@ impl Shelf for MemoryShelf {
             return Ok(Arc::clone(snapshot));
         }
         let entries: Vec<_> = state.entries.values().cloned().collect();
-        let snapshot = Arc::new(Snapshot::new(entries).with_policy(state.policy.clone()));
+        let mut snapshot = Snapshot::new(entries).with_policy(state.policy.clone());
+        snapshot.keys = Some(ReleaseKeys {
+            root_version: self.signer.chain.version(),
+            signers: vec![self.signer.key.public()],
+        });
+        let snapshot = Arc::new(snapshot);
         state.snapshot = Some(Arc::clone(&snapshot));
         Ok(snapshot)
     }
