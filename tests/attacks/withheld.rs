@@ -64,6 +64,35 @@ fn a_status_says_when_the_service_shows_less_than_is_pinned() {
     assert_eq!(ran.json()["data"]["links"][0]["rolled_back"], false);
 }
 
+#[test]
+fn a_host_that_shuts_a_machine_out_takes_nothing_from_it() {
+    let scene = Scene::new();
+    let answers = [
+        ("suspended", Answer::problem(403, "vault_suspended")),
+        ("unknown", Answer::problem(403, "device_unknown")),
+        ("gone", Answer::problem(404, "vault_not_found")),
+        ("unsigned", Answer::problem(401, "signature_required")),
+    ];
+    for (name, answer) in answers {
+        scene.host.serve(scene.next.clone());
+        let shown = answer.clone();
+        scene.host.attack(move |_| Some(shown.clone()));
+        for command in [&["cloud", "pull"][..], &["status", "--cloud"]] {
+            let ran = scene.machine.run(command);
+            assert_ne!(ran.code, 0, "{name}: {}", ran.stdout);
+        }
+        scene.machine.run(&["skill", "which", "alpha"]).ok();
+        scene.machine.run(&["verify"]).ok();
+    }
+    let mut revoked = scene.next.clone();
+    revoked.status = Some("revoked".to_owned());
+    scene.host.serve(revoked);
+    let ran = scene.machine.run(&["cloud", "pull", "--json"]);
+    assert_eq!(crate::support::word(&ran), "device_revoked");
+    scene.machine.run(&["skill", "which", "alpha"]).ok();
+    scene.arrives();
+}
+
 /// The data of a status that warns of a rollback.
 fn refused_word(machine: &Home) -> serde_json::Value {
     let ran = machine.run(&["status", "--cloud", "--json"]);
@@ -232,6 +261,11 @@ fn what_a_host_says_of_a_device_opens_nothing() {
     );
     let list = scene.machine.run(&["skill", "list"]).ok().stdout;
     assert!(list.contains("alpha") && !list.contains("beta"), "{list}");
+    let used = scene.machine.run(&["skill", "which", "alpha", "--json"]);
+    assert_eq!(used.code, 0, "{}", used.stdout);
+    scene.machine.run(&["verify"]).ok();
+    scene.machine.run(&["link", &scene.host.address()]).ok();
+    scene.machine.run(&["skill", "which", "alpha"]).ok();
     scene.arrives();
     // Active for a machine that the vault does not know: it still has to be signed bytes.
     let stranger = Home::new();

@@ -343,6 +343,41 @@ fn the_vault_may_be_expected_and_pinned_anew() {
     assert!(pair.is_clean());
 }
 
+/// A service that does not serve a device its skills any more can't make the installed ones unusable.
+#[test]
+fn installed_skills_stay_usable_while_newer_catalogs_are_only_pinned() {
+    let mut pair = pair();
+    pair.pull_all();
+    let device = pair.device.again();
+    for number in 0..3 {
+        pair.owner.add("alpha", &format!("newer {number}"));
+        pair.owner.add(&format!("more{number}"), "new");
+        pair.publish();
+        subscribe::pin_only(&device, &pair.accept()).unwrap();
+        assert_eq!(pair.installed(), ["alpha", "beta", "gamma"]);
+        assert!(pair.is_clean(), "release {number}");
+        vault_library::run::which(&device, &name("alpha")).unwrap();
+    }
+    // What is withdrawn goes all the same, and the rest stays.
+    pair.owner.remove("beta", Some("harmful"));
+    pair.publish();
+    subscribe::pin_only(&device, &pair.accept()).unwrap();
+    assert_eq!(pair.installed(), ["alpha", "gamma"]);
+    assert!(pair.is_clean());
+    vault_library::run::which(&device, &name("alpha")).unwrap();
+    // The next pull needs the earlier catalog no more.
+    let report = pair.pull_all();
+    assert_eq!(report.updated, [name("alpha")]);
+    assert!(pair.is_clean());
+    let catalogs = |link: &subscribe::Link| {
+        let folder = pair.device.path("config/links").join(link.id().as_str());
+        let names = support::file_names(&folder).into_iter();
+        names.filter(|name| name.ends_with(".catalog.json")).count()
+    };
+    pair.pull_all();
+    assert!(catalogs(&pair.current_link()) <= 2);
+}
+
 #[test]
 fn a_noted_expectation_holds_until_a_vault_is_pinned() {
     let pair = pair();

@@ -41,7 +41,9 @@ pub struct Pin {
     pub vault_id: Option<VaultId>,
     /// The catalog that counts; `None` until the first one is accepted.
     pub counted: Option<CountedFile>,
-    /// The catalog that counted before, while the installed set is still being switched.
+    /// The catalog that lists the installed skills, where the one that counts does not list them
+    /// all: while the set is being switched, and while the service does not serve this device the
+    /// skills of the one that counts.
     pub(crate) replaced: Option<CountedFile>,
     /// The fingerprint that the vault must have, as given to [`crate::subscribe::expect`]. Removed
     /// once a vault is pinned.
@@ -65,6 +67,14 @@ pub struct CountedFile {
     pub signers: Vec<PublicKey>,
     /// The bundles that profiles of the catalog name, as far as they were read.
     pub(crate) variants: Vec<ProfileBundles>,
+}
+
+impl CountedFile {
+    /// Whether a profile of the catalog names the bundle, as far as profiles were read.
+    pub(crate) fn names_variant(&self, bundle: &Digest) -> bool {
+        let mut variants = self.variants.iter();
+        variants.any(|variants| variants.bundles.contains(bundle))
+    }
 }
 
 /// The bundles that one profile of a catalog names.
@@ -220,13 +230,21 @@ impl Link {
     pub(crate) fn listed(&self, vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
         let mut listed = BTreeSet::new();
         for file in self.pin.counted.iter().chain(&self.pin.replaced) {
-            let catalog = self.read_counted(vault, file)?.catalog;
-            listed.extend(catalog.skills.iter().map(|entry| entry.bundle_hash));
-            for variants in &file.variants {
-                listed.extend(&variants.bundles);
-            }
+            listed.extend(self.listed_by(vault, file)?);
         }
         Ok(listed)
+    }
+
+    /// The bundles that one counted catalog lists, variants included.
+    pub(crate) fn listed_by(
+        &self,
+        vault: &Vault,
+        file: &CountedFile,
+    ) -> Result<BTreeSet<Digest>, VaultError> {
+        let catalog = self.read_counted(vault, file)?.catalog;
+        let skills = catalog.skills.iter().map(|entry| entry.bundle_hash);
+        let variants = file.variants.iter().flat_map(|variants| &variants.bundles);
+        Ok(skills.chain(variants.copied()).collect())
     }
 
     /// Whose signatures count on the installed skills; `None` before the first catalog.

@@ -304,15 +304,16 @@ impl<'a> PullTransaction<'a> {
             folder.replace(&catalog_file(&counted.file_sha256), &catalog.bytes)?;
         }
         let same_set = self.before == set.skills && self.link.record()? == set.record;
-        let same_vault = self.is_same_vault();
+        let installed_under = self.installed_under()?;
+        // Skills that stay installed although the new catalog does not list them still need the
+        // catalog that does.
+        let all_listed = set
+            .skills
+            .values()
+            .all(|bundle| self.lists(&counted, bundle));
         let mut pin = Pin {
             vault_id: Some(catalog.catalog.vault_id),
-            replaced: self
-                .link
-                .pin
-                .counted
-                .clone()
-                .filter(|_| same_vault && !same_set),
+            replaced: installed_under.clone().filter(|_| !same_set || !all_listed),
             counted: Some(counted),
             expected: None,
             ..self.link.pin.clone()
@@ -322,13 +323,16 @@ impl<'a> PullTransaction<'a> {
             // Remove the agents' symlinks before the switch, so that none of them dangles.
             withdraw_from_agents(self.vault, &mut self.change, &self.report.removed, &[])?;
             switch(self.vault, &mut self.change, &self.link.folder, set)?;
-            pin.replaced = None;
-            folder.write_record(PIN, &pin)?;
+            if all_listed {
+                pin.replaced = None;
+                folder.write_record(PIN, &pin)?;
+            }
         }
-        // A reader may still hold the pin from before this pull, so the catalog that it names stays.
-        let kept: Vec<_> = self.link.pin.counted.iter().chain(&pin.counted).collect();
-        let kept: Vec<_> = kept
-            .iter()
+        // A reader may still hold the pin from before this pull, so the catalogs that it names stay.
+        let pins = [&self.link.pin, &pin];
+        let kept: BTreeSet<_> = pins
+            .into_iter()
+            .flat_map(|pin| pin.counted.iter().chain(&pin.replaced))
             .map(|file| catalog_file(&file.file_sha256))
             .collect();
         for name in folder.files()? {
@@ -337,6 +341,27 @@ impl<'a> PullTransaction<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The catalog of this vault that lists every installed skill. It is an earlier one than the
+    /// counted one while skills stay installed that the counted one does not list.
+    fn installed_under(&self) -> Result<Option<CountedFile>, LinkError> {
+        if !self.is_same_vault() {
+            return Ok(None);
+        }
+        let pin = &self.link.pin;
+        let (Some(counted), Some(replaced)) = (&pin.counted, &pin.replaced) else {
+            return Ok(pin.counted.clone());
+        };
+        let listed = self.link.listed_by(self.vault, counted)?;
+        let current = self.before.values().all(|bundle| listed.contains(bundle));
+        Ok(Some(if current { counted } else { replaced }.clone()))
+    }
+
+    /// Whether the new catalog lists a bundle, or a profile that it names does.
+    fn lists(&self, counted: &CountedFile, bundle: &Digest) -> bool {
+        let mut skills = self.catalog.catalog.skills.iter();
+        skills.any(|entry| entry.bundle_hash == *bundle) || counted.names_variant(bundle)
     }
 
     fn compare(&mut self, set: &InstalledSet) {
