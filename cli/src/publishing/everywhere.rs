@@ -6,7 +6,7 @@ use vault_library::{Vault, publish};
 use super::{Publisher, SyncOptions};
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     output::{DIM, TICK, Warning},
     service::connection::Connection,
 };
@@ -48,6 +48,31 @@ pub fn published(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Fa
         }
     }
     Ok(found)
+}
+
+/// Takes newer keys that the services show, so that no change is made beside another one. Only keys
+/// that contradict this machine's are an error: no service can prevent a change by its answers.
+pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> {
+    for connection in published(context, vault)? {
+        let looked = Publisher::new(context, vault, &connection)
+            .and_then(|publisher| context.block_on(publisher.look_at_keys()));
+        match looked {
+            Err(failure) if failure.code == ErrorCode::RootForked => return Err(failure),
+            Err(failure) => {
+                let address = connection.address();
+                let text = format!(
+                    "{address} could not be asked for newer keys: {}",
+                    failure.message
+                );
+                let hint = failure.hint.unwrap_or_default();
+                context
+                    .ui
+                    .warn(Warning::new("keys_unknown", text).hint(hint));
+            }
+            Ok(()) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Publishes to every namespace, and warns of each that was not reached. Returns a line and an entry

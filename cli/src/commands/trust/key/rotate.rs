@@ -5,7 +5,12 @@ use vault_library::{Vault, roots};
 use vault_skill::root::KeyName;
 
 use super::{RootKey, changed, published_to};
-use crate::{context::Context, errors::Failure, output::Report, publishing::everywhere::What};
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::Report,
+    publishing::everywhere::{self, What},
+};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -45,6 +50,7 @@ pub(super) fn run(
             published_to(context, vault)?,
         ],
     )?;
+    everywhere::take_newer_keys(context, vault)?;
     let mut root_key = arguments.root_key.open(context)?;
     if arguments.passphrase {
         protect(context)?;
