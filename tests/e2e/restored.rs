@@ -149,6 +149,10 @@ fn a_fork_is_healed_for_machines_that_saw_either_history() {
     }
     let mut scene = Scene::new();
     let copy = copy_home(&scene.owner);
+    // The second file of the recovery key, which does not know what the first one signs.
+    let second = scene.sticks.path().join("second.recovery");
+    let second = second.to_str().unwrap().to_owned();
+    fs::copy(scene.stick(), &second).unwrap();
     scene.rotate(&scene.owner);
     add(&scene.owner, "In the history that is lost.");
     let lost = scene.owner.json(&["sync", "--cloud"]);
@@ -157,7 +161,10 @@ fn a_fork_is_healed_for_machines_that_saw_either_history() {
     // The service and the owner's machine both come back from before.
     restore(&mut scene.server, &scene.backup);
     let Scene { seen, late, .. } = &scene;
-    scene.rotate(&copy);
+    let rotate = ["key", "rotate", "--yes", "--root-key"];
+    let refused = copy.refused(&[&rotate[..], &[&scene.stick()]].concat(), 6);
+    assert_eq!(refused.code, "root_rolled_back", "the file knows better");
+    copy.json(&[&rotate[..], &[&second]].concat());
     let files = add(&copy, "In the history that goes on.");
     copy.json(&["sync", "--cloud"]);
     late.json(&["cloud", "pull"]);

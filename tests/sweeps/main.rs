@@ -11,6 +11,7 @@ mod agents;
 mod closed;
 mod fetched;
 mod full;
+mod keys;
 mod local;
 mod proxy;
 mod remote;

@@ -252,7 +252,13 @@ impl From<RecoveryError> for Failure {
                 .hint("use the second copy of the recovery key"),
             RecoveryError::Chain { ref cause, .. } => {
                 let code = ErrorCode::parse(cause.word()).unwrap_or(ErrorCode::RootInvalid);
-                Self::new(code, message).hint_if(root_hint(cause))
+                let hint = match cause {
+                    RootError::RolledBack { .. } => Some(
+                        "nothing was changed; the file has signed newer keys than are known here: vault sync --cloud takes them, and vault key heal --above <number> goes above them",
+                    ),
+                    other => root_hint(other),
+                };
+                Self::new(code, message).hint_if(hint)
             }
             RecoveryError::NotInRole(_) => Self::new(ErrorCode::RecoveryKeyWrong, message)
                 .hint("a newer recovery key was made since: use that one"),

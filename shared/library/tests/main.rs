@@ -13,6 +13,7 @@ mod known;
 mod linked;
 mod own_skills;
 mod profiles;
+mod recovery;
 mod releases;
 mod roots;
 mod search;

@@ -43,10 +43,6 @@ const MAX_WORK_FACTOR: u8 = 22;
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let paths = context.paths()?;
     let (root, config) = (&paths.root, &paths.config);
-    if root.exists() {
-        return Err(fail!(FolderExists, "{} is there already", root.display())
-            .hint("move it away, or name another folder with --vault"));
-    }
     let file = &arguments.file;
     let fail = |path: &Path| {
         let path = path.to_owned();
@@ -56,6 +52,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if staging.exists() {
         // A killed restore left it; nothing uses it.
         fs::remove_dir_all(&staging).map_err(fail(&staging))?;
+    }
+    if root.exists() {
+        return Err(fail!(FolderExists, "{} is there already", root.display())
+            .hint("move it away, or name another folder with --vault"));
     }
     make_private(&staging).map_err(fail(&staging))?;
     let unpacked = unpack(context, file, &staging);
@@ -134,6 +134,11 @@ fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failur
             copy(&entry.path(), &target)
                 .map_err(|error| Failure::io("restoring", &target, &error))?;
         }
+    }
+    // No second copy of the keys stays behind if this process ends here.
+    let trust = staging.join(TRUST);
+    if trust.exists() {
+        fs::remove_dir_all(&trust).map_err(|error| Failure::io("removing", &trust, &error))?;
     }
     let work = staging.join(VAULT).join("tmp");
     make_private(&work).map_err(|error| Failure::io("making", &work, &error))?;

@@ -116,15 +116,17 @@ pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Res
         resigned.damaged.extend(signed.damaged);
         resigned.refused.extend(signed.refused);
     }
+    // The record of the vault that this one was made from goes first: once nothing names it, a copy of
+    // its keys would stay for ever.
+    if let Some(old) = trust.made_from {
+        vault.forget_vault(&old)?;
+    }
     vault.change_trust(vault.id(), |before| {
         let mut after = before.unwrap_or_else(|| trust.clone());
         after.sign_again.clear();
         after.made_from = None;
         Ok::<_, VaultError>(after)
     })?;
-    if let Some(old) = trust.made_from {
-        vault.forget_vault(&old)?;
-    }
     Ok(resigned)
 }
 

@@ -9,6 +9,7 @@ pub mod recovery;
 mod recovery_file;
 mod release;
 mod request;
+mod review;
 pub mod roots;
 
 pub use self::build::RENEW_DAYS;
@@ -16,4 +17,5 @@ pub use self::error::{Difference, PlanError};
 pub use self::plan::{Plan, plan, take, take_roots, with_roots};
 pub use self::release::{PlannedObject, ReleasePlan, published};
 pub use self::request::{DEFAULT_DAYS, OnDivergence, PlanRequest};
+pub use self::review::{Review, ShownRelease, SuspectSkill, review};
 pub use crate::vault::releases as state;

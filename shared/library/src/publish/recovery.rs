@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use vault_skill::catalog::SignedCatalog;
 use vault_skill::hash::Digest;
-use vault_skill::keys::PublicKey;
+use vault_skill::keys::{PublicKey, SecretKey};
 use vault_skill::root::{
-    self, KeyName, KeyStanding, RecoveryFile, RootChain, RootEdit, RootState, VaultId,
+    self, KeyEntry, KeyName, KeyStanding, RecoveryFile, RootChain, RootEdit, RootState, VaultId,
 };
+use vault_skill::time::Timestamp;
 use vault_store::clock::Clock;
 use vault_store::random::Random;
 use zeroize::Zeroizing;
 
-use super::recovery_file::folder_of;
+use super::recovery_file::{GivenPassphrase, folder_of};
 pub use super::recovery_file::{RecoveryError, RecoveryKey};
 use super::roots::{RootReport, RootsError, entry, next_version, report, store};
 use crate::admit::{Resigned, sign_waiting};
@@ -24,10 +25,13 @@ use crate::vault::keys::{self, Passphrases};
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError, VaultPaths, releases, write_format};
 
+/// Days after which a recovery key should be checked again.
+const CHECK_DAYS: i64 = 365;
+
 /// What a recovery key is made with.
 #[derive(Default)]
 pub struct NewRecovery {
-    /// Where it is written; none of the files may exist.
+    /// Where it is written. A file that is there may only be that of an interrupted run.
     pub files: Vec<PathBuf>,
     /// The passphrase that encrypts the files; `None` leaves them in the clear.
     pub passphrase: Option<Zeroizing<String>>,
@@ -48,7 +52,8 @@ pub struct CreatedRecovery {
 
 /// Makes a recovery key and gives it the root role alone. `root_key` is the present recovery key, if
 /// there is one. A vault whose keys nobody else has seen is made anew with another id, so that the key
-/// on this machine never had the root role.
+/// on this machine never had the root role. Goes on with the files that an interrupted run has
+/// written.
 pub fn create(
     vault: &Vault,
     root_key: Option<&RecoveryKey>,
@@ -59,16 +64,16 @@ pub fn create(
     }
     let mut change = vault.change()?;
     let before = vault.require_trust()?;
-    let secret = keys::generate(vault.random());
-    let anew = !before.shown && before.chain().version() == 1 && releases::all(vault)?.is_empty();
-    let chain = if anew {
-        let document = before.chain().document();
-        let mut edit = RootEdit::first(vault.clock().now());
-        edit.add_root_key(entry(&secret, Some(recovery_name())))?;
-        for key in document.keys() {
-            edit.add_publisher(key.clone())?;
-        }
-        edit.sign(&[&secret])?
+    let secret = match interrupted(vault, &before, root_key, &input)? {
+        Some(secret) => secret,
+        None => keys::generate(vault.random()),
+    };
+    let is_stored = before.chain().document().root().contains(&secret.public());
+    let anew = !is_stored && is_unseen(vault, &before)?;
+    let chain = if is_stored {
+        before.chain().clone()
+    } else if anew {
+        first_version(&before, &secret)?
     } else {
         next_version(vault, &before, root_key, &[&secret], |edit, chain| {
             edit.add_root_key(entry(&secret, recovery_name_after(chain)))?;
@@ -89,22 +94,116 @@ pub fn create(
     let key = RecoveryKey::new(file, input.passphrase);
     // The files come first: a version that only a lost key can change would be the end of the vault.
     write_all(&key, &input.files)?;
-    if !anew {
+    let (vault, report, resigned) = if anew {
+        drop(change);
+        let (vault, resigned) = make_anew(vault, &before, chain)?;
+        let report = report(&vault, &before, None)?;
+        (vault, report, Some(resigned))
+    } else if is_stored {
+        // An interrupted run that made the vault anew has left its skills to be signed.
+        let resigned = sign_waiting(vault, &mut change)?;
+        drop(change);
+        let resigned = before.made_from.map(|_| resigned);
+        (vault.clone(), report(vault, &before, None)?, resigned)
+    } else {
         let report = store(vault, &mut change, &before, chain, None)?;
-        return Ok(CreatedRecovery {
-            vault: vault.clone(),
-            report,
-            resigned: None,
-        });
-    }
-    drop(change);
-    let (vault, resigned) = make_anew(vault, &before, chain)?;
-    let report = report(&vault, &before, None)?;
+        drop(change);
+        (vault.clone(), report, None)
+    };
+    note_checked(&vault)?;
     Ok(CreatedRecovery {
         vault,
         report,
-        resigned: Some(resigned),
+        resigned,
     })
+}
+
+/// Whether nobody else has seen the vault's keys, so that it can be made anew with another id.
+fn is_unseen(vault: &Vault, trust: &VaultTrust) -> Result<bool, VaultError> {
+    Ok(!trust.shown && trust.chain().version() == 1 && releases::all(vault)?.is_empty())
+}
+
+/// The first version of a vault that is made anew. Its time is that of the version it replaces, so
+/// that an interrupted run and the next one make the same vault of the same key.
+fn first_version(before: &VaultTrust, secret: &SecretKey) -> Result<RootChain, RootsError> {
+    let document = before.chain().document();
+    let mut edit = RootEdit::first(document.issued_at());
+    edit.add_root_key(entry(secret, Some(recovery_name())))?;
+    for key in document.release().keys() {
+        let name = document.name_of(key).cloned();
+        let public_key = *key;
+        let name = name.unwrap_or_else(|| KeyName::default_for(&public_key));
+        edit.add_publisher(KeyEntry { public_key, name })?;
+    }
+    Ok(edit.sign(&[secret])?)
+}
+
+/// The recovery key in a file that an interrupted run has written: it has the root role already, or
+/// this vault's next version was to name it. Every other file that is there stays as it is.
+fn interrupted(
+    vault: &Vault,
+    before: &VaultTrust,
+    root_key: Option<&RecoveryKey>,
+    input: &NewRecovery,
+) -> Result<Option<SecretKey>, RootsError> {
+    let mut there = input.files.iter().filter(|path| disk::is_there(path));
+    let Some(path) = there.next() else {
+        return Ok(None);
+    };
+    let exists = || RecoveryError::Exists(path.clone());
+    let passphrase = GivenPassphrase(input.passphrase.clone());
+    let left = RecoveryKey::open(path, &passphrase).map_err(|_| exists())?;
+    let (file, secret) = (left.file(), &left.file().key);
+    let chain = before.chain();
+    let is_present_key = root_key.is_some_and(|key| key.file().key.public() == secret.public());
+    let is_stored = file.vault_id == *vault.id() && file.fits(chain);
+    let is_next = if is_unseen(vault, before)? {
+        first_version(before, secret)?.vault_id() == file.vault_id
+    } else {
+        file.vault_id == *vault.id()
+            && file.version == chain.version() + 1
+            && !chain.ever_named(&secret.public())
+    };
+    if is_present_key || !(is_stored || is_next) {
+        return Err(exists().into());
+    }
+    Ok(Some(secret.clone()))
+}
+
+/// Fails unless the recovery key may change this vault's keys, and records that it was checked.
+pub fn check(vault: &Vault, key: &RecoveryKey, at_least: Option<u64>) -> Result<(), RootsError> {
+    key.check(vault.require_trust()?.chain(), at_least)?;
+    Ok(note_checked(vault)?)
+}
+
+/// When the recovery key was last checked, if that is a year ago. `None` on a machine that can't
+/// publish, and for a vault without a recovery key.
+pub fn check_due(vault: &Vault) -> Result<Option<Timestamp>, VaultError> {
+    let Some(trust) = vault.trust()? else {
+        return Ok(None);
+    };
+    let here = vault.keys().list()?;
+    let document = trust.chain().document();
+    let publishes = vault.release_key().is_ok();
+    if !publishes || document.root().keys().iter().any(|key| here.contains(key)) {
+        return Ok(None);
+    }
+    // A machine that never had the file counts from the newest change of the keys.
+    let checked = trust.recovery_checked_at.unwrap_or(document.issued_at());
+    let is_due = checked.plus_days(CHECK_DAYS) <= vault.clock().now();
+    Ok(is_due.then_some(checked))
+}
+
+fn note_checked(vault: &Vault) -> Result<(), VaultError> {
+    let now = vault.clock().now();
+    vault.change_trust(vault.id(), |before| {
+        let before = before.ok_or(VaultError::Untrusted(*vault.id()))?;
+        Ok::<_, VaultError>(VaultTrust {
+            recovery_checked_at: Some(now),
+            ..before
+        })
+    })?;
+    Ok(())
 }
 
 fn recovery_name() -> KeyName {
@@ -118,11 +217,20 @@ fn recovery_name_after(chain: &RootChain) -> Option<KeyName> {
     (!taken.any(|entry| entry.name == name)).then_some(name)
 }
 
+/// Writes the files. One that holds the key already is of an interrupted run.
 fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
-    for (written, path) in files.iter().enumerate() {
-        if let Err(error) = key.create(path) {
-            // No version names the key, so its files are worth nothing.
-            for path in files.iter().take(written) {
+    let mut created = Vec::new();
+    for path in files {
+        let written = if key.is_in(path) {
+            key.replace(path)
+        } else {
+            created.push(path);
+            key.create(path)
+        };
+        if let Err(error) = written {
+            created.pop();
+            // No version names the key yet, so the other new files are worth nothing.
+            for path in created {
                 disk::remove_file(path)?;
             }
             return Err(error.into());
@@ -209,10 +317,11 @@ pub fn recover(
 ) -> Result<(Vault, RootReport), RootsError> {
     let wanted = input.key.file().vault_id;
     let vault = open_place(place, &wanted)?;
+    // An interrupted run may have stored the version and not its key; taking the lock completes it.
+    let mut change = vault.change()?;
     let (before, listed) = known_roots(&vault, &input)?;
     input.key.check(before.chain(), input.at_least)?;
     let lost = lost_key(&vault, &before, input.lost)?;
-    let mut change = vault.change()?;
     let mut stored = before.clone();
     // A kill may have come after the version was stored: then this machine has its key already.
     let has_key = vault.release_key().is_ok();
@@ -236,6 +345,7 @@ pub fn recover(
     }
     change.switching()?;
     stored.shown = true;
+    stored.recovery_checked_at = Some(vault.clock().now());
     vault.change_trust(&wanted, |_| Ok::<_, VaultError>(stored))?;
     drop(change);
     let report = report(&vault, &before, Some(input.key))?;

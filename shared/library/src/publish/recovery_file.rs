@@ -1,6 +1,7 @@
 //! The file of the recovery key: reading it, and writing it anew after each use.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use vault_skill::catalog::CatalogError;
@@ -125,12 +126,7 @@ impl RecoveryKey {
     /// Fails unless the key may sign the chain's next version. `at_least` is a version number that
     /// somebody has seen, for example in the status of a device.
     pub fn check(&self, chain: &RootChain, at_least: Option<u64>) -> Result<(), RecoveryError> {
-        self.file
-            .check_chain(chain, at_least)
-            .map_err(|cause| RecoveryError::Chain {
-                path: self.path.clone(),
-                cause,
-            })?;
+        self.check_known(chain, at_least)?;
         if self.file.fits(chain) {
             Ok(())
         } else {
@@ -138,17 +134,37 @@ impl RecoveryKey {
         }
     }
 
+    /// Fails if the chain lacks the newest version that the key has signed.
+    pub(super) fn check_known(
+        &self,
+        chain: &RootChain,
+        at_least: Option<u64>,
+    ) -> Result<(), RecoveryError> {
+        let checked = self.file.check_chain(chain, at_least);
+        checked.map_err(|cause| RecoveryError::Chain {
+            path: self.path.clone(),
+            cause,
+        })
+    }
+
     /// Records the newest version that the key has signed.
     pub(super) fn update(&mut self, chain: &RootChain) -> Result<(), RecoveryError> {
         self.file.version = chain.version();
         self.file.root_sha256 = *chain.newest().payload_sha256();
-        let bytes = self.bytes(&self.path)?;
-        Ok(disk::replace(
-            &self.path,
-            &bytes,
-            0o600,
-            folder_of(&self.path),
-        )?)
+        self.replace(&self.path)
+    }
+
+    /// Whether a file holds this key, in the clear or under the same passphrase.
+    pub(super) fn is_in(&self, path: &Path) -> bool {
+        let passphrase = GivenPassphrase(self.passphrase.clone());
+        let found = Self::open(path, &passphrase);
+        found.is_ok_and(|found| found.file.key.public() == self.file.key.public())
+    }
+
+    /// Writes a recovery file anew that holds this key.
+    pub(super) fn replace(&self, path: &Path) -> Result<(), RecoveryError> {
+        let bytes = self.bytes(path)?;
+        Ok(disk::replace(path, &bytes, 0o600, folder_of(path))?)
     }
 
     /// Writes a new recovery file.
@@ -167,6 +183,19 @@ impl RecoveryKey {
             Some(passphrase) => keys::encrypt(path, &text, passphrase).map(Zeroizing::new),
             None => Ok(text),
         }
+    }
+}
+
+/// Opens the files of this run with the passphrase that it was given.
+pub(super) struct GivenPassphrase(pub(super) Option<Zeroizing<String>>);
+
+impl Passphrases for GivenPassphrase {
+    fn unlock(&self, _path: &Path) -> io::Result<Option<Zeroizing<String>>> {
+        self.protect()
+    }
+
+    fn protect(&self) -> io::Result<Option<Zeroizing<String>>> {
+        Ok(self.0.clone())
     }
 }
 

@@ -206,9 +206,9 @@ pub fn sign_again(vault: &Vault) -> Result<Resigned, VaultError> {
 }
 
 /// A key of the vault by its name or fingerprint, in any standing.
-pub fn find_key(trust: &VaultTrust, text: &str) -> Option<PublicKey> {
+pub fn find_key(chain: &RootChain, text: &str) -> Option<PublicKey> {
     let fingerprint: Option<KeyFingerprint> = text.parse().ok();
-    let versions = trust.chain().versions().iter().rev();
+    let versions = chain.versions().iter().rev();
     let mut entries = versions.flat_map(|version| version.document().keys());
     entries
         .find(|entry| {
@@ -250,6 +250,10 @@ pub(super) fn next_version(
     new_keys: &[&SecretKey],
     edit: impl FnOnce(&mut RootEdit<'_>, &RootChain) -> Result<(), RootsError>,
 ) -> Result<RootChain, RootsError> {
+    // A file that knows newer versions says that this machine holds an older copy of the vault.
+    if let Some(key) = root_key {
+        key.check_known(before.chain(), None)?;
+    }
     let mut next = RootEdit::after(before.chain(), vault.clock().now());
     edit(&mut next, before.chain())?;
     let mut signers = signers(vault, before, root_key, new_keys, before.chain())?;

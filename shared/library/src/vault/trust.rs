@@ -35,6 +35,8 @@ pub struct VaultTrust {
     pub(crate) made_from: Option<VaultId>,
     /// Whether the root versions have left this machine, in a release or an export.
     pub(crate) shown: bool,
+    /// When the recovery key was last seen to fit, by this machine's clock.
+    pub(crate) recovery_checked_at: Option<Timestamp>,
 }
 
 /// The content of `trust.json`.
@@ -50,6 +52,7 @@ struct Record<R> {
     sign_again: BTreeSet<Digest>,
     made_from: Option<VaultId>,
     shown: bool,
+    recovery_checked_at: Option<Timestamp>,
 }
 
 impl VaultTrust {
@@ -61,6 +64,7 @@ impl VaultTrust {
             sign_again: BTreeSet::new(),
             made_from: None,
             shown: false,
+            recovery_checked_at: None,
         }
     }
 
@@ -128,6 +132,7 @@ impl VaultTrust {
             sign_again: record.sign_again,
             made_from: record.made_from,
             shown: record.shown,
+            recovery_checked_at: record.recovery_checked_at,
         }))
     }
 
@@ -143,6 +148,7 @@ impl VaultTrust {
             sign_again: self.sign_again.clone(),
             made_from: self.made_from,
             shown: self.shown,
+            recovery_checked_at: self.recovery_checked_at,
         };
         Ok(folder(config, &self.roots.vault_id()).write_record(RECORD, &record)?)
     }

@@ -32,6 +32,18 @@ pub(super) struct Arguments {
     passphrase: bool,
 }
 
+impl Arguments {
+    /// One file without a passphrase.
+    pub(super) fn in_file(file: PathBuf) -> Self {
+        Self {
+            file,
+            second: None,
+            root_key: RootKey::default(),
+            passphrase: false,
+        }
+    }
+}
+
 /// Makes the recovery key, after a question.
 pub(super) fn run(
     context: &Context,
@@ -59,6 +71,7 @@ pub(super) fn run(
         given => given.clone(),
     };
     files.extend(second);
+    everywhere::take_newer_keys(context, vault)?;
     let root_key = arguments.root_key.open(context)?;
     let passphrase = arguments
         .passphrase
@@ -75,13 +88,14 @@ pub(super) fn run(
         },
     )?;
     let vault = created.vault;
-    let mut report = changed(
-        context,
-        &vault,
-        &created.report,
-        "made a recovery key",
-        Some(What::Release),
-    )?;
+    let changes = &created.report.changes;
+    // An interrupted run has made it, and this one has completed the files.
+    let done = if created.resigned.is_none() && changes.from == changes.to {
+        "the recovery key is made already"
+    } else {
+        "made a recovery key"
+    };
+    let mut report = changed(context, &vault, &created.report, done, Some(What::Release))?;
     if let Some(resigned) = &created.resigned {
         for (name, reason) in &resigned.refused {
             let text = format!(

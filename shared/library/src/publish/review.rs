@@ -1,0 +1,192 @@
+//! What a service shows of earlier releases after a recovery, verified under the vault's root versions:
+//! who signed each, and what a revoked key has published since the last good one.
+//!
+//! Numbers, dates and order are the service's word. A thief who had the key could choose each of them.
+
+use std::collections::BTreeSet;
+
+use vault_skill::catalog::{Catalog, SignedCatalog, Stored};
+use vault_skill::hash::Digest;
+use vault_skill::keys::PublicKey;
+use vault_skill::name::SkillName;
+use vault_skill::time::Timestamp;
+
+use super::current::Current;
+use super::error::PlanError;
+use super::request::PlanRequest;
+use super::state;
+use crate::vault::Vault;
+use crate::vault::trust::{NamedKey, VaultTrust};
+
+/// A release that keys of this vault signed.
+#[derive(Clone, Debug)]
+pub struct ShownRelease {
+    /// Its number.
+    pub release: u64,
+    /// The root version that it names.
+    pub root_version: u64,
+    /// Hash of its payload.
+    pub payload_sha256: Digest,
+    /// When it was signed, as its signer wrote.
+    pub issued_at: Timestamp,
+    /// The number of its skills.
+    pub skills: usize,
+    /// Who signed it.
+    pub signers: Vec<NamedKey>,
+    /// Whether a key that signed it is revoked now.
+    pub by_revoked: bool,
+    /// Whether this machine published it, or the owner named it as the last good one.
+    pub known: bool,
+}
+
+/// A bundle that a revoked key has published or withdrawn since the last good release.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct SuspectSkill {
+    /// The skill.
+    pub name: SkillName,
+    /// Its version; `None` if it was withdrawn.
+    pub version: Option<u64>,
+    /// The bundle.
+    pub bundle_hash: Digest,
+    /// The first shown release with it.
+    pub release: u64,
+}
+
+/// What the catalogs of a service show.
+#[derive(Clone, Debug, Default)]
+pub struct Review {
+    /// The releases, oldest number first.
+    pub releases: Vec<ShownRelease>,
+    /// What to look at before it is published again. Empty where no good release is known.
+    pub suspects: Vec<SuspectSkill>,
+    /// The release that the suspects are compared with.
+    pub last_good: Option<u64>,
+    /// Whether the service shows another payload under the number of the owner's last good release.
+    pub contradicts: bool,
+    /// Why a shown catalog is left out, with its place in the input.
+    pub refused: Vec<(usize, String)>,
+}
+
+struct Seen {
+    catalog: Catalog,
+    shown: ShownRelease,
+}
+
+/// Reads the exact bytes of catalogs that a service shows. The request names the namespace and the
+/// last good release, if the owner knows it.
+pub fn review(
+    vault: &Vault,
+    request: &PlanRequest<'_>,
+    catalogs: &[Vec<u8>],
+) -> Result<Review, PlanError> {
+    let trust = vault.require_trust()?;
+    let state = state::read(vault, request.base, request.slug)?;
+    let own = |stored: Stored| {
+        let recorded = state
+            .as_ref()
+            .and_then(|state| state.payload_of(stored.release));
+        recorded == Some(stored.payload_sha256) || request.last_good == Some(stored)
+    };
+    let mut review = Review::default();
+    let mut seen = Vec::new();
+    for (place, bytes) in catalogs.iter().enumerate() {
+        match read(&trust, request, bytes, &own) {
+            Ok(one) => seen.push(one),
+            Err(PlanError::Vault(error)) => return Err(error.into()),
+            Err(error) => review.refused.push((place, error.to_string())),
+        }
+    }
+    seen.sort_by_key(|one| (one.shown.release, one.shown.root_version));
+    review.contradicts = request.last_good.is_some_and(|good| {
+        let mut same = seen.iter().filter(|one| one.shown.release == good.release);
+        same.clone().next().is_some()
+            && same.all(|one| one.shown.payload_sha256 != good.payload_sha256)
+    });
+    let good = match request.last_good {
+        Some(good) => seen.iter().find(|one| {
+            (one.shown.release, one.shown.payload_sha256) == (good.release, good.payload_sha256)
+        }),
+        None => seen.iter().rev().find(|one| one.shown.known),
+    };
+    if let Some(good) = good {
+        review.last_good = Some(good.shown.release);
+        review.suspects = suspects(good, &seen);
+    }
+    review.releases = seen.into_iter().map(|one| one.shown).collect();
+    Ok(review)
+}
+
+fn read(
+    trust: &VaultTrust,
+    request: &PlanRequest<'_>,
+    bytes: &[u8],
+    own: &dyn Fn(Stored) -> bool,
+) -> Result<Seen, PlanError> {
+    let current = Current::read(trust, request, bytes)?;
+    let chain = trust.chain();
+    let keys: Vec<PublicKey> = trust.ever_released();
+    let signers = SignedCatalog::parse(bytes)?.valid_signers(&keys);
+    let Current {
+        catalog,
+        stored,
+        voided,
+        ..
+    } = current;
+    Ok(Seen {
+        shown: ShownRelease {
+            release: catalog.release,
+            root_version: catalog.root_version,
+            payload_sha256: stored.payload_sha256,
+            issued_at: catalog.issued_at,
+            skills: catalog.skills.len(),
+            signers: signers.iter().map(|key| NamedKey::of(chain, key)).collect(),
+            by_revoked: voided,
+            known: own(stored),
+        },
+        catalog,
+    })
+}
+
+/// What releases by revoked keys above the good one have that the good one has not, each once.
+fn suspects(good: &Seen, seen: &[Seen]) -> Vec<SuspectSkill> {
+    let listed = good
+        .catalog
+        .skills
+        .iter()
+        .map(|entry| (entry.bundle_hash, true));
+    let withdrawn = good
+        .catalog
+        .withdrawn
+        .iter()
+        .map(|entry| (entry.bundle_hash, false));
+    let mut known: BTreeSet<(Digest, bool)> = listed.chain(withdrawn).collect();
+    let mut suspects = Vec::new();
+    for one in seen {
+        let is_later = one.shown.release > good.shown.release;
+        if !is_later || !one.shown.by_revoked || one.shown.known {
+            continue;
+        }
+        for entry in &one.catalog.skills {
+            if known.insert((entry.bundle_hash, true)) {
+                suspects.push(SuspectSkill {
+                    name: entry.name.clone(),
+                    version: Some(entry.version),
+                    bundle_hash: entry.bundle_hash,
+                    release: one.shown.release,
+                });
+            }
+        }
+        for entry in &one.catalog.withdrawn {
+            if known.insert((entry.bundle_hash, false)) {
+                suspects.push(SuspectSkill {
+                    name: entry.name.clone(),
+                    version: None,
+                    bundle_hash: entry.bundle_hash,
+                    release: one.shown.release,
+                });
+            }
+        }
+    }
+    suspects.sort();
+    suspects
+}
