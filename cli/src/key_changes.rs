@@ -1,8 +1,9 @@
 //! What people are told about the keys of a vault: how they have changed, in one line, and what is
 //! missing.
 
+use serde_json::Value;
 use vault_library::{
-    Vault,
+    Vault, recovery,
     trust::{NamedKey, RootChanges},
 };
 use vault_skill::root::{RootBudget, RootWarning};
@@ -58,6 +59,7 @@ pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
             .ui
             .warn(Warning::new("no_recovery_key", text).hint(hint));
     }
+    remind_of_recovery_key(context, vault)?;
     let budget = RootBudget::of(vault.require_trust()?.chain());
     if budget.is_nearly_used() {
         let (versions, bytes) = (budget.versions, size(budget.bytes as u64));
@@ -70,6 +72,35 @@ pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
             .warn(Warning::new("root_versions", text).hint(hint));
     }
     Ok(())
+}
+
+/// Reminds once a year that the recovery key should be checked.
+pub fn remind_of_recovery_key(context: &Context, vault: &Vault) -> Result<(), Failure> {
+    if let Some(checked_at) = recovery::check_due(vault)? {
+        let text = format!("the recovery key was last checked at {checked_at}");
+        let hint = "vault key recovery check <file>, once a year";
+        context
+            .ui
+            .warn(Warning::new("recovery_check_due", text).hint(hint));
+    }
+    Ok(())
+}
+
+/// Warns that the service forgot which vault it had pinned: it shows that for 30 days to every owner.
+pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &Value) {
+    let text = |member: &str| {
+        let text = shown["pin_reset"][member].as_str();
+        clean(text.unwrap_or("unknown"), 60)
+    };
+    if shown["pin_reset"].is_object() {
+        let (at, by) = (text("at"), text("by"));
+        let warning = Warning::new(
+            "pin_reset",
+            format!("the vault that {address} had pinned was reset at {at} by {by}"),
+        );
+        let hint = "ask the other owners whether it was meant; linked machines keep their own pin";
+        context.ui.warn(warning.hint(hint));
+    }
 }
 
 /// Warns that the keys of a vault have changed since this machine last looked.

@@ -75,6 +75,9 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::NoRecoveryKey => {
             "all keys of the vault lie on this machine: if it is lost, so are they".to_owned()
         }
+        DoctorFinding::RecoveryCheckDue(checked_at) => {
+            format!("the recovery key was last checked at {checked_at}")
+        }
         DoctorFinding::ReleaseBehind(address) => {
             format!(
                 "{} has not heard of the last change of the vault's keys",
@@ -158,6 +161,7 @@ fn hint(finding: &DoctorFinding) -> String {
         DoctorFinding::NoRecoveryKey => {
             "vault key recovery create <file>, on a USB stick or another machine"
         }
+        DoctorFinding::RecoveryCheckDue(_) => "vault key recovery check <file>, once a year",
         DoctorFinding::ReleaseBehind(_) => "vault sync --cloud, while connected to it",
         DoctorFinding::NotSignedAgain(_) => {
             "vault sync --cloud shows what waits and signs it again"

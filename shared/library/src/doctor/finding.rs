@@ -54,6 +54,8 @@ pub enum DoctorFinding {
     /// Every key that can change the vault's keys lies on this machine: who loses or steals it has
     /// them all.
     NoRecoveryKey,
+    /// The recovery key was last checked at this time, a year ago or more.
+    RecoveryCheckDue(Timestamp),
     /// The release at this address was made before the vault's keys changed, so its readers have not
     /// heard of the change.
     ReleaseBehind(String),
@@ -160,6 +162,7 @@ impl DoctorFinding {
                 | KeyError::Encrypt { .. },
             ) => "key_locked",
             Self::NoRecoveryKey => "no_recovery_key",
+            Self::RecoveryCheckDue(_) => "recovery_check_due",
             Self::ReleaseBehind(_) => "release_behind",
             Self::NotSignedAgain(_) => "not_signed_again",
             Self::ClockBehind { .. } => "clock_behind",

@@ -6,6 +6,7 @@ use super::{Doctor, DoctorFinding};
 use crate::admit::waiting;
 use crate::disk;
 use crate::disk::scratch;
+use crate::publish::recovery;
 use crate::publish::roots::releases_behind;
 use crate::vault::VaultError;
 use crate::vault::keys::KeyError;
@@ -45,6 +46,9 @@ impl Doctor<'_> {
         let root = trust.chain().document().root();
         if root.keys().iter().all(|key| here.contains(key)) {
             self.find(DoctorFinding::NoRecoveryKey);
+        }
+        if let Ok(Some(checked_at)) = recovery::check_due(self.vault) {
+            self.find(DoctorFinding::RecoveryCheckDue(checked_at));
         }
         for address in releases_behind(self.vault).unwrap_or_default() {
             self.find(DoctorFinding::ReleaseBehind(address));

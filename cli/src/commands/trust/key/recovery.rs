@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use vault_library::{Vault, roots};
+use vault_library::{Vault, recovery, roots};
 use vault_skill::root::KeyFingerprint;
 use vault_store::clock::{Clock as _, SystemClock};
 
@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{DIM, Report, TICK},
-    publishing::everywhere::What,
+    publishing::everywhere::{self, What},
 };
 
 #[derive(Args, Debug)]
@@ -51,8 +51,7 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let mut key = open_recovery(context, &arguments.file)?;
-    let trust = vault.require_trust()?;
-    key.check(trust.chain(), arguments.at_least)?;
+    recovery::check(vault, &key, arguments.at_least)?;
     let path = arguments.file.display();
     if let Some(Months(months)) = arguments.renew {
         let until = months.map(|months| SystemClock.now().plus_days(months * 365 / 12));
@@ -68,6 +67,7 @@ pub(super) fn run(
                 published_to(context, vault)?,
             ],
         )?;
+        everywhere::take_newer_keys(context, vault)?;
         let report = roots::set_expiry(vault, Some(&mut key), until)?;
         let done = match until {
             Some(until) => format!("{path} fits; the keys are renewed until {until}"),
