@@ -16,6 +16,7 @@ use super::devices::machines_wait;
 use crate::{
     context::Context,
     errors::{Exit, Failure},
+    key_changes,
     output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, paint, size},
     publishing::Publisher,
     service::{DeviceState, connection::Connection, tokens::TokenFile},
@@ -118,6 +119,7 @@ fn connection_status(
             context.ui.warn(Warning::from(&failure));
             Value::Null
         });
+        key_changes::warn_of_pin_reset(context, &address, &service);
     }
     let own_version = vault.require_trust()?.chain().version();
     if service.pointer("/pin/root_version").and_then(Value::as_u64) > Some(own_version) {

@@ -1,15 +1,19 @@
 //! `vault sync --cloud`: publishes this vault as the next release of the namespace.
 
 use clap::Args;
-use vault_library::publish::{self, OnDivergence};
+use vault_library::{
+    Vault,
+    publish::{self, OnDivergence},
+};
 use vault_skill::catalog::Stored;
 
 use crate::{
+    commands::trust::key,
     context::Context,
     errors::Failure,
     key_changes,
     output::Report,
-    publishing::{Publisher, SyncOptions, report},
+    publishing::{Publisher, SyncOptions, everywhere, report},
     service::connection::Connection,
 };
 
@@ -72,11 +76,32 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         above_release: arguments.above_release,
     };
     let connection = Connection::load(context)?;
-    let vault = context.vault_or_new()?;
+    let vault = with_recovery_key(context, context.vault_or_new()?)?;
     let publisher = Publisher::new(context, &vault, &connection)?;
     let outcome = context.block_on(publisher.sync(&options))?;
     key_changes::warn_about_own(context, &vault)?;
+    // The release is published, whatever the service answers now.
+    let _unread = context.block_on(publisher.warn_of_pin_reset());
     Ok(report(&connection, &outcome))
+}
+
+/// Offers to make a recovery key before the first release: from then on others know the present keys.
+fn with_recovery_key(context: &Context, vault: Vault) -> Result<Vault, Failure> {
+    let is_published = !everywhere::published(context, &vault)?.is_empty();
+    if is_published || !context.ui.may_ask() || !key_changes::all_root_keys_here(&vault)? {
+        return Ok(vault);
+    }
+    context.ui.must_see(
+        "This vault has no recovery key: if this machine is lost or stolen, so is the vault.",
+    );
+    let question = "Where to write one, for example on a USB stick (Enter: publish without):";
+    let file = context.ui.ask(question)?;
+    if file.is_empty() {
+        return Ok(vault);
+    }
+    let made = key::make_recovery_key(context, &vault, file.into())?;
+    context.ui.must_see(made.text);
+    context.vault()
 }
 
 /// Parses a release number and the SHA-256 of its payload.

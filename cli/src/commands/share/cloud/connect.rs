@@ -9,6 +9,7 @@ use vault_skill::name::Slug;
 use crate::{
     context::Context,
     errors::Failure,
+    key_changes,
     output::{BOLD, HINT, Report, TICK, Warning, clean, join, paint},
     service::{
         Address, Base, OwnerClient,
@@ -92,7 +93,20 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             slug: membership.slug.clone(),
         };
         connection.save(&vault)?;
-        Ok(connected(context, &connection, &membership, &others))
+        if membership.role == "role:owner" {
+            let client = connection.owner(context)?;
+            let path = format!("/admin/vaults/{}", connection.slug);
+            // The sign-in stands even if this can't be read.
+            let shown: Value = client.get(&path).await.unwrap_or_default();
+            key_changes::warn_of_pin_reset(context, &connection.address(), &shown);
+        }
+        let can_recover = !key_changes::all_root_keys_here(&vault).unwrap_or(false);
+        Ok(connected(
+            context,
+            &connection,
+            &membership,
+            (&others, can_recover),
+        ))
     })
 }
 
@@ -174,7 +188,7 @@ fn connected(
     context: &Context,
     connection: &Connection,
     membership: &Membership,
-    others: &[Membership],
+    (others, can_recover): (&[Membership], bool),
 ) -> Report {
     let address = connection.address();
     let is_owner = membership.role == "role:owner";
@@ -187,6 +201,11 @@ fn connected(
         ("self_signed", _) => format!(
             "The server signs this vault itself: skills are added where it runs. Machines enrol with: vault link {address}"
         ),
+        (_, true) if !can_recover => {
+            "Make a recovery key first: vault key recovery create <file>, on a USB stick\n\
+             Publish with: vault sync --cloud"
+                .to_owned()
+        }
         (_, true) => "Publish with: vault sync --cloud".to_owned(),
         (_, false) => format!("Machines enrol with: vault link {address}"),
     };

@@ -1,5 +1,6 @@
 //! `vault key`: shows and changes the keys of this vault.
 
+mod after_theft;
 mod create;
 mod heal;
 mod recovery;
@@ -72,8 +73,17 @@ enum RecoveryAction {
     Use(recovery_use::Arguments),
 }
 
+/// Makes a recovery key for a vault that has none, in one file, after a question.
+pub fn make_recovery_key(
+    context: &Context,
+    vault: &Vault,
+    file: PathBuf,
+) -> Result<Report, Failure> {
+    recovery_create::run(context, vault, &recovery_create::Arguments::in_file(file))
+}
+
 /// The file of the recovery key, for a vault that has one.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 struct RootKey {
     /// The recovery key, where the vault has one
     #[arg(long, value_name = "FILE")]
