@@ -11,6 +11,7 @@ mod keys;
 mod library;
 mod people;
 mod races;
+mod recovery;
 mod refusals;
 mod replaced;
 mod restored;

@@ -10,6 +10,7 @@ mod upload;
 use std::collections::HashMap;
 
 use reqwest::{Method, header};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use vault_library::{
     Vault, adopt,
@@ -31,6 +32,16 @@ use crate::{
     output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
     service::{Body, OwnerClient, ceiling, connection::Connection, in_flight},
 };
+
+/// The number of newest releases that are shown after a recovery.
+const MAX_SHOWN_RELEASES: usize = 50;
+
+/// A release as the service lists it.
+#[derive(Deserialize)]
+struct ListedRelease {
+    release: u64,
+    root_version: u64,
+}
 
 /// Options of a sync.
 pub struct SyncOptions {
@@ -109,9 +120,34 @@ impl<'a> Publisher<'a> {
         })
     }
 
+    /// Publishes this library as the next release. A release above a given number is followed by one
+    /// more: a device that holds another payload under the number before takes only that one.
+    pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
+        let mut outcome = self.sync_once(options).await?;
+        if let (Some(_), SyncOutcome::Published { plan: first, .. }) =
+            (options.above_release, &outcome)
+        {
+            let again = SyncOptions {
+                renew: true,
+                days: options.days,
+                also: options.also.clone(),
+                ..SyncOptions::default()
+            };
+            let mut second = self.sync_once(&again).await?;
+            if let SyncOutcome::Published { plan, .. } = &mut second {
+                // What differs from before both.
+                plan.added.clone_from(&first.added);
+                plan.changed.clone_from(&first.changed);
+                plan.removed.clone_from(&first.removed);
+            }
+            outcome = second;
+        }
+        Ok(outcome)
+    }
+
     /// Plans against the current catalog and publishes. If another release is published in the
     /// meantime, it plans once more.
-    pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
+    async fn sync_once(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut adopted = Vec::new();
         let (mut may_plan_again, mut may_publish_again) = (true, true);
         let (mut sign_again, mut pin_is_reset) = (false, false);
@@ -224,8 +260,16 @@ impl<'a> Publisher<'a> {
     }
 
     /// Publishes the vault's keys with the current release as it is, so that devices learn at once
-    /// who was revoked. Returns false if there is no release yet or it carries them already.
+    /// who was revoked. Returns false if there is no release yet or it carries them already. If another
+    /// release is published in the meantime, it tries once more.
     pub async fn push_roots(&self) -> Result<bool, Failure> {
+        match self.push_roots_once().await {
+            Err(conflict) if conflict.code == Code::ReleaseConflict => self.push_roots_once().await,
+            pushed => pushed,
+        }
+    }
+
+    async fn push_roots_once(&self) -> Result<bool, Failure> {
         let Some(current) = self.current_catalog().await? else {
             return Ok(false);
         };
@@ -240,6 +284,13 @@ impl<'a> Publisher<'a> {
             .call(Method::PUT, &path, &condition, body, ceiling::SMALL);
         put.await?.good()?;
         Ok(true)
+    }
+
+    /// Warns if the service forgot which vault it had pinned.
+    pub async fn warn_of_pin_reset(&self) -> Result<(), Failure> {
+        let shown: Value = self.client.get(&self.root).await?;
+        key_changes::warn_of_pin_reset(self.context, &self.connection.address(), &shown);
+        Ok(())
     }
 
     /// Fetches how the namespace stands, where its catalog is not ours. Fails if the server itself signs
@@ -293,6 +344,50 @@ impl<'a> Publisher<'a> {
             .hint(hint));
         }
         Ok(answer.good()?.body)
+    }
+
+    /// Fetches the catalogs of the newest releases that the service lists, unverified, with the release
+    /// number that it gives for each. `wanted` is included even if it is older.
+    pub async fn shown_catalogs(
+        &self,
+        wanted: Option<u64>,
+    ) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
+        let mut listed: Vec<ListedRelease> =
+            self.client.list(&format!("{}/releases", self.root)).await?;
+        let older = listed.len().saturating_sub(MAX_SHOWN_RELEASES);
+        let newest = listed.split_off(older);
+        listed.retain(|one| Some(one.release) == wanted);
+        listed.extend(newest);
+        let mut catalogs = Vec::new();
+        in_flight(
+            listed,
+            |one| {
+                let client = self.client.clone();
+                let ListedRelease {
+                    release,
+                    root_version,
+                } = one;
+                let path = format!(
+                    "{}/releases/{release}/catalog?root_version={root_version}",
+                    self.root
+                );
+                async move {
+                    let answer = client.read(&path).await?;
+                    // The service does not keep old catalogs for ever.
+                    if answer.is_refusal(Code::NotFound) {
+                        return Ok(None);
+                    }
+                    Ok(Some((release, answer.good()?.body)))
+                }
+            },
+            |fetched| {
+                catalogs.extend(fetched);
+                Ok(())
+            },
+        )
+        .await?;
+        catalogs.sort_by_key(|(release, _)| *release);
+        Ok(catalogs)
     }
 
     /// Installs skills that another machine published with this vault's key.

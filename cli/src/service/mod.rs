@@ -9,6 +9,7 @@ pub mod browser;
 pub mod connection;
 mod device;
 mod owner;
+pub mod sessions;
 pub mod sign_in;
 pub mod tokens;
 pub mod users;

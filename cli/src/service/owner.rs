@@ -77,6 +77,11 @@ impl OwnerClient {
         &self.base
     }
 
+    /// The id under which this client is registered.
+    pub async fn client_id(&self) -> String {
+        self.tokens.lock().await.client_id.clone()
+    }
+
     /// Sends one request. If the access token is rejected, it is refreshed and the request is
     /// retried once. Other error statuses are returned as responses.
     pub async fn call(

@@ -146,6 +146,16 @@ impl TokenFile {
         })
     }
 
+    /// Removes the tokens, which are worth nothing any more.
+    pub fn remove(&self, _lock: &File) -> Result<(), Failure> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(Failure::io("removing", &self.path, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn temporary(&self) -> PathBuf {
         self.path.with_extension("new")
     }

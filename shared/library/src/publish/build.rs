@@ -54,9 +54,10 @@ pub(super) struct ReleaseBuilder<'a> {
 
 impl ReleaseBuilder<'_> {
     /// Whether a release is needed even if the content is unchanged: it was requested, the current
-    /// one expires soon, or the vault's keys have changed.
+    /// one expires soon, its number is too low, or the vault's keys have changed.
     pub(super) fn is_due(&self, current: &Current) -> bool {
         self.request.renew
+            || self.request.above_release >= Some(current.stored.release)
             || current.catalog.expires_at < self.now.plus_days(RENEW_DAYS)
             || current.catalog.root_sha256 != *self.root().payload_sha256()
     }

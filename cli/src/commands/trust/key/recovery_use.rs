@@ -11,20 +11,22 @@ use serde_json::json;
 use vault_library::{
     Vault,
     recovery::{self, RecoveredPlace, RecoveryError, RecoveryKey, UseRecovery},
+    roots,
 };
 use vault_skill::{
-    catalog::SignedCatalog,
+    catalog::{SignedCatalog, Stored},
     keys::PublicKey,
     root::{KeyFingerprint, KeyName, RootChain},
 };
 use vault_store::{clock::SystemClock, random::SystemRandom};
 
-use super::{changed, open_recovery, rotate::key_name};
+use super::{after_theft, changed, open_recovery, rotate::key_name};
 use crate::{
+    commands::share::sync::last_good,
     context::Context,
     errors::Failure,
-    output::{HINT, Report, clean, join},
-    publishing::everywhere::What,
+    output::{HINT, Report, Warning, clean, join},
+    publishing::everywhere::{self, What},
     service::{
         Address, OwnerClient,
         connection::Connection,
@@ -52,6 +54,9 @@ pub(super) struct Arguments {
     /// The disk with the lost key is known to be destroyed: what the key signed stays good
     #[arg(long)]
     destroyed: bool,
+    /// The last release that you published yourself, as `vault status --cloud` of a machine shows it
+    #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
+    last_good: Option<Stored>,
     /// What the new key is called in the list of publishers
     #[arg(long, value_name = "NAME", value_parser = key_name)]
     name: Option<KeyName>,
@@ -64,6 +69,13 @@ pub(super) struct Arguments {
 pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut key = open_recovery(context, &arguments.file)?;
     let before = context.existing_vault()?;
+    if let (Some(vault), None) = (&before, &arguments.from)
+        && vault.trust()?.is_some()
+        && let Err(failure) = everywhere::take_newer_keys(context, vault)
+    {
+        // A stolen key has to be revoked whatever a service shows.
+        context.ui.warn(Warning::from(&failure));
+    }
     let wanted = key.file().vault_id;
     if let Some(vault) = &before
         && *vault.id() != wanted
@@ -71,8 +83,9 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         let here = *vault.id();
         return Err(RecoveryError::OtherVault { here, wanted }.into());
     }
-    let (catalog, connection) = shown_catalog(context, arguments, &key, before.as_ref())?;
-    let chain = known_chain(before.as_ref(), catalog.as_deref())?;
+    let shown = shown_catalog(context, arguments, &key, before.as_ref())?;
+    let catalog = shown.catalog.as_deref();
+    let chain = known_chain(before.as_ref(), catalog)?;
     let lost = arguments
         .lost
         .as_deref()
@@ -90,20 +103,35 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     };
     let input = UseRecovery {
         key: &mut key,
-        catalog: catalog.as_deref(),
+        catalog,
         at_least: arguments.at_least,
         lost,
         destroyed: arguments.destroyed,
         name: arguments.name.clone(),
     };
     let (vault, report) = recovery::recover(&place, input)?;
-    if let Some(connection) = &connection {
+    if let Some(connection) = &shown.connection {
         connection.save(&vault)?;
     }
     // A key that nobody can have takes nothing with it, so its last release may stand until the next.
     let what = (!arguments.destroyed).then_some(What::Keys);
     let done = "made a new key on this machine in place of the lost one";
     let mut done = changed(context, &vault, &report, done, what)?;
+    let connection = match shown.connection.clone() {
+        None => Connection::find(context)?,
+        named => named,
+    };
+    let good = arguments.last_good;
+    let releases = after_theft::show_releases(context, &vault, connection.as_ref(), catalog, good)?;
+    // Of a disk that is gone nobody copied the sign-in, and a fresh one is nobody else's.
+    let own = !arguments.destroyed && !shown.signed_in_now;
+    let sign_ins = after_theft::end_sign_ins(context, &vault, own)?;
+    for line in releases.lines.iter().chain(&sign_ins.lines) {
+        done.text.push('\n');
+        done.text.push_str(line);
+    }
+    done.data["shown"] = releases.data;
+    done.data["sign_ins"] = sign_ins.data;
     done.text.push_str(&next_steps(before.is_none()));
     done.data["vault_made"] = json!(before.is_none());
     Ok(done)
@@ -124,14 +152,24 @@ fn next_steps(is_empty: bool) -> String {
     )
 }
 
-/// The exact bytes of a catalog of the vault, if one is needed or named, and the namespace that they
-/// are from.
+/// A catalog of the vault, and where it is from.
+#[derive(Default)]
+struct ShownCatalog {
+    /// The exact bytes, if a catalog is needed or named.
+    catalog: Option<Vec<u8>>,
+    /// The namespace that served it.
+    connection: Option<Connection>,
+    /// Whether this run signed in for it.
+    signed_in_now: bool,
+}
+
+/// Fetches or reads the catalog that the arguments or the recovery file name.
 fn shown_catalog(
     context: &Context,
     arguments: &Arguments,
     key: &RecoveryKey,
     vault: Option<&Vault>,
-) -> Result<(Option<Vec<u8>>, Option<Connection>), Failure> {
+) -> Result<ShownCatalog, Failure> {
     let is_known = match vault {
         Some(vault) => vault.trust()?.is_some(),
         None => false,
@@ -139,14 +177,17 @@ fn shown_catalog(
     let from = match (&arguments.from, key.file().addresses.first()) {
         (Some(from), _) => from.clone(),
         (None, Some(address)) if !is_known => address.clone(),
-        _ => return Ok((None, None)),
+        _ => return Ok(ShownCatalog::default()),
     };
     if Path::new(&from).is_file() {
         let fail = |error: std::io::Error| Failure::io("reading", &from, &error);
         if fs::metadata(&from).map_err(fail)?.len() > MAX_CATALOG {
             return Err(fail!(CatalogSchema, "{} is no catalog", clean(&from, 400)));
         }
-        return Ok((Some(fs::read(&from).map_err(fail)?), None));
+        return Ok(ShownCatalog {
+            catalog: Some(fs::read(&from).map_err(fail)?),
+            ..ShownCatalog::default()
+        });
     }
     let address: Address = from.parse().map_err(|error| {
         fail!(
@@ -161,19 +202,26 @@ fn shown_catalog(
             .hint(format!("--from {base}/v/<slug>"))
     })?;
     let connection = Connection { base, slug };
-    let bytes = context.block_on(fetch_catalog(context, &connection, arguments.no_browser))?;
-    Ok((Some(bytes), Some(connection)))
+    let fetched = fetch_catalog(context, &connection, arguments.no_browser);
+    let (bytes, signed_in_now) = context.block_on(fetched)?;
+    Ok(ShownCatalog {
+        catalog: Some(bytes),
+        connection: Some(connection),
+        signed_in_now,
+    })
 }
 
-/// Signs in if necessary and fetches the current catalog, unverified.
+/// Signs in if necessary and fetches the current catalog, unverified. Also returns whether it signed in.
 async fn fetch_catalog(
     context: &Context,
     connection: &Connection,
     no_browser: bool,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<(Vec<u8>, bool), Failure> {
     let (base, slug) = (&connection.base, connection.slug.as_str());
     let file = TokenFile::of(context, base, slug)?;
-    let client = match file.read()? {
+    let known = file.read()?;
+    let signed_in_now = known.is_none();
+    let client = match known {
         Some(tokens) => OwnerClient::with(context, base, file, tokens)?,
         None => {
             let wanted = SignIn {
@@ -189,7 +237,7 @@ async fn fetch_catalog(
     let answer = client
         .read(&format!("/admin/vaults/{slug}/catalog"))
         .await?;
-    Ok(answer.good()?.body)
+    Ok((answer.good()?.body, signed_in_now))
 }
 
 /// The newest keys that are shown: by the catalog, or else by this machine.
@@ -230,14 +278,10 @@ fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failur
     .hint(format!("--lost {}", join(names))))
 }
 
+/// The lost key. An earlier run of this command may have revoked it already, so that only older
+/// versions name it.
 fn find_key(chain: &RootChain, text: &str) -> Result<PublicKey, Failure> {
-    let fingerprint: Option<KeyFingerprint> = text.parse().ok();
-    let mut keys = chain.document().keys().iter();
-    let found = keys.find(|entry| {
-        entry.name.as_str() == text
-            || fingerprint.is_some_and(|fingerprint| fingerprint.matches(&entry.public_key))
-    });
-    found.map(|entry| entry.public_key).ok_or_else(|| {
+    roots::find_key(chain, text).ok_or_else(|| {
         fail!(KeyUnknown, "the vault has no key `{}`", clean(text, 80))
             .hint("vault publishers list shows their names and fingerprints")
     })

@@ -1,0 +1,229 @@
+//! What follows a recovery: the releases that the service shows, what a thief may have published, and
+//! the end of sign-ins that the lost machine had.
+
+use serde_json::{Value, json};
+use vault_library::{
+    Vault,
+    publish::{self, PlanRequest, Review, ShownRelease, SuspectSkill},
+};
+use vault_skill::catalog::{SignedCatalog, Stored};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    key_changes,
+    output::{BOLD, DIM, HINT, TICK, WARN, Warning, count, join},
+    publishing::{Publisher, everywhere},
+    service::{OwnerClient, connection::Connection, sessions, tokens::TokenFile},
+};
+
+/// The number of skills that are listed for people; `--json` lists all.
+const MAX_LINES: usize = 40;
+
+/// Lines for people and members for `--json`.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) lines: Vec<String>,
+    pub(super) data: Value,
+}
+
+/// Shows who signed which release, and what a revoked key has published since the last good one. A
+/// service that can't be asked is a warning: the keys have changed already.
+pub(super) fn show_releases(
+    context: &Context,
+    vault: &Vault,
+    connection: Option<&Connection>,
+    catalog: Option<&[u8]>,
+    last_good: Option<Stored>,
+) -> Result<Shown, Failure> {
+    let (place, shown) = match (connection, catalog) {
+        (Some(connection), _) => {
+            let fetched = fetch(context, vault, connection, last_good);
+            let fetched = fetched.unwrap_or_else(|failure| {
+                let warning = Warning::new("releases_unknown", failure.message);
+                let hint = failure.hint.unwrap_or_default();
+                context.ui.warn(warning.hint(hint));
+                Vec::new()
+            });
+            (connection.clone(), fetched)
+        }
+        (None, Some(bytes)) => match place_of(bytes) {
+            Some((place, release)) => (place, vec![(release, bytes.to_vec())]),
+            None => return Ok(Shown::default()),
+        },
+        (None, None) => return Ok(Shown::default()),
+    };
+    let (numbers, catalogs): (Vec<u64>, Vec<Vec<u8>>) = shown.into_iter().unzip();
+    if catalogs.is_empty() {
+        return Ok(Shown::default());
+    }
+    let request = PlanRequest {
+        last_good,
+        ..PlanRequest::new(place.base.as_str(), &place.slug, None)
+    };
+    let review = publish::review(vault, &request, &catalogs)?;
+    for (at, reason) in &review.refused {
+        let text = format!("release {} of {}: {reason}", numbers[*at], place.address());
+        context.ui.warn(Warning::new("release_refused", text));
+    }
+    if review.contradicts {
+        let text = format!(
+            "{} shows another payload under the number of your last good release",
+            place.address()
+        );
+        let hint = "compare release and payload on several machines: vault status --cloud";
+        context
+            .ui
+            .warn(Warning::new("last_good_differs", text).hint(hint));
+    }
+    Ok(Shown {
+        lines: lines(&place.address(), &review),
+        data: json!({
+            "releases": review.releases.iter().map(release_json).collect::<Vec<_>>(),
+            "last_good": review.last_good,
+            "suspects": review.suspects.iter().map(suspect_json).collect::<Vec<_>>(),
+        }),
+    })
+}
+
+fn fetch(
+    context: &Context,
+    vault: &Vault,
+    connection: &Connection,
+    last_good: Option<Stored>,
+) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
+    let publisher = Publisher::new(context, vault, connection)?;
+    let wanted = last_good.map(|good| good.release);
+    context.block_on(publisher.shown_catalogs(wanted))
+}
+
+/// The first namespace that a catalog is for, and its release.
+fn place_of(bytes: &[u8]) -> Option<(Connection, u64)> {
+    let file = SignedCatalog::parse(bytes).ok()?;
+    let catalog = file.read_counted(&file.payload_sha256()).ok()?;
+    let base = catalog.audience.first()?;
+    let base = base.strip_suffix(&format!("/v/{}/", catalog.slug))?;
+    let place = Connection {
+        base: base.parse().ok()?,
+        slug: catalog.slug,
+    };
+    Some((place, catalog.release))
+}
+
+fn lines(address: &str, review: &Review) -> Vec<String> {
+    let mut lines = vec![format!(
+        "Releases that {HINT}{address}{HINT:#} shows. Who signed is verified; dates and order are the service's word:"
+    )];
+    lines.extend(review.releases.iter().map(release_line));
+    if review.suspects.is_empty() {
+        return lines;
+    }
+    let since = review.last_good.unwrap_or(0);
+    lines.push(format!(
+        "Published with a revoked key since release {since}; look at each before you publish it again:"
+    ));
+    lines.extend(review.suspects.iter().take(MAX_LINES).map(suspect_line));
+    let more = review.suspects.len().saturating_sub(MAX_LINES);
+    if more > 0 {
+        let more = count(more as u64, "more skill");
+        lines.push(format!("  and {more}; --json lists them all"));
+    }
+    lines
+}
+
+fn release_line(shown: &ShownRelease) -> String {
+    let (release, at) = (shown.release, shown.issued_at);
+    let skills = count(shown.skills as u64, "skill");
+    let signers = join(shown.signers.iter().map(key_changes::name));
+    let note = match (shown.by_revoked, shown.known) {
+        (_, true) => format!("  {DIM}known here{DIM:#}"),
+        (true, false) => format!("  {WARN}the key is revoked{WARN:#}"),
+        (false, false) => String::new(),
+    };
+    format!("  {BOLD}{release}{BOLD:#}  {at}  {skills}, signed by {signers}{note}")
+}
+
+fn suspect_line(suspect: &SuspectSkill) -> String {
+    let SuspectSkill { name, release, .. } = suspect;
+    match suspect.version {
+        Some(version) => {
+            format!("  {WARN}!{WARN:#} {name}  version {version}, in release {release}")
+        }
+        None => format!("  {WARN}!{WARN:#} {name}  withdrawn by release {release}"),
+    }
+}
+
+fn release_json(shown: &ShownRelease) -> Value {
+    json!({
+        "release": shown.release, "root_version": shown.root_version,
+        "payload_sha256": shown.payload_sha256, "issued_at": shown.issued_at,
+        "skills": shown.skills, "signers": shown.signers, "by_revoked": shown.by_revoked,
+        "known": shown.known,
+    })
+}
+
+fn suspect_json(suspect: &SuspectSkill) -> Value {
+    json!({
+        "name": suspect.name, "version": suspect.version, "bundle_hash": suspect.bundle_hash,
+        "release": suspect.release, "withdrawn": suspect.version.is_none(),
+    })
+}
+
+/// Ends the account's other command-line sign-ins at each service of the vault. With `own` it ends
+/// this machine's too: whoever copied its key could copy the sign-in beside it.
+pub(super) fn end_sign_ins(context: &Context, vault: &Vault, own: bool) -> Result<Shown, Failure> {
+    let (mut lines, mut data) = (Vec::new(), Vec::new());
+    for connection in everywhere::namespaces(context, vault)? {
+        let address = connection.address();
+        match end_at(context, &connection, own) {
+            Ok(ended) => {
+                let names = if ended.is_empty() {
+                    "none".to_owned()
+                } else {
+                    join(&ended)
+                };
+                lines.push(format!(
+                    "{TICK} {address}: ended the sign-ins of the command line: {names}"
+                ));
+                data.push(json!({ "address": address, "ended": ended, "done": true }));
+            }
+            Err(failure) => {
+                let text = format!(
+                    "the lost machine may still be signed in at {address}: {}",
+                    failure.message
+                );
+                let hint = format!(
+                    "sign in (vault cloud connect {address}), then end each with vault clients list and vault clients revoke <id>"
+                );
+                context
+                    .ui
+                    .warn(Warning::new("sign_ins_not_ended", text).hint(hint));
+                data.push(json!({ "address": address, "ended": [], "done": false }));
+            }
+        }
+        if own {
+            lines.push(format!(
+                "  sign in again: {HINT}vault cloud connect {address}{HINT:#}"
+            ));
+        }
+        lines.push(format!(
+            "  browsers end with the password: {HINT}{}/oauth/password{HINT:#}; other apps: {HINT}vault clients list{HINT:#}",
+            connection.base
+        ));
+    }
+    Ok(Shown {
+        lines,
+        data: json!(data),
+    })
+}
+
+fn end_at(context: &Context, connection: &Connection, own: bool) -> Result<Vec<String>, Failure> {
+    let Connection { base, slug } = connection;
+    let owner = OwnerClient::open(context, base, slug.as_str())?;
+    let ended = context.block_on(sessions::end_sign_ins(&owner, own))?;
+    if own {
+        let file = TokenFile::of(context, base, slug.as_str())?;
+        file.remove(&file.lock()?)?;
+    }
+    Ok(ended)
+}
