@@ -200,9 +200,9 @@ fn a_pull_installs_the_new_release_or_leaves_the_old_one() {
             unharmed += 1;
         }
         let now = state::seen(&home);
-        // The pin and the skills change in one step.
+        // The pin changes before the skills do: until then it keeps the catalog that lists them.
         if now == before {
-            assert_eq!(state::pinned(&home), 1, "{point:?}");
+            assert!([1, 2].contains(&state::pinned(&home)), "{point:?}");
             old += 1;
         } else {
             assert_eq!(now, end, "{point:?}");
@@ -334,7 +334,9 @@ fn machines_follow_a_rotation_that_was_killed() {
     let reader = machine(&team, "reader");
     assert_eq!(pull(&reader), 1);
     let arguments = ["--yes", "key", "rotate"];
-    let all = sweep::points(&sweep::copy_home(&team.owner), &arguments);
+    // The traced copy must not publish: the service would know its key and not the owner's.
+    let traced = ["--offline", "--yes", "key", "rotate"];
+    let all = sweep::points(&sweep::copy_home(&team.owner), &traced);
     // Where the order matters most: around the renames that make the new key the key.
     let tried: Vec<Point> = all
         .iter()
