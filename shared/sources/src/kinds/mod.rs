@@ -13,6 +13,7 @@ pub mod site;
 use async_trait::async_trait;
 use url::Url;
 use vault_skill::document::Document;
+use vault_skill::finding::printable;
 use vault_skill::gate::{RawFile, is_ignored};
 use vault_skill::manifest::Mode;
 use vault_skill::provenance::ProvenanceId;
@@ -25,7 +26,7 @@ use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, Result, shown};
 use crate::opened::{Found, Opened, last_part};
 
-use crate::source::{BadSource, GitSource, Source};
+use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
 /// Maximum size of a SKILL.md that is fetched alone, in bytes.
 pub(crate) const MAX_SKILL_MD_BYTES: u64 = 256 << 10;
@@ -141,6 +142,43 @@ pub(crate) async fn open(
     kind_of(source, plugin)?.open(access).await
 }
 
+/// Fails unless the address of a recorded origin is one of the source that its identifier names.
+/// People review the identifier, and the address is what is fetched.
+pub fn check_address(upstream: &Upstream, options: &ParseOptions) -> Result<(), BadSource> {
+    let Some(address) = &upstream.address else {
+        return Ok(());
+    };
+    let identifier = upstream.identifier.as_str();
+    // Identifiers have no form for plain HTTP, which only tests use.
+    let secure = match address.strip_prefix("http://") {
+        Some(rest) => format!("https://{rest}"),
+        None => address.clone(),
+    };
+    let agrees = if let Some(place) = identifier.strip_prefix("wellknown:") {
+        let name = place.strip_prefix(&secure);
+        let name = name.and_then(|name| name.strip_prefix('/'));
+        name.is_some_and(|name| !name.is_empty() && !name.contains('/'))
+    } else if let Some(place) = identifier.strip_prefix("https:") {
+        place == secure
+    } else {
+        let repository = GitSource::of_address(address, options)?;
+        let path = upstream.path.as_deref().unwrap_or_default();
+        // The address of a code host's page gets the ending that its identifier lacks.
+        let bare = repository.identifier.strip_suffix(".git");
+        let bare = bare.map(|identifier| GitSource {
+            identifier: identifier.to_owned(),
+            ..repository.clone()
+        });
+        let mut forms = std::iter::once(&repository).chain(&bare);
+        forms.any(|form| form.identifier_of(path) == identifier)
+    };
+    if agrees {
+        return Ok(());
+    }
+    let reason = format!("it is not an address of {}", printable(identifier));
+    Err(BadSource::new(address, reason))
+}
+
 /// Returns the source of a recorded origin, at the recorded reference.
 pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source, BadSource> {
     let options = &fetcher.settings.parse;
@@ -155,6 +193,7 @@ pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source
         }
         return Ok(source);
     };
+    check_address(upstream, options)?;
     if identifier.starts_with("wellknown:") {
         let name = identifier.rsplit('/').next().unwrap_or_default();
         return Source::parse(&format!("wellknown:{address}/{name}"), options, &|_| false);

@@ -140,7 +140,7 @@ pub enum BadSource {
 }
 
 impl BadSource {
-    fn new(text: &str, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(text: &str, reason: impl Into<String>) -> Self {
         Self::Invalid {
             text: without_credentials(text).chars().take(200).collect(),
             reason: reason.into(),
