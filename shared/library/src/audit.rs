@@ -417,7 +417,10 @@ fn is_unreadable(error: &SourceError) -> bool {
 /// Turns an error for one entry into a finding.
 fn fault((path, error): &(String, SourceError)) -> Finding {
     let (rule, hint) = match error {
-        SourceError::Link(_) | SourceError::Special { .. } | SourceError::HardLink(_) => (
+        SourceError::Link(_)
+        | SourceError::Outside(_)
+        | SourceError::Special { .. }
+        | SourceError::HardLink(_) => (
             "file-kind",
             "put the file itself in its place, or leave it out",
         ),

@@ -6,6 +6,7 @@
 //! changes this module only.
 
 mod batch;
+pub(crate) mod beneath;
 pub(crate) mod lock;
 pub(crate) mod scratch;
 pub(crate) mod source;

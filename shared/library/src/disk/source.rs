@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use vault_skill::gate::RawFile;
 use vault_skill::manifest::Mode;
 
+use super::beneath::{BeneathError, HeldFolder};
 use super::tree::{ENTRY, read_exactly};
 use super::{FileError, Kind, effective_user, file_error, kind, resolve};
 
@@ -44,6 +45,9 @@ pub enum SourceError {
     /// A symbolic link: its target may lie outside the requested folder.
     #[error("{} is a symbolic link; a skill holds plain files only", .0.display())]
     Link(PathBuf),
+    /// A path that names, or could name, something outside of the folder that it is relative to.
+    #[error("{} leads out of its folder", .0.display())]
+    Outside(PathBuf),
     /// A FIFO, device or socket.
     #[error("{} is a {what}; a skill holds plain files only", path.display())]
     Special {
@@ -96,6 +100,25 @@ pub(crate) fn read(
     read_folder(path, limits, ignored, None).map(|(folder, _)| folder)
 }
 
+/// Like [`read`], for a folder below another one, by its relative path. No symbolic link is followed
+/// on the way, so the path can't lead out of `top`, which must be resolved.
+pub(crate) fn read_beneath(
+    top: &Path,
+    below: &Path,
+    limits: SourceLimits,
+    ignored: &dyn Fn(&str) -> bool,
+) -> Result<SourceFolder, SourceError> {
+    let opened = HeldFolder::open(top).and_then(|top| top.descend(below, false));
+    let folder = opened.map_err(|error| match error {
+        BeneathError::Missing(path) => SourceError::Missing(path),
+        BeneathError::NotAFolder(path) => SourceError::Link(path),
+        BeneathError::Outside(path) => SourceError::Outside(path),
+        BeneathError::File(error) => error.into(),
+    })?;
+    let path = folder.path().to_owned();
+    read_open(&path, &path, &folder.into_fd(), (limits, ignored, None)).map(|(read, _)| read)
+}
+
 /// Like [`read`], but skips and reports entries that can't be admitted. Fails only if the folder
 /// itself can't be read. Reading stops when the limit on files or on total bytes is exceeded;
 /// SKILL.md is read before the other files of its folder.
@@ -139,8 +162,22 @@ fn read_folder(
         Err(cause) => return Err(FileError::new("open", &folder, cause).into()),
     };
     let absolute = resolve(&folder)?;
+    read_open(&folder, &absolute, &fd, (limits, ignored, passed))
+}
+
+/// The limits of a read, the names that it skips, and the list of skipped entries, if it may skip
+/// any.
+type ReadOptions<'a> = (SourceLimits, &'a dyn Fn(&str) -> bool, Option<Vec<Fault>>);
+
+/// Reads an open folder. `folder` is its path for messages; its name is that of `absolute`.
+fn read_open(
+    folder: &Path,
+    absolute: &Path,
+    fd: &OwnedFd,
+    (limits, ignored, passed): ReadOptions<'_>,
+) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
     let mut reader = Reader {
-        root: &folder,
+        root: folder,
         limits,
         ignored,
         user: effective_user(),
@@ -149,7 +186,7 @@ fn read_folder(
         passed,
         is_full: false,
     };
-    reader.folder(&fd, "", 0)?;
+    reader.folder(fd, "", 0)?;
     let mut files = reader.files;
     let mut passed = reader.passed.unwrap_or_default();
     passed.sort_by(|a, b| a.0.cmp(&b.0));

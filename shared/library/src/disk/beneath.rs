@@ -1,0 +1,235 @@
+//! Folders below one folder, opened name by name through handles, so that no symbolic link leads
+//! out of it. For folders whose content somebody else may have written, like a cloned repository.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{FileError, unique_name};
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Why a folder below another one can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum BeneathError {
+    /// It is absent.
+    #[error("{} does not exist", .0.display())]
+    Missing(PathBuf),
+    /// A part of the path is a symbolic link or no folder.
+    #[error("{} is a symbolic link or no folder", .0.display())]
+    NotAFolder(PathBuf),
+    /// The path names something outside, or could.
+    #[error("{} leads out of the folder", .0.display())]
+    Outside(PathBuf),
+    /// A system call failed.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// An entry of a folder.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum HeldEntry {
+    /// A symbolic link and its target.
+    Link(PathBuf),
+    /// Anything else.
+    Other,
+}
+
+/// An open folder, with its path for messages.
+#[derive(Debug)]
+pub(crate) struct HeldFolder {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl HeldFolder {
+    /// Opens the top folder. The path must be resolved: its last part is not followed.
+    pub(crate) fn open(path: &Path) -> Result<Self, BeneathError> {
+        let fd = rustix::fs::open(path, FOLDER, Mode::empty());
+        Ok(Self {
+            fd: fd.map_err(|cause| refused("open", path, cause))?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The handle.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
+    /// Opens the folder at a relative path below this one. `make` creates missing ones.
+    pub(crate) fn descend(self, below: &Path, make: bool) -> Result<Self, BeneathError> {
+        let mut folder = self;
+        for part in below.components() {
+            match part {
+                Component::CurDir => {}
+                Component::Normal(name) => folder = folder.child(name, make)?,
+                _ => return Err(BeneathError::Outside(below.to_owned())),
+            }
+        }
+        Ok(folder)
+    }
+
+    fn child(&self, name: &OsStr, make: bool) -> Result<Self, BeneathError> {
+        let path = self.path.join(name);
+        let open = || rustix::fs::openat(&self.fd, name, FOLDER, Mode::empty());
+        let fd = match open() {
+            Err(Errno::NOENT) if make => {
+                match rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(0o755)) {
+                    Ok(()) | Err(Errno::EXIST) => open(),
+                    Err(cause) => Err(cause),
+                }
+            }
+            opened => opened,
+        };
+        Ok(Self {
+            fd: fd.map_err(|cause| refused("open", &path, cause))?,
+            path,
+        })
+    }
+
+    /// The entry of this name; `None` if there is none.
+    pub(crate) fn entry(&self, name: &OsStr) -> Result<Option<HeldEntry>, FileError> {
+        let stat = match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(cause) => return Err(self.failed("look at", name, cause)),
+        };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+            return Ok(Some(HeldEntry::Other));
+        }
+        match rustix::fs::readlinkat(&self.fd, name, Vec::new()) {
+            Ok(target) => {
+                let target = OsStr::from_bytes(target.as_bytes());
+                Ok(Some(HeldEntry::Link(PathBuf::from(target))))
+            }
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::INVAL) => Ok(Some(HeldEntry::Other)),
+            Err(cause) => Err(self.failed("read link", name, cause)),
+        }
+    }
+
+    /// The names of its entries, sorted.
+    pub(crate) fn names(&self) -> Result<Vec<OsString>, FileError> {
+        let failed = |cause| FileError::new("list", &self.path, io::Error::from(cause));
+        let mut names = Vec::new();
+        for entry in Dir::read_from(self.fd.as_fd()).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Makes a symbolic link, in one step in place of another one.
+    pub(crate) fn put_link(&self, name: &OsStr, target: &Path) -> Result<(), FileError> {
+        let aside = format!(".vault-aside-{}", unique_name());
+        let aside = OsStr::new(&aside);
+        rustix::fs::symlinkat(target, &self.fd, aside)
+            .map_err(|cause| self.failed("make link", aside, cause))?;
+        self.rename(aside, name)
+    }
+
+    /// Removes a symbolic link; what is none, or absent, stays as it is.
+    pub(crate) fn remove_link(&self, name: &OsStr) -> Result<bool, FileError> {
+        if !matches!(self.entry(name)?, Some(HeldEntry::Link(_))) {
+            return Ok(false);
+        }
+        match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(cause) => Err(self.failed("remove", name, cause)),
+        }
+    }
+
+    /// Writes a file, in one step in place of an earlier entry of the name.
+    pub(crate) fn put_file(&self, name: &OsStr, bytes: &[u8]) -> Result<(), FileError> {
+        use std::io::Write as _;
+        let aside = format!(".vault-aside-{}", unique_name());
+        let aside = OsStr::new(&aside);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, aside, flags, Mode::from_raw_mode(0o644))
+            .map_err(|cause| self.failed("write", aside, cause))?;
+        let written = std::fs::File::from(fd).write_all(bytes);
+        written.map_err(|cause| FileError::new("write", &self.path.join(name), cause))?;
+        self.rename(aside, name)
+    }
+
+    fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), FileError> {
+        rustix::fs::renameat(&self.fd, from, &self.fd, to).map_err(|cause| {
+            let _best_effort = rustix::fs::unlinkat(&self.fd, from, AtFlags::empty());
+            self.failed("replace", to, cause)
+        })
+    }
+
+    fn failed(&self, doing: &'static str, name: &OsStr, cause: Errno) -> FileError {
+        FileError::new(doing, &self.path.join(name), io::Error::from(cause))
+    }
+}
+
+fn refused(doing: &'static str, path: &Path, cause: Errno) -> BeneathError {
+    match cause {
+        Errno::NOENT => BeneathError::Missing(path.to_owned()),
+        // Depending on the system, a link in place of a folder is one of these.
+        Errno::LOOP | Errno::NOTDIR | Errno::MLINK => BeneathError::NotAFolder(path.to_owned()),
+        cause => FileError::new(doing, path, io::Error::from(cause)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_below_leads_out() {
+        let home = tempfile::tempdir().unwrap();
+        let (top, outside) = (home.path().join("top"), home.path().join("outside"));
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        std::fs::create_dir_all(outside.join("b")).unwrap();
+        std::os::unix::fs::symlink(&outside, top.join("link")).unwrap();
+        std::fs::write(top.join("file"), "x").unwrap();
+        let open = |below: &str, make| {
+            let top = HeldFolder::open(&top).unwrap();
+            top.descend(Path::new(below), make)
+        };
+        assert_eq!(open("a/./b", false).unwrap().path(), top.join("a/b"));
+        assert!(matches!(open("c", false), Err(BeneathError::Missing(_))));
+        for bad in ["link", "link/b", "file"] {
+            assert!(
+                matches!(open(bad, true), Err(BeneathError::NotAFolder(_))),
+                "{bad}"
+            );
+        }
+        for bad in ["..", "a/../../outside", "/etc"] {
+            assert!(
+                matches!(open(bad, true), Err(BeneathError::Outside(_))),
+                "{bad}"
+            );
+        }
+        let made = open("c/d", true).unwrap();
+        made.put_link(OsStr::new("x"), Path::new("one")).unwrap();
+        made.put_link(OsStr::new("x"), Path::new("two")).unwrap();
+        let link = HeldEntry::Link(PathBuf::from("two"));
+        assert_eq!(made.entry(OsStr::new("x")).unwrap(), Some(link));
+        assert_eq!(made.names().unwrap(), ["x"]);
+        assert!(made.remove_link(OsStr::new("x")).unwrap());
+        made.put_file(OsStr::new("x"), b"text").unwrap();
+        assert!(!made.remove_link(OsStr::new("x")).unwrap());
+    }
+}
