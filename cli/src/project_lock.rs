@@ -15,15 +15,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use vault_library::{
-    Vault,
+    Examined, Vault,
     admit::{Candidate, history},
+    project::ProjectFolder,
 };
 use vault_skill::{
     hash::Digest,
     name::{AgentId, SkillName},
     root::VaultFingerprint,
 };
-use vault_sources::site::digest_of;
+use vault_sources::{ParseOptions, check_address, site::digest_of};
 use vault_store::fetch::Upstream;
 
 use crate::{
@@ -91,6 +92,20 @@ pub struct LockEntry {
 }
 
 impl LockEntry {
+    /// Fails unless `source` and `address` agree. People review the source, and the address is what
+    /// is fetched.
+    fn check_address(&self, options: &ParseOptions) -> Result<(), String> {
+        let Some(address) = &self.address else {
+            return Ok(());
+        };
+        let Some(upstream) = self.upstream() else {
+            return Err(format!(
+                "an entry that is not settled has no address: {address}"
+            ));
+        };
+        check_address(&upstream, options).map_err(|bad| bad.to_string())
+    }
+
     /// Returns the upstream that provides exactly this content. Returns `None` for a folder of the
     /// project and for an entry that is not resolved yet.
     pub fn upstream(&self) -> Option<Upstream> {
@@ -124,6 +139,22 @@ impl Lock {
         exists.then(|| Self::read(path)).transpose()
     }
 
+    /// Reads the lock of a project. Without a path, it is that of the current project.
+    pub fn of_project(context: &Context, project: Option<&Path>) -> Result<Self, Failure> {
+        let Some(folder) = project else {
+            return Self::find(context)?.ok_or_else(|| {
+                fail!(NoLock, "there is no vault.lock here or above")
+                    .hint("vault add <source> --lock makes one")
+            });
+        };
+        let path = folder.join(FILE);
+        if path.symlink_metadata().is_err() {
+            return Err(fail!(NoLock, "there is no {}", path.display())
+                .hint("vault add <source> --lock makes one in the project at hand"));
+        }
+        Self::read(path)
+    }
+
     /// Reads the lock of the current project, or creates an empty one in memory for the project's
     /// root.
     pub fn find_or_new(context: &Context) -> Result<Self, Failure> {
@@ -140,7 +171,8 @@ impl Lock {
     pub fn read(path: PathBuf) -> Result<Self, Failure> {
         let failed = |error| Failure::io("reading", &path, &error);
         let shown = path.display();
-        let metadata = std::fs::metadata(&path).map_err(failed)?;
+        // A repository may bring along a link or a FIFO under this name.
+        let metadata = std::fs::symlink_metadata(&path).map_err(failed)?;
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
             return Err(fail!(LockInvalid, "{shown} is no file of at most 4 MiB"));
         }
@@ -163,6 +195,23 @@ impl Lock {
             return Err(fail!(LockInvalid, "{shown} names {} twice", twice.name));
         }
         Ok(Self { path, skills })
+    }
+
+    /// Fails if the source and the address of an entry disagree.
+    pub fn check_addresses(&self, options: &ParseOptions) -> Result<(), Failure> {
+        for locked in &self.skills {
+            locked.check_address(options).map_err(|reason| {
+                let (name, reason) = (&locked.name, clean(&reason, 600));
+                fail!(LockInvalid, "{name}: {reason}").at(Place::new(&self.path, None))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The folder of the project, if it may be one of this user.
+    pub fn project(&self, context: &Context) -> Result<ProjectFolder, Failure> {
+        let (vault, home) = (context.paths()?.root, context.process.home());
+        Ok(ProjectFolder::new(self.folder(), &vault, home)?)
     }
 
     /// The folder of the project.
@@ -234,14 +283,17 @@ pub fn digest(candidate: &Candidate) -> Digest {
     digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
 }
 
-/// The digest of the skill installed under a name, or `None` if there is none.
+/// The digest of the own skill installed under a name, or `None` if there is none.
 pub fn installed_digest(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, Failure> {
     let found = history::read_installed(vault, name)
         .map_err(|error| fail!(SkillDamaged, "{}", chain(&error)))?;
-    Ok(found.map(|found| {
-        let files = found.files.iter();
-        digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
-    }))
+    Ok(found.as_ref().map(digest_of_installed))
+}
+
+/// The digest of an installed skill's files.
+pub fn digest_of_installed(found: &Examined) -> Digest {
+    let files = found.files.iter();
+    digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
 }
 
 /// Creates the lock entry of a fetched skill. Returns `None` if the skill has no upstream.

@@ -48,7 +48,8 @@ fn home() -> Home {
 fn an_address_that_is_a_command_never_runs_wherever_it_is_written() {
     let home = home();
     let canary = home.path().join("canary");
-    let lock = home.path().join("vault.lock");
+    let lock = home.path().join("shop/vault.lock");
+    std::fs::create_dir(home.path().join("shop")).unwrap();
     let others = home.path().join("skills-lock.json");
     for trick in tricks(&canary) {
         let before = tree::snapshot(home.path(), &[]);
@@ -74,7 +75,7 @@ fn an_address_that_is_a_command_never_runs_wherever_it_is_written() {
             format!("schema = 1\n\n[[skill]]\nname = \"evil\"\nsource = {quoted}\n"),
         )
         .unwrap();
-        let ran = home.run(&["--json", "--offline", "install"]);
+        let ran = home.run(&["--json", "--offline", "install", "--project", "shop"]);
         assert_ne!(ran.code, 0, "{trick}: {}", ran.stdout);
         std::fs::write(
             &lock,
@@ -86,7 +87,7 @@ fn an_address_that_is_a_command_never_runs_wherever_it_is_written() {
             ),
         )
         .unwrap();
-        let ran = home.run(&["--json", "--offline", "install"]);
+        let ran = home.run(&["--json", "--offline", "install", "--project", "shop"]);
         assert_ne!(ran.code, 0, "{trick}: {}", ran.stdout);
         std::fs::remove_file(&lock).unwrap();
         let entry = serde_json::json!({ "version": 1, "skills": {

@@ -16,6 +16,7 @@ mod histories;
 mod link;
 mod owner;
 mod paths;
+mod projects;
 mod roots;
 mod sources;
 mod support;

@@ -46,7 +46,8 @@ fn busy(site: &SiteServer) -> Home {
         "schema = 1\n\n[[skill]]\nname = \"wished\"\nsource = \"{}/wished/SKILL.md\"\n",
         site.base
     );
-    fs::write(home.path().join("vault.lock"), lock).unwrap();
+    fs::create_dir(home.path().join("shop")).unwrap();
+    fs::write(home.path().join("shop/vault.lock"), lock).unwrap();
     fs::write(
         home.path().join("work/team.md"),
         "---\nagents: [codex]\n---\nRun the checks.\n",
@@ -72,7 +73,7 @@ fn writers(home: &Home, site: &SiteServer) -> Vec<Vec<String>> {
         &["add", "work/local"],
         &["update"],
         &["rollback", "subject", "--to", "1"],
-        &["install"],
+        &["install", "--project", "shop"],
         &["sync-profiles", "--link", &further],
         &["doctor", "--repair"],
         &["disable", "subject"],
@@ -387,7 +388,8 @@ fn keys_that_others_may_read_are_not_used_by_any_command_that_signs() {
     }
     let before = state::seen(&home);
     for words in writers(&home, &site) {
-        let signs = ["add", "update", "rollback", "install", "transform"];
+        // A project has a key of its own.
+        let signs = ["add", "update", "rollback", "transform"];
         if signs.contains(&words[0].as_str()) {
             let words: Vec<&str> = std::iter::once("--json")
                 .chain(words.iter().map(String::as_str))

@@ -89,7 +89,12 @@ fn an_update_is_the_old_version_or_the_new_one_and_the_lock_follows() {
     repository.commit();
     sweep_command("update", home, &["update"], 11, &|home| {
         home.run(&["outdated"]).ok();
-        let installed = home.run(&["install", "--frozen", "--json"]).ok();
+        // What the lock names can be installed: in a folder of its own, since the home is no project.
+        let shop = home.path().join("shop");
+        fs::create_dir_all(&shop).unwrap();
+        fs::copy(home.path().join("vault.lock"), shop.join("vault.lock")).unwrap();
+        let arguments = ["install", "--frozen", "--json", "--project", "shop"];
+        let installed = home.run(&arguments).ok();
         assert!(installed.json()["ok"].as_bool().unwrap());
     });
 }

@@ -33,6 +33,9 @@ impl Texts {
             Source::Fetched(skill) => Self::of_fetched(shown, &skill.files),
             Source::Text { files, .. } => Self::of_fetched(shown, files),
             Source::Folder(folder) => Self::of_folder(folder),
+            Source::InProject { project, path } => {
+                Self::of_folder(&project.path().join(path).to_string_lossy())
+            }
             Source::Earlier(_) => Self::of_fetched(shown, &[]),
         }
     }

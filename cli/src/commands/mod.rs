@@ -15,6 +15,7 @@ pub mod keep_current {
     pub mod update;
 }
 pub mod find {
+    pub mod list;
     pub mod resolve;
     pub mod show;
     pub mod skill;
@@ -121,6 +122,7 @@ commands! {
         Rollback(keep_current::rollback) "Go back to an earlier version of a skill",
     }
     "Find and run" {
+        List(find::list) "List the installed skills, or those of a project",
         Skill(find::skill) "List, search, inspect and run skills",
         Show(find::show) "Show everything that is known of a skill, installed or not",
         Resolve(find::resolve) "Print what a caller may use, as JSON",

@@ -146,6 +146,7 @@ codes! {
         NotConnected "not_connected" "This vault is not connected to a service." "`vault cloud connect <url>`.";
         NotLinked "not_linked" "This machine is linked to no such vault." "`vault link <url>/v/<slug>`.";
         ProfilesInvalid "profiles_invalid" "`profiles.toml` is not valid." "Fix the place that is named.";
+        ProjectInvalid "project_invalid" "The folder cannot be a project, or something in it is in the way." "The message names the folder or file.";
         ProvenanceInvalid "provenance_invalid" "The given origin of the skill is not valid." "The message says what is wrong with it.";
         RecoveryPlace "recovery_place" "The recovery key would lie beside the keys that it is to replace." "Keep it elsewhere: on a USB stick, or on another machine.";
         SettingInvalid "setting_invalid" "A setting has a value that it cannot have." "`vault config list --origin` shows where it was set.";

@@ -2,11 +2,12 @@
 
 use serde_json::json;
 use vault_library::{
-    Damage, LockError, VaultError,
+    BeneathError, Damage, LockError, VaultError,
     admit::AdmitError,
     adopt::AdoptError,
     agents::PROFILES_FILE,
     keys::KeyError,
+    project::ProjectError,
     publish::{Difference, PlanError},
     recovery::RecoveryError,
     roots::RootsError,
@@ -222,6 +223,26 @@ impl From<PlanError> for Failure {
                 .hint("nothing was published; vault publishers list shows who may sign"),
             PlanError::TooLarge => Self::new(ErrorCode::ReleaseTooLarge, message),
             PlanError::Moved(_) => Self::new(ErrorCode::SkillChanged, message).hint("vault sync --cloud"),
+        }
+    }
+}
+
+impl From<ProjectError> for Failure {
+    fn from(error: ProjectError) -> Self {
+        let message = chain(&error);
+        match error {
+            ProjectError::Home(_) => Self::new(ErrorCode::ProjectInvalid, message)
+                .hint("move vault.lock into the folder of a project"),
+            ProjectError::Vault(_) => Self::new(ErrorCode::ProjectInvalid, message)
+                .hint("keep vault.lock in the folder of a project, apart from the vault"),
+            ProjectError::InTheWay(_) => Self::new(ErrorCode::ProjectInvalid, message)
+                .hint("look at it and move it away; nothing in .vault of a repository is used"),
+            ProjectError::Folder(BeneathError::File(failed)) => {
+                Self::of_disk(message, &failed.cause)
+            }
+            ProjectError::Folder(_) => Self::new(ErrorCode::ProjectInvalid, message)
+                .hint("make it a plain folder of the project"),
+            ProjectError::Other(error) => error.into(),
         }
     }
 }

@@ -116,6 +116,17 @@ fn message(finding: &DoctorFinding) -> String {
         }
         DoctorFinding::DanglingLink { path, .. } => format!("{} leads nowhere", path.display()),
         DoctorFinding::RootMissing(path) => format!("{} is not there any more", path.display()),
+        DoctorFinding::ProjectLinks { project, wrong } => {
+            let wrong: Vec<_> = wrong
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            let (project, wrong) = (project.display(), wrong.join(", "));
+            format!("{project}: not the links that vault install made: {wrong}")
+        }
+        DoctorFinding::ProjectMissing(path) => {
+            format!("the project {} is not there any more", path.display())
+        }
         DoctorFinding::LinksStale => "the agents' links are not as the vault is now".to_owned(),
         DoctorFinding::AgentNotLinked(agents) => {
             format!("not linked to the vault's skills: {}", joined(agents))
@@ -154,6 +165,9 @@ fn hint(finding: &DoctorFinding) -> String {
         DoctorFinding::VariantDamaged { skill, .. } => {
             return format!("vault transform list {skill}; add the transform again");
         }
+        DoctorFinding::ProjectLinks { project, .. } => {
+            return format!("vault install in {}", project.display());
+        }
         DoctorFinding::ContextCost { agent, .. } => {
             return format!("vault disable <name> --agent {agent} shortens it");
         }
@@ -179,7 +193,9 @@ fn hint(finding: &DoctorFinding) -> String {
             "it is not the vault's: remove it, or bring back what it leads to"
         }
         DoctorFinding::ProfilesInvalid(_) => "mend profiles.toml in the vault's folder",
-        DoctorFinding::RootMissing(_) => "vault doctor --clean forgets it",
+        DoctorFinding::RootMissing(_) | DoctorFinding::ProjectMissing(_) => {
+            "vault doctor --clean forgets it"
+        }
         DoctorFinding::LinksStale => "vault sync-profiles",
         DoctorFinding::AgentNotLinked(_) => "vault sync-profiles --discover",
     };
@@ -215,6 +231,9 @@ fn key_hint(error: &KeyError) -> String {
 fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
     match remedy {
         Remedy::Pull => "vault cloud pull brings it back".to_owned(),
+        Remedy::Install(project) => {
+            format!("vault install in {} brings it back", project.display())
+        }
         Remedy::Repair => format!("vault doctor {skill} --repair signs it"),
         Remedy::AddAgain(source) => add_again_hint(source.as_ref()),
     }

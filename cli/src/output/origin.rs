@@ -4,11 +4,14 @@ use serde_json::{Value, json};
 use vault_library::Origin;
 use vault_skill::{keys::PublicKey, root::KeyFingerprint};
 
+use crate::text::clean;
+
 /// Formats the origin for JSON.
 pub fn origin(origin: &Origin) -> String {
     match origin {
         Origin::Local => "local".to_owned(),
         Origin::Linked(link) => format!("link:{link}"),
+        Origin::Project(path) => format!("project:{}", path.display()),
     }
 }
 
@@ -17,6 +20,7 @@ pub fn whose(origin: &Origin) -> String {
     match origin {
         Origin::Local => "this vault".to_owned(),
         Origin::Linked(link) => format!("linked vault {link}"),
+        Origin::Project(path) => format!("the project {}", clean(&path.display().to_string(), 400)),
     }
 }
 

@@ -53,10 +53,12 @@ pub use capabilities::{
     POLICY_FILE, ResolveError, ResolveInput, read_policy, read_policy_at, resolve_capabilities,
 };
 pub use disk::FileError;
+pub use disk::beneath::BeneathError;
 pub use disk::lock::LockError;
 pub use disk::source::SourceError;
 pub use index::Texts;
 pub use installed::place::Origin;
+pub use installed::project;
 pub use installed::upstream;
 pub use installed::verify as integrity;
 pub use publish::{adopt, recovery, roots};

@@ -111,7 +111,7 @@ fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     Ok(Report::bare(skills).exit(exit))
 }
 
-fn as_json(skill: &Listed) -> Value {
+pub(super) fn as_json(skill: &Listed) -> Value {
     json!({
         "name": skill.name,
         "version": skill.version,

@@ -1,12 +1,16 @@
 //! `vault install`: installs the skills of a project exactly as its `vault.lock` records them.
 
+use std::{collections::BTreeSet, path::PathBuf};
+
 use clap::Args;
 use serde_json::json;
 use vault_library::{
     Vault,
-    admit::{self, Candidate, Neighbours, Options, admit_one, examine},
+    admit::{self, Candidate, Neighbours, Options, examine, project::install_for_project},
+    agents::{ProjectLinks, link_project},
+    project::{self, ProjectFolder},
 };
-use vault_skill::hash::Digest;
+use vault_skill::{hash::Digest, name::SkillName};
 use vault_sources::{BadSource, Source, git_commit};
 use vault_store::{
     clock::{Clock as _, SystemClock},
@@ -23,8 +27,7 @@ use crate::{
     context::Context,
     errors::Failure,
     fetch::{self, Fetching},
-    output::{DIM, Report, clean, count, join},
-    profiles,
+    output::{BOLD, DIM, Report, TICK, Warning, clean, count, join},
     project_lock::{self, Lock, LockEntry},
 };
 
@@ -32,29 +35,35 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Installs every skill of the nearest vault.lock at the commit or version that it names, and refuses content that is not the
-locked one (exit 6). What is installed with that content already is left alone, without the network. An entry that only
-names a source is settled and written into the lock; with --frozen that is a failure (exit 3), and the lock is never written.
+locked one (exit 6). The skills belong to the project: they are linked in its .vault/skills and in the folders where agents
+read a project's skills, they replace no skill of your own, and no release has them. What is installed with that content
+already is left alone, without the network; what the lock names no more is removed. An entry that only names a source is
+settled and written into the lock; with --frozen that is a failure (exit 3), and the lock is never written.
 
 Examples:
   vault install
   vault install --frozen
+  vault install --update
+  vault list --project
 
 Since 0.5.0 (beta).")]
 pub struct Arguments {
     /// Never write the lock: fail where it does not settle everything
     #[arg(long)]
     frozen: bool,
-    /// Take the place of skills of the same names that came from other sources
-    #[arg(long)]
-    replace: bool,
+    /// Take what the sources have now, and write it into the lock
+    #[arg(long, conflicts_with = "frozen")]
+    update: bool,
+    /// The project [default: the folder of the nearest vault.lock]
+    #[arg(long, value_name = "PATH")]
+    project: Option<PathBuf>,
 }
 
 /// Installs the skills in the project's lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let Some(mut lock) = Lock::find(context)? else {
-        return Err(fail!(NoLock, "there is no vault.lock here or above")
-            .hint("vault add <source> --lock makes one"));
-    };
+    let mut lock = Lock::of_project(context, arguments.project.as_deref())?;
+    let folder = lock.project(context)?;
+    lock.check_addresses(&fetch::parse_options(context)?)?;
     let stale = lock.skills.iter().filter(|locked| locked.digest.is_none());
     let stale = join(stale.map(|locked| &locked.name));
     if arguments.frozen && !stale.is_empty() {
@@ -67,16 +76,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let mut install = Install {
         context,
         vault: context.existing_vault()?,
+        folder,
         fetching: None,
         strict: context.strict()?,
-        replace: arguments.replace,
+        update: arguments.update,
     };
     let mut outcomes = Outcomes::new(context, "name");
     let mut is_changed = false;
     for locked in lock.skills.clone() {
-        let result = install.install(&lock, &locked).map(|(outcome, completed)| {
-            is_changed |= completed.is_some();
-            if let Some(entry) = completed {
+        let result = install.install(&locked).map(|(outcome, settled)| {
+            if let Some(entry) = settled.filter(|entry| *entry != locked) {
+                is_changed = true;
                 lock.put(entry);
             }
             outcome
@@ -87,14 +97,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         lock.write()?;
         context.ui.note(format!("Settled {}", lock.path.display()));
     }
-    if let Some(vault) = &install.vault {
-        profiles::refresh(context, vault);
-    }
+    let names = lock.skills.iter().map(|locked| locked.name.clone());
+    let links = install.link(&names.collect())?;
     let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
     let done = count(done, "skill");
     let text = format!("{DIM}{done} installed, {unchanged} unchanged{DIM:#}");
     let data = json!({
         "installed": outcomes.done, "unchanged": outcomes.unchanged, "failed": outcomes.failed,
+        "removed": links.removed, "folders": links.folders,
     });
     Ok(Report::new(outcomes.finish("installed", data)?, text))
 }
@@ -102,38 +112,35 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 struct Install<'a> {
     context: &'a Context,
     vault: Option<Vault>,
+    folder: ProjectFolder,
     fetching: Option<Fetching>,
     strict: bool,
-    replace: bool,
+    update: bool,
 }
 
 impl Install<'_> {
-    /// Installs one skill, unless the locked content is already installed. If the lock entry had no
-    /// digest, also returns the completed entry.
-    fn install(
-        &mut self,
-        lock: &Lock,
-        locked: &LockEntry,
-    ) -> Result<(Outcome, Option<LockEntry>), Failure> {
-        if let (Some(vault), Some(digest)) = (&self.vault, &locked.digest) {
-            let installed = project_lock::installed_digest(vault, &locked.name);
-            if installed.ok().flatten().as_ref() == Some(digest) {
-                return Ok((Outcome::Unchanged, None));
-            }
+    /// Installs one skill, unless the locked content is already installed. Also returns the entry
+    /// that the lock should have, if it was settled anew.
+    fn install(&mut self, locked: &LockEntry) -> Result<(Outcome, Option<LockEntry>), Failure> {
+        let anew = locked.digest.is_none() || self.update;
+        if let (Some(digest), false) = (&locked.digest, anew)
+            && self.installed(&locked.name)?.as_ref() == Some(digest)
+        {
+            return Ok((Outcome::Unchanged, None));
         }
-        let candidate = self.candidate(lock, locked)?;
+        let candidate = self.candidate(locked)?;
         let found = project_lock::digest(&candidate);
-        if let Some(digest) = &locked.digest {
-            check(locked, digest, &found)?;
+        if let (Some(digest), false) = (&locked.digest, anew) {
+            check(digest, &found)?;
         }
         let vault = match &mut self.vault {
             Some(vault) => vault,
             none => none.insert(self.context.vault_or_new()?),
         };
         let name = locked.name.as_str();
-        let report = admit_one(vault, &candidate)
+        let report = install_for_project(vault, &self.folder, &candidate)
             .map_err(|error| refused(name, &Texts::of_fetched(name, &[]), error))?;
-        let completed = locked.digest.is_none().then(|| {
+        let settled = anew.then(|| {
             let entry = project_lock::locked(&candidate).unwrap_or_else(|| LockEntry {
                 digest: Some(found),
                 ..locked.clone()
@@ -144,22 +151,74 @@ impl Install<'_> {
             }
         });
         if !report.is_change() {
-            return Ok((Outcome::Unchanged, completed));
+            return Ok((Outcome::Unchanged, settled));
         }
         self.context.ui.line(admitted_text(&report));
-        Ok((Outcome::Done(admitted_json(&report)), completed))
+        Ok((Outcome::Done(admitted_json(&report)), settled))
+    }
+
+    /// The digest of the project's skill of this name, if it is installed and intact.
+    fn installed(&self, name: &SkillName) -> Result<Option<Digest>, Failure> {
+        let Some(vault) = &self.vault else {
+            return Ok(None);
+        };
+        let project = project::find(vault, &self.folder)?;
+        let read = project.and_then(|project| project.read_skill(vault, name));
+        Ok(read
+            .and_then(Result::ok)
+            .as_ref()
+            .map(project_lock::digest_of_installed))
+    }
+
+    /// Brings the links of the project's skills in line with the lock.
+    fn link(&self, names: &BTreeSet<SkillName>) -> Result<ProjectLinks, Failure> {
+        let context = self.context;
+        let Some(vault) = &self.vault else {
+            return Ok(ProjectLinks::default());
+        };
+        // The agents of a service's user are not on this machine.
+        let is_remote = context.settings()?.text("VAULT_MODE") == Some("remote");
+        let machine = context.process.machine(None).filter(|_| !is_remote);
+        let links = link_project(vault, &self.folder, names, machine.as_ref())?;
+        for name in &links.removed {
+            let line = format!("{TICK} removed {BOLD}{name}{BOLD:#}");
+            context.ui.line(line);
+        }
+        for path in &links.refused {
+            let path = clean(&path.display().to_string(), 400);
+            let text = format!("{path} leads elsewhere or is no folder, and was left alone");
+            let hint =
+                "agents find the skills in .vault/skills; make it a plain folder of the project";
+            context
+                .ui
+                .warn(Warning::new("project_folder_refused", text).hint(hint));
+        }
+        for path in &links.foreign {
+            let path = clean(&path.display().to_string(), 400);
+            let text = format!("{path} is there already, and was left alone");
+            let hint =
+                "agents see it in place of the project's skill; move it away, then vault install";
+            context
+                .ui
+                .warn(Warning::new("foreign_skill", text).hint(hint));
+        }
+        Ok(links)
     }
 
     /// Reads or fetches a skill and runs the gate on it.
-    fn candidate(&mut self, lock: &Lock, locked: &LockEntry) -> Result<Candidate, Failure> {
+    fn candidate(&mut self, locked: &LockEntry) -> Result<Candidate, Failure> {
         let (shown, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
-                if locked.source.split('/').any(|part| part == "..") {
+                if inner.starts_with('/') || inner.split('/').any(|part| part == "..") {
                     let source = clean(&locked.source, 200);
                     return Err(fail!(LockOutside, "{source} leads out of the project"));
                 }
-                let folder = lock.folder().join(inner).display().to_string();
-                (folder.clone(), admit::Source::Folder(folder))
+                let source = admit::Source::InProject {
+                    project: self.folder.clone(),
+                    path: inner.to_owned(),
+                };
+                let shown = self.folder.path().join(inner).display().to_string();
+                (shown, source)
             }
             None => {
                 let fetched = Box::new(self.fetch(locked)?);
@@ -171,7 +230,6 @@ impl Install<'_> {
         let options = Options {
             name: Some(locked.name.clone()),
             agents: locked.agents.clone(),
-            replace: self.replace,
             strict: self.strict,
             ..Options::default()
         };
@@ -184,8 +242,8 @@ impl Install<'_> {
         Ok(candidate)
     }
 
-    /// Fetches exactly the locked content. If the entry has no digest, fetches what its source has
-    /// now.
+    /// Fetches exactly the locked content. If the entry has no digest, or should be updated, fetches
+    /// what its source has now.
     fn fetch(&mut self, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
         let context = self.context;
         context.require_network()?;
@@ -193,13 +251,18 @@ impl Install<'_> {
             Some(fetching) => fetching,
             none => none.insert(Fetching::new(context)?),
         };
+        let update = self.update;
         let bar = context.ui.spinner(format!("Fetching {}", locked.name));
         let fetched = context.block_on(async {
             let Some(upstream) = locked.upstream() else {
                 return fetch_current(fetching, locked).await;
             };
-            let exact = at_revision(&upstream);
-            let again = fetching.fetcher.fetch_recorded(&exact, &fetching.policy);
+            let wanted = if update {
+                upstream.clone()
+            } else {
+                at_revision(&upstream)
+            };
+            let again = fetching.fetcher.fetch_recorded(&wanted, &fetching.policy);
             let mut skill = again.await.map_err(|error| fetch::failure(&error))?;
             // Keep the branch or tag of the lock entry in place of the exact revision, so that
             // later updates follow it.
@@ -242,7 +305,7 @@ fn at_revision(upstream: &Upstream) -> Upstream {
     }
 }
 
-fn check(locked: &LockEntry, wanted: &Digest, found: &Digest) -> Result<(), Failure> {
+fn check(wanted: &Digest, found: &Digest) -> Result<(), Failure> {
     if wanted == found {
         return Ok(());
     }
@@ -250,8 +313,5 @@ fn check(locked: &LockEntry, wanted: &Digest, found: &Digest) -> Result<(), Fail
         LockDigest,
         "the source has other files than were locked (sha256 {found}, not {wanted})"
     )
-    .hint(format!(
-        "nothing was installed; if the change is meant: vault add {} --lock --replace",
-        clean(&locked.source, 200)
-    )))
+    .hint("nothing was installed; if the change is meant: vault install --update"))
 }

@@ -8,6 +8,7 @@ use vault_skill::manifest::Manifest;
 use vault_skill::name::SkillName;
 use vault_skill::package::Package;
 use vault_skill::provenance::Kind;
+use vault_skill::root::VaultId;
 use vault_skill::time::Timestamp;
 
 use super::sign::{self, SignedSkill};
@@ -146,7 +147,7 @@ impl<'v> Admitter<'v> {
             }
             .into());
         }
-        let signed = sign::sign(self.vault, candidate, version, self.now, &self.key)?;
+        let signed = sign::sign(self.vault.id(), candidate, version, self.now, &self.key)?;
         let admission = from.map_or(Admission::Added, |from| Admission::Updated { from });
         Ok(Step {
             candidate,
@@ -222,7 +223,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
         Some(before) => {
             if let Some(manifest) = &before.manifest {
                 check_pin(vault, candidate, &before.bundle)?;
-                if before.intact && is_unchanged(vault, candidate, manifest) {
+                if before.intact && is_unchanged(vault.id(), candidate, manifest) {
                     let report = report(candidate, manifest, before.bundle, Admission::Unchanged);
                     return Ok(Decision::Keep(Box::new(report)));
                 }
@@ -253,7 +254,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
 }
 
 /// Whether signing the candidate would change the installed skill only in times and version.
-fn is_unchanged(vault: &Vault, candidate: &Candidate, before: &Manifest) -> bool {
+pub(super) fn is_unchanged(vault_id: &VaultId, candidate: &Candidate, before: &Manifest) -> bool {
     if let Some((_, Purpose::Adopt(_) | Purpose::SignAgain)) = &candidate.earlier {
         return false;
     }
@@ -262,7 +263,7 @@ fn is_unchanged(vault: &Vault, candidate: &Candidate, before: &Manifest) -> bool
     {
         return true;
     }
-    let now = sign::manifest(vault, candidate, before.signed_at);
+    let now = sign::manifest(vault_id, candidate, before.signed_at);
     // The repository's revision may change although the files of the skill do not. Then the record
     // of the source is updated, and nothing is signed.
     let same_revision =
@@ -368,7 +369,7 @@ fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<()
     }
 }
 
-fn report(
+pub(super) fn report(
     candidate: &Candidate,
     manifest: &Manifest,
     bundle: Digest,

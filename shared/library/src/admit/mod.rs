@@ -15,6 +15,7 @@
 //! | `sign` | the only place that signs manifests |
 //! | `resign` | signing own skills again with the current key |
 //! | `writer` | the writer lock, and cleaning up after a killed writer |
+//! | [`project`] | skills of a project, apart from the own ones |
 //! | [`variants`] | skills rendered for one agent |
 //! | [`history`], [`remove`] | stored versions and rollback; removing skills |
 
@@ -23,6 +24,7 @@ pub mod check;
 mod compare;
 pub mod history;
 mod install;
+pub mod project;
 pub mod propose;
 pub mod remove;
 mod resign;

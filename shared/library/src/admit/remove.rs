@@ -17,6 +17,7 @@ use crate::disk;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::place::{self, Origin, Place};
+use crate::installed::project;
 use crate::installed::variants;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError, read_record};
@@ -264,6 +265,7 @@ pub(crate) fn collect_names(
         .flat_map(|group| group.places.iter().map(|place| place.bundle))
         .collect();
     referenced.extend(variants::bundles(vault)?);
+    referenced.extend(project::bundles(vault)?);
     let store = vault.store();
     let (bundles, _) = store::list(&store)?;
     let trusted = vault.ever_trusted()?;

@@ -5,10 +5,10 @@ use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::keys::SecretKey;
 use vault_skill::manifest::{FileEntry, Gate, Manifest, SignedManifest};
+use vault_skill::root::VaultId;
 use vault_skill::time::Timestamp;
 
 use super::{AdmitError, Candidate, Purpose};
-use crate::vault::Vault;
 
 /// A signed manifest, with the encoded bundle.
 pub(super) struct SignedSkill {
@@ -20,7 +20,7 @@ pub(super) struct SignedSkill {
 /// Signs a candidate as this version and encodes its bundle. An adopted skill keeps its existing
 /// signature.
 pub(super) fn sign(
-    vault: &Vault,
+    vault_id: &VaultId,
     candidate: &Candidate,
     version: u64,
     now: Timestamp,
@@ -31,7 +31,7 @@ pub(super) fn sign(
         _ => {
             let manifest = Manifest {
                 version,
-                ..manifest(vault, candidate, now)
+                ..manifest(vault_id, candidate, now)
             };
             let envelope = SignedManifest::sign(&manifest, key)?;
             (manifest, envelope)
@@ -47,7 +47,7 @@ pub(super) fn sign(
 }
 
 /// The manifest of a candidate, with version 1.
-pub(super) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> Manifest {
+pub(super) fn manifest(vault_id: &VaultId, candidate: &Candidate, now: Timestamp) -> Manifest {
     let package = &candidate.package;
     let mut agents = package.frontmatter.agents.clone();
     agents.extend(candidate.options.agents.iter().cloned());
@@ -60,7 +60,7 @@ pub(super) fn manifest(vault: &Vault, candidate: &Candidate, now: Timestamp) -> 
         mode: file.mode,
     };
     Manifest {
-        vault_id: *vault.id(),
+        vault_id: *vault_id,
         name: package.name.clone(),
         frontmatter_name: package.frontmatter_name.clone(),
         version: 1,

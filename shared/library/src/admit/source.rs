@@ -13,6 +13,7 @@ use vault_store::fetch::{FetchedSkill, Upstream};
 
 use super::{AdmitError, Neighbours};
 use crate::disk::source::{self, SourceError};
+use crate::installed::project::ProjectFolder;
 use crate::store::LIMITS;
 
 /// Recorded reason of an exception if the owner gives none.
@@ -23,6 +24,14 @@ const ALLOWED: &str = "allowed by the owner";
 pub enum Source {
     /// The path of a local folder, or of its SKILL.md.
     Folder(String),
+    /// A folder of a project, by its path below the project. No symbolic link on the way to it is
+    /// followed, since somebody else may have written it.
+    InProject {
+        /// The project.
+        project: ProjectFolder,
+        /// The path of the skill, with `/`.
+        path: String,
+    },
     /// A fetched skill.
     Fetched(Box<FetchedSkill>),
     /// Files that a user or client submitted; recorded as `inline:<by>`.
@@ -228,15 +237,12 @@ impl Input {
             earlier: None,
         };
         match source {
-            Source::Folder(path) => {
-                let folder = read_folder(&path)?;
-                if input.provenance.is_none() {
-                    let name = folder.name.as_deref().unwrap_or("folder");
-                    let identifier = format!("local:{name}").parse().ok();
-                    input.provenance = identifier.map(|identifier| recorded(identifier, None));
-                }
-                input.files = folder.files;
-                input.folder = folder.name;
+            Source::Folder(path) => input.read_local(read_folder(&path)?, now),
+            Source::InProject { project, path } => {
+                let path = path.strip_suffix("/SKILL.md").unwrap_or(&path);
+                let (top, below) = (project.path(), Path::new(path));
+                let folder = source::read_beneath(top, below, LIMITS, &gate::is_ignored)?;
+                input.read_local(folder, now);
             }
             Source::Fetched(skill) => {
                 input.files = skill.files;
@@ -255,6 +261,20 @@ impl Input {
             Source::Earlier(earlier) => input.read_earlier(*earlier),
         }
         Ok(input)
+    }
+
+    fn read_local(&mut self, folder: source::SourceFolder, now: Timestamp) {
+        if self.provenance.is_none() {
+            let name = folder.name.as_deref().unwrap_or("folder");
+            let identifier = format!("local:{name}").parse().ok();
+            self.provenance = identifier.map(|identifier| Provenance {
+                identifier,
+                revision: None,
+                fetched_at: now,
+            });
+        }
+        self.files = folder.files;
+        self.folder = folder.name;
     }
 
     /// Applies the recorded strictness and signed exceptions. Options can only add to them.

@@ -15,6 +15,7 @@ use crate::admit::variants::{Lookup, Transforms};
 use crate::disk;
 use crate::installed::list;
 use crate::installed::place::{self, Origin, Place};
+use crate::installed::project;
 use crate::store::{self, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -182,6 +183,8 @@ impl AvailableSkill {
         let skills = match &place.origin {
             Origin::Local => PathBuf::from("../../skills"),
             Origin::Linked(id) => Path::new("../../links").join(id.as_str()).join("skills"),
+            // No profile shows the skills of projects: they have links of their own.
+            Origin::Project(path) => path.join(project::SKILLS),
         };
         ShownSkill {
             target: skills.join(place.name.as_str()),

@@ -28,6 +28,8 @@ pub enum Severity {
 pub enum Remedy {
     /// Pull the linked vault it came from.
     Pull,
+    /// Install the skills of the project in this folder again.
+    Install(PathBuf),
     /// Add it again from its source; `None` if the source is unknown.
     AddAgain(Option<ProvenanceId>),
     /// Let the doctor sign it with `repair`.
@@ -130,6 +132,15 @@ pub enum DoctorFinding {
     Profile(ProfileWarning),
     /// The symlinks in the agents' folders are out of date.
     LinksStale,
+    /// The links to a project's skills are missing, lead elsewhere, or have strangers among them.
+    ProjectLinks {
+        /// The project.
+        project: PathBuf,
+        /// The wrong entries.
+        wrong: Vec<PathBuf>,
+    },
+    /// A project whose skills the store holds is gone.
+    ProjectMissing(PathBuf),
     /// These agents are installed but not linked to the vault.
     AgentNotLinked(Vec<AgentId>),
     /// An agent's skill list is longer than the agent reads.
@@ -187,6 +198,8 @@ impl DoctorFinding {
             Self::RootMissing(_) => "root_missing",
             Self::Profile(warning) => warning.code(),
             Self::LinksStale => "links_stale",
+            Self::ProjectLinks { .. } => "project_links",
+            Self::ProjectMissing(_) => "project_missing",
             Self::AgentNotLinked(_) => "agent_not_linked",
             Self::ContextCost { .. } => "context_cost",
         }
@@ -206,6 +219,7 @@ impl DoctorFinding {
             Self::Unfinished
             | Self::EarlierVersions(_)
             | Self::IgnoredMetadata { .. }
+            | Self::ProjectMissing(_)
             | Self::AgentNotLinked(_) => Severity::Note,
             _ => Severity::Warning,
         }
@@ -243,6 +257,8 @@ impl DoctorFinding {
             | Self::SetAside(path)
             | Self::ForeignInVault(path)
             | Self::DanglingLink { path, .. }
+            | Self::ProjectLinks { project: path, .. }
+            | Self::ProjectMissing(path)
             | Self::RootMissing(path) => Some(path),
             _ => None,
         }

@@ -6,6 +6,7 @@
 
 mod agents;
 mod finding;
+mod projects;
 mod report;
 mod skills;
 mod vault;
@@ -60,6 +61,7 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
         Err(error) => return Err(error),
     }
     doctor.check_agents()?;
+    doctor.check_projects()?;
     let report = &mut doctor.report;
     report.findings.sort_by(|a, b| {
         (a.severity(), a.code(), a.skill()).cmp(&(b.severity(), b.code(), b.skill()))

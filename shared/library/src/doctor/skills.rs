@@ -53,6 +53,7 @@ impl Doctor<'_> {
             origin: match &checked.origin {
                 Origin::Local => "local".to_owned(),
                 Origin::Linked(id) => id.to_string(),
+                Origin::Project(path) => path.display().to_string(),
             },
             version: checked.version,
             bundle_hash: Some(checked.bundle),
@@ -246,6 +247,9 @@ fn verdict(
     let unsigned = matches!(damage, Damage::Missing(what) if what == "manifest.json");
     let status = match origin {
         Origin::Linked(_) => return (RepairStatus::RefusedRemote, Remedy::Pull),
+        Origin::Project(path) => {
+            return (RepairStatus::RefusedRemote, Remedy::Install(path.clone()));
+        }
         Origin::Local if damage.is_tampering() => RepairStatus::RefusedTampered,
         Origin::Local if !unsigned => RepairStatus::Failed,
         Origin::Local if !own => RepairStatus::RefusedRemote,

@@ -5,6 +5,7 @@ pub(crate) mod link_id;
 pub(crate) mod linked;
 pub mod list;
 pub mod place;
+pub mod project;
 pub(crate) mod roots;
 pub mod search;
 pub mod upstream;

@@ -1,7 +1,7 @@
 //! Which skills are installed, where each comes from, and which bundle each name stands for.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Manifest;
@@ -20,6 +20,8 @@ pub enum Origin {
     Local,
     /// Installed from a linked vault.
     Linked(LinkId),
+    /// Installed for the project in this folder.
+    Project(PathBuf),
 }
 
 /// The name of an installed skill, and the bundle that it stands for.

@@ -11,6 +11,7 @@ use vault_skill::time::Timestamp;
 
 use super::linked;
 use super::place::{self, Group, Origin, Place};
+use super::project;
 use super::variants;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::trust::VaultTrust;
@@ -19,7 +20,8 @@ use crate::vault::{Vault, VaultError};
 /// The result of [`check`].
 #[derive(Debug)]
 pub struct Report {
-    /// Every installed skill: own ones first, by name within each origin.
+    /// Every installed skill: own ones first, then those of linked vaults and of projects, by name
+    /// within each origin.
     pub skills: Vec<Checked>,
     /// Foreign entries in the store and among the skill links, as paths relative to the vault.
     pub strange: Vec<String>,
@@ -114,15 +116,17 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     let list_unreferenced = || -> Result<_, VaultError> {
         let (mut bundles, strange) = store::list(&store)?;
         let groups = places.groups.iter().chain([&rendered]);
-        let named: HashSet<_> = groups
+        let mut named: HashSet<_> = groups
             .flat_map(|group| &group.places)
             .map(|place| place.bundle)
             .collect();
+        named.extend(project::bundles(vault)?);
         bundles.retain(|bundle| !named.contains(bundle));
         Ok((bundles, strange))
     };
+    let projects = project::groups(vault)?;
     let check_all = || {
-        let groups = places.groups.iter();
+        let groups = places.groups.iter().chain(&projects);
         let skills: Vec<_> = groups
             .flat_map(|group| check_group(&store, group))
             .collect();

@@ -411,6 +411,7 @@ impl<'a> PullTransaction<'a> {
             .flat_map(|group| group.places)
             .filter(|place| match &place.origin {
                 Origin::Local => true,
+                Origin::Project(_) => false,
                 Origin::Linked(other) => *other < self.link.id,
             })
             .map(|place| place.name)

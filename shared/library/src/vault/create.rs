@@ -88,7 +88,7 @@ fn create_trust(
 }
 
 /// The root version 1 of a new vault: one key in both roles.
-fn first_root(clock: &dyn Clock, key: &SecretKey) -> Result<RootChain, VaultError> {
+pub(crate) fn first_root(clock: &dyn Clock, key: &SecretKey) -> Result<RootChain, VaultError> {
     let entry = KeyEntry {
         public_key: key.public(),
         name: KeyName::default_for(&key.public()),

@@ -32,7 +32,7 @@ use vault_store::clock::Clock;
 use vault_store::random::Random;
 
 use self::create::CREATING;
-pub(crate) use self::create::write_format;
+pub(crate) use self::create::{first_root, write_format};
 use self::keys::{KeyError, NoPassphrases, Passphrases, VaultKeys};
 pub(crate) use self::writer::Change;
 use crate::disk::lock::{self, LockError};

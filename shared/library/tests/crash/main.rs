@@ -109,6 +109,7 @@ fn seen(home: &Path) -> BTreeSet<String> {
         let root = match &skill.origin {
             vault_library::Origin::Local => home.join("vault"),
             vault_library::Origin::Linked(id) => home.join("vault/links").join(id.as_str()),
+            vault_library::Origin::Project(path) => path.join(".vault"),
         };
         let document = root
             .join("skills")

@@ -1,0 +1,68 @@
+//! Installs a skill for a project: through the same gate, apart from the user's own skills.
+
+use vault_skill::manifest::Manifest;
+
+use super::install::{is_unchanged, report};
+use super::{Admission, AdmitError, AdmitReport, Candidate, sign};
+use crate::disk::Batch;
+use crate::installed::project::{Project, ProjectFolder};
+use crate::store;
+use crate::vault::{Vault, VaultError};
+
+/// Installs a candidate for a project, in place of the project's skill of the same name. The bytes
+/// go into the vault's store, signed by the project's own key; the user's own skills, whatever their
+/// names, stay as they are. [`crate::agents::link_project`] makes the links.
+pub fn install_for_project(
+    vault: &Vault,
+    folder: &ProjectFolder,
+    candidate: &Candidate,
+) -> Result<AdmitReport, AdmitError> {
+    let change = vault.change()?;
+    let mut project = Project::find_or_new(vault, folder)?;
+    let name = &candidate.package.name;
+    let before = installed(&project, vault, candidate);
+    if let Some(before) = &before
+        && is_unchanged(&project.vault_id(), candidate, before)
+        && let Some(bundle) = project.skills().get(name)
+    {
+        return Ok(report(candidate, before, *bundle, Admission::Unchanged));
+    }
+    let from = before.map(|manifest| manifest.version);
+    let version = from.unwrap_or(0) + 1;
+    let (id, key) = (project.vault_id(), project.key()?);
+    let signed = sign::sign(&id, candidate, version, vault.clock().now(), &key)?;
+    let hash = signed.encoded.hash;
+    let trusted = project.trusting([hash]);
+    store_bundle(vault, candidate, &signed, &trusted)?;
+    project.put(name.clone(), hash);
+    project.write()?;
+    drop(change);
+    let admission = from.map_or(Admission::Added, |from| Admission::Updated { from });
+    Ok(report(candidate, &signed.manifest, hash, admission))
+}
+
+/// The manifest of the project's skill of this name, if it is intact.
+fn installed(project: &Project, vault: &Vault, candidate: &Candidate) -> Option<Manifest> {
+    let read = project.read_skill(vault, &candidate.package.name)?;
+    Some(read.ok()?.manifest)
+}
+
+fn store_bundle(
+    vault: &Vault,
+    candidate: &Candidate,
+    signed: &sign::SignedSkill,
+    trusted: &store::Trusted,
+) -> Result<(), VaultError> {
+    let hash = signed.encoded.hash;
+    let aside = vault.scratch()?;
+    let mut batch = Batch::default();
+    let (manifest, files) = (signed.envelope.as_bytes(), &candidate.package.files);
+    store::stage(&mut batch, aside.path(), &hash, manifest, files)?;
+    batch.flush(aside.path())?;
+    Ok(store::admit(
+        &vault.store(),
+        aside.path(),
+        &[hash],
+        trusted,
+    )?)
+}

@@ -1,0 +1,236 @@
+//! Links a project's skills: in its `.vault/skills`, and in the folders where agents read a
+//! project's skills.
+//!
+//! ```text
+//! <project>/.claude/skills/pdf -> ../../.vault/skills/pdf
+//! <project>/.vault/skills/pdf  -> <vault>/store/<bundle>/files
+//! ```
+//! A repository may bring along anything in these folders. They are opened without following
+//! symbolic links, so that nothing outside of the project changes, and an entry that vault did not
+//! make is never replaced in an agent's folder.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use vault_skill::hash::Digest;
+use vault_skill::name::{AgentId, SkillName};
+
+use super::found::{self, Machine};
+use crate::disk::beneath::{BeneathError, HeldEntry, HeldFolder};
+use crate::disk::{self, FileError};
+use crate::installed::project::{self, Project, ProjectError, ProjectFolder, SKILLS, STATE};
+use crate::store;
+use crate::vault::Vault;
+
+/// Keeps the state out of the project's repository.
+const IGNORE: &[u8] = b"*\n";
+
+/// The links of a project's skills after [`link_project`].
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct ProjectLinks {
+    /// The agents' folders, relative to the project.
+    pub folders: Vec<PathBuf>,
+    /// Agents' folders that were left alone: a part of the path is a symbolic link or no folder.
+    pub refused: Vec<PathBuf>,
+    /// Entries with the name of a skill that vault did not make, relative to the project.
+    pub foreign: Vec<PathBuf>,
+    /// Skills that left the project.
+    pub removed: Vec<SkillName>,
+}
+
+/// Makes the links of a project's skills and removes those of skills that `keep` does not name.
+/// `machine` tells which agents there are; its `project` is not used. Does nothing where nothing was
+/// installed for the project.
+pub fn link_project(
+    vault: &Vault,
+    folder: &ProjectFolder,
+    keep: &BTreeSet<SkillName>,
+    machine: Option<&Machine>,
+) -> Result<ProjectLinks, ProjectError> {
+    let mut links = ProjectLinks::default();
+    if project::find(vault, folder)?.is_none() {
+        return Ok(links);
+    }
+    let _change = vault.change()?;
+    let Some(mut project) = project::find(vault, folder)? else {
+        return Ok(links);
+    };
+    let before: Vec<_> = project.names().cloned().collect();
+    project.retain(keep);
+    links.removed = before;
+    links.removed.retain(|name| !keep.contains(name));
+    let wanted = wanted_folders(folder.path(), machine);
+    let known = project.folders().clone();
+    project.set_folders(&known | &wanted.keys().cloned().collect());
+    // Write the record first: it names every folder that has links, and drops what leaves.
+    project.write()?;
+    let state = open(folder, Path::new(STATE), true)?;
+    state.put_file(OsStr::new(".gitignore"), IGNORE)?;
+    link_skills(vault, &project, &open(folder, Path::new(SKILLS), true)?)?;
+    let agents_of = agents_of(vault, &project);
+    for path in project.folders() {
+        let no_agents = BTreeSet::new();
+        let readers = wanted.get(path).unwrap_or(&no_agents);
+        let shown = agents_of.iter().filter(|(_, agents)| {
+            !readers.is_empty()
+                && (agents.is_empty() || agents.iter().any(|id| readers.contains(id)))
+        });
+        let shown: BTreeSet<_> = shown.map(|(name, _)| *name).collect();
+        match open(folder, path, !shown.is_empty()) {
+            Ok(held) => show(&held, path, &shown, &mut links)?,
+            Err(BeneathError::Missing(_)) => {}
+            Err(BeneathError::NotAFolder(_) | BeneathError::Outside(_)) => {
+                links.refused.push(path.clone());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    project.set_folders(wanted.into_keys().collect());
+    let replaced = project.take_replaced();
+    let aside = vault.scratch()?;
+    store::drop_bundles(&vault.store(), aside.path(), replaced)?;
+    project.write()?;
+    Ok(links)
+}
+
+/// What is out of order among the links of a project's skills, for the doctor: paths below the
+/// project that are missing or lead elsewhere.
+pub(crate) fn wrong_links(vault: &Vault, project: &Project) -> Result<Vec<PathBuf>, ProjectError> {
+    let mut wrong = Vec::new();
+    let folder = HeldFolder::open(project.path())?.descend(Path::new(SKILLS), false);
+    let names: BTreeMap<_, _> = match folder {
+        Ok(folder) => folder
+            .names()?
+            .into_iter()
+            .map(|name| Ok((name.clone(), folder.entry(&name)?)))
+            .collect::<Result<_, FileError>>()?,
+        Err(BeneathError::Missing(_)) => BTreeMap::new(),
+        Err(BeneathError::NotAFolder(path) | BeneathError::Outside(path)) => return Ok(vec![path]),
+        Err(error) => return Err(error.into()),
+    };
+    for (name, bundle) in project.skills() {
+        let expected = HeldEntry::Link(target(vault, bundle));
+        if names.get(OsStr::new(name.as_str())) != Some(&Some(expected)) {
+            wrong.push(project.path().join(SKILLS).join(name.as_str()));
+        }
+    }
+    let is_ours = |name: &OsString| {
+        name.to_str()
+            .is_some_and(|name| project.names().any(|ours| ours.as_str() == name))
+    };
+    let strange = names.keys().filter(|name| !is_ours(name));
+    wrong.extend(strange.map(|name| project.path().join(SKILLS).join(name)));
+    Ok(wrong)
+}
+
+fn open(folder: &ProjectFolder, below: &Path, make: bool) -> Result<HeldFolder, BeneathError> {
+    HeldFolder::open(folder.path())?.descend(below, make)
+}
+
+/// Where the link of a skill in `.vault/skills` leads.
+fn target(vault: &Vault, bundle: &Digest) -> PathBuf {
+    store::folder(&vault.store(), bundle).join("files")
+}
+
+/// The folders in which the machine's agents read a project's skills, relative to the project, with
+/// these agents.
+fn wanted_folders(
+    project: &Path,
+    machine: Option<&Machine>,
+) -> BTreeMap<PathBuf, BTreeSet<AgentId>> {
+    let mut folders: BTreeMap<PathBuf, BTreeSet<AgentId>> = BTreeMap::new();
+    let Some(machine) = machine else {
+        return folders;
+    };
+    let machine = Machine {
+        project: Some(project.to_owned()),
+        ..machine.clone()
+    };
+    for agent in found::found(&machine) {
+        for root in agent.project_roots(project) {
+            if let Ok(below) = root.path.strip_prefix(project) {
+                let below = below.components().collect();
+                folders.entry(below).or_default().insert(agent.id.clone());
+            }
+        }
+    }
+    folders
+}
+
+/// The agents that each intact skill is for; none means all.
+fn agents_of<'p>(vault: &Vault, project: &'p Project) -> BTreeMap<&'p SkillName, Vec<AgentId>> {
+    let names = project.names();
+    let read = names.filter_map(|name| {
+        let examined = project.read_skill(vault, name)?.ok()?;
+        Some((name, examined.manifest.agents))
+    });
+    read.collect()
+}
+
+/// Brings the links in `.vault/skills` in line with the record.
+fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<(), ProjectError> {
+    for (name, bundle) in project.skills() {
+        let name = OsStr::new(name.as_str());
+        let expected = target(vault, bundle);
+        match folder.entry(name)? {
+            Some(HeldEntry::Link(found)) if found == expected => {}
+            Some(HeldEntry::Other) => {
+                return Err(ProjectError::InTheWay(folder.path().join(name)));
+            }
+            Some(HeldEntry::Link(_)) | None => folder.put_link(name, &expected)?,
+        }
+    }
+    for name in folder.names()? {
+        let is_skill = |other: &SkillName| OsStr::new(other.as_str()) == name;
+        if !project.names().any(is_skill) {
+            folder.remove_link(&name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows skills in one agent's folder, and removes the links to others.
+fn show(
+    held: &HeldFolder,
+    below: &Path,
+    shown: &BTreeSet<&SkillName>,
+    links: &mut ProjectLinks,
+) -> Result<(), FileError> {
+    let up: PathBuf = below.components().map(|_| "..").collect();
+    let expected = |name: &OsStr| up.join(SKILLS).join(name);
+    for name in held.names()? {
+        let ours = HeldEntry::Link(expected(&name));
+        let is_shown = name
+            .to_str()
+            .is_some_and(|name| shown.iter().any(|shown| shown.as_str() == name));
+        if !is_shown && held.entry(&name)?.as_ref() == Some(&ours) {
+            held.remove_link(&name)?;
+        }
+    }
+    for name in shown {
+        let name = OsStr::new(name.as_str());
+        let target = expected(name);
+        match held.entry(name)? {
+            None => held.put_link(name, &target)?,
+            Some(HeldEntry::Link(found)) if found == target => {}
+            Some(_) => links.foreign.push(below.join(name)),
+        }
+    }
+    links.folders.push(below.to_owned());
+    Ok(())
+}
+
+/// Forgets projects whose folders no longer exist. Returns these folders.
+pub(crate) fn forget_missing(vault: &Vault) -> Result<Vec<PathBuf>, ProjectError> {
+    let _change = vault.change()?;
+    let mut forgotten = Vec::new();
+    for project in project::all(vault)? {
+        if !disk::is_folder(project.path()) {
+            project.forget()?;
+            forgotten.push(project.path().to_owned());
+        }
+    }
+    Ok(forgotten)
+}

@@ -1,0 +1,40 @@
+//! Checks the links to the skills of projects. The skills themselves are verified with all others.
+
+use super::{Doctor, DoctorFinding};
+use crate::agents;
+use crate::disk;
+use crate::installed::project::{self, ProjectError};
+use crate::vault::VaultError;
+
+impl Doctor<'_> {
+    pub(super) fn check_projects(&mut self) -> Result<(), VaultError> {
+        if self.input.clean {
+            match agents::forget_missing(self.vault) {
+                Ok(forgotten) => self.report.cleaned.extend(forgotten),
+                Err(ProjectError::Other(error)) => return Err(error),
+                // Only the folders of existing projects give another error, and none is opened.
+                Err(_) => {}
+            }
+        }
+        for project in project::all(self.vault)? {
+            let path = project.path().to_owned();
+            if !disk::is_folder(&path) {
+                self.find(DoctorFinding::ProjectMissing(path));
+                continue;
+            }
+            match agents::wrong_links(self.vault, &project) {
+                Ok(wrong) if wrong.is_empty() => {}
+                Ok(wrong) => self.find(DoctorFinding::ProjectLinks {
+                    project: path,
+                    wrong,
+                }),
+                Err(ProjectError::Other(error)) => return Err(error),
+                Err(_) => self.find(DoctorFinding::ProjectLinks {
+                    wrong: vec![path.clone()],
+                    project: path,
+                }),
+            }
+        }
+        Ok(())
+    }
+}

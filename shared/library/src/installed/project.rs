@@ -1,0 +1,321 @@
+//! The skills of a project: what its `vault.lock` installs, apart from the user's own skills.
+//!
+//! ```text
+//! <config>/projects/<hash>/project.json   the record: which bundle each name stands for
+//! <config>/projects/<hash>/project.key    the key that signs these bundles, and nothing else
+//! <vault>/store/<bundle>/                 the bytes
+//! <project>/.vault/skills/<name>          links into the store, made from the record
+//! ```
+//! The record lies in the trust folder and is all that counts: whatever a repository brings along in
+//! `.vault` says nothing. Each project has a key and a root version of its own, so its bundles carry
+//! another vault id than the user's. Wherever such a bundle is put, it never counts as an own skill
+//! and fits no release.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::keys::SecretKey;
+use vault_skill::name::SkillName;
+use vault_skill::root::{RootList, RootState, VaultId};
+
+use super::place::{Group, Origin, Place};
+use crate::disk::beneath::{BeneathError, HeldFolder};
+use crate::disk::{self, FileError};
+use crate::store::{self, Damage, Examined, Trusted};
+use crate::vault::folder::PrivateFolder;
+use crate::vault::keys::{self, KeyKind, NoPassphrases};
+use crate::vault::{Vault, VaultError, first_root};
+
+const SCHEMA: &str = "vault.project/1";
+const RECORD: &str = "project.json";
+const KEY: &str = "project.key";
+/// The folder of vault's own files in a project.
+pub(crate) const STATE: &str = ".vault";
+/// The links to the project's skills, below the project.
+pub(crate) const SKILLS: &str = ".vault/skills";
+
+/// Why a folder can't be used as a project, or its skills can't be installed.
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectError {
+    /// The project is the home folder, whose agent folders and `.vault` are the user's own.
+    #[error("{} is the home folder, which is no project", .0.display())]
+    Home(PathBuf),
+    /// The vault's folder would be the project's state, or the project lies inside the vault.
+    #[error("{} is a folder of the vault itself, which is no project", .0.display())]
+    Vault(PathBuf),
+    /// An entry that vault did not make stands where a link to a skill should.
+    #[error("{} stands where a link to a skill belongs, and vault did not make it", .0.display())]
+    InTheWay(PathBuf),
+    /// A folder below the project can't be used.
+    #[error(transparent)]
+    Folder(#[from] BeneathError),
+    /// The vault can't be read or written.
+    #[error(transparent)]
+    Other(#[from] VaultError),
+}
+
+impl From<FileError> for ProjectError {
+    fn from(failed: FileError) -> Self {
+        Self::Other(failed.into())
+    }
+}
+
+/// The folder of a project, resolved and checked.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ProjectFolder {
+    path: PathBuf,
+}
+
+impl ProjectFolder {
+    /// Checks that a folder may be a project of this vault's user. `vault` is the vault's folder,
+    /// which may not exist yet.
+    pub fn new(folder: &Path, vault: &Path, home: Option<&Path>) -> Result<Self, ProjectError> {
+        let path = disk::resolve(folder)?;
+        let resolved = |other: &Path| disk::resolve(other).unwrap_or_else(|_| other.to_owned());
+        if home.is_some_and(|home| resolved(home) == path) {
+            return Err(ProjectError::Home(path));
+        }
+        let (vault, state) = (resolved(vault), path.join(STATE));
+        if vault.starts_with(resolved(&state)) || path.starts_with(&vault) {
+            return Err(ProjectError::Vault(state));
+        }
+        // A repository may bring along a link here: nothing is written through it.
+        match HeldFolder::open(&path)?.descend(Path::new(SKILLS), false) {
+            Ok(_) | Err(BeneathError::Missing(_)) => Ok(Self { path }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Its absolute path, without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The content of `project.json`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Record {
+    schema: String,
+    /// The project.
+    path: PathBuf,
+    /// The vault whose store has the bytes.
+    vault: PathBuf,
+    root1_sha256: Digest,
+    roots: RootList,
+    skills: BTreeMap<SkillName, Digest>,
+    /// Bundles that were replaced, until the links lead elsewhere.
+    replaced: BTreeSet<Digest>,
+    /// The agents' folders that show the skills, relative to the project.
+    folders: BTreeSet<PathBuf>,
+}
+
+/// A project with skills of its own.
+#[derive(Clone, Debug)]
+pub struct Project {
+    folder: PrivateFolder,
+    record: Record,
+    roots: Arc<RootState>,
+}
+
+/// The part of the trust folder that belongs to a project of this vault.
+fn trust_folder(vault: &Vault, project: &Path) -> PrivateFolder {
+    let paths = vault.paths();
+    let both = [project, &paths.root].map(|path| path.as_os_str().as_encoded_bytes());
+    let name = Digest::of(&both.join(&b'\0')).to_string();
+    PrivateFolder::new(&paths.config, Path::new("projects").join(name))
+}
+
+/// The project in a folder; `None` if nothing was installed for it.
+pub fn find(vault: &Vault, folder: &ProjectFolder) -> Result<Option<Project>, VaultError> {
+    let found = Project::read(trust_folder(vault, &folder.path))?;
+    Ok(found.filter(|project| project.record.path == folder.path))
+}
+
+/// All projects that this vault holds skills for, by path.
+pub fn all(vault: &Vault) -> Result<Vec<Project>, VaultError> {
+    let projects = PrivateFolder::new(&vault.paths().config, "projects");
+    let mut found = Vec::new();
+    for name in projects.folders()? {
+        found.extend(Project::read(projects.child(&name))?);
+    }
+    found.retain(|project| project.record.vault == vault.paths().root);
+    found.sort_by(|a, b| a.record.path.cmp(&b.record.path));
+    Ok(found)
+}
+
+/// The bundles that projects use. Garbage collection must keep them.
+pub(crate) fn bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
+    let projects = all(vault)?;
+    let used = projects.iter().flat_map(|project| {
+        let record = &project.record;
+        record.skills.values().chain(&record.replaced)
+    });
+    Ok(used.copied().collect())
+}
+
+/// The skills of all projects, for verification.
+pub(crate) fn groups(vault: &Vault) -> Result<Vec<Group>, VaultError> {
+    Ok(all(vault)?.iter().map(Project::group).collect())
+}
+
+impl Project {
+    fn read(folder: PrivateFolder) -> Result<Option<Self>, VaultError> {
+        let Some(record) = folder.read_record::<Record>(RECORD)? else {
+            return Ok(None);
+        };
+        let damaged = |reason: String| VaultError::Damaged {
+            path: folder.path_of(RECORD),
+            reason,
+        };
+        if record.schema != SCHEMA {
+            return Err(damaged(format!("{} is not {SCHEMA}", record.schema)));
+        }
+        let roots = RootState::load(&record.root1_sha256, &record.roots, BTreeSet::new())
+            .map_err(|error| damaged(error.to_string()))?;
+        Ok(Some(Self {
+            folder,
+            record,
+            roots: Arc::new(roots),
+        }))
+    }
+
+    /// Finds the project, or begins one with a new key. The key needs no passphrase: its signature
+    /// counts on the bundles of the record alone, and the record lies beside it.
+    pub(crate) fn find_or_new(vault: &Vault, folder: &ProjectFolder) -> Result<Self, VaultError> {
+        if let Some(project) = find(vault, folder)? {
+            return Ok(project);
+        }
+        let key = keys::generate(vault.random());
+        let chain = first_root(vault.clock(), &key)?;
+        let trust = trust_folder(vault, &folder.path);
+        // A key that a killed run left without a record has signed nothing that counts.
+        trust.remove(KEY)?;
+        keys::create_key(&trust, KEY, KeyKind::Publisher, &key, &NoPassphrases)?;
+        let project = Self {
+            folder: trust,
+            record: Record {
+                schema: SCHEMA.to_owned(),
+                path: folder.path.clone(),
+                vault: vault.paths().root.clone(),
+                root1_sha256: *chain.root1_sha256(),
+                roots: chain.to_list(),
+                skills: BTreeMap::new(),
+                replaced: BTreeSet::new(),
+                folders: BTreeSet::new(),
+            },
+            roots: Arc::new(RootState::new(chain, BTreeSet::new())),
+        };
+        project.write()?;
+        Ok(project)
+    }
+
+    pub(crate) fn write(&self) -> Result<(), VaultError> {
+        Ok(self.folder.write_record(RECORD, &self.record)?)
+    }
+
+    /// Forgets the project. Its bytes leave the store with the next garbage collection.
+    pub(crate) fn forget(&self) -> Result<(), VaultError> {
+        Ok(self.folder.remove_all()?)
+    }
+
+    /// The project's folder.
+    pub fn path(&self) -> &Path {
+        &self.record.path
+    }
+
+    /// The skills, by name.
+    pub fn names(&self) -> impl Iterator<Item = &SkillName> {
+        self.record.skills.keys()
+    }
+
+    /// The agents' folders that show the skills, relative to the project.
+    pub fn folders(&self) -> &BTreeSet<PathBuf> {
+        &self.record.folders
+    }
+
+    /// The bundles of the skills, by name.
+    pub(crate) fn skills(&self) -> &BTreeMap<SkillName, Digest> {
+        &self.record.skills
+    }
+
+    /// The id that its bundles carry in place of the own vault's.
+    pub(crate) fn vault_id(&self) -> VaultId {
+        self.roots.vault_id()
+    }
+
+    /// The key that signs its bundles.
+    pub(crate) fn key(&self) -> Result<SecretKey, VaultError> {
+        let key = keys::read_key(&self.folder, KEY, KeyKind::Publisher, &NoPassphrases)?;
+        Ok(key.ok_or_else(|| keys::KeyError::Missing(self.folder.path_of(KEY)))?)
+    }
+
+    /// Whose signatures count: the project's own, on the bundles of the record.
+    pub(crate) fn trusted(&self) -> Trusted {
+        self.trusting(self.record.skills.values().copied())
+    }
+
+    /// Like [`Self::trusted`], with a bundle that is about to be recorded.
+    pub(crate) fn trusting(&self, bundles: impl IntoIterator<Item = Digest>) -> Trusted {
+        Trusted::listed(Arc::clone(&self.roots), bundles.into_iter().collect())
+    }
+
+    /// The skills as installed places, with the keys to trust for them.
+    pub(crate) fn group(&self) -> Group {
+        let places = self.record.skills.iter().map(|(name, bundle)| Place {
+            name: name.clone(),
+            signed_name: name.clone(),
+            origin: Origin::Project(self.record.path.clone()),
+            bundle: *bundle,
+        });
+        Group {
+            trusted: self.trusted(),
+            places: places.collect(),
+        }
+    }
+
+    /// Reads and verifies a skill of the project; `None` if it has none of this name.
+    pub fn read_skill(&self, vault: &Vault, name: &SkillName) -> Option<Result<Examined, Damage>> {
+        let bundle = self.record.skills.get(name)?;
+        let store = vault.store();
+        Some(store::examine(&store, bundle, Some(name), &self.trusted()))
+    }
+
+    /// Records that a name stands for a bundle from now on.
+    pub(crate) fn put(&mut self, name: SkillName, bundle: Digest) {
+        self.record.replaced.remove(&bundle);
+        if let Some(before) = self
+            .record
+            .skills
+            .insert(name, bundle)
+            .filter(|old| *old != bundle)
+        {
+            self.record.replaced.insert(before);
+        }
+    }
+
+    /// Drops the skills that `keep` does not name.
+    pub(crate) fn retain(&mut self, keep: &BTreeSet<SkillName>) {
+        let gone = self
+            .record
+            .skills
+            .iter()
+            .filter(|(name, _)| !keep.contains(*name));
+        let gone: Vec<Digest> = gone.map(|(_, bundle)| *bundle).collect();
+        self.record.replaced.extend(gone);
+        self.record.skills.retain(|name, _| keep.contains(name));
+    }
+
+    pub(crate) fn set_folders(&mut self, folders: BTreeSet<PathBuf>) {
+        self.record.folders = folders;
+    }
+
+    /// Takes the bundles that were replaced and can leave the store.
+    pub(crate) fn take_replaced(&mut self) -> Vec<Digest> {
+        std::mem::take(&mut self.record.replaced)
+            .into_iter()
+            .collect()
+    }
+}
