@@ -416,7 +416,7 @@ fn machines_and_vaults_that_are_not_there_are_named() {
             Answer::Pasted,
         )
         .data();
-    fails(&stranger, &["sync", "--cloud"], 6, "catalog_not_ours");
+    fails(&stranger, &["sync", "--cloud"], 6, "vault_changed");
     fails(
         &twin,
         &["cloud", "pull", "--skill", "nothing"],
