@@ -123,7 +123,7 @@ fn a_folder_with_anything_but_files_and_folders_is_refused() {
 
 #[test]
 fn names_that_travel_badly_are_refused() {
-    let names: [(&str, &[u8]); 15] = [
+    let names: [(&str, &[u8]); 21] = [
         ("a backslash", b"a\\b"),
         ("a colon", b"a:b"),
         ("a line end", b"a\nb"),
@@ -135,6 +135,12 @@ fn names_that_travel_badly_are_refused() {
         ("a blank at its end", b"a "),
         ("a dot at its end", b"a."),
         ("a device", b"aux.md"),
+        ("a device with a superscript digit", "com¹".as_bytes()),
+        ("the console", b"CONOUT$"),
+        ("a repository in other letters", b".GIT"),
+        ("a repository by its short name", b"git~1"),
+        ("a soft hyphen", "a\u{ad}b".as_bytes()),
+        ("a tag character", "a\u{e0041}b".as_bytes()),
         ("ours", b".vault-x"),
         ("a star", b"a*b"),
         ("101 bytes", &[b'n'; 101]),

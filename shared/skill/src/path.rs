@@ -11,7 +11,7 @@ use std::str::FromStr;
 use icu_casemap::CaseMapper;
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 
-use crate::text::{is_deceptive, is_device_name, text_form};
+use crate::text::{is_device_name, is_unprintable, text_form};
 
 /// The path of a file in a skill: segments joined by `/`, 1 to 255 bytes, NFC.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -26,11 +26,9 @@ pub enum BadPath {
     /// An empty, `.` or `..` segment, or a slash at either end.
     #[error("a path has no empty, `.` or `..` segment and no slash at its ends")]
     Segment,
-    /// A character that some system forbids, or that hides or reorders text.
-    #[error(
-        "a path has none of \\ : * ? \" < > | and no control, bidirectional or zero-width character"
-    )]
-    Character,
+    /// A character that some system forbids, or that cannot be seen.
+    #[error("a path must not contain {}", shown(*.0))]
+    Character(char),
     /// Not in Unicode normalization form C.
     #[error("a path is in Unicode form NFC")]
     NotNfc,
@@ -40,6 +38,9 @@ pub enum BadPath {
     /// A segment is a Windows device.
     #[error("no segment of a path is a Windows device name")]
     Device,
+    /// A segment is, on some file system, the folder of a git repository: git runs commands that it names.
+    #[error("no segment of a path is .git or its short name git~1, in any case of letters")]
+    Git,
     /// Begins with `.vault`, which is ours.
     #[error("a path does not begin with .vault")]
     Reserved,
@@ -87,11 +88,12 @@ fn check(text: &str) -> Result<(), BadPath> {
     if !(1..=255).contains(&text.len()) || text.split('/').count() > 16 {
         return Err(BadPath::Length);
     }
-    if text
-        .chars()
-        .any(|c| is_deceptive(c) || matches!(c, '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|'))
-    {
-        return Err(BadPath::Character);
+    // Some file systems drop characters that cannot be seen, and what is left may be another path.
+    let refused = |c: &char| {
+        is_unprintable(*c) || matches!(c, '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|')
+    };
+    if let Some(refused) = text.chars().find(refused) {
+        return Err(BadPath::Character(refused));
     }
     if !text.is_ascii() && !is_nfc(text) {
         return Err(BadPath::NotNfc);
@@ -114,7 +116,17 @@ fn check_segment(segment: &str) -> Result<(), BadPath> {
         _ if segment.len() > 100 => Err(BadPath::Length),
         _ if segment.ends_with(['.', ' ']) => Err(BadPath::Ending),
         _ if is_device_name(segment) => Err(BadPath::Device),
+        _ if matches!(&*fold(segment), ".git" | "git~1") => Err(BadPath::Git),
         _ => Ok(()),
+    }
+}
+
+/// A refused character for people: most of them show nothing.
+fn shown(c: char) -> String {
+    if c.is_ascii_graphic() {
+        format!("`{c}`")
+    } else {
+        format!("U+{:04X}", u32::from(c))
     }
 }
 
@@ -152,8 +164,9 @@ enum Kind {
     File,
 }
 
-/// NFC and full case folding; NFC once more, since folding can leave it.
-pub(crate) fn fold(text: &str) -> Cow<'_, str> {
+/// A name as file systems compare it that ignore case and Unicode form: NFC and full case folding; NFC once more,
+/// since folding can leave it.
+pub fn fold(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             text.to_ascii_lowercase().into()
@@ -203,6 +216,10 @@ mod tests {
             "v.vault",
             "...a",
             "com0",
+            ".gitignore",
+            ".github/x",
+            "git~2",
+            "a b😀.md",
             &deep,
             &long,
         ] {
@@ -227,22 +244,6 @@ mod tests {
             ("../x", BadPath::Segment),
             ("a/../b", BadPath::Segment),
             ("./a", BadPath::Segment),
-            ("a\\b", BadPath::Character),
-            ("C:/x", BadPath::Character),
-            ("a*b", BadPath::Character),
-            ("a?", BadPath::Character),
-            ("a\"b", BadPath::Character),
-            ("a<b", BadPath::Character),
-            ("a|b", BadPath::Character),
-            ("a\0", BadPath::Character),
-            ("a\u{1b}", BadPath::Character),
-            ("a\u{7f}", BadPath::Character),
-            ("a\u{85}", BadPath::Character),
-            ("a\u{2028}", BadPath::Character),
-            ("a\u{202e}b", BadPath::Character),
-            ("a\u{2066}b", BadPath::Character),
-            ("a\u{200b}b", BadPath::Character),
-            ("a\u{feff}b", BadPath::Character),
             ("u\u{308}", BadPath::NotNfc),
             ("a.", BadPath::Ending),
             ("a /b", BadPath::Ending),
@@ -251,8 +252,39 @@ mod tests {
             (".vault", BadPath::Reserved),
             (".vaultx/y", BadPath::Reserved),
             (".VAULT/y", BadPath::Reserved),
+            ("COM¹", BadPath::Device),
+            ("CONIN$/x", BadPath::Device),
+            (".git/config", BadPath::Git),
+            ("a/.git", BadPath::Git),
+            (".GIT/config", BadPath::Git),
+            (".gIt/hooks/pre-commit", BadPath::Git),
+            ("GIT~1/config", BadPath::Git),
         ] {
             assert_eq!(bad.parse::<FilePath>(), Err(reason), "{bad:?}");
+        }
+        for c in
+            "\\:*?\"<>|\0\u{1b}\u{7f}\u{85}\u{2028}\u{202e}\u{2066}\u{200b}\u{feff}\u{200e}\u{61c}\
+                  \u{2060}\u{206a}\u{ad}\u{34f}\u{fe0f}\u{115f}\u{3164}\u{e0041}\u{a0}"
+                .chars()
+        {
+            let bad = format!("a{c}b.md");
+            assert_eq!(
+                bad.parse::<FilePath>(),
+                Err(BadPath::Character(c)),
+                "{bad:?}"
+            );
+        }
+        // A file system that drops what cannot be seen takes it for `.git`.
+        assert!(".g\u{200c}it/config".parse::<FilePath>().is_err());
+    }
+
+    #[test]
+    fn messages_name_the_character() {
+        for (c, message) in [
+            (':', "a path must not contain `:`"),
+            ('\u{e0041}', "a path must not contain U+E0041"),
+        ] {
+            assert_eq!(BadPath::Character(c).to_string(), message);
         }
     }
 

@@ -88,24 +88,83 @@ pub const fn is_deceptive(c: char) -> bool {
         | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Control, format, bidi, default-ignorable, separators but U+0020, surrogates, private use, noncharacters.
+/// The list is fixed, so that every reader refuses the same bytes whatever Unicode it knows.
+const UNPRINTABLE: [(u32, u32); 45] = [
+    (0x0000, 0x001f),
+    (0x007f, 0x00a0),
+    (0x00ad, 0x00ad),
+    (0x034f, 0x034f),
+    (0x0600, 0x0605),
+    (0x061c, 0x061c),
+    (0x06dd, 0x06dd),
+    (0x070f, 0x070f),
+    (0x0890, 0x0891),
+    (0x08e2, 0x08e2),
+    (0x115f, 0x1160),
+    (0x1680, 0x1680),
+    (0x17b4, 0x17b5),
+    (0x180b, 0x180f),
+    (0x2000, 0x200f),
+    (0x2028, 0x202f),
+    (0x205f, 0x206f),
+    (0x3000, 0x3000),
+    (0x3164, 0x3164),
+    (0xd800, 0xf8ff),
+    (0xfdd0, 0xfdef),
+    (0xfe00, 0xfe0f),
+    (0xfeff, 0xfeff),
+    (0xffa0, 0xffa0),
+    (0xfff0, 0xfffb),
+    (0xfffe, 0xffff),
+    (0x110bd, 0x110bd),
+    (0x110cd, 0x110cd),
+    (0x13430, 0x1343f),
+    (0x1bca0, 0x1bca3),
+    (0x1d173, 0x1d17a),
+    (0x1fffe, 0x1ffff),
+    (0x2fffe, 0x2ffff),
+    (0x3fffe, 0x3ffff),
+    (0x4fffe, 0x4ffff),
+    (0x5fffe, 0x5ffff),
+    (0x6fffe, 0x6ffff),
+    (0x7fffe, 0x7ffff),
+    (0x8fffe, 0x8ffff),
+    (0x9fffe, 0x9ffff),
+    (0xafffe, 0xaffff),
+    (0xbfffe, 0xbffff),
+    (0xcfffe, 0xcffff),
+    (0xdfffe, 0xe0fff),
+    (0xefffe, 0x0010_ffff),
+];
+
+/// Whether a character shows nothing, looks like a plain space, or changes how others are shown: two names that
+/// differ in it look the same.
+pub(crate) fn is_unprintable(c: char) -> bool {
+    let code = u32::from(c);
+    UNPRINTABLE
+        .iter()
+        .any(|(first, last)| (*first..=*last).contains(&code))
+}
+
 /// Whether a name is a Windows device, with any extension: such a file cannot be created there.
 pub(crate) fn is_device_name(segment: &str) -> bool {
-    let stem = segment
-        .split('.')
-        .next()
-        .unwrap_or_default()
-        .trim_end_matches(' ')
-        .as_bytes();
-    match stem {
-        [_, _, _] => [b"con", b"prn", b"aux", b"nul"]
-            .iter()
-            .any(|name| stem.eq_ignore_ascii_case(*name)),
-        [a, b, c, b'1'..=b'9'] => {
-            let port = [*a, *b, *c];
-            port.eq_ignore_ascii_case(b"com") || port.eq_ignore_ascii_case(b"lpt")
-        }
-        _ => false,
-    }
+    let stem = segment.split('.').next().unwrap_or_default();
+    let stem = stem.trim_end_matches(' ').to_ascii_lowercase();
+    let port = stem
+        .strip_prefix("com")
+        .or_else(|| stem.strip_prefix("lpt"));
+    let mut number = port.unwrap_or_default().chars();
+    // Windows reads a superscript as the digit.
+    let is_port = matches!(
+        (number.next(), number.next()),
+        (Some('1'..='9' | '¹' | '²' | '³'), None)
+    );
+    is_port
+        || matches!(
+            stem.as_str(),
+            "con" | "prn" | "aux" | "nul" | "conin$" | "conout$"
+        )
 }
 
 /// Lower-case base32 (RFC 4648 without padding) of the bytes, as many whole characters as they fill.
@@ -136,11 +195,57 @@ mod tests {
 
     #[test]
     fn device_names_are_known_with_any_extension_and_case() {
-        for name in ["con", "NUL", "Com1.tar.gz", "lpt9", "aux .txt", "prn."] {
+        for name in [
+            "con",
+            "NUL",
+            "Com1.tar.gz",
+            "lpt9",
+            "aux .txt",
+            "prn.",
+            "COM¹",
+            "lpt³.txt",
+            "CONIN$",
+            "conout$.log",
+        ] {
             assert!(is_device_name(name), "{name}");
         }
-        for name in ["com0", "com10", "console", "conx", "lpt", "a.con", ""] {
+        for name in [
+            "com0", "com10", "com¹1", "com⁴", "console", "conx", "conin", "lpt", "a.con", "",
+        ] {
             assert!(!is_device_name(name), "{name}");
         }
+    }
+    #[test]
+    fn what_cannot_be_seen_or_told_from_a_space_is_unprintable() {
+        for c in [
+            '\0',
+            '\u{a0}',
+            '\u{ad}',
+            '\u{34f}',
+            '\u{61c}',
+            '\u{115f}',
+            '\u{200e}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{206a}',
+            '\u{3000}',
+            '\u{3164}',
+            '\u{fe0f}',
+            '\u{ffa0}',
+            '\u{e000}',
+            '\u{e0041}',
+            '\u{e01ef}',
+        ] {
+            assert!(is_unprintable(c), "{}", c.escape_unicode());
+        }
+        for c in [' ', 'a', 'ü', '語', '\u{301}', '😀'] {
+            assert!(!is_unprintable(c), "{}", c.escape_unicode());
+        }
+        // What hides in a label hides in a path.
+        assert!(
+            ('\0'..=char::MAX)
+                .filter(|c| is_deceptive(*c))
+                .all(is_unprintable)
+        );
     }
 }

@@ -402,7 +402,7 @@ fn refused_manifests() {
         .into_iter()
         .filter(|case| case["kind"] == "manifest")
         .collect();
-    assert_eq!(cases.len(), 83);
+    assert_eq!(cases.len(), 106);
     for case in cases {
         let name = member(&case, default, "name")
             .as_str()
