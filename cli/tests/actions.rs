@@ -106,36 +106,61 @@ fn a_declared_variable_that_is_not_set_is_named_before_anything_starts() {
     }
 }
 
-#[test]
-fn a_clean_environment_holds_what_is_declared_and_little_else() {
-    let world = world();
-    let run = |arguments: &[&str]| {
-        let output = world
-            .vault(arguments)
-            .env("WORKER_TOKEN", "secret-1")
-            .env("AWS_SECRET_ACCESS_KEY", "secret-2")
-            .env("VAULT_ADMIN_PASSWORD", "secret-3")
-            .env("LANG", "C.UTF-8")
-            .env("TERM", "xterm")
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        text(&output).0
-    };
-    let usual = run(&["skill", "env", "worker"]);
-    assert!(usual.contains("AWS_SECRET_ACCESS_KEY=secret-2"), "{usual}");
-    assert!(!usual.contains("secret-3"), "{usual}");
-    let clean = run(&["skill", "--clean-env", "env", "worker"]);
-    let names: Vec<&str> = clean
+/// Runs the action `env` of a skill with flags before it, and returns its variables but those that the shell itself sets.
+fn variables(home: &Home, flags: &[&str], skill: &str) -> Vec<String> {
+    let output = home
+        .vault(&[&["skill"], flags, &["env", skill]].concat())
+        .env("WORKER_TOKEN", "secret-1")
+        .env("AWS_SECRET_ACCESS_KEY", "secret-2")
+        .env("VAULT_ADMIN_PASSWORD", "secret-3")
+        .env("VAULT_SOURCE_TOKENS", "git.example=secret-4")
+        .env("VAULT_LOG_LEVEL", "warn")
+        .env("vault_token", "secret-5")
+        .env("LANG", "C.UTF-8")
+        .env("TERM", "xterm")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let names = text(&output).0;
+    names
         .lines()
         .filter_map(|line| Some(line.split_once('=')?.0))
-        // Ignore the variables that the shell itself sets.
         .filter(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name))
-        .collect();
-    assert_eq!(
-        names.join(" "),
-        "HOME LANG PATH TERM VAULT_CALLED_FROM WORKER_TOKEN"
-    );
+        .map(str::to_owned)
+        .collect()
+}
+
+const DECLARED: &str = "HOME LANG PATH TERM VAULT_CALLED_FROM WORKER_TOKEN";
+
+#[test]
+fn settings_of_vault_reach_no_action() {
+    let world = world();
+    for flags in [&[][..], &["--inherit-env"], &["--clean-env"]] {
+        let names = variables(&world, flags, "worker");
+        let of_vault = names
+            .iter()
+            .filter(|name| name.to_lowercase().starts_with("vault_"));
+        assert_eq!(of_vault.collect::<Vec<_>>(), ["VAULT_CALLED_FROM"]);
+        let has_all = names.iter().any(|name| name == "AWS_SECRET_ACCESS_KEY");
+        assert_eq!(has_all, flags != ["--clean-env"], "{flags:?} {names:?}");
+        if !has_all {
+            assert_eq!(names.join(" "), DECLARED);
+        }
+    }
+}
+
+#[test]
+fn a_skill_from_elsewhere_gets_what_it_declares_unless_told_otherwise() {
+    let world = world();
+    let elsewhere = "github:acme/skills/worker";
+    world
+        .run(&["add", "worker", "--replace", "--provenance", elsewhere])
+        .ok();
+    for flags in [&[][..], &["--clean-env"]] {
+        assert_eq!(variables(&world, flags, "worker").join(" "), DECLARED);
+    }
+    let all = variables(&world, &["--inherit-env"], "worker");
+    assert!(all.iter().any(|name| name == "AWS_SECRET_ACCESS_KEY"));
 }
 
 #[test]

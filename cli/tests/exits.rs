@@ -27,6 +27,8 @@ fn every_code_of_the_table_means_what_it_says() {
         ("shwo", 2, Some("usage")),
         ("skill search x --top-k 0", 2, Some("usage")),
         ("skill --clean-env list", 2, Some("usage")),
+        ("skill --inherit-env list", 2, Some("usage")),
+        ("skill --inherit-env --clean-env x y", 2, Some("usage")),
         ("verify good --expect-key short", 2, Some("usage")),
         ("lint ./flagged", 3, None),
         ("fmt ./colon --check", 3, None),

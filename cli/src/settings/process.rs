@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     io::IsTerminal,
     path::{Path, PathBuf},
 };
@@ -33,6 +34,7 @@ const AGENT_MARKS: [&str; 15] = [
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     variables: BTreeMap<String, String>,
+    environment: Vec<(OsString, OsString)>,
     home: Option<PathBuf>,
     /// Whether standard input is a terminal.
     pub stdin_is_terminal: bool,
@@ -49,12 +51,15 @@ impl Process {
         reason = "the one place that reads the environment"
     )]
     pub fn read() -> Self {
+        let environment: Vec<_> = std::env::vars_os().collect();
         Self {
-            variables: std::env::vars_os()
+            variables: environment
+                .iter()
                 .filter_map(|(name, value)| {
-                    Some((name.into_string().ok()?, value.into_string().ok()?))
+                    Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
                 })
                 .collect(),
+            environment,
             home: std::env::home_dir().filter(|home| home.is_absolute()),
             stdin_is_terminal: std::io::stdin().is_terminal(),
             stdout_is_terminal: std::io::stdout().is_terminal(),
@@ -66,6 +71,11 @@ impl Process {
     pub fn variable(&self, name: &str) -> Option<&str> {
         let value = self.variables.get(name)?;
         (!value.is_empty()).then_some(value)
+    }
+
+    /// All variables as they are, for programs that this process starts.
+    pub fn environment(&self) -> &[(OsString, OsString)] {
+        &self.environment
     }
 
     /// The names of all non-empty variables that start with `VAULT_`.

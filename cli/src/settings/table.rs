@@ -120,3 +120,15 @@ pub(super) fn masked(kind: Kind, value: &str) -> String {
         _ => value.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vault_skill::document::is_reserved_variable;
+
+    use super::*;
+
+    #[test]
+    fn no_setting_reaches_an_action() {
+        assert!(variable_names().all(is_reserved_variable));
+    }
+}

@@ -4,17 +4,19 @@
 //! later changes to the store do not affect it. A process of the same user can still change the
 //! copy, just as it can read the key.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 
 use vault_skill::bundle::File;
-use vault_skill::document::{Document, Frontmatter, Secret};
+use vault_skill::document::{Document, Frontmatter, Secret, is_reserved_variable};
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{ActionSpec, Manifest, Mode, SKILL_MD};
 use vault_skill::name::{ActionName, SkillName};
+use vault_skill::provenance::Kind;
 use vault_skill::root::RootState;
 
 use crate::disk::FileError;
@@ -23,17 +25,9 @@ use crate::installed::place::{self, Origin, Place};
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
-/// Environment variables with the vault's own secrets. They are never passed to an action.
-const OWN_SECRETS: [&str; 4] = [
-    "VAULT_ADMIN_PASSWORD",
-    "VAULT_ADMIN_PASSWORD_FILE",
-    "VAULT_DATABASE_URL",
-    "VAULT_KEY_PASSPHRASE_FILE",
-];
-
-/// Environment variables that an action gets with [`Run::clean_environment`], in addition to the
-/// variables that its skill declares: paths of programs and home, user, terminal, and locale.
-pub const BASE_ENVIRONMENT: [&str; 20] = [
+/// Environment variables that every action gets: paths of programs and home, user, terminal, and
+/// locale.
+const BASE_ENVIRONMENT: [&str; 19] = [
     "PATH",
     "HOME",
     "USER",
@@ -53,8 +47,64 @@ pub const BASE_ENVIRONMENT: [&str; 20] = [
     "LC_MONETARY",
     "LC_NUMERIC",
     "LC_TIME",
-    "VAULT_CALLED_FROM",
 ];
+
+/// The environment variables of the caller, and which of them an action gets. Settings of vault
+/// (`VAULT_*`), some of which are secrets, are never passed on.
+#[derive(Clone, Default)]
+pub struct Environment {
+    /// All variables of the caller.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Which of them an action gets.
+    pub scope: Scope,
+}
+
+/// Which variables an action gets.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Scope {
+    /// All for a skill that was made here: an own one of a local folder or a text. For every other
+    /// skill, the same as [`Scope::Declared`].
+    #[default]
+    ByOrigin,
+    /// Those that the skill declares, and what every program needs.
+    Declared,
+    /// All of them.
+    All,
+}
+
+impl Environment {
+    /// The variables that an action gets. `made_here` is whether the skill was made on this machine.
+    fn passed(
+        &self,
+        made_here: bool,
+        declared: &[Secret],
+    ) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        let all = match self.scope {
+            Scope::ByOrigin => made_here,
+            Scope::Declared => false,
+            Scope::All => true,
+        };
+        let is_wanted = move |name: &str| {
+            let is_declared = || declared.iter().any(|secret| secret.name == name);
+            all || BASE_ENVIRONMENT.contains(&name) || is_declared()
+        };
+        let variables = self.variables.iter();
+        variables.filter_map(move |(name, value)| {
+            let text = name.to_string_lossy();
+            let passes = !is_reserved_variable(&text) && is_wanted(&text);
+            passes.then_some((name.as_os_str(), value.as_os_str()))
+        })
+    }
+}
+
+/// Hides the values: they hold secrets.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment")
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Why a skill or an action was not found, or an action was not run.
 #[derive(Debug, thiserror::Error)]
@@ -275,15 +325,16 @@ pub struct Run {
 }
 
 /// Verifies a skill, copies the verified bytes out, and builds the command. The action inherits the
-/// standard streams and the environment, except the vault's own secrets. `extra` follows the
-/// declared arguments.
+/// standard streams, and of the environment what its scope says. `extra` follows the declared
+/// arguments.
 pub fn prepare(
     vault: &Vault,
     skill: &SkillName,
     action: &ActionName,
     extra: &[OsString],
+    environment: &Environment,
 ) -> Result<Run, RunError> {
-    let (_, _, mut examined) = verified(vault, skill)?;
+    let (place, _, mut examined) = verified(vault, skill)?;
     let manifest = &examined.manifest;
     let Some(declared) = manifest.actions.get(action) else {
         return Err(RunError::UnknownAction {
@@ -293,8 +344,10 @@ pub fn prepare(
         });
     };
     let requires_tty = declared.requires_tty;
-    let environment = frontmatter(&examined.manifest.name, &examined.files)
+    let declared_variables = frontmatter(&examined.manifest.name, &examined.files)
         .map_or_else(Vec::new, |read| read.requires_secrets);
+    let source = manifest.provenance.identifier.kind();
+    let made_here = place.origin == Origin::Local && matches!(source, Kind::Local | Kind::Inline);
     allow_scripts(&mut examined.files, &declared.command);
     let copy = vault.scratch()?;
     let root = copy.path().join("files");
@@ -304,15 +357,14 @@ pub fn prepare(
     command
         .args(&resolved.args)
         .args(extra)
-        .current_dir(&resolved.cwd);
-    for secret in OWN_SECRETS {
-        command.env_remove(secret);
-    }
+        .current_dir(&resolved.cwd)
+        .env_clear()
+        .envs(environment.passed(made_here, &declared_variables));
     Ok(Run {
         command,
         program: declared.command.clone(),
         requires_tty,
-        environment,
+        environment: declared_variables,
         _copy: copy,
     })
 }
@@ -328,22 +380,6 @@ fn allow_scripts(files: &mut [File], command: &str) {
 }
 
 impl Run {
-    /// Restricts the environment to the declared variables and [`BASE_ENVIRONMENT`], with the
-    /// values that `value` returns. The vault's own secrets are never passed, even if declared.
-    /// Variables that the caller sets on the command afterwards are kept.
-    pub fn clean_environment(&mut self, value: impl Fn(&str) -> Option<OsString>) {
-        self.command.env_clear();
-        let declared = self.environment.iter().map(|secret| secret.name.as_str());
-        for name in BASE_ENVIRONMENT.into_iter().chain(declared) {
-            if OWN_SECRETS.contains(&name) {
-                continue;
-            }
-            if let Some(value) = value(name) {
-                self.command.env(name, value);
-            }
-        }
-    }
-
     /// Starts the action, waits for it, and deletes the copy. Fails if it can't be started.
     pub fn status(mut self) -> Result<ExitStatus, RunError> {
         let status = self.command.status();

@@ -8,7 +8,7 @@ use crate::support::{Home, PIPED, allowing_pipes, copy_folder, name, skill_md, s
 use vault_library::add_folder;
 use vault_library::admit::Options;
 use vault_library::audit::{self, Auditor, Bounds};
-use vault_library::run::{self, RunError};
+use vault_library::run::{self, Environment, RunError, Scope};
 use vault_library::{Damage, Vault, VaultPaths, shelf};
 use vault_skill::report::{Audited, Verdict};
 use vault_store::assert_matches;
@@ -58,6 +58,15 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
     assert_eq!(found.actions[1].command, "echo");
 
     let out = home.path("out");
+    let variable = |name: &str, value: &Path| (OsString::from(name), value.as_os_str().to_owned());
+    let environment = Environment {
+        variables: vec![
+            variable("PATH", Path::new("/usr/bin:/bin")),
+            variable("OUT", &out),
+            variable("VAULT_ADMIN_PASSWORD", Path::new("hidden")),
+        ],
+        scope: Scope::ByOrigin,
+    };
     let prepare = |skill: &str, action: &str| {
         let arguments = [OsString::from("second two")];
         run::prepare(
@@ -65,10 +74,10 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
             &name(skill),
             &action.parse().unwrap(),
             &arguments,
+            &environment,
         )
     };
-    let mut run = prepare("acts", "act").unwrap();
-    run.command.env("OUT", &out);
+    let run = prepare("acts", "act").unwrap();
     assert_eq!(run.status().unwrap().code(), Some(7));
     let text = std::fs::read_to_string(&out).unwrap();
     let lines: Vec<_> = text.lines().collect();

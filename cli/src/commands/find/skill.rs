@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    run::{self, LocatedSkill, ResolvedAction},
+    run::{self, LocatedSkill, ResolvedAction, Scope},
     shelf::{self, Listed},
 };
 
@@ -22,20 +22,23 @@ use crate::{
 /// Since 0.2.0 (stable).
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "vault skill list\n       vault skill search <QUERY> [--top-k N]\n       vault skill which <NAME> [ACTION]\n       vault skill [--clean-env] <ACTION> <NAME> [ARGUMENT]...",
+    override_usage = "vault skill list\n       vault skill search <QUERY> [--top-k N]\n       vault skill which <NAME> [ACTION]\n       vault skill [--inherit-env | --clean-env] <ACTION> <NAME> [ARGUMENT]...",
     after_help = "\
 Any other word is an action: it runs what the skill NAME declares under bin.<ACTION>, from bytes verified for this run.
 The action's exit code is passed on, and signals are passed to it. It finds the folder that you called it from in
 VAULT_CALLED_FROM. What the skill declares under requires-secrets must be set.
+
+An action of your own skill, added from a folder or a text, gets your environment. An action of any other skill gets the
+variables that the skill declares, with PATH, HOME, TERM, LANG and the like. Settings of vault (VAULT_*) reach no action.
 
 Examples:
   vault skill list
   vault skill search \"flaky tests\" --top-k 3
   vault skill which code-review changes
   vault skill changes code-review main
-  vault skill --clean-env changes code-review
+  vault skill --inherit-env changes code-review
 
-Since 0.2.0 (stable); search since 0.2.1, --clean-env since 0.5.0."
+Since 0.2.0 (stable); search since 0.2.1, --clean-env and --inherit-env since 0.5.0."
 )]
 pub struct Arguments {
     #[arg(
@@ -43,6 +46,9 @@ pub struct Arguments {
         long
     )]
     clean_env: bool,
+    /// Give an action your whole environment but the settings of vault, wherever its skill came from
+    #[arg(long, conflicts_with = "clean_env")]
+    inherit_env: bool,
     #[command(subcommand)]
     action: Action,
 }
@@ -72,9 +78,14 @@ enum Action {
 
 /// Lists, searches or locates skills, or runs an action.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    if arguments.clean_env && !matches!(arguments.action, Action::Run(_)) {
-        return Err(fail!(Usage, "--clean-env goes with an action only")
-            .hint("vault skill --clean-env <action> <name>"));
+    let (scope, flag) = match (arguments.clean_env, arguments.inherit_env) {
+        (true, _) => (Scope::Declared, "--clean-env"),
+        (_, true) => (Scope::All, "--inherit-env"),
+        _ => (Scope::ByOrigin, ""),
+    };
+    if scope != Scope::ByOrigin && !matches!(arguments.action, Action::Run(_)) {
+        return Err(fail!(Usage, "{flag} goes with an action only")
+            .hint(format!("vault skill {flag} <action> <name>")));
     }
     let vault = context.existing_vault()?;
     match &arguments.action {
@@ -85,7 +96,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let found = run::which(vault, &name).map_err(|error| suggest(vault, error))?;
             which(&found, action.as_deref())
         }
-        Action::Run(words) => action::run(context, vault.as_ref(), words, arguments.clean_env),
+        Action::Run(words) => action::run(context, vault.as_ref(), words, scope),
     }
 }
 

@@ -75,6 +75,15 @@ pub struct Secret {
     pub required: bool,
 }
 
+/// Whether an environment variable is one of vault's own settings, some of which are secrets. No skill may declare
+/// it and no action gets it.
+pub fn is_reserved_variable(name: &str) -> bool {
+    const PREFIX: &str = "VAULT_";
+    // Windows ignores the case of variables.
+    name.get(..PREFIX.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+}
+
 /// What a skill says it will touch; a claim, not a measurement.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Capabilities {

@@ -9,7 +9,7 @@ mod transform;
 mod yaml;
 
 pub use crate::manifest::{MAX_ARGS, SKILL_MD};
-pub use frontmatter::{Action, Capabilities, Frontmatter, Secret};
+pub use frontmatter::{Action, Capabilities, Frontmatter, Secret, is_reserved_variable};
 pub use mend::{Change, Mended, mend};
 pub use transform::{
     DEFAULT_PRIORITY, MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render,

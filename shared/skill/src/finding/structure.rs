@@ -3,7 +3,7 @@
 use super::{Rule, Severity};
 
 /// Sorted by name; the number of an id is never given again.
-pub(super) const RULES: [Rule; 33] = [
+pub(super) const RULES: [Rule; 34] = [
     shape("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
     shape("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),
     shape("VG-ST-003", "bin", "AST04", Severity::Medium, ""),
@@ -121,6 +121,13 @@ pub(super) const RULES: [Rule; 33] = [
     shape("VG-ST-029", "skill-md-name", "AST04", Severity::Medium, ""),
     shape("VG-ST-030", "skill-md-size", "AST04", Severity::Medium, ""),
     shape("VG-ST-031", "total-size", "AST04", Severity::Medium, ""),
+    shape(
+        "VG-ST-034",
+        "variable-reserved",
+        "AST03",
+        Severity::High,
+        "A setting of vault can be a token or a password.",
+    ),
 ];
 
 const fn shape(

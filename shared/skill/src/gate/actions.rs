@@ -1,7 +1,8 @@
-//! Declared actions: the command is a file that can run or a program's bare name, the folder is one of the skill's.
+//! Declared actions: the command is a file that can run or a program's bare name, the folder is one of the skill's, and
+//! no variable is one of vault's own.
 
 use crate::bundle::File;
-use crate::document::{Action, Frontmatter, SKILL_MD};
+use crate::document::{Action, Frontmatter, SKILL_MD, is_reserved_variable};
 use crate::finding::{Finding, Level, quoted};
 use crate::manifest::{ActionSpec, Mode, is_program};
 use crate::name::ActionName;
@@ -27,7 +28,22 @@ pub(super) fn check(
                 .hint(fault.hint)
         }));
     }
+    findings.extend(reserved_variables(frontmatter));
     specs
+}
+
+fn reserved_variables(frontmatter: &Frontmatter) -> impl Iterator<Item = Finding> {
+    let declared = frontmatter.requires_secrets.iter();
+    let reserved = declared.filter(|secret| is_reserved_variable(&secret.name));
+    reserved.map(|secret| {
+        let message = format!(
+            "{} is a setting of vault, which no skill gets",
+            quoted(&secret.name)
+        );
+        Finding::new("variable-reserved", Level::Error, message)
+            .at(SKILL_MD)
+            .hint("declare and read a variable whose name does not begin with VAULT_")
+    })
 }
 
 fn spec(action: &Action) -> ActionSpec {

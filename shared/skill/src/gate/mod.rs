@@ -19,6 +19,7 @@
 //! | `description-short`, `description-long` | warning | under 20, over 1,024 characters |
 //! | `bin` | error | a declared action of a wrong shape or name |
 //! | `action-command`, `action-cwd` | error | a command or a folder that the skill lacks |
+//! | `variable-reserved` | error | a declared variable that is a setting of vault |
 //! | `hidden-text` | flag | control, direction or tag characters in the frontmatter |
 //! | `native-executable` | warning | a compiled program among the files |
 //!

@@ -310,6 +310,16 @@ fn descriptions_warn_at_both_ends() {
 }
 
 #[test]
+fn no_skill_may_declare_a_setting_of_vault() {
+    for name in ["VAULT_SOURCE_TOKENS", "VAULT_X", "vault_admin_password"] {
+        let fields = format!("requires-secrets: [{{ name: {name}, required: false }}]");
+        assert_blocked(vec![skill(&fields)], "variable-reserved");
+    }
+    let fields = "requires-secrets: [{ name: MY_VAULT_TOKEN }, { name: VAULTED }]";
+    assert!(strict(vec![skill(fields)]).package.is_some());
+}
+
+#[test]
 fn actions_must_have_something_to_run() {
     let executable = RawFile {
         mode: Mode::Executable,

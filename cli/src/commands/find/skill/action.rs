@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use vault_library::{
     Vault,
-    run::{self, Run, RunError},
+    run::{self, Environment, Run, RunError, Scope},
 };
 use vault_skill::name::ActionName;
 
@@ -24,7 +24,7 @@ pub fn run(
     context: &Context,
     vault: Option<&Vault>,
     words: &[OsString],
-    clean_env: bool,
+    scope: Scope,
 ) -> Result<Report, Failure> {
     let word = |index: usize| words.get(index).and_then(|word| word.to_str());
     let action = word(0).unwrap_or_default();
@@ -54,7 +54,12 @@ pub fn run(
         Some(first) if first == "--" => &extra[1..],
         _ => extra,
     };
-    let mut prepared = run::prepare(vault, &name, &action, extra).map_err(|error| {
+    let environment = Environment {
+        variables: context.process.environment().to_vec(),
+        scope,
+    };
+    let prepared = run::prepare(vault, &name, &action, extra, &environment);
+    let mut prepared = prepared.map_err(|error| {
         let swapped = matches!(error, RunError::UnknownSkill(_))
             && action
                 .as_str()
@@ -71,9 +76,6 @@ pub fn run(
         }
     })?;
     check(context, &prepared, &format!("{action} of {name}"))?;
-    if clean_env {
-        prepared.clean_environment(|name| context.process.variable(name).map(OsString::from));
-    }
     if let Ok(folder) = std::env::current_dir() {
         prepared.command.env("VAULT_CALLED_FROM", folder);
     }
