@@ -1,13 +1,16 @@
 //! Reads zip, tar and tar.gz archives in memory and enforces every limit while reading.
 //!
 //! Nothing is written to disk. Links, devices, absolute paths and `..` are rejected rather than
-//! cleaned up. The sizes in the archive's headers are not trusted.
+//! cleaned up, and so are two members of one path: tools differ in which of them counts. The sizes
+//! in the archive's headers are not trusted.
 
+use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
 use vault_skill::gate::RawFile;
 use vault_skill::manifest::Mode;
+use vault_skill::path::fold;
 
 use crate::error::{FetchError, Result, shown};
 
@@ -30,6 +33,7 @@ pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
     let mut unpacked = Unpacked {
         place,
         files: Vec::new(),
+        paths: HashMap::new(),
         bytes: 0,
     };
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
@@ -53,6 +57,8 @@ pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
 struct Unpacked<'a> {
     place: &'a str,
     files: Vec<RawFile>,
+    /// The path of each file, by what it is where letter case does not count.
+    paths: HashMap<String, String>,
     bytes: u64,
 }
 
@@ -125,6 +131,8 @@ impl Unpacked<'_> {
         if archive.len() > MAX_ENTRIES {
             return Err(self.too_many());
         }
+        // Two members of one path, and members that only some tools see.
+        archive.validate_header_consistency().map_err(broken)?;
         for at in 0..archive.len() {
             let mut entry = archive.by_index(at).map_err(broken)?;
             let path = std::str::from_utf8(entry.name_raw())
@@ -176,6 +184,14 @@ impl Unpacked<'_> {
         }
         if self.files.len() >= MAX_ARCHIVE_FILES {
             return Err(self.too_many());
+        }
+        if let Some(other) = self.paths.insert(fold(path).into_owned(), path.to_owned()) {
+            let (path, other) = (shown(path), shown(&other));
+            return Err(self.bad(if path == other {
+                format!("it holds {path} twice")
+            } else {
+                format!("it holds {other} and {path}, one name where letter case does not count")
+            }));
         }
         self.files.push(RawFile {
             path: path.to_owned(),

@@ -37,3 +37,34 @@ pub fn zip_of(files: &[File<'_>]) -> Vec<u8> {
     }
     writer.finish().unwrap().into_inner()
 }
+
+/// The bytes with another text of the same length in each place of the first one.
+pub fn replaced(bytes: &[u8], text: &str, by: &str) -> Vec<u8> {
+    assert_eq!(text.len(), by.len());
+    let mut bytes = bytes.to_vec();
+    while let Some(at) = find(&bytes, text.as_bytes()) {
+        bytes[at..at + by.len()].copy_from_slice(by.as_bytes());
+    }
+    bytes
+}
+
+/// A zip whose last member is not in its directory: tools that read from the start unpack it.
+pub fn without_last_listed(mut zip: Vec<u8>) -> Vec<u8> {
+    let end = find(&zip, b"PK\x05\x06").unwrap();
+    let mut entry = 0;
+    while let Some(next) = find(&zip[entry + 1..], b"PK\x01\x02") {
+        entry += 1 + next;
+    }
+    let size = u32::from_le_bytes(zip[end + 12..end + 16].try_into().unwrap());
+    let cut = u32::try_from(end - entry).unwrap();
+    zip[end + 12..end + 16].copy_from_slice(&(size - cut).to_le_bytes());
+    for count in [end + 8, end + 10] {
+        zip[count] -= 1;
+    }
+    zip.drain(entry..end);
+    zip
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::archives::{File, gzip, tar_of, zip_of};
+use crate::archives::{File, gzip, replaced, tar_of, without_last_listed, zip_of};
 use crate::support::{
     Answer, INDEX, SiteServer, code, compare, drift, fetch, fetcher, fetcher_with, is_up_to_date,
     names, open, parse, paths, policy, refusal, settings, skill_md,
@@ -127,6 +127,43 @@ async fn hostile_archives_are_refused_while_reading() {
             FetchError::TooLarge { .. } | FetchError::Content { .. } | FetchError::NotFound(_),
             "{what}"
         );
+    }
+}
+
+#[tokio::test]
+async fn an_archive_with_two_members_of_one_path_is_refused() {
+    let document = skill_md("pdf");
+    let good: File<'_> = ("pdf/SKILL.md", 0o644, document.as_bytes());
+    let twin = |path: &'static str| [good, (path, 0o644, b"another one")];
+    // The writer refuses a second member of one path.
+    let zip_twice = replaced(&zip_of(&twin("pdf/SKILL.mX")), "SKILL.mX", "SKILL.md");
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    for (what, bytes, said) in [
+        ("twice.zip", zip_twice, "duplicate file names"),
+        ("twice.tar", tar_of(&twin("pdf/SKILL.md")), "twice"),
+        (
+            "twice.tar.gz",
+            gzip(&tar_of(&twin("./pdf/SKILL.md"))),
+            "twice",
+        ),
+        ("case.zip", zip_of(&twin("pdf/skill.MD")), "letter case"),
+        ("case.tar", tar_of(&twin("PDF/SKILL.md")), "letter case"),
+        (
+            "form.tar",
+            tar_of(&[good, ("caf\u{e9}", 0o644, b""), ("cafe\u{301}", 0o644, b"")]),
+            "letter case",
+        ),
+        (
+            "unlisted.zip",
+            without_last_listed(zip_of(&twin("pdf/x.md"))),
+            "missing from",
+        ),
+    ] {
+        site.body(&format!("/{what}"), "application/octet-stream", bytes);
+        let source = parse(&format!("{}/{what}", site.base));
+        let error = refusal(&fetcher, &source).await;
+        assert!(error.to_string().contains(said), "{what}: {error}");
     }
 }
 

@@ -1,14 +1,16 @@
 //! Writes archives reproducibly (the same files give the same bytes) and reads them within the
 //! limits of a skill.
 
+use std::collections::HashSet;
 use std::io::{self, Cursor, Read, Write};
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
 use tar::{EntryType, Header};
 use vault_skill::bundle::File;
 use vault_skill::gate::RawFile;
 use vault_skill::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode};
+use vault_skill::path::fold;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
@@ -53,7 +55,8 @@ pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the files of a zip or gzipped tar archive, with their paths unchanged. Fails on links, on
-/// encrypted files, and if the limits of a skill are exceeded.
+/// encrypted files, on two files of one path, on files that only some tools would unpack, and if the
+/// limits of a skill are exceeded.
 pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
     let mut taken = ArchiveReader::default();
     if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -67,6 +70,8 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
 #[derive(Default)]
 struct ArchiveReader {
     files: Vec<RawFile>,
+    /// The path of each file, as it is where letter case does not count.
+    paths: HashSet<String>,
     bytes: u64,
 }
 
@@ -74,6 +79,9 @@ impl ArchiveReader {
     fn file(&mut self, path: String, mode: u32, content: impl Read) -> io::Result<()> {
         if self.files.len() >= MAX_FILES {
             return Err(refused("the archive has more files than a skill may have"));
+        }
+        if !self.paths.insert(fold(&path).into_owned()) {
+            return Err(refused("the archive holds two files of one path"));
         }
         let mut bytes = Vec::new();
         content.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
@@ -99,7 +107,7 @@ fn refused(why: &'static str) -> io::Error {
 fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
     // Limit the unpacked stream including headers and padding, so that a bomb of empty entries
     // fails too.
-    let unpacked = GzDecoder::new(bytes).take(2 * MAX_ARCHIVE_BYTES);
+    let unpacked = MultiGzDecoder::new(bytes).take(2 * MAX_ARCHIVE_BYTES);
     let mut archive = tar::Archive::new(unpacked);
     for entry in archive.entries()? {
         let entry = entry?;
@@ -113,6 +121,12 @@ fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
         let mode = entry.header().mode()?;
         taken.file(path, mode, entry)?;
     }
+    // Some tools read on after the end of the archive.
+    let mut rest = Vec::new();
+    archive.into_inner().read_to_end(&mut rest)?;
+    if rest.iter().any(|byte| *byte != 0) {
+        return Err(refused("the archive goes on after its end"));
+    }
     Ok(())
 }
 
@@ -123,6 +137,8 @@ fn read_zip(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
             "the archive has more entries than a skill may have",
         ));
     }
+    // Two members of one path, and members that the directory of the archive does not list.
+    archive.validate_header_consistency()?;
     for index in 0..archive.len() {
         let entry = archive.by_index(index)?;
         if entry.is_dir() {
@@ -169,6 +185,57 @@ mod tests {
                 assert_eq!(packed.bytes, file.bytes);
             }
         }
+    }
+
+    fn tar_of(paths: &[&str]) -> Vec<u8> {
+        let mut archive = tar::Builder::new(Vec::new());
+        for path in paths {
+            let mut header = Header::new_gnu();
+            header.set_size(1);
+            header.set_mode(0o644);
+            archive.append_data(&mut header, path, &b"x"[..]).unwrap();
+        }
+        archive.into_inner().unwrap()
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzBuilder::new().write(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn what_tools_unpack_in_different_ways_is_refused() {
+        let why = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+        for twins in [["a", "a"], ["a", "A"], ["caf\u{e9}", "cafe\u{301}"]] {
+            let said = why(&gzip(&tar_of(&twins)));
+            assert!(said.contains("two files of one path"), "{twins:?}: {said}");
+        }
+        // The writer refuses a second member of one path, so the bytes are changed.
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for name in ["SKILL.md", "SKILL.mX"] {
+            zip.start_file(name, SimpleFileOptions::default()).unwrap();
+        }
+        let zip = zip.finish().unwrap().into_inner();
+        assert_eq!(read(&zip).unwrap().len(), 2);
+        let text: Vec<u8> = zip
+            .iter()
+            .map(|byte| if *byte == b'X' { b'd' } else { *byte })
+            .collect();
+        assert!(
+            why(&text).contains("duplicate file names"),
+            "{}",
+            why(&text)
+        );
+
+        // A second archive behind the end of the first one, and one in a second gzip member.
+        let (one, two) = (tar_of(&["a"]), tar_of(&["b"]));
+        assert_eq!(read(&gzip(&one)).unwrap().len(), 1);
+        assert!(why(&gzip(&[&one[..], &two].concat())).contains("goes on after its end"));
+        assert!(why(&[gzip(&one), gzip(&two)].concat()).contains("goes on after its end"));
+        let open = &one[..one.len() - 1024]; // without the end mark
+        let files = read(&[gzip(open), gzip(&two)].concat()).unwrap();
+        assert_eq!(files.len(), 2, "as tar unpacks them");
     }
 
     #[test]
