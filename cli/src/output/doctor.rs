@@ -84,6 +84,12 @@ fn message(finding: &DoctorFinding) -> String {
                 clean(address, 200)
             )
         }
+        DoctorFinding::LinkExpired { address, since } => {
+            format!(
+                "the last release of {} expired at {since}: nothing newer has arrived",
+                clean(address, 200)
+            )
+        }
         DoctorFinding::NotSignedAgain(skill) => {
             format!("{skill} was signed by a key that is revoked, and is not run")
         }
@@ -177,6 +183,9 @@ fn hint(finding: &DoctorFinding) -> String {
         }
         DoctorFinding::RecoveryCheckDue(_) => "vault key recovery check <file>, once a year",
         DoctorFinding::ReleaseBehind(_) => "vault sync --cloud, while connected to it",
+        DoctorFinding::LinkExpired { .. } => {
+            "vault cloud pull; if that brings nothing, ask the owner for a new release"
+        }
         DoctorFinding::NotSignedAgain(_) => {
             "vault sync --cloud shows what waits and signs it again"
         }

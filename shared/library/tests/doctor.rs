@@ -174,6 +174,62 @@ fn metadata_and_left_overs_are_removed_when_asked() {
 }
 
 #[test]
+fn a_linked_vault_whose_release_has_expired_is_named() {
+    let pair = crate::support::pair::Pair::new(&["alpha"], "one");
+    let look = || {
+        let report = look(&pair.device);
+        let mut findings = report.findings.into_iter();
+        findings.find(|finding| finding.code() == "link_expired")
+    };
+    assert!(look().is_none());
+    pair.pull_all();
+    assert!(look().is_none());
+    pair.device.clock.advance(91 * 86_400);
+    let found = look().unwrap();
+    assert!(
+        matches!(&found, DoctorFinding::LinkExpired { address, .. } if address.ends_with("/v/acme")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_signer_outside_of_the_verified_chain_is_named() {
+    let home = Home::new(1);
+    let stranger = Home::new(2);
+    home.add("greet", "one");
+    stranger.add("evil", "one");
+    // Whoever writes to the vault's folder puts a skill there that another key signed.
+    let evil = bundle(&stranger, "evil");
+    let place = home.path("vault/store").join(evil.file_name().unwrap());
+    crate::support::copy_folder(&evil, &place);
+    for (path, mode) in [
+        ("files/SKILL.md", 0o444),
+        ("manifest.json", 0o444),
+        ("files", 0o555),
+    ] {
+        set_mode(&place.join(path), mode);
+    }
+    let target = Path::new("../store")
+        .join(evil.file_name().unwrap())
+        .join("files");
+    symlink(target, home.path("vault/skills/evil")).unwrap();
+    let report = run(&home, true, true);
+    assert_eq!(codes(&report), ["skill_tampered"]);
+    assert_eq!(status(&report, "evil"), RepairStatus::RefusedTampered);
+    let found = report
+        .findings
+        .iter()
+        .find(|finding| finding.code() == "skill_tampered");
+    let DoctorFinding::SkillDamaged { damage, .. } = found.unwrap() else {
+        panic!("{found:?}");
+    };
+    assert!(
+        damage.to_string().contains("not signed by a publisher"),
+        "{damage}"
+    );
+}
+
+#[test]
 fn keys_and_folders_that_are_open_to_others_are_named() {
     let home = Home::new(1);
     home.add("greet", "one");

@@ -61,6 +61,14 @@ pub enum DoctorFinding {
     /// The release at this address was made before the vault's keys changed, so its readers have not
     /// heard of the change.
     ReleaseBehind(String),
+    /// The last catalog of a linked vault has expired: what its owner has published since, a withdrawal
+    /// for example, has not arrived.
+    LinkExpired {
+        /// The address of the linked vault.
+        address: String,
+        /// When the catalog expired.
+        since: Timestamp,
+    },
     /// An own skill counts for nothing until it is signed again, because its signer was revoked.
     NotSignedAgain(SkillName),
     /// A skill was signed later than the current time of this machine's clock.
@@ -175,6 +183,7 @@ impl DoctorFinding {
             Self::NoRecoveryKey => "no_recovery_key",
             Self::RecoveryCheckDue(_) => "recovery_check_due",
             Self::ReleaseBehind(_) => "release_behind",
+            Self::LinkExpired { .. } => "link_expired",
             Self::NotSignedAgain(_) => "not_signed_again",
             Self::ClockBehind { .. } => "clock_behind",
             Self::Unfinished => "unfinished",

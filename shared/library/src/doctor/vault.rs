@@ -1,4 +1,5 @@
-//! Checks the vault's folder, its keys, this machine's clock, and leftovers of killed writers.
+//! Checks the vault's folder, its keys, linked vaults, this machine's clock, and leftovers of killed
+//! writers.
 
 use vault_skill::time::Timestamp;
 
@@ -6,6 +7,7 @@ use super::{Doctor, DoctorFinding};
 use crate::admit::waiting;
 use crate::disk;
 use crate::disk::scratch;
+use crate::installed::linked;
 use crate::publish::recovery;
 use crate::publish::roots::releases_behind;
 use crate::vault::VaultError;
@@ -55,6 +57,27 @@ impl Doctor<'_> {
         }
         for name in waiting(self.vault).unwrap_or_default() {
             self.find(DoctorFinding::NotSignedAgain(name));
+        }
+    }
+
+    /// Reports linked vaults whose last catalog has expired. Time is the latest that this machine has
+    /// seen, so that a clock set back hides nothing.
+    pub(super) fn check_links_to_vaults(&mut self) {
+        for link in linked::all(self.vault).unwrap_or_default() {
+            let (Ok(Some(catalog)), Ok(Some(trust))) =
+                (link.catalog(self.vault), link.trust(self.vault))
+            else {
+                continue; // nothing has counted yet, or the check of its skills reports it
+            };
+            let now = self.vault.clock().now();
+            let now = trust.latest_seen_at().map_or(now, |seen| seen.max(now));
+            if catalog.expires_at <= now {
+                let pin = link.pin();
+                self.find(DoctorFinding::LinkExpired {
+                    address: format!("{}/v/{}", pin.base, pin.slug),
+                    since: catalog.expires_at,
+                });
+            }
         }
     }
 
