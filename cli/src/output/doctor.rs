@@ -244,6 +244,7 @@ fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
             format!("vault install in {} brings it back", project.display())
         }
         Remedy::Repair => format!("vault doctor {skill} --repair signs it"),
+        Remedy::Clean => format!("vault doctor {skill} --clean removes it"),
         Remedy::AddAgain(source) => add_again_hint(source.as_ref()),
     }
 }

@@ -174,6 +174,32 @@ fn metadata_and_left_overs_are_removed_when_asked() {
 }
 
 #[test]
+fn files_of_editors_are_damage_that_is_cleaned_when_asked() {
+    let home = Home::new(1);
+    home.add("greet", "one");
+    let files = bundle(&home, "greet").join("files");
+    plant(&files, ".DS_Store");
+    plant(&files, "SKILL.md~");
+    let report = look(&home);
+    assert_eq!(codes(&report), ["skill_tampered", "ignored_metadata"]);
+    assert!(report.is_tampered() && !report.is_clean());
+    assert!(report.findings.iter().any(|finding| {
+        matches!(finding, DoctorFinding::SkillDamaged { remedy, .. } if *remedy == Remedy::Clean)
+    }));
+    // A repair would sign nothing here.
+    assert!(run(&home, false, true).is_tampered());
+    let report = run(&home, true, false);
+    assert_eq!(report.cleaned.len(), 2, "{:?}", report.cleaned);
+    assert!(report.is_clean() && !report.is_tampered());
+    assert!(codes(&look(&home)).is_empty());
+    // What is no metadata of anything stays for its owner to look at.
+    plant(&files, "SKILL.md~");
+    plant(&files, "run.sh");
+    assert!(run(&home, true, false).is_tampered());
+    assert!(files.join("run.sh").exists());
+}
+
+#[test]
 fn a_linked_vault_whose_release_has_expired_is_named() {
     let pair = crate::support::pair::Pair::new(&["alpha"], "one");
     let look = || {

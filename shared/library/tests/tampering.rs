@@ -153,8 +153,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
         std::thread::sleep(Duration::from_millis(70));
         home.listed();
         let one = home.stored(&victim.bundle);
-        let witness =
-            vault_library::run::which(&home.vault, &crate::support::name("witness")).unwrap();
+        let witness = vault_library::run::which(&home.vault, &name("witness")).unwrap();
         let two = home.stored(&witness.bundle);
         thaw(&one);
         change(&one, &two);
@@ -191,6 +190,85 @@ fn every_change_is_noticed_by_check_list_and_release() {
         }
         let listing = shelf::list(&home.vault).unwrap();
         assert_eq!(listing.skills.len(), 2, "{what}: {:?}", listing.damaged);
+    }
+}
+
+#[test]
+fn what_was_changed_is_said_before_a_mode_that_came_with_it() {
+    let home = Home::new(1);
+    let added = home.add("victim", "the one");
+    let stored = home.stored(&added.bundle);
+    // As an editor that writes a new file leaves it.
+    thaw(&stored);
+    write(&stored.join("files/SKILL.md"), b"other");
+    let damage = || {
+        let report = integrity::check(&home.vault).unwrap();
+        report.skills.into_iter().next().unwrap().damage.unwrap()
+    };
+    assert_matches!(damage(), Damage::Changed(path) if path == "SKILL.md");
+    std::fs::remove_file(stored.join("files/SKILL.md")).unwrap();
+    assert_matches!(damage(), Damage::Missing(path) if path == "SKILL.md");
+}
+
+#[test]
+fn files_of_editors_are_deviations_that_no_action_uses() {
+    let home = Home::new(1);
+    let folder = home.source("victim", "the one", &[]);
+    let more = "bin:\n  see: { command: ls, args: [-A] }\n";
+    write(
+        &folder.join("SKILL.md"),
+        crate::support::skill_md("victim", more, "x").as_bytes(),
+    );
+    let added = home.add_folder(&folder);
+    let stored = home.stored(&added.bundle);
+    let damage = || {
+        let report = integrity::check(&home.vault).unwrap();
+        report.skills.into_iter().next().unwrap().damage
+    };
+    let deviation = || {
+        let found = run::inspect(&home.vault, &name("victim")).unwrap();
+        found.examined.deviation()
+    };
+    for (path, is_metadata) in [
+        ("files/.DS_Store", true),
+        ("files/._SKILL.md", true),
+        (".DS_Store", true),
+        ("files/.git/config", false),
+        ("files/.vscode/tasks.json", false),
+        ("files/SKILL.md~", false),
+        ("files/.x.swp", false),
+        ("files/.DS_Store.d~/x", false),
+        ("files/._d/x", false),
+    ] {
+        thaw(&stored);
+        let folder = stored.join(path).parent().unwrap().to_owned();
+        std::fs::create_dir_all(&folder).unwrap();
+        write(&stored.join(path), b"x");
+        freeze(&stored);
+        assert_eq!(damage().is_none(), is_metadata, "{path}: {:?}", damage());
+        assert_eq!(deviation().is_none(), is_metadata, "{path}");
+        if !is_metadata {
+            assert_matches!(damage().unwrap(), Damage::Extra(_), "{path}");
+        }
+        // The action sees the signed files alone.
+        let variables = vec![("PATH".into(), "/usr/bin:/bin".into())];
+        let environment = run::Environment {
+            variables,
+            scope: run::Scope::ByOrigin,
+        };
+        let see = "see".parse().unwrap();
+        let skill = name("victim");
+        let mut action = run::prepare(&home.vault, &skill, &see, &[], &environment).unwrap();
+        let seen = action.command.output().unwrap().stdout;
+        assert_eq!(String::from_utf8(seen).unwrap(), "SKILL.md\n", "{path}");
+        thaw(&stored);
+        if folder != stored && folder != stored.join("files") {
+            std::fs::remove_dir_all(&folder).unwrap();
+        } else {
+            std::fs::remove_file(stored.join(path)).unwrap();
+        }
+        freeze(&stored);
+        assert!(damage().is_none(), "{path}");
     }
 }
 

@@ -115,7 +115,9 @@ fn report_of(
         }
     }
     for path in &report.cleaned {
-        lines.push(format!("{TICK} removed {}", context.process.short(path)));
+        // Some of it is named by whoever put it there.
+        let path = clean(&context.process.short(path), 500);
+        lines.push(format!("{TICK} removed {path}"));
     }
     if let Some(name) = &arguments.skill {
         one_skill(report, name, &mut lines);

@@ -34,6 +34,8 @@ pub enum Remedy {
     AddAgain(Option<ProvenanceId>),
     /// Let the doctor sign it with `repair`.
     Repair,
+    /// Let the doctor remove with `clean` what lies beside its signed files.
+    Clean,
 }
 
 /// One finding.
@@ -93,7 +95,7 @@ pub enum DoctorFinding {
         /// The missing variables, at least one.
         variables: Vec<String>,
     },
-    /// Metadata files of operating systems or editors are among a skill's files.
+    /// Metadata files of operating systems are among a skill's files.
     IgnoredMetadata {
         /// The skill.
         skill: SkillName,

@@ -92,10 +92,17 @@ impl DoctorReport {
             .count()
     }
 
-    /// Whether any skill was tampered with after signing.
+    /// Whether any skill, own or linked, or any variant was tampered with after signing.
     pub fn is_tampered(&self) -> bool {
-        self.skills
-            .iter()
-            .any(|skill| skill.repair_status == RepairStatus::RefusedTampered)
+        let is_refused = |skill: &SkillHealth| skill.repair_status == RepairStatus::RefusedTampered;
+        // Pulling repairs a linked skill, and rendering a variant, but their content was changed.
+        let is_changed = |finding: &DoctorFinding| {
+            matches!(
+                finding,
+                DoctorFinding::SkillDamaged { damage, .. }
+                | DoctorFinding::VariantDamaged { damage, .. } if damage.is_changed_content()
+            )
+        };
+        self.skills.iter().any(is_refused) || self.findings.iter().any(is_changed)
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use vault_skill::document::Secret;
+use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
 use vault_skill::name::SkillName;
@@ -46,9 +47,12 @@ impl Doctor<'_> {
         wanted.is_none_or(|wanted| wanted == name)
     }
 
-    fn check_skill(&mut self, checked: Checked) -> Result<(), VaultError> {
+    fn check_skill(&mut self, mut checked: Checked) -> Result<(), VaultError> {
         let unset_environment = self.check_environment(&checked.name, &checked.declared);
         let ignored = self.check_ignored(&checked.name, &checked.bundle, checked.ignored)?;
+        if ignored.is_empty() && checked.damage.as_ref().is_some_and(is_clutter) {
+            checked.damage = None; // it was removed just now
+        }
         let mut health = SkillHealth {
             origin: match &checked.origin {
                 Origin::Local => "local".to_owned(),
@@ -112,10 +116,15 @@ impl Doctor<'_> {
             self.report.cleaned.extend(removed);
             return Ok(Vec::new());
         }
-        self.find(DoctorFinding::IgnoredMetadata {
-            skill: skill.clone(),
-            files: files.clone(),
-        });
+        // Anything else is reported as damage of the skill.
+        let metadata = files.iter().filter(|file| gate::is_system_metadata(file));
+        let metadata: Vec<_> = metadata.cloned().collect();
+        if !metadata.is_empty() {
+            self.find(DoctorFinding::IgnoredMetadata {
+                skill: skill.clone(),
+                files: metadata,
+            });
+        }
         Ok(files)
     }
 
@@ -235,6 +244,11 @@ impl Doctor<'_> {
     }
 }
 
+/// Whether the signed files are good, and files of an editor or a version control lie beside them.
+fn is_clutter(damage: &Damage) -> bool {
+    matches!(damage, Damage::Extra(path) if gate::is_ignored(path))
+}
+
 /// Decides whether a damaged skill can be repaired, and how to restore it otherwise.
 fn verdict(
     damage: &Damage,
@@ -246,6 +260,7 @@ fn verdict(
     // Only the manifest is missing: the files exist but no signature covers them.
     let unsigned = matches!(damage, Damage::Missing(what) if what == "manifest.json");
     let status = match origin {
+        _ if is_clutter(damage) => return (RepairStatus::RefusedTampered, Remedy::Clean),
         Origin::Linked(_) => return (RepairStatus::RefusedRemote, Remedy::Pull),
         Origin::Project(path) => {
             return (RepairStatus::RefusedRemote, Remedy::Install(path.clone()));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use vault_skill::document::Secret;
+use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 use vault_skill::time::Timestamp;
@@ -105,7 +106,7 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
 }
 
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes,
-/// hashes and modes. A linked skill must also have the bundle hash that its counted catalog lists.
+/// hashes and modes. Metadata of operating systems alone may lie beside them. A linked skill must also have the bundle hash that its counted catalog lists.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     let places = place::places(vault)?;
     let store = vault.store();
@@ -138,6 +139,7 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
         entry.insert_str(0, "store/");
     }
     strange.extend_from_slice(&places.strange);
+    strange.retain(|entry| !gate::is_system_metadata(entry));
     Ok(Report {
         skills,
         strange,
@@ -155,7 +157,10 @@ fn check_group(store: &Path, group: &Group) -> Vec<Checked> {
 fn check_place(store: &Path, place: &Place, trusted: &Trusted) -> Checked {
     let examined = store::examine(store, &place.bundle, Some(&place.signed_name), trusted);
     let (examined, damage) = match examined {
-        Ok(examined) => (Some(examined), None),
+        Ok(examined) => {
+            let deviation = examined.deviation();
+            (Some(examined), deviation)
+        }
         Err(damage) => (None, Some(damage)),
     };
     let manifest = examined.as_ref().map(|examined| &examined.manifest);

@@ -3,7 +3,8 @@
 //!
 //! Installed skills are read only through [`examine`]. It verifies the manifest's signature, then
 //! the size, hash and mode of every file, and that there are no other files. Nothing is used from a
-//! folder that fails.
+//! folder that fails. Metadata of systems and editors alone does not fail it: those files are never
+//! used, and [`Examined::deviation`] reports what no system puts there by itself.
 
 mod trusted;
 mod write;
@@ -89,6 +90,18 @@ pub enum Damage {
 }
 
 impl Damage {
+    /// Whether files or modes differ from what was signed, whoever signed it.
+    pub(crate) fn is_changed_content(&self) -> bool {
+        matches!(
+            self,
+            Self::Extra(_)
+                | Self::Changed(_)
+                | Self::Mode { .. }
+                | Self::Foreign(_)
+                | Self::Bundle { .. }
+        )
+    }
+
     /// Whether the content was modified. False for a missing folder or a fault of the disk.
     pub fn is_tampering(&self) -> bool {
         !matches!(self, Self::Missing(_) | Self::Unreadable(_))
@@ -109,6 +122,8 @@ pub struct Examined {
     /// Metadata of operating systems and editors that lies beside the signed files, relative to the
     /// skill. Not part of the skill.
     pub(crate) ignored: Vec<String>,
+    /// The first of it that no operating system puts there by itself.
+    extra: Option<String>,
     /// Paths below the bundle's folder.
     pub(crate) paths: Vec<String>,
     /// The metadata of each path at the time it was read.
@@ -116,6 +131,12 @@ pub struct Examined {
 }
 
 impl Examined {
+    /// What lies among the signed files and is not part of the skill, metadata of operating systems
+    /// aside. The signed bytes are good and can be used without it, but an agent reads the folder.
+    pub fn deviation(&self) -> Option<Damage> {
+        self.extra.clone().map(Damage::Extra)
+    }
+
     /// The bytes of SKILL.md.
     pub(crate) fn skill_md(&self) -> Option<&[u8]> {
         let file = self
@@ -179,7 +200,9 @@ pub(crate) fn examine(
         manifest: None,
         folders: BTreeSet::new(),
         files: Vec::new(),
+        mode: None,
         ignored: Vec::new(),
+        extra: None,
         paths: Vec::new(),
         stats: Vec::new(),
     };
@@ -194,14 +217,14 @@ pub(crate) fn examine(
         std::io::ErrorKind::NotFound => Damage::Missing(hash.to_string()),
         _ => Damage::Unreadable(failed),
     })?;
-    let examined = match damage {
+    let (examined, mode) = match damage {
         Some(damage) => Err(damage),
         None => examination.finish(),
     }?;
     if trusted.counts_by_hash(&examined.signer) {
         encode(hash, &examined)?;
     }
-    Ok(examined)
+    mode.map_or(Ok(examined), Err)
 }
 
 /// Encodes the bundle of an examined skill. Fails if its hash is not the folder's name.
@@ -246,7 +269,10 @@ struct Examination<'a> {
     folders: BTreeSet<String>,
     /// The files that were read, in the manifest's order.
     files: Vec<Option<File>>,
+    /// The first wrong mode. It is reported only if the content is right, which matters more.
+    mode: Option<Damage>,
     ignored: Vec<String>,
+    extra: Option<String>,
     paths: Vec<String>,
     stats: Vec<FileStat>,
 }
@@ -261,6 +287,9 @@ impl Examination<'_> {
             self.folder(path, stat, &entry)?;
         } else if let Some(inside) = path.strip_prefix("files/") {
             if gate::is_ignored(inside) {
+                if self.extra.is_none() && !is_system_metadata(inside, &entry) {
+                    self.extra = Some(inside.to_owned());
+                }
                 self.ignored.push(inside.to_owned());
                 return Ok(());
             }
@@ -268,6 +297,8 @@ impl Examination<'_> {
                 Entry::Dir => self.folder(inside, stat, &entry)?,
                 _ => self.file(inside, stat, entry)?,
             }
+        } else if is_system_metadata(path, &entry) {
+            return Ok(());
         } else {
             return Err(Damage::Extra(path.to_owned()));
         }
@@ -278,7 +309,7 @@ impl Examination<'_> {
 
     fn manifest(&mut self, stat: FileStat, entry: Entry) -> Result<(), Damage> {
         let bytes = content(MANIFEST, entry)?;
-        mode(MANIFEST, stat, 0o444)?;
+        self.note_mode(MANIFEST, stat, 0o444);
         let signed = SignedManifest::parse(&bytes)?;
         let trust = self.trusted.of_bundle(self.hash)?;
         let manifest = match self.name {
@@ -309,14 +340,15 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn folder(&self, path: &str, stat: FileStat, entry: &Entry) -> Result<(), Damage> {
+    fn folder(&mut self, path: &str, stat: FileStat, entry: &Entry) -> Result<(), Damage> {
         if !matches!(entry, Entry::Dir) {
             return Err(Damage::Foreign(path.to_owned()));
         }
         if path != FILES && !self.folders.contains(path) {
             return Err(Damage::Extra(path.to_owned()));
         }
-        mode(path, stat, 0o555)
+        self.note_mode(path, stat, 0o555);
+        Ok(())
     }
 
     fn file(&mut self, path: &str, stat: FileStat, entry: Entry) -> Result<(), Damage> {
@@ -331,35 +363,56 @@ impl Examination<'_> {
         };
         let signed = &manifest.files[at];
         let bytes = content(path, entry)?;
-        mode(path, stat, disk_mode(signed.mode))?;
         if bytes.len() as u64 != signed.size || Digest::of(&bytes) != signed.sha256 {
             return Err(Damage::Changed(path.to_owned()));
         }
+        let expected = disk_mode(signed.mode);
         self.files[at] = Some(File {
             path: signed.path.clone(),
             mode: signed.mode,
             bytes,
         });
+        self.note_mode(path, stat, expected);
         Ok(())
     }
 
-    fn finish(self) -> Result<Examined, Damage> {
+    /// Notes the first entry whose permissions are not the expected ones.
+    fn note_mode(&mut self, path: &str, stat: FileStat, expected: u32) {
+        let found = stat.permissions();
+        if found != expected && self.mode.is_none() {
+            self.mode = Some(Damage::Mode {
+                path: path.to_owned(),
+                found,
+                expected,
+            });
+        }
+    }
+
+    /// The skill, whose content is as signed, and the first wrong mode.
+    fn finish(self) -> Result<(Examined, Option<Damage>), Damage> {
         let Some((signed, signer, manifest)) = self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
         };
         if let Some(at) = self.files.iter().position(Option::is_none) {
             return Err(Damage::Missing(manifest.files[at].path.to_string()));
         }
-        Ok(Examined {
+        let examined = Examined {
             signed,
             signer,
             manifest,
             files: self.files.into_iter().flatten().collect(),
             ignored: self.ignored,
+            extra: self.extra,
             paths: self.paths,
             stats: self.stats,
-        })
+        };
+        Ok((examined, self.mode))
     }
+}
+
+/// Whether an entry is a file that an operating system puts into folders by itself.
+fn is_system_metadata(path: &str, entry: &Entry) -> bool {
+    !matches!(entry, Entry::Dir | Entry::Foreign) && gate::is_system_metadata(path)
 }
 
 fn content(path: &str, entry: Entry) -> Result<Vec<u8>, Damage> {
@@ -368,18 +421,6 @@ fn content(path: &str, entry: Entry) -> Result<Vec<u8>, Damage> {
         Entry::TooLarge | Entry::Changing => Err(Damage::Changed(path.to_owned())),
         Entry::Foreign | Entry::Dir => Err(Damage::Foreign(path.to_owned())),
     }
-}
-
-/// Fails unless the permissions are the expected ones.
-fn mode(path: &str, stat: FileStat, expected: u32) -> Result<(), Damage> {
-    if stat.permissions() == expected {
-        return Ok(());
-    }
-    Err(Damage::Mode {
-        path: path.to_owned(),
-        found: stat.permissions(),
-        expected,
-    })
 }
 
 /// The mode of a stored file: as signed, but without write permission.

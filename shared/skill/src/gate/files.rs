@@ -22,6 +22,13 @@ const IGNORED: [&str; 8] = [
     ".vscode",
 ];
 
+/// Whether a file is metadata that an operating system adds to folders by itself. Beside signed files it is no
+/// deviation; a folder of such a name is one.
+pub fn is_system_metadata(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    [".DS_Store", "Thumbs.db", "desktop.ini"].contains(&name) || name.starts_with("._")
+}
+
 /// Whether a path leads to, or through, metadata of an operating system or editor, which is never stored.
 pub fn is_ignored(path: &str) -> bool {
     path.split('/').any(|segment| {
@@ -250,6 +257,23 @@ mod tests {
             ".vault/x",
         ] {
             assert!(!is_ignored(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_systems_add_by_themselves_is_told_from_what_editors_leave() {
+        for path in [".DS_Store", "a/Thumbs.db", "a/b/desktop.ini", "._SKILL.md"] {
+            assert!(is_ignored(path) && is_system_metadata(path), "{path}");
+        }
+        for path in [
+            ".git/config",
+            ".vscode/tasks.json",
+            "SKILL.md~",
+            ".x.swp",
+            ".DS_Store/x",
+            "._a/SKILL.md",
+        ] {
+            assert!(is_ignored(path) && !is_system_metadata(path), "{path}");
         }
     }
 

@@ -36,7 +36,7 @@ pub mod similar;
 mod texts;
 
 pub use crate::finding::{Finding, Level, Position, Rule};
-pub use files::{MANY_FILES, is_ignored};
+pub use files::{MANY_FILES, is_ignored, is_system_metadata};
 
 use crate::bundle::File;
 use crate::document::SKILL_MD;
