@@ -151,15 +151,17 @@ fn what_was_changed_on_the_way_is_found() {
     assert_eq!(word(&[], Some(&other)), Some("vault_changed"));
     assert_eq!(word(&known, Some(&other)), Some("vault_changed"));
 
+    let document = std::fs::read_to_string(folder.join("SKILL.md")).unwrap();
     for (path, text, mode, said) in [
         ("bin/run.sh", "#!/bin/sh\necho ho\n", 0o755, "other bytes"),
-        ("bin/run.sh", RUN, 0o644, "executable"),
+        ("SKILL.md", &document, 0o755, "executable"),
         ("bin/more.sh", "#!/bin/sh\n", 0o755, "not part"),
     ] {
         put(&folder, path, text, mode);
         let error = world.refusal("pdf");
         assert!(error.to_string().contains(said), "{error}");
         put(&folder, "bin/run.sh", RUN, 0o755);
+        put(&folder, "SKILL.md", &document, 0o644);
     }
     std::fs::remove_file(folder.join("bin/more.sh")).unwrap();
     std::fs::remove_file(folder.join("bin/run.sh")).unwrap();
@@ -179,6 +181,91 @@ fn what_was_changed_on_the_way_is_found() {
         "Nobody signed this one.",
     );
     assert_matches!(world.verify("bare"), Err(VerifyError::Unsigned { .. }));
+}
+
+/// A folder with the signed manifest of `pdf` beside it, as `vault export` writes it.
+fn folder_with_manifest(world: &World) -> std::path::PathBuf {
+    let input = ZipInput {
+        skill: "pdf".parse().unwrap(),
+        file: world.folder.path().join("pdf.zip"),
+        replace: false,
+    };
+    export::zip(&world.home.vault, &input).unwrap();
+    world.folder.path().join("pdf")
+}
+
+#[test]
+fn nothing_lies_beside_the_signed_files_but_metadata_of_systems() {
+    let world = World::new();
+    let folder = folder_with_manifest(&world);
+    for metadata in [".DS_Store", "bin/Thumbs.db", "desktop.ini", "._SKILL.md"] {
+        put(&folder, metadata, "x", 0o644);
+    }
+    world.verify("pdf").unwrap();
+    for extra in [
+        ".git/config",
+        ".vscode/tasks.json",
+        ".idea/x.xml",
+        "SKILL.md~",
+        ".SKILL.md.swp",
+        ".Trashes/x",
+        ".DS_Store.d/x",
+        "._more/SKILL.md",
+        ".vault/other.json",
+        ".vault/manifest.json",
+    ] {
+        put(&folder, extra, "x", 0o644);
+        let error = world.refusal("pdf").to_string();
+        assert!(error.contains(&format!("{extra} is not part")), "{error}");
+        std::fs::remove_file(folder.join(extra)).unwrap();
+    }
+}
+
+#[test]
+fn a_copy_of_the_manifest_in_the_folder_is_no_deviation() {
+    let world = World::new();
+    let folder = folder_with_manifest(&world);
+    let beside = world.folder.path().join("pdf.manifest.json");
+    let inside = folder.join(".vault/manifest.json");
+    let bytes = std::fs::read_to_string(&beside).unwrap();
+    // As exported, with the keys of the vault; and as the store and MCP servers show it, without.
+    let stored = std::fs::canonicalize(world.home.path("vault/skills/pdf")).unwrap();
+    let plain = std::fs::read_to_string(stored.join("../manifest.json")).unwrap();
+    assert_ne!(bytes, plain);
+    for copy in [&bytes, &plain] {
+        write(&inside, copy);
+        world.verify("pdf").unwrap();
+    }
+    // It is found where nothing lies beside the folder.
+    std::fs::remove_file(&beside).unwrap();
+    world.verify("pdf").unwrap();
+    write(&folder.join("SKILL.md"), "another text");
+    assert!(world.refusal("pdf").to_string().contains("other bytes"));
+}
+
+#[test]
+fn a_lost_executable_bit_is_noted_and_can_be_set_again() {
+    let world = World::new();
+    let folder = folder_with_manifest(&world);
+    let script = folder.join("bin/run.sh");
+    set_mode(&script, 0o640);
+    let verified = world.verify("pdf").unwrap().remove(0);
+    assert_eq!(verified.lost_modes.len(), 1);
+    assert_eq!(verified.lost_modes[0].as_str(), "bin/run.sh");
+    assert!(verified.fix_modes().unwrap());
+    assert_eq!(crate::support::mode(&script), 0o750);
+    assert!(world.verify("pdf").unwrap()[0].lost_modes.is_empty());
+    // Nothing of an archive is changed.
+    assert!(!world.verify("pdf.zip").unwrap()[0].fix_modes().unwrap());
+    // What else is wrong is said, not the mode.
+    set_mode(&script, 0o644);
+    write(&folder.join("SKILL.md"), "another text");
+    assert!(
+        world
+            .refusal("pdf")
+            .to_string()
+            .contains("SKILL.md has other bytes")
+    );
 }
 
 #[test]

@@ -394,11 +394,27 @@ pub struct Mismatch {
 }
 
 impl Manifest {
-    /// Whether these are the signed files, no more and no less: path, mode, size and SHA-256 of each. Fails with the first difference.
+    /// Whether these are the signed files, no more and no less: path, mode, size and SHA-256 of each. Fails with the
+    /// first difference; one of the content comes before one of a mode.
     pub fn compare<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,
     ) -> Result<(), Mismatch> {
+        match self.compare_but_lost_modes(files)?.first() {
+            None => Ok(()),
+            Some(lost) => Err(Mismatch {
+                file: lost.to_string(),
+                what: "is not executable, other than was signed",
+            }),
+        }
+    }
+
+    /// [`Manifest::compare`] that lets files pass which are not executable although they were signed so, and returns
+    /// them: some file systems and archives keep no modes.
+    pub fn compare_but_lost_modes<'a>(
+        &self,
+        files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,
+    ) -> Result<Vec<&FilePath>, Mismatch> {
         let wrong = |file: &str, what| {
             Err(Mismatch {
                 file: file.to_owned(),
@@ -406,6 +422,7 @@ impl Manifest {
             })
         };
         let mut seen = vec![false; self.files.len()];
+        let (mut lost, mut gained) = (Vec::new(), None);
         for (path, mode, bytes) in files {
             let Ok(place) = self
                 .files
@@ -420,13 +437,18 @@ impl Manifest {
             if entry.size != bytes.len() as u64 || entry.sha256 != Digest::of(bytes) {
                 return wrong(path, "has other bytes than were signed");
             }
-            if entry.mode != mode {
-                return wrong(path, "is executable or not, other than was signed");
+            match (entry.mode, mode) {
+                (Mode::Executable, Mode::Plain) => lost.push(&entry.path),
+                (Mode::Plain, Mode::Executable) => gained = gained.or(Some(path)),
+                _ => {}
             }
         }
-        match seen.iter().position(|seen| !seen) {
-            Some(missing) => wrong(self.files[missing].path.as_str(), "is missing"),
-            None => Ok(()),
+        if let Some(missing) = seen.iter().position(|seen| !seen) {
+            return wrong(self.files[missing].path.as_str(), "is missing");
+        }
+        match gained {
+            Some(path) => wrong(path, "is executable, other than was signed"),
+            None => Ok(lost),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     errors::{ErrorCode, Failure, chain},
     key_changes,
     lookup::{self, Target},
-    output::{BOLD, DIM, Report, TICK, count, origin},
+    output::{BOLD, DIM, Report, TICK, Warning, clean, count, origin},
 };
 
 /// Since 0.5.0 (stable).
@@ -33,10 +33,14 @@ Without a name: every installed skill, from its bytes. With a path: a folder, zi
 they count for the vaults that this machine knows, and for the one of --expect-key. Nothing is fetched, with --offline or
 without. Exit 6 when something is wrong, 3 when it was signed by a key that no longer publishes for its vault.
 
+A file that was not signed is wrong; only what systems put into folders by themselves (.DS_Store, Thumbs.db, desktop.ini, ._*)
+is let pass. A script of a folder or archive that is no longer executable, and nothing else, is a note: exit 0.
+
 Examples:
   vault verify
   vault verify code-review
   vault verify ./code-review.zip --expect-key vlt:2abc-…/2
+  vault verify ./code-review --fix-modes
   vault verify ./site
 
 Since 0.5.0 (stable).")]
@@ -50,6 +54,9 @@ pub struct Arguments {
     /// The signed manifest, where it does not lie beside the path
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
+    /// Make scripts of a folder executable that were signed so
+    #[arg(long)]
+    fix_modes: bool,
 }
 
 /// Verifies the target, or every installed skill if none is given.
@@ -59,20 +66,26 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .as_ref()
         .map_or_else(|| Ok(Vec::new()), integrity::known_vaults)?;
     let expected = arguments.expect_key.as_ref();
-    let Some(what) = &arguments.what else {
-        return verify_all(vault.as_ref(), expected);
+    let target = match &arguments.what {
+        Some(what) => Some(lookup::target(vault.as_ref(), what)?),
+        None => None,
     };
-    match (lookup::target(vault.as_ref(), what)?, &vault) {
-        (Target::Installed(name), Some(vault)) => verify_installed(vault, &name, &known, expected),
-        (Target::Installed(_), None) => Err(fail!(SkillNotFound, "nothing is installed")),
-        (Target::Path(path), _) => {
-            let manifest = arguments.manifest.as_deref();
-            exported(context, &path, manifest, &known, expected)
+    if arguments.fix_modes && !matches!(target, Some(Target::Path(_))) {
+        return Err(fail!(Usage, "--fix-modes goes with a folder")
+            .hint("vault verify ./<folder> --fix-modes"));
+    }
+    match (target, &vault) {
+        (None, vault) => verify_all(context, vault.as_ref(), expected),
+        (Some(Target::Installed(name)), Some(vault)) => {
+            verify_installed(vault, &name, &known, expected)
         }
+        (Some(Target::Installed(_)), None) => Err(fail!(SkillNotFound, "nothing is installed")),
+        (Some(Target::Path(path)), _) => exported(context, &path, arguments, &known),
     }
 }
 
 fn verify_all(
+    context: &Context,
     vault: Option<&Vault>,
     expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
@@ -85,24 +98,31 @@ fn verify_all(
             .hint("vault verify <name> --expect-key <fingerprint>"));
     }
     let report = integrity::check(vault)?;
-    let mut skills = Vec::new();
+    for path in &report.strange {
+        let text = format!(
+            "{} is not the vault's and was not verified",
+            clean(path, 200)
+        );
+        let warning = Warning::new("foreign_in_vault", text);
+        context
+            .ui
+            .warn(warning.hint("move it elsewhere; vault doctor says more"));
+    }
     let mut wrong = Vec::new();
     let mut code = ErrorCode::SkillUnreadable;
-    for Checked {
-        name,
-        origin: from,
-        bundle,
-        version,
-        damage,
-        ..
-    } in &report.skills
-    {
+    let mut judge = |checked: &Checked, what: &str| {
+        let Checked {
+            name,
+            origin: from,
+            bundle,
+            version,
+            damage,
+            ..
+        } = checked;
         let problem = damage.as_ref().map(|damage| chain(damage));
         if let Some(problem) = &problem {
-            wrong.push(format!(
-                "{BOLD}{name}{BOLD:#}  {problem} ({})",
-                origin::whose(from)
-            ));
+            let whose = origin::whose(from);
+            wrong.push(format!("{BOLD}{name}{BOLD:#}{what}  {problem} ({whose})"));
         }
         if damage
             .as_ref()
@@ -110,14 +130,23 @@ fn verify_all(
         {
             code = ErrorCode::SkillDamaged;
         }
-        skills.push(json!({
+        json!({
             "name": name, "origin": origin::origin(from), "bundle_hash": bundle,
             "version": version, "ok": damage.is_none(), "damage": problem,
-        }));
-    }
+        })
+    };
+    let skills: Vec<_> = report.skills.iter().map(|skill| judge(skill, "")).collect();
+    // Agents read rendered variants in place of the skill.
+    let variants = report.variants.iter();
+    let variants: Vec<_> = variants
+        .map(|variant| judge(variant, ", a variant"))
+        .collect();
     let total = count(skills.len(), "skill");
     let is_one = skills.len() == 1;
-    let data = json!({ "skills": skills, "wrong": wrong.len(), "strange": report.strange });
+    let checked = count(skills.len() + variants.len(), "skill");
+    let data = json!({
+        "skills": skills, "variants": variants, "wrong": wrong.len(), "strange": report.strange,
+    });
     if wrong.is_empty() {
         let verb = if is_one { "is" } else { "are" };
         let text = match report.skills[..] {
@@ -127,11 +156,11 @@ fn verify_all(
         return Ok(Report::new(data, text));
     }
     let verb = if wrong.len() == 1 { "is" } else { "are" };
-    let message = format!("{} of {total} {verb} not what was signed", wrong.len());
+    let message = format!("{} of {checked} {verb} not what was signed", wrong.len());
     Err(Failure::new(code, message)
         .details(wrong)
         .data(data)
-        .hint("add or pull it again: vault add <folder>, vault cloud pull"))
+        .hint("vault doctor says what brings each back"))
 }
 
 fn verify_installed(
@@ -150,6 +179,10 @@ fn verify_installed(
         }
         other => lookup::suggest(vault, other),
     })?;
+    if let Some(damage) = found.examined.deviation() {
+        let failure = Failure::damaged(name.as_str(), &damage);
+        return Err(failure.hint(format!("vault doctor {name} says what brings it back")));
+    }
     let from = known.iter().find(|known| known.origin == found.origin);
     if let Some(expected) = expected
         && from.is_none_or(|from| from.trust.chain().version_of(expected).is_none())
@@ -184,12 +217,16 @@ fn good(manifest: &Manifest, signer: &PublicKey, whose: &str) -> String {
 fn exported(
     context: &Context,
     path: &Path,
-    manifest: Option<&Path>,
+    arguments: &Arguments,
     known: &[KnownVault],
-    expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
+    let manifest = arguments.manifest.as_deref();
+    let expected = arguments.expect_key.as_ref();
     let verified =
         export::verify(path, manifest, known, expected).map_err(|error| refused(&error))?;
+    for skill in &verified {
+        note_modes(context, skill, arguments.fix_modes)?;
+    }
     let mut skills = Vec::new();
     let mut lines = Vec::new();
     for Verified {
@@ -199,6 +236,8 @@ fn exported(
         signer,
         fingerprint,
         warnings,
+        lost_modes,
+        ..
     } in &verified
     {
         let from = known
@@ -219,6 +258,7 @@ fn exported(
             "vault_id": manifest.vault_id, "vault_fingerprint": fingerprint,
             "provenance": manifest.provenance.identifier, "files": manifest.files.len(),
             "signer": origin::signer(signer), "known_as": from.map(origin::origin),
+            "lost_modes": lost_modes,
         }));
     }
     if lines.is_empty() {
@@ -228,6 +268,30 @@ fn exported(
         json!({ "path": path, "skills": skills }),
         lines.join("\n"),
     ))
+}
+
+/// Reports files that are not executable any more, and makes them so if asked.
+fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Failure> {
+    let shown = skill.path.display();
+    if !fix {
+        for file in &skill.lost_modes {
+            let text = format!("{shown}: {file} is not executable, other than was signed");
+            let hint = match skill.form {
+                Form::Folder => format!("vault verify {shown} --fix-modes"),
+                _ => "unpack it, and vault verify <folder> --fix-modes".to_owned(),
+            };
+            context.ui.warn(Warning::new("mode_lost", text).hint(hint));
+        }
+        return Ok(());
+    }
+    if !skill.fix_modes().map_err(|error| refused(&error))? {
+        return Err(fail!(Usage, "{shown} is not a folder")
+            .hint("unpack it, and vault verify <folder> --fix-modes"));
+    }
+    for file in &skill.lost_modes {
+        context.ui.note(format!("made {file} executable"));
+    }
+    Ok(())
 }
 
 fn refused(error: &VerifyError) -> Failure {

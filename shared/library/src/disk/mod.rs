@@ -510,6 +510,19 @@ pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
         .map_err(file_error("set the mode of", path))
 }
 
+/// Makes a regular file executable for everybody who may read it.
+pub(crate) fn make_executable(path: &Path) -> Result<(), FileError> {
+    let open = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+        .open(path);
+    let set = open.and_then(|file| {
+        let mode = file.metadata()?.permissions().mode();
+        file.set_permissions(fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))
+    });
+    set.map_err(file_error("set the mode of", path))
+}
+
 /// Whether this process may write to a folder.
 pub(crate) fn may_write(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()

@@ -20,6 +20,7 @@ use vault_skill::manifest::{
     MAX_SKILL_MD_BYTES, Manifest, ManifestError, ManifestExpectation, ManifestTrust, Mismatch,
     Mode, SKILL_MD, SignedManifest,
 };
+use vault_skill::path::FilePath;
 use vault_skill::root::{
     RootChain, RootError, RootList, RootState, RootWarning, SignerRefusal, SkillPlace,
     VaultFingerprint, judge_archive,
@@ -36,6 +37,9 @@ use crate::store::LIMITS;
 const MAX_MANIFEST: u64 = 4 << 20;
 /// The largest bundle that is read, in bytes.
 const MAX_BUNDLE: u64 = vault_skill::bundle::MAX_OBJECT_BYTES as u64;
+
+/// Where a folder may hold a copy of its own manifest.
+const OWN_MANIFEST: &str = ".vault/manifest.json";
 
 /// The kind of artifact that was verified.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -65,6 +69,24 @@ pub struct Verified {
     pub fingerprint: VaultFingerprint,
     /// What the user should know about the vault's root versions.
     pub warnings: Vec<RootWarning>,
+    /// Files that are not executable although they were signed so.
+    pub lost_modes: Vec<FilePath>,
+    /// The folder that holds the files, if the artifact is one.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl Verified {
+    /// Makes the files of [`Verified::lost_modes`] executable for everybody who may read them. Returns
+    /// false if the artifact is not a folder; then nothing is changed.
+    pub fn fix_modes(&self) -> Result<bool, VerifyError> {
+        let Some(folder) = &self.folder else {
+            return Ok(false);
+        };
+        for file in &self.lost_modes {
+            disk::make_executable(&folder.join(file.as_str()))?;
+        }
+        Ok(true)
+    }
 }
 
 /// Why something failed verification or could not be verified.
@@ -225,13 +247,37 @@ impl Verifier<'_> {
             && disk::kind(&inside)?.is_some()
             && disk::kind(&path.join(SKILL_MD))?.is_none()
         {
-            let files = folder_files(&path.join("files"))?;
-            return Ok(vec![self.compare(path, &inside, Form::Folder, &files)?]);
+            return Ok(vec![self.files_of_folder(
+                path,
+                &path.join("files"),
+                &inside,
+            )?]);
         }
         let absolute = disk::resolve(path)?;
         let beside = manifest.map_or_else(|| manifest_path(&absolute), Path::to_owned);
-        let files = folder_files(path)?;
-        Ok(vec![self.compare(path, &beside, Form::Folder, &files)?])
+        let copy = path.join(OWN_MANIFEST);
+        let is_beside = manifest.is_some() || disk::kind(&beside)?.is_some();
+        let at = if is_beside || disk::kind(&copy)?.is_none() {
+            beside
+        } else {
+            copy
+        };
+        Ok(vec![self.files_of_folder(path, path, &at)?])
+    }
+
+    fn files_of_folder(
+        &self,
+        path: &Path,
+        folder: &Path,
+        manifest: &Path,
+    ) -> Result<Verified, VerifyError> {
+        let mut files = source::read(folder, LIMITS, &|_| false)?.files;
+        files.retain(|file| !gate::is_system_metadata(&file.path));
+        let verified = self.compare(path, manifest, Form::Folder, files)?;
+        Ok(Verified {
+            folder: Some(folder.to_owned()),
+            ..verified
+        })
     }
 
     fn file(&self, path: &Path, manifest: Option<&Path>) -> Result<Vec<Verified>, VerifyError> {
@@ -247,7 +293,7 @@ impl Verifier<'_> {
         if bytes.starts_with(b"PK") || bytes.starts_with(&[0x1f, 0x8b]) {
             let beside = manifest.map_or_else(|| manifest_path(path), Path::to_owned);
             let files = pack::read(&bytes).map_err(wrong(path))?;
-            return Ok(vec![self.compare(path, &beside, Form::Archive, &files)?]);
+            return Ok(vec![self.compare(path, &beside, Form::Archive, files)?]);
         }
         if bytes.starts_with(b"{") {
             return Ok(vec![self.bundle(path, &bytes)?]);
@@ -299,7 +345,7 @@ impl Verifier<'_> {
             other => return Err(bad(format!("{} is of the type {other:?}", entry.name))),
         };
         let manifest = folder.join(format!("{}{}", entry.name, super::MANIFEST_SUFFIX));
-        let verified = self.compare(&path, &manifest, Form::Site, &files)?;
+        let verified = self.compare(&path, &manifest, Form::Site, files)?;
         // Reject a valid skill that is listed under another skill's name.
         if verified.manifest.name.as_str() != entry.name {
             return Err(bad(format!(
@@ -349,7 +395,7 @@ impl Verifier<'_> {
         path: &Path,
         manifest: &Path,
         form: Form,
-        found: &[RawFile],
+        mut found: Vec<RawFile>,
     ) -> Result<Verified, VerifyError> {
         let bytes = disk::read(manifest, MAX_MANIFEST)?.ok_or_else(|| VerifyError::Unsigned {
             path: path.to_owned(),
@@ -361,6 +407,10 @@ impl Verifier<'_> {
         let envelope = Envelope::parse(&bytes)
             .map_err(|error| wrong(manifest)(ManifestError::Envelope(error)))?;
         let signed = SignedManifest::parse(&envelope.to_bytes()).map_err(wrong(manifest))?;
+        // A copy of the manifest adds nothing.
+        found.retain(|file| {
+            file.path != OWN_MANIFEST || (file.bytes != bytes && file.bytes != signed.as_bytes())
+        });
         let judged = self
             .judge(&signed, carried.roots.as_ref())
             .map_err(wrong(manifest))?;
@@ -370,15 +420,19 @@ impl Verifier<'_> {
         let files = found
             .iter()
             .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
-        content
-            .compare(files)
+        let lost_modes = content
+            .compare_but_lost_modes(files)
             .map_err(|Mismatch { file, what }| wrong(path)(Fault::Content { file, what }))?;
-        let bundle = bundle_hash(&signed, &content, found);
+        let lost_modes = lost_modes.into_iter().cloned().collect();
+        let bundle = bundle_hash(&signed, &content, &found);
         let signer = bundle
             .ok_or(ManifestError::Signer(SignerRefusal::Signature))
             .and_then(|bundle| self.signer(&signed, &judged, &bundle))
             .map_err(wrong(manifest))?;
-        Ok(verified(path, form, content, signer, judged))
+        Ok(Verified {
+            lost_modes,
+            ..verified(path, form, content, signer, judged)
+        })
     }
 
     /// Finds the keys by which a manifest is judged: those of a known vault, or those that came with
@@ -442,6 +496,8 @@ fn verified(
         signer,
         fingerprint: judged.state.chain().fingerprint(),
         warnings: judged.warnings,
+        lost_modes: Vec::new(),
+        folder: None,
     }
 }
 
@@ -457,8 +513,4 @@ fn bundle_hash(signed: &SignedManifest, manifest: &Manifest, found: &[RawFile]) 
     });
     let files: Option<Vec<_>> = files.collect();
     Some(bundle::encode(signed, manifest, &files?).ok()?.hash)
-}
-
-fn folder_files(path: &Path) -> Result<Vec<RawFile>, VerifyError> {
-    Ok(source::read(path, LIMITS, &gate::is_ignored)?.files)
 }
