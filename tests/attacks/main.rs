@@ -13,6 +13,7 @@ mod catalogs;
 mod connect;
 mod fetching;
 mod histories;
+mod installed;
 mod link;
 mod owner;
 mod paths;
