@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use vault_library::{Origin, Vault, shelf, upstream};
-use vault_skill::{name::SkillName, provenance::ProvenanceId};
+use vault_library::{Origin, Vault, run, shelf, upstream};
+use vault_skill::{
+    name::{SkillName, SkillRef},
+    provenance::ProvenanceId,
+};
 use vault_store::{fetch::Upstream, shelf::DriftState};
 
 use crate::{context::Context, errors::Failure, fetch::Fetching, lookup, output::clean};
@@ -22,22 +25,25 @@ pub struct DriftTargets {
 
 /// Splits skills into comparable and not comparable ones. If `names` is empty, it takes all skills
 /// that this vault signed itself. Fails if a name is not installed.
-pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<DriftTargets, Failure> {
+pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> {
     let listing = shelf::list(vault)?;
     let mut sorted = DriftTargets {
         asked: Vec::new(),
         unchecked: Vec::new(),
     };
+    let mut wanted = Vec::new();
     for name in names {
-        let there = listing.skills.iter().any(|skill| skill.name == *name)
-            || listing.damaged.iter().any(|(other, ..)| other == name);
-        if !there {
-            return Err(lookup::not_own(vault, name)?);
+        match run::find(vault, name)? {
+            Some(found) => wanted.push((found.name, found.origin)),
+            None => return Err(lookup::not_own(vault, name)?),
         }
     }
-    let wanted = |name: &SkillName| names.is_empty() || names.contains(name);
+    let wanted = |name: &SkillName, origin: &Origin| {
+        let mut wanted = wanted.iter();
+        names.is_empty() || wanted.any(|(one, from)| one == name && from == origin)
+    };
     for skill in listing.skills {
-        if !wanted(&skill.name) {
+        if !wanted(&skill.name, &skill.origin) {
             continue;
         }
         // Skills of a linked vault are updated by `vault cloud pull`, not from a source.
@@ -67,7 +73,7 @@ pub fn sort(vault: &Vault, names: &[SkillName]) -> Result<DriftTargets, Failure>
         }
     }
     for (name, origin, _) in &listing.damaged {
-        if *origin == Origin::Local && wanted(name) {
+        if *origin == Origin::Local && wanted(name, origin) {
             let why = "is not what was signed; add it again".to_owned();
             sorted.unchecked.push((name.clone(), why));
         }

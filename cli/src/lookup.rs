@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use vault_library::{
-    Vault, VaultError,
-    run::{self, is_installed},
-    shelf,
+    Origin, Vault, VaultError,
+    run::{self, FoundSkill},
+    shelf, subscribe,
 };
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, SkillRef};
 
 use crate::{
     errors::{ErrorCode, Failure},
@@ -24,7 +24,7 @@ pub fn folder_of(path: &Path) -> PathBuf {
 #[derive(Debug)]
 pub enum Target {
     /// An installed skill.
-    Installed(SkillName),
+    Installed(SkillRef),
     /// A path on disk.
     Path(PathBuf),
 }
@@ -32,10 +32,10 @@ pub enum Target {
 /// Resolves an argument to the installed skill of this name, or else to a path. Fails with a
 /// suggestion if it is neither.
 pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
-    if let (Some(vault), Ok(name)) = (vault, word.parse::<SkillName>())
-        && is_installed(vault, &name)?
+    if let (Some(vault), Ok(skill)) = (vault, word.parse::<SkillRef>())
+        && run::find(vault, &skill)?.is_some()
     {
-        return Ok(Target::Installed(name));
+        return Ok(Target::Installed(skill));
     }
     let path = PathBuf::from(word);
     if path.symlink_metadata().is_ok() {
@@ -53,7 +53,7 @@ pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
     let failure = fail!(
         SkillNotFound,
         "no skill named `{}` is installed",
-        clean(name, 64)
+        clean(name, 140)
     );
     match vault {
         Some(vault) => with_suggestion(failure, vault, name),
@@ -63,7 +63,7 @@ pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
 
 /// Returns the vault and the parsed name. Fails with a suggestion if there is no vault or the name
 /// is invalid. It does not check that the skill is installed.
-pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, SkillName), Failure> {
+pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, SkillRef), Failure> {
     let not_found = || not_installed(vault, name);
     Ok((
         vault.ok_or_else(not_found)?,
@@ -80,7 +80,7 @@ pub fn not_there(name: &str, names: &[impl AsRef<str>]) -> Failure {
 
 pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
     match &error {
-        run::RunError::UnknownSkill(name) => not_installed(Some(vault), name.as_str()),
+        run::RunError::UnknownSkill(skill) => not_installed(Some(vault), &skill.to_string()),
         _ => error.into(),
     }
 }
@@ -93,10 +93,59 @@ fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
     }
 }
 
-/// The names of all installed skills that are not damaged.
+/// The names of all installed skills that are not damaged, qualified where the bare name means another
+/// skill.
 pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
     let skills = shelf::list(vault)?.skills.into_iter();
-    Ok(skills.map(|skill| skill.name.to_string()).collect())
+    let name = |skill: shelf::Listed| match skill.shadowed {
+        true => skill.qualified,
+        false => skill.name.to_string(),
+    };
+    Ok(skills.map(name).collect())
+}
+
+/// The own skill that is meant, for commands that change it where it is signed.
+pub fn own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
+    match run::find(vault, skill)? {
+        Some(FoundSkill {
+            name,
+            origin: Origin::Local,
+            ..
+        }) => Ok(name),
+        Some(FoundSkill {
+            origin: Origin::Linked(link),
+            qualified,
+            ..
+        }) => {
+            let link = subscribe::find(vault, &link)?;
+            let from = link.map(|link| link.pin().name.to_string());
+            let from = from.unwrap_or_default();
+            Err(fail!(
+                SkillNotFound,
+                "{qualified} is not installed from this vault"
+            )
+            .hint(format!(
+                "its owner changes it there: vault cloud pull --from {from}"
+            )))
+        }
+        _ => Err(not_own(vault, skill)?),
+    }
+}
+
+/// The bare name of the skill that is meant, for commands that decide what agents are shown under it.
+pub fn bare(vault: &Vault, text: &str) -> Result<SkillName, Failure> {
+    let skill: SkillRef = text.parse().map_err(|_| not_installed(Some(vault), text))?;
+    match run::find(vault, &skill)? {
+        Some(found) if found.bare => Ok(found.name),
+        Some(found) => Err(fail!(
+            NotInstalled,
+            "{} is shown to no agent: {} means another skill, or none",
+            found.qualified,
+            found.name
+        )
+        .hint(format!("vault link prefer {}", found.qualified))),
+        None => Err(not_installed(Some(vault), text)),
+    }
 }
 
 /// Adds a hint to `failure`: the nearest of `names`, or else the command that lists them.
@@ -113,17 +162,13 @@ pub fn not_listed<'n>(
 }
 
 /// The failure for a skill that this vault did not sign itself.
-pub fn not_own(vault: &Vault, name: &SkillName) -> Result<Failure, Failure> {
+pub fn not_own(vault: &Vault, name: impl std::fmt::Display) -> Result<Failure, Failure> {
+    let name = name.to_string();
     let mut names = installed_names(vault)?;
-    names.retain(|other| other != name.as_str());
+    names.retain(|other| *other != name);
     let failure = fail!(SkillNotFound, "{name} is not installed from this vault");
     let names = names.iter().map(String::as_str);
-    Ok(not_listed(
-        failure,
-        name.as_str(),
-        names,
-        "vault skill list",
-    ))
+    Ok(not_listed(failure, &name, names, "vault skill list"))
 }
 
 /// How messages describe the entries of a list.

@@ -15,6 +15,7 @@ mod fetching;
 mod histories;
 mod installed;
 mod link;
+mod names;
 mod owner;
 mod paths;
 mod projects;

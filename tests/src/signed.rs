@@ -147,9 +147,13 @@ pub fn skill_by(signer: u8, name: &str, version: u64, more: &[(&str, &[u8])]) ->
     )];
     files.extend(more.iter().map(|(path, bytes)| file(path, *bytes)));
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    let manifest = manifest(name, version, &files);
-    let signed = SignedManifest::sign(&manifest, &key(signer)).expect("a good manifest");
-    bundle::encode(&signed, &manifest, &files).expect("a bundle")
+    sign_skill(&manifest(name, version, &files), &files, signer)
+}
+
+/// The bundle of these files under this manifest, by a key.
+pub fn sign_skill(manifest: &Manifest, files: &[File], signer: u8) -> EncodedBundle {
+    let signed = SignedManifest::sign(manifest, &key(signer)).expect("a good manifest");
+    bundle::encode(&signed, manifest, files).expect("a bundle")
 }
 
 /// [`skill_by`] the vault's first key.

@@ -114,6 +114,7 @@ codes! {
         VaultBusy "vault_busy" "Another vault command holds the writer lock." "Try again.";
         VaultEarlier "vault_earlier" "The vault was made before keys were listed in signed root versions, and is not read any more." "Take its skills into a new vault: `vault import --from-vault <folder>`.";
         VaultFormat "vault_format" "The vault was written by a newer version." "Update vault.";
+        VaultNameTaken "vault_name_taken" "Another linked vault has this name on this machine." "Choose another: `--as-vault <name>`.";
         VaultNotFound "vault_not_found" "The service has no namespace of this name." "`vault operator namespace list` shows them.";
         VersionNotStored "version_not_stored" "The earlier version is not stored." "`vault history <skill>` shows what is.";
     }
@@ -204,7 +205,7 @@ codes! {
         CatalogClock "catalog_clock" "The catalog has expired, or this machine's clock is wrong." "Check the clock; the owner renews with `vault sync --cloud --renew`.";
         CatalogKey "catalog_key" "The catalog names a key that did not sign it or may not publish." "Nothing was changed; tell the owner.";
         CatalogNotOurs "catalog_not_ours" "The catalog is not this vault's." "Check the address; `vault key show` prints this vault's id.";
-        CatalogPrevious "catalog_previous" "The catalog does not follow the one before." "Tell the owner.";
+        CatalogPrevious "catalog_previous" "The catalog does not follow the one that is installed: its history forked." "Ask the owner; if it is right: `vault cloud pull --accept-fork`.";
         CatalogRelease "catalog_release" "The catalog is not of the release that was expected." "Nothing was changed; tell the owner.";
         CatalogSchema "catalog_schema" "The catalog does not have the form of a catalog." "Ask the owner.";
         CatalogSigner "catalog_signer" "The catalog lists a skill that no publisher of the vault signed." "Nothing was changed; tell the owner.";

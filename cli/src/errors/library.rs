@@ -23,6 +23,7 @@ use vault_skill::{
 };
 
 use super::{ErrorCode, Failure, chain};
+use crate::output::finding::flagged;
 
 impl From<VaultError> for Failure {
     fn from(error: VaultError) -> Self {
@@ -99,7 +100,7 @@ impl From<RunError> for Failure {
                     format!("it declares: {}", names.join(", "))
                 })
             }
-            RunError::Damaged { skill, damage } => Self::damaged(skill.as_str(), &damage),
+            RunError::Damaged { skill, damage } => Self::damaged(&skill.to_string(), &damage),
             RunError::Start { .. } => Self::new(ErrorCode::ActionNotStarted, message),
             RunError::Vault(error) => error.into(),
         }
@@ -117,6 +118,16 @@ impl From<LinkError> for Failure {
             }
             LinkError::NotInCatalog(_) => Self::new(ErrorCode::SkillNotInCatalog, message)
                 .hint("vault cloud pull without --skill installs everything that is published"),
+            LinkError::NameTaken(_) => Self::new(ErrorCode::VaultNameTaken, message)
+                .hint("vault link <url>/v/<slug> --as-vault <other-name>"),
+            LinkError::NotInstalled(_) => Self::new(ErrorCode::SkillNotFound, message)
+                .hint("vault skill list shows what is installed"),
+            LinkError::OwnName(ref name) => Self::new(ErrorCode::NameTaken, message).hint(format!(
+                "own skills stand before linked ones; vault remove {name} takes yours out"
+            )),
+            LinkError::Gate(ref skills) => Self::new(ErrorCode::GateBlocked, message)
+                .details(skills.iter().map(flagged))
+                .hint("nothing was changed; pull others with --skill, or link with --gate warn"),
             LinkError::OneNameOnly => Self::new(ErrorCode::AsNeedsOneSkill, message)
                 .hint("--skill <name> --as <other-name>"),
             LinkError::Object { .. }
@@ -176,6 +187,9 @@ impl From<CatalogError> for Failure {
             }
             CatalogError::TwoCatalogs(_) => {
                 "the service shows different catalogs to different machines; tell the owner"
+            }
+            CatalogError::Previous => {
+                "the owner's history forked, or the service shows two of them: ask the owner; if it is right: --accept-fork"
             }
             CatalogError::Clock(_) => {
                 "check this machine's clock; an expired catalog is renewed by its owner: vault sync --cloud --renew"

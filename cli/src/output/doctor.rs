@@ -114,6 +114,9 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::SkillUnsigned(skill) => {
             format!("{skill} was put into the vault by hand and is not signed")
         }
+        DoctorFinding::NameTaken { skill, qualified } => {
+            format!("{qualified} is shown to no agent: {skill} means another skill, or none")
+        }
         DoctorFinding::RepairFailed { skill, reason } => {
             format!("{skill} was not signed: {reason}")
         }
@@ -167,6 +170,9 @@ fn hint(finding: &DoctorFinding) -> String {
         DoctorFinding::SkillUnsigned(skill) => return remedy_hint(skill, &Remedy::Repair),
         DoctorFinding::RepairFailed { skill, .. } => {
             return format!("vault add <folder> --name {skill} --replace, once that is mended");
+        }
+        DoctorFinding::NameTaken { qualified, .. } => {
+            return format!("vault link prefer {qualified} gives it the bare name");
         }
         DoctorFinding::VariantDamaged { skill, .. } => {
             return format!("vault transform list {skill}; add the transform again");

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Group, Level as Shown, Origin, Renderer, Snippet};
+use vault_library::subscribe::FlaggedSkill;
 use vault_skill::{
     finding::{Finding, Level, View, printable},
     report::{Excerpt, decode},
@@ -17,6 +18,13 @@ use crate::text::clean;
 
 /// Largest file that is read again for an excerpt, in bytes. It equals the gate's limit.
 const MAX_BYTES: u64 = 4 << 20;
+
+/// Names what the gate refuses of a pulled skill, on one line.
+pub fn flagged(skill: &FlaggedSkill) -> String {
+    let mut rules: Vec<_> = skill.findings.iter().map(|finding| finding.rule).collect();
+    rules.dedup();
+    format!("{}: {}", skill.name, rules.join(", "))
+}
 
 /// Renders a finding on several lines. `path` is the displayed location of the file.
 pub fn render(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {

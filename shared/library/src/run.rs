@@ -15,7 +15,7 @@ use vault_skill::document::{Document, Frontmatter, Secret, is_reserved_variable}
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::manifest::{ActionSpec, Manifest, Mode, SKILL_MD};
-use vault_skill::name::{ActionName, SkillName};
+use vault_skill::name::{ActionName, SkillName, SkillRef};
 use vault_skill::provenance::Kind;
 use vault_skill::root::RootState;
 
@@ -111,12 +111,12 @@ impl fmt::Debug for Environment {
 pub enum RunError {
     /// No skill with this name is installed.
     #[error("no skill named {0} is installed")]
-    UnknownSkill(SkillName),
+    UnknownSkill(SkillRef),
     /// The skill declares no such action.
     #[error("{skill} declares no action {action}")]
     UnknownAction {
         /// The skill.
-        skill: SkillName,
+        skill: SkillRef,
         /// The requested action.
         action: ActionName,
         /// The actions that the skill declares.
@@ -126,7 +126,7 @@ pub enum RunError {
     #[error("{skill}: {damage}")]
     Damaged {
         /// The skill.
-        skill: SkillName,
+        skill: SkillRef,
         /// What is wrong.
         damage: Damage,
     },
@@ -186,6 +186,19 @@ pub struct VerifiedSkill {
     pub frontmatter: Option<Frontmatter>,
 }
 
+/// An installed skill that was found by what people call it.
+#[derive(Clone, Debug)]
+pub struct FoundSkill {
+    /// The name it is installed under.
+    pub name: SkillName,
+    /// Whether the skill is an own one or which link it came through.
+    pub origin: Origin,
+    /// Whether its bare name means this skill.
+    pub bare: bool,
+    /// The name that always means it.
+    pub qualified: String,
+}
+
 /// A verified installed skill.
 #[derive(Debug)]
 pub struct LocatedSkill {
@@ -203,10 +216,9 @@ pub struct LocatedSkill {
     pub actions: Vec<ResolvedAction>,
 }
 
-/// Finds a skill and verifies all of its files. Own skills take precedence over linked ones; links
-/// are searched in the order of their ids.
-pub fn which(vault: &Vault, name: &SkillName) -> Result<LocatedSkill, RunError> {
-    let (place, _, examined) = verified(vault, name)?;
+/// Finds a skill and verifies all of its files.
+pub fn which(vault: &Vault, skill: impl Into<SkillRef>) -> Result<LocatedSkill, RunError> {
+    let (place, _, examined) = verified(vault, &skill.into())?;
     let files = store::folder(&vault.store(), &place.bundle).join("files");
     let actions = examined
         .manifest
@@ -224,14 +236,20 @@ pub fn which(vault: &Vault, name: &SkillName) -> Result<LocatedSkill, RunError> 
     })
 }
 
-/// Whether a skill of this name is installed. Does not verify its files.
-pub fn is_installed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
-    Ok(find(vault, name)?.is_some())
+/// Where a skill is installed; `None` if it is not. Does not verify its files.
+pub fn find(vault: &Vault, skill: impl Into<SkillRef>) -> Result<Option<FoundSkill>, VaultError> {
+    let found = place::find(vault, &skill.into())?;
+    Ok(found.map(|(place, _)| FoundSkill {
+        bare: place.bare,
+        qualified: place.qualified(),
+        name: place.name,
+        origin: place.origin,
+    }))
 }
 
 /// Reads and verifies an installed skill, and identifies the key that signed it.
-pub fn inspect(vault: &Vault, name: &SkillName) -> Result<VerifiedSkill, RunError> {
-    let (place, trusted, examined) = verified(vault, name)?;
+pub fn inspect(vault: &Vault, skill: impl Into<SkillRef>) -> Result<VerifiedSkill, RunError> {
+    let (place, trusted, examined) = verified(vault, &skill.into())?;
     Ok(VerifiedSkill {
         roots: trusted.roots().cloned(),
         frontmatter: frontmatter(&place.name, &examined.files),
@@ -249,13 +267,13 @@ fn frontmatter(name: &SkillName, files: &[File]) -> Option<Frontmatter> {
     Some(document.frontmatter().clone())
 }
 
-fn verified(vault: &Vault, name: &SkillName) -> Result<(Place, Trusted, Examined), RunError> {
+fn verified(vault: &Vault, skill: &SkillRef) -> Result<(Place, Trusted, Examined), RunError> {
     let mut last = None;
     // Retry if a writer switches the skill's symlink after it was read: the bundle it named may be
     // gone. Damage counts only if two attempts in a row find the same bundle.
     for _ in 0..3 {
         let (place, trusted) =
-            find(vault, name)?.ok_or_else(|| RunError::UnknownSkill(name.clone()))?;
+            place::find(vault, skill)?.ok_or_else(|| RunError::UnknownSkill(skill.clone()))?;
         match store::examine(
             &vault.store(),
             &place.bundle,
@@ -265,22 +283,14 @@ fn verified(vault: &Vault, name: &SkillName) -> Result<(Place, Trusted, Examined
             Ok(examined) => return Ok((place, trusted, examined)),
             Err(damage) if last == Some(place.bundle) => {
                 return Err(RunError::Damaged {
-                    skill: name.clone(),
+                    skill: skill.clone(),
                     damage,
                 });
             }
             Err(_) => last = Some(place.bundle),
         }
     }
-    Err(RunError::UnknownSkill(name.clone()))
-}
-
-fn find(vault: &Vault, name: &SkillName) -> Result<Option<(Place, Trusted)>, VaultError> {
-    let groups = place::places_of(vault, name)?;
-    let mut found = groups
-        .into_iter()
-        .filter_map(|mut group| Some((group.places.pop()?, group.trusted)));
-    Ok(found.next())
+    Err(RunError::UnknownSkill(skill.clone()))
 }
 
 fn resolve(
@@ -329,16 +339,17 @@ pub struct Run {
 /// arguments.
 pub fn prepare(
     vault: &Vault,
-    skill: &SkillName,
+    skill: impl Into<SkillRef>,
     action: &ActionName,
     extra: &[OsString],
     environment: &Environment,
 ) -> Result<Run, RunError> {
-    let (place, _, mut examined) = verified(vault, skill)?;
+    let skill = skill.into();
+    let (place, _, mut examined) = verified(vault, &skill)?;
     let manifest = &examined.manifest;
     let Some(declared) = manifest.actions.get(action) else {
         return Err(RunError::UnknownAction {
-            skill: skill.clone(),
+            skill,
             action: action.clone(),
             declared: manifest.actions.keys().cloned().collect(),
         });

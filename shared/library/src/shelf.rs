@@ -18,7 +18,7 @@ use vault_skill::bundle::OpenedBundle;
 use vault_skill::draft::Submitter;
 use vault_skill::finding::printable;
 use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, SkillRef};
 use vault_skill::policy::Policy;
 use vault_skill::provenance::{Kind, ProvenanceId};
 use vault_store::fetch::{Fetch, FetchedSkill};
@@ -29,7 +29,7 @@ use vault_store::shelf::{
 use crate::admit::add::{AddError, read_policy};
 use crate::admit::update::upstream_of;
 use crate::disk::lock::LockError;
-use crate::installed::place::{Origin, places_of};
+use crate::installed::place;
 use crate::store::{self, Damage, Trusted};
 use crate::vault::policy::{self, POLICY_FILE};
 use crate::vault::{Vault, VaultError};
@@ -198,7 +198,7 @@ impl Shelf for LibraryShelf {
         let own: Vec<(usize, Digest, SkillName)> = entries
             .iter()
             .enumerate()
-            .filter(|(_, entry)| !entry.linked)
+            .filter(|(_, entry)| !entry.is_linked())
             .map(|(at, entry)| (at, entry.texts.bundle_hash, entry.name().clone()))
             .collect();
         let (places, upstreams): (Vec<usize>, Vec<_>) = self
@@ -235,7 +235,7 @@ impl View {
             .and_then(|source| source.parse::<ProvenanceId>().ok())
             .map(|source| source.kind());
         let why = match kind {
-            _ if entry.linked => "came with a linked vault; pulling that vault updates it",
+            _ if entry.is_linked() => "came with a linked vault; pulling that vault updates it",
             Some(Kind::Local) => "was added from a folder; add the folder again to update it",
             Some(Kind::Inline) => "was handed in as text; there is no source to compare with",
             Some(_) => "nobody here asks its source",
@@ -291,21 +291,34 @@ fn scan(vault: &Vault, policy: &PolicyState, generation: u64) -> Result<Arc<View
         tracing::warn!(skill = %name, ?origin, %damage, "a damaged skill is left out");
     }
     let mut sources = HashMap::new();
-    let mut entries = Vec::new();
-    for skill in listing.skills.into_iter().filter(|skill| !skill.shadowed) {
-        sources.insert(skill.name.clone(), skill.texts.provenance.clone());
-        entries.push(Entry {
+    let (mut entries, mut qualified) = (Vec::new(), Vec::new());
+    for skill in listing.skills {
+        let is_bare = !skill.shadowed;
+        if is_bare {
+            sources.insert(skill.name.clone(), skill.texts.provenance.clone());
+        }
+        let entry = Entry {
             version: skill.version,
             size: skill.size,
-            linked: skill.origin != Origin::Local,
+            vault: skill.vault,
             texts: skill.texts.into_entry(skill.name, skill.bundle),
-        });
+        };
+        let entries = if is_bare {
+            &mut entries
+        } else {
+            &mut qualified
+        };
+        entries.push(entry);
     }
     // Without a policy, only owners see skills.
     let readable = policy.clone().unwrap_or_default().map(Arc::new);
     Ok(Arc::new(View {
         generation: generation.is_multiple_of(2).then_some(generation),
-        snapshot: Arc::new(Snapshot::new(entries).with_policy(readable)),
+        snapshot: Arc::new(
+            Snapshot::new(entries)
+                .with_qualified(qualified)
+                .with_policy(readable),
+        ),
         policy: policy.clone(),
         sources,
     }))
@@ -322,7 +335,7 @@ fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         .map_err(|damage| match damage {
             Damage::Unreadable(error) => ShelfError::Failed(error.to_string()),
             // The skill was removed after it was listed.
-            Damage::Missing(_) if !entry.linked && !is_installed(vault, entry) => {
+            Damage::Missing(_) if !entry.is_linked() && !is_installed(vault, entry) => {
                 ShelfError::NotFound(name.clone())
             }
             damage => damaged(&damage.to_string()),
@@ -344,15 +357,12 @@ fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
 /// The name in the manifest of a listed skill, and the keys that may have signed it.
 fn expected(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
     let name = entry.name();
-    if !entry.linked {
+    let Some(linked) = &entry.vault else {
         return Ok((name.clone(), vault.trusted()?));
-    }
-    let groups = places_of(vault, name)?.into_iter();
-    // Two linked vaults may have a skill of this name: prefer the one with the requested bundle.
-    groups
-        .skip(1)
-        .filter_map(|mut group| Some((group.places.pop()?, group.trusted)))
-        .min_by_key(|(place, _)| place.bundle != entry.texts.bundle_hash)
+    };
+    let wanted = SkillRef::qualified(linked.clone(), name.clone());
+    let found = place::find(vault, &wanted)?;
+    found
         .map(|(place, trusted)| (place.signed_name, trusted))
         .ok_or_else(|| ShelfError::NotFound(name.clone()))
 }

@@ -8,6 +8,7 @@ use vault_library::admit::{Options, history, remove};
 use vault_library::subscribe::{self, AcceptOptions, Link, LinkError, Selection, StagedBundles};
 use vault_library::{Origin, Vault, integrity, run, shelf};
 use vault_skill::hash::Digest;
+use vault_skill::name::SkillRef;
 use vault_skill::root::VaultFingerprint;
 
 const DAY: i64 = 86_400;
@@ -301,6 +302,7 @@ const REPIN: AcceptOptions = AcceptOptions {
     expected: None,
     repin: true,
     accept_fork: false,
+    lenient: false,
 };
 
 #[test]
@@ -493,7 +495,7 @@ fn selections_take_what_they_say() {
         pair.pull(&selection).unwrap();
         assert_eq!(pair.installed(), expected, "{selection:?}");
         let link = pair.current_link();
-        assert_eq!(link.selection().unwrap(), selection);
+        assert_eq!(link.selection(), selection);
     }
     assert!(matches!(
         pair.pull(&only(&["nobody"])),
@@ -527,9 +529,13 @@ fn an_own_skill_wins_and_another_name_helps() {
         ..only(&["alpha", "beta"])
     };
     assert!(matches!(pair.pull(&twice), Err(LinkError::OneNameOnly)));
-    // After the own skill is removed, the linked one takes its place.
+    // After the own skill is removed, nothing takes its name unasked.
     pair.pull_all();
     pair.device.remove("alpha", None);
+    assert!(run::which(&pair.device.vault, &name("alpha")).is_err());
+    let theirs = SkillRef::qualified(pair.host.slug.clone(), name("alpha"));
+    run::which(&pair.device.vault, &theirs).unwrap();
+    subscribe::prefer(&pair.device.vault, &theirs).unwrap();
     assert!(matches!(
         run::which(&pair.device.vault, &name("alpha"))
             .unwrap()
@@ -539,7 +545,7 @@ fn an_own_skill_wins_and_another_name_helps() {
 }
 
 #[test]
-fn withdrawn_bytes_go_wherever_they_are() {
+fn a_withdrawal_removes_what_its_link_installed_and_no_more() {
     let mut pair = pair();
     let elsewhere = subscribe::create(
         &pair.device.vault,
@@ -549,12 +555,15 @@ fn withdrawn_bytes_go_wherever_they_are() {
     .unwrap();
     // The same vault through a second address: its catalog lists both.
     let also = ["https://mirror.example".to_owned()];
-    let request = vault_library::publish::PlanRequest {
-        also_served_from: &also,
-        ..pair.host.request()
+    let publish = |pair: &mut Pair| {
+        let request = vault_library::publish::PlanRequest {
+            also_served_from: &also,
+            ..pair.host.request()
+        };
+        let plan = planned(&pair.owner.vault, &request);
+        pair.host.take(&pair.owner.vault, &plan, pair.owner.now());
     };
-    let plan = planned(&pair.owner.vault, &request);
-    pair.host.take(&pair.owner.vault, &plan, pair.owner.now());
+    publish(&mut pair);
     pair.pull_all();
     pair.host
         .pull(&pair.device.vault, &elsewhere, &Selection::default())
@@ -573,29 +582,22 @@ fn withdrawn_bytes_go_wherever_they_are() {
     );
 
     pair.owner.remove("beta", Some("harmful"));
-    pair.publish();
+    publish(&mut pair);
     // Even a device that only pins the catalog removes them.
     let offer = pair.accept();
     let report = subscribe::pin_only(&pair.device.vault, &offer).unwrap();
-    assert_eq!(report.withdrawn, [(name("beta"), "harmful".to_owned())]);
     assert_eq!(report.removed, [name("beta")]);
-    assert!(
-        !pair
-            .device
-            .path("vault/store")
-            .join(bad.to_string())
-            .exists()
-    );
     assert_eq!(pair.installed(), ["alpha", "gamma"]);
-    let names: Vec<_> = std::fs::read_dir(
-        pair.device
-            .path("vault/links")
-            .join(elsewhere.id().as_str())
-            .join("skills"),
-    )
-    .unwrap()
-    .collect();
-    assert_eq!(names.len(), 2);
+    // The other service has not said so yet.
+    assert_eq!(report.kept, [name("beta")]);
+    assert!(pair.device.stored(&bad).exists());
+    assert!(pair.is_clean());
+    let report = pair
+        .host
+        .pull(&pair.device.vault, &elsewhere, &Selection::default())
+        .unwrap();
+    assert_eq!(report.withdrawn, [(name("beta"), "harmful".to_owned())]);
+    assert!(!pair.device.stored(&bad).exists());
     assert!(pair.is_clean());
 }
 

@@ -11,6 +11,7 @@ mod doctor;
 mod export;
 mod known;
 mod linked;
+mod linked_names;
 mod own_skills;
 mod profiles;
 mod recovery;

@@ -72,25 +72,26 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListResourc
     Ok(result)
 }
 
-/// The skill of an address, with its content.
-pub async fn skill_at<'v>(
-    call: &Call<'_>,
+/// The skill of an address, with the part before its name and its content.
+async fn skill_at<'v>(
+    call: &'v Call<'_>,
     visible: &'v crate::visible::Visible,
-    name: &SkillName,
+    id: &str,
     uri: &str,
-) -> Result<(&'v Entry, std::sync::Arc<Loaded>), Fault> {
-    let entry = visible.find(name).ok_or_else(|| not_found(uri))?;
-    Ok((entry, call.load(entry).await?))
+) -> Result<(&'v str, &'v Entry, std::sync::Arc<Loaded>), Fault> {
+    let found = visible.find_id(call.owner(), id);
+    let (owner, entry) = found.ok_or_else(|| not_found(uri))?;
+    Ok((owner, entry, call.load(entry).await?))
 }
 
 /// The bytes of a file, or of the signed manifest.
 pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Fault> {
     call.may_read()?;
-    let Some(Target::In(name, path)) = uri::parse(call.owner(), uri) else {
+    let Some(Target::In(id, path)) = uri::parse(call.owner(), uri) else {
         return Err(not_found(uri));
     };
     let visible = call.visible(Reach::Fetch).await?;
-    let (_, loaded) = skill_at(call, &visible, &name, uri).await?;
+    let (_, _, loaded) = skill_at(call, &visible, &id, uri).await?;
     let (bytes, digest) = if path == MANIFEST {
         let bytes = loaded.bundle.signed.as_bytes();
         (bytes, Digest::of(bytes))
@@ -131,9 +132,9 @@ pub async fn directory(
     let visible = call.visible(Reach::Fetch).await?;
     match uri::parse(call.owner(), uri) {
         Some(Target::Owner) => owner_directory(call, cursor).await,
-        Some(Target::In(name, path)) => {
-            let (entry, loaded) = skill_at(call, &visible, &name, uri).await?;
-            skill_directory(call.owner(), entry, &loaded, &path).ok_or_else(|| not_found(uri))
+        Some(Target::In(id, path)) => {
+            let (owner, entry, loaded) = skill_at(call, &visible, &id, uri).await?;
+            skill_directory(owner, entry, &loaded, &path).ok_or_else(|| not_found(uri))
         }
         None => Err(not_found(uri)),
     }

@@ -14,7 +14,7 @@ use vault_store::shelf::{Loaded, ReleaseKeys};
 
 use crate::content::{files, meta};
 use crate::fault::Fault;
-use crate::resources::{after, skill_at};
+use crate::resources::after;
 use crate::tools::Call;
 use crate::tools::signature;
 use crate::uri::{self, MANIFEST, Target};
@@ -78,16 +78,15 @@ pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
         ))
     };
     call.may_read()?;
-    let name = match uri::parse(call.owner(), uri) {
-        Some(Target::In(name, path)) if path == SKILL_MD => name,
+    let id = match uri::parse(call.owner(), uri) {
+        Some(Target::In(id, path)) if path == SKILL_MD => id,
         _ => return Err(unknown()),
     };
     let visible = call.visible(Reach::Fetch).await?;
-    if visible.find(&name).is_none() {
-        return Err(unknown());
-    }
-    let (_, loaded) = skill_at(call, &visible, &name, uri).await?;
-    let skill = skill(call.owner(), &name, &loaded, visible.keys())?
+    let found = visible.find_id(call.owner(), &id);
+    let (owner, entry) = found.ok_or_else(unknown)?;
+    let loaded = call.load(entry).await?;
+    let skill = skill(owner, entry.name(), &loaded, visible.keys())?
         .filter(|skill| skill.uri == uri)
         .ok_or_else(unknown)?;
     Ok(GetSkillResult::new(skill))

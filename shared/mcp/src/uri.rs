@@ -14,8 +14,8 @@ pub const MANIFEST: &str = ".vault/manifest.json";
 pub enum Target {
     /// All skills of an owner.
     Owner,
-    /// Something in a skill: a file, or a folder; the skill's own where the path is empty.
-    In(SkillName, String),
+    /// Something in the skill of an id `<owner>/<name>`: a file, or a folder; the skill's own where the path is empty.
+    In(String, String),
 }
 
 /// `<owner>/<name>`
@@ -46,17 +46,16 @@ pub fn file(owner: &str, name: &SkillName, path: &str) -> String {
     uri
 }
 
-/// What an address of this owner names; nothing for any other text.
+/// What an address names: all skills of this owner, or something in a skill of whoever; nothing for any other text.
 pub fn parse(owner: &str, uri: &str) -> Option<Target> {
-    let rest = uri.strip_prefix(SCHEME)?.strip_prefix(owner)?;
-    let rest = match rest.strip_prefix('/') {
-        None if rest.is_empty() => return Some(Target::Owner),
-        None => return None,
-        Some("") => return Some(Target::Owner),
-        Some(rest) => rest,
-    };
+    let rest = uri.strip_prefix(SCHEME)?;
+    let (given, rest) = rest.split_once('/').unwrap_or((rest, ""));
+    if rest.is_empty() {
+        return (given == owner).then_some(Target::Owner);
+    }
     let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
-    Some(Target::In(name.parse().ok()?, decoded(path)?))
+    let name: SkillName = name.parse().ok()?;
+    Some(Target::In(id(given, &name), decoded(path)?))
 }
 
 /// The skill of an id of this owner, or of a bare name.
@@ -91,34 +90,30 @@ fn decoded(path: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn inside(id: &str, path: &str) -> Target {
+        Target::In(id.to_owned(), path.to_owned())
+    }
+
     #[test]
     fn addresses_come_back() {
         let name: SkillName = "notes".parse().unwrap();
         for path in ["SKILL.md", "a b/ü%.txt", "x#y&z=1+2", MANIFEST] {
             let uri = file("acme", &name, path);
             assert!(uri.is_ascii() && !uri.contains([' ', '#', '?']), "{uri}");
-            assert_eq!(
-                parse("acme", &uri),
-                Some(Target::In(name.clone(), path.to_owned()))
-            );
+            assert_eq!(parse("acme", &uri), Some(inside("acme/notes", path)));
         }
         for (uri, target) in [
             ("skill://acme", Some(Target::Owner)),
             ("skill://acme/", Some(Target::Owner)),
-            (
-                "skill://acme/notes",
-                Some(Target::In(name.clone(), String::new())),
-            ),
-            (
-                "skill://acme/notes/",
-                Some(Target::In(name.clone(), String::new())),
-            ),
+            ("skill://acme/notes", Some(inside("acme/notes", ""))),
+            ("skill://acme/notes/", Some(inside("acme/notes", ""))),
+            ("skill://other/notes/x", Some(inside("other/notes", "x"))),
             ("skill://acme/notes/%zz", None),
             ("skill://acme/notes/%f", None),
             ("skill://acme/notes/%FF", None),
             ("skill://acme/No_Name/SKILL.md", None),
             ("skill://acmenotes/SKILL.md", None),
-            ("skill://other/notes/SKILL.md", None),
+            ("skill://other", None),
             ("file://acme/notes", None),
             ("", None),
         ] {

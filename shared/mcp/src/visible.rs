@@ -18,6 +18,7 @@ use vault_store::shelf::{Entry, ReleaseKeys, Snapshot};
 
 use crate::fault::{Code, Fault};
 use crate::session::Person;
+use crate::uri;
 
 /// The platform under which callers of this server stand in a policy.
 pub const PLATFORM: &str = "mcp";
@@ -73,6 +74,30 @@ impl Visible {
     /// The skill of this name.
     pub fn find(&self, name: &SkillName) -> Option<&Entry> {
         self.snapshot.find(name).filter(|entry| self.sees(entry))
+    }
+
+    /// The skill that an id means, with the part of its addresses before the name: a bare name, `<owner>/<name>`, or `<vault>/<name>` of
+    /// a linked vault. A policy grants bare names, so what only the last means is seen by who sees everything.
+    pub fn find_id<'v>(&'v self, owner: &'v str, id: &str) -> Option<(&'v str, &'v Entry)> {
+        if let Some(name) = uri::parse_id(owner, id) {
+            return Some((owner, self.find(&name)?));
+        }
+        let (vault, name) = id.split_once('/')?;
+        let bare = name.parse().ok().and_then(|name| self.find(&name));
+        let is_of_vault = |entry: &&Entry| {
+            entry
+                .vault
+                .as_ref()
+                .is_some_and(|own| own.as_str() == vault)
+        };
+        if let Some(entry) = bare.filter(is_of_vault) {
+            return Some((owner, entry));
+        }
+        if !self.grant.is_everything() {
+            return None;
+        }
+        let entry = self.snapshot.find_qualified(vault, name)?;
+        Some((entry.vault.as_ref()?.as_str(), entry))
     }
 
     /// The same, ready for searches: the ranking is made beside the request, if it is not there yet.

@@ -195,6 +195,63 @@ impl SkillName {
     }
 }
 
+/// What people and agents call an installed skill: `<name>`, or `<vault>/<name>` for the skill of one vault, whoever
+/// holds the bare name.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct SkillRef {
+    /// What the vault is called on this machine; `None` for whoever holds the bare name.
+    pub vault: Option<Slug>,
+    /// The skill's name there.
+    pub name: SkillName,
+}
+
+impl SkillRef {
+    /// The skill of one vault.
+    pub const fn qualified(vault: Slug, name: SkillName) -> Self {
+        Self {
+            vault: Some(vault),
+            name,
+        }
+    }
+}
+
+impl From<SkillName> for SkillRef {
+    fn from(name: SkillName) -> Self {
+        Self { vault: None, name }
+    }
+}
+
+impl From<&SkillName> for SkillRef {
+    fn from(name: &SkillName) -> Self {
+        Self::from(name.clone())
+    }
+}
+
+impl From<&SkillRef> for SkillRef {
+    fn from(skill: &SkillRef) -> Self {
+        skill.clone()
+    }
+}
+
+impl FromStr for SkillRef {
+    type Err = BadName;
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        Ok(match text.split_once('/') {
+            Some((vault, name)) => Self::qualified(vault.parse()?, name.parse()?),
+            None => Self::from(text.parse::<SkillName>()?),
+        })
+    }
+}
+
+impl fmt::Display for SkillRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.vault {
+            Some(vault) => f.pad(&format!("{vault}/{}", self.name)),
+            None => self.name.fmt(f),
+        }
+    }
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $type:ident) => {
         $(#[$doc])*
@@ -310,6 +367,18 @@ mod tests {
             &"a".repeat(65),
         ] {
             assert_eq!(bad.parse::<SkillName>(), Err(BadName::Skill), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_skill_is_called_by_its_name_or_by_its_vault_and_name() {
+        for good in ["pdf", "acme/pdf", "a-2/code-review"] {
+            assert_eq!(good.parse::<SkillRef>().unwrap().to_string(), good);
+        }
+        for bad in [
+            "", "/", "acme/", "/pdf", "a/b/c", "Acme/pdf", "../pdf", "acme/con",
+        ] {
+            assert!(bad.parse::<SkillRef>().is_err(), "{bad:?}");
         }
     }
 

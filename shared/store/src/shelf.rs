@@ -14,7 +14,7 @@ use vault_skill::gate::{Outcome, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::index::IndexEntry;
 use vault_skill::keys::PublicKey;
-use vault_skill::name::{AgentId, DraftId, SkillName};
+use vault_skill::name::{AgentId, DraftId, SkillName, Slug};
 use vault_skill::policy::Policy;
 use vault_skill::search::{Ranking, Text};
 
@@ -29,14 +29,19 @@ pub struct Entry {
     pub version: u64,
     /// Size of its bundle in bytes.
     pub size: u64,
-    /// Whether it came with a linked vault; such a skill is changed there, not here.
-    pub linked: bool,
+    /// What the linked vault that it came with is called here; such a skill is changed there, not here.
+    pub vault: Option<Slug>,
 }
 
 impl Entry {
     /// Its name.
     pub fn name(&self) -> &SkillName {
         &self.texts.name
+    }
+
+    /// Whether it came with a linked vault.
+    pub const fn is_linked(&self) -> bool {
+        self.vault.is_some()
     }
 }
 
@@ -53,6 +58,8 @@ pub struct ReleaseKeys {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     entries: Arc<[Entry]>,
+    /// Skills of linked vaults whose bare names mean other skills.
+    qualified: Arc<[Entry]>,
     /// SHA-256 of the catalog's payload, of a release.
     pub catalog: Option<Digest>,
     /// Under which keys it counts, of a release.
@@ -74,6 +81,15 @@ impl Snapshot {
         Self {
             entries: sorted.into_values().collect(),
             ..Self::default()
+        }
+    }
+
+    /// The same skills, and beside them those of linked vaults that only `<vault>/<name>` means. Lists and searches leave these out.
+    #[must_use]
+    pub fn with_qualified(self, entries: impl IntoIterator<Item = Entry>) -> Self {
+        Self {
+            qualified: entries.into_iter().collect(),
+            ..self
         }
     }
 
@@ -101,6 +117,18 @@ impl Snapshot {
             .binary_search_by(|entry| entry.texts.name.cmp(name))
             .ok()?;
         self.entries.get(at)
+    }
+
+    /// The skill that only the name of its linked vault and its own mean.
+    pub fn find_qualified(&self, vault: &str, name: &str) -> Option<&Entry> {
+        let of_vault = |entry: &&Entry| {
+            entry
+                .vault
+                .as_ref()
+                .is_some_and(|own| own.as_str() == vault)
+        };
+        let mut entries = self.qualified.iter().filter(of_vault);
+        entries.find(|entry| entry.name().as_str() == name)
     }
 
     /// Whether [`Snapshot::ranking`] was asked for before, so that the answer is there.

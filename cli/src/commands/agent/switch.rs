@@ -3,8 +3,8 @@
 
 use clap::Args;
 use serde_json::json;
-use vault_library::agents::set_enabled;
-use vault_skill::name::{AgentId, SkillName};
+use vault_library::{agents::set_enabled, run};
+use vault_skill::name::{AgentId, SkillRef};
 
 use crate::{
     context::Context,
@@ -28,19 +28,16 @@ pub struct Switch {
 /// Enables or disables a skill and updates the links in the agents' folders.
 pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Failure> {
     let vault = context.vault()?;
-    let listing = vault_library::shelf::list(&vault)?;
-    let installed: Vec<&str> = listing
-        .skills
-        .iter()
-        .map(|skill| skill.name.as_str())
-        .chain(listing.damaged.iter().map(|(name, ..)| name.as_str()))
-        .collect();
-    let name = switch
-        .name
-        .parse::<SkillName>()
-        .ok()
-        .filter(|name| installed.contains(&name.as_str()))
-        .ok_or_else(|| lookup::not_there(&switch.name, &installed))?;
+    let installed = lookup::installed_names(&vault)?;
+    let skill = switch.name.parse::<SkillRef>();
+    let is_there = match &skill {
+        Ok(skill) => run::find(&vault, skill)?.is_some(),
+        Err(_) => false,
+    };
+    if !is_there {
+        return Err(lookup::not_there(&switch.name, &installed));
+    }
+    let name = lookup::bare(&vault, &switch.name)?;
     let changed = set_enabled(&vault, &name, switch.agent.as_ref(), on)?;
     let report = profiles::refresh(context, &vault);
     let restart = report.is_some_and(|report| report.restart_required);

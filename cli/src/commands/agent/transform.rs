@@ -81,10 +81,23 @@ enum Action {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     match &arguments.action {
-        Action::Add { skill, file, name } => add(context, &vault, skill, file, name.as_ref()),
-        Action::List { skill } => list(context, &vault, skill.as_deref()),
-        Action::Remove { skill, name } => remove(context, &vault, skill, name),
+        Action::Add { skill, file, name } => {
+            let skill = bare(&vault, skill)?;
+            add(context, &vault, &skill, file, name.as_ref())
+        }
+        Action::List { skill: None } => list(context, &vault, None),
+        Action::List { skill: Some(skill) } => list(context, &vault, Some(&bare(&vault, skill)?)),
+        Action::Remove { skill, name } => remove(context, &vault, &bare(&vault, skill)?, name),
     }
+}
+
+/// The bare name of the skill that is meant: transforms belong to names, so a bare name may be that of
+/// a skill that is not installed.
+fn bare(vault: &Vault, skill: &str) -> Result<String, Failure> {
+    if !skill.contains('/') {
+        return Ok(skill.to_owned());
+    }
+    Ok(lookup::bare(vault, skill)?.to_string())
 }
 
 fn add(

@@ -10,7 +10,7 @@ use vault_skill::{
     document::{Frontmatter, Secret},
     gate::Outcome,
     manifest::{ActionSpec, Mode, SKILL_MD},
-    name::{ActionName, SkillName},
+    name::{ActionName, SkillRef},
     root::KeyFingerprint,
 };
 
@@ -52,7 +52,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-fn installed(context: &Context, vault: &Vault, name: &SkillName) -> Result<Report, Failure> {
+fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report, Failure> {
     let found = run::inspect(vault, name).map_err(|error| lookup::suggest(vault, error))?;
     let manifest = &found.examined.manifest;
     let frontmatter = found.frontmatter.as_ref();

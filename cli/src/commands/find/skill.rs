@@ -136,6 +136,7 @@ pub(super) fn as_json(skill: &Listed) -> Value {
         "bundle_hash": skill.bundle,
         "origin": origin(&skill.origin),
         "shadowed": skill.shadowed,
+        "qualified": skill.qualified,
     })
 }
 

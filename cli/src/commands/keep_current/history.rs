@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use vault_library::admit::history::{self, PastVersion};
-use vault_skill::name::SkillName;
+use vault_skill::name::SkillRef;
 use vault_sources::short;
 
 use crate::{
@@ -26,15 +26,16 @@ Examples:
 Since 0.5.0 (beta).")]
 pub struct Arguments {
     /// The skill
-    name: SkillName,
+    name: SkillRef,
 }
 
 /// Lists the versions.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
-    let versions = history::history(&vault, &arguments.name)?;
+    let name = lookup::own(&vault, &arguments.name)?;
+    let versions = history::history(&vault, &name)?;
     if versions.is_empty() {
-        return Err(lookup::not_own(&vault, &arguments.name)?);
+        return Err(lookup::not_own(&vault, &name)?);
     }
     let lines: Vec<String> = versions.iter().map(line).collect();
     let data: Vec<_> = versions
@@ -55,7 +56,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         })
         .collect();
     Ok(Report::new(
-        json!({ "name": arguments.name, "versions": data }),
+        json!({ "name": name, "versions": data }),
         lines.join("\n"),
     ))
 }

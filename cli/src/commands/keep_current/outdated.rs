@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use vault_skill::name::SkillName;
+use vault_skill::name::SkillRef;
 use vault_store::shelf::DriftState;
 
 use crate::{
@@ -27,7 +27,7 @@ Since 0.5.0 (beta).")]
 pub struct Arguments {
     /// Skills to ask for [default: all that were fetched]
     #[arg(value_name = "NAME")]
-    names: Vec<SkillName>,
+    names: Vec<SkillRef>,
 }
 
 /// Compares the skills with their sources and lists the differences.

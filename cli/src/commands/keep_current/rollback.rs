@@ -2,7 +2,7 @@
 
 use clap::Args;
 use vault_library::admit::history::{self, RollbackError};
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, SkillRef};
 
 use crate::{
     admission::{admitted_json, admitted_text, refused, texts::Texts},
@@ -26,7 +26,7 @@ Examples:
 Since 0.5.0 (beta).")]
 pub struct Arguments {
     /// The skill
-    name: SkillName,
+    name: SkillRef,
     /// The version to go back to [default: the newest before the installed one with other files]
     #[arg(long, value_name = "VERSION")]
     to: Option<u64>,
@@ -35,7 +35,7 @@ pub struct Arguments {
 /// Restores the version.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
-    let name = &arguments.name;
+    let name = &lookup::own(&vault, &arguments.name)?;
     let strict = context.strict()?;
     let report = match history::roll_back(&vault, name, arguments.to, strict) {
         Ok(report) => report,

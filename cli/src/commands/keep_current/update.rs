@@ -11,7 +11,7 @@ use vault_library::{
     Examined, Vault,
     admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine, history},
 };
-use vault_skill::{bundle::File, name::SkillName};
+use vault_skill::{bundle::File, name::SkillRef};
 use vault_store::shelf::DriftState;
 
 use crate::{
@@ -46,7 +46,7 @@ Since 0.5.0 (beta).")]
 pub struct Arguments {
     /// Skills to update [default: all that were fetched]
     #[arg(value_name = "NAME")]
-    names: Vec<SkillName>,
+    names: Vec<SkillRef>,
     /// Show what would change, and change nothing
     #[arg(long)]
     diff: bool,

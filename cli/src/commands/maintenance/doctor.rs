@@ -2,7 +2,7 @@
 
 use clap::Args;
 use vault_library::doctor::{self, DoctorInput, DoctorReport, RepairStatus, Severity};
-use vault_skill::name::SkillName;
+use vault_skill::name::SkillRef;
 
 use crate::{
     context::Context,
@@ -46,7 +46,7 @@ pub struct Arguments {
 /// Runs the checks, and the repairs if requested.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
-    let parse = |name: &String| -> Result<SkillName, Failure> {
+    let parse = |name: &String| -> Result<SkillRef, Failure> {
         name.parse()
             .map_err(|error| fail!(NameInvalid, "{}: {error}", clean(name, 64)))
     };
@@ -65,7 +65,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     )?;
     if let (Some(name), true) = (&skill, report.skills.is_empty()) {
         let names = lookup::installed_names(&vault)?;
-        return Err(lookup::not_there(name.as_str(), &names));
+        return Err(lookup::not_there(&name.to_string(), &names));
     }
     let repaired = report
         .skills
@@ -131,7 +131,7 @@ fn report_of(
 fn hint_worthy(finding: &FindingText) -> bool {
     matches!(
         finding.code,
-        "unfinished" | "ignored_metadata" | "agent_not_linked"
+        "unfinished" | "ignored_metadata" | "agent_not_linked" | "name_taken"
     )
 }
 

@@ -1,18 +1,22 @@
 //! `vault link`: enrols this machine in a vault and pins the vault.
 
-use clap::Args;
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use vault_library::{
     Vault,
-    subscribe::{self, AcceptOptions, AcceptedCatalog, Link, LinkId},
+    subscribe::{self, AcceptOptions, AcceptedCatalog, Link, LinkId, LinkSettings, PullGate},
 };
 use vault_service::{error::Code, model::device::DeviceStatus};
-use vault_skill::root::{KeyFingerprint, VaultFingerprint};
+use vault_skill::{
+    name::{SkillRef, Slug},
+    root::{KeyFingerprint, VaultFingerprint},
+};
 
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, FailureCode, codes::service_code},
     output::{BOLD, DIM, HINT, Report, TICK, clean},
+    profiles,
     service::{Address, DeviceState, connection::Connection},
     subscription::{accept, check_not_rolled_back, device_client, status_text},
 };
@@ -27,9 +31,14 @@ Examples:
   vault link https://vault.example/v/team
   vault link https://vault.example/v/team --expect-key vlt:2abc-3def-4ghi-5jkl-6mno-7pqr-2stu-3vwx/2
   vault link https://vault.example/v/team --repin --expect-key vlt:2abc-…
+  vault link https://vault.example/v/team --as-vault work --gate refuse
+  vault link prefer team/code-review
 
 Since 0.5.0 (beta).")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
     #[arg(help = "The vault: <url>/v/<slug>")]
     address: Option<Address>,
     /// Pin only the vault with this fingerprint
@@ -41,10 +50,59 @@ pub struct Arguments {
     /// What this machine is called in the owner's list [default: its host name]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
+    /// What the vault is called here, in <NAME>/<skill> [default: its slug]
+    #[arg(long, value_name = "NAME")]
+    as_vault: Option<Slug>,
+    /// Do not look at pulled skills, warn of those that the gate refuses, or install nothing then
+    /// [default: warn]
+    #[arg(long, value_name = "MODE")]
+    gate: Option<Gate>,
+    /// Go on where the owner's releases contradict those of earlier pulls
+    #[arg(long)]
+    accept_fork: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Give a name that several vaults use to the skill of one of them
+    #[command(after_help = "\
+The first vault that installs a skill of some name keeps the name. The skill of another vault is called by both names,
+<vault>/<skill>, and no agent sees it until it is preferred.
+
+Examples:
+  vault link prefer team/code-review
+
+Since 0.5.0 (beta).")]
+    Prefer {
+        /// The skill, as <VAULT>/<NAME>
+        #[arg(value_name = "SKILL")]
+        skill: SkillRef,
+    },
+}
+
+/// What a pull does with a skill that the gate refuses.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Gate {
+    Off,
+    Warn,
+    Refuse,
+}
+
+impl From<Gate> for PullGate {
+    fn from(gate: Gate) -> Self {
+        match gate {
+            Gate::Off => Self::Off,
+            Gate::Warn => Self::Warn,
+            Gate::Refuse => Self::Refuse,
+        }
+    }
 }
 
 /// Enrols the machine, reads the catalog, and pins the vault.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if let Some(Action::Prefer { skill }) = &arguments.action {
+        return prefer(context, skill);
+    }
     let connection = target(context, arguments.address.as_ref())?;
     let expected = arguments.expect_key;
     if arguments.repin && expected.is_none() {
@@ -60,6 +118,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let id = LinkId::of(connection.base.as_str(), &connection.slug);
     let is_new = subscribe::find(&vault, &id)?.is_none();
     let link = subscribe::create(&vault, connection.base.as_str(), &connection.slug)?;
+    let link = settle(&vault, link, is_new, arguments)?;
     // Store the expected fingerprint before anything is sent, so that a later pull without the flag
     // cannot pin another vault.
     if let Some(expected) = expected.filter(|_| !arguments.repin) {
@@ -93,6 +152,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let options = AcceptOptions {
         expected,
         repin: arguments.repin,
+        accept_fork: arguments.accept_fork,
         ..AcceptOptions::default()
     };
     let catalog = catalog
@@ -109,6 +169,41 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         &machine,
         catalog.as_ref(),
     ))
+}
+
+/// Notes what the vault is called here and what its pulls do. A new link whose name is taken is removed.
+fn settle(vault: &Vault, link: Link, is_new: bool, arguments: &Arguments) -> Result<Link, Failure> {
+    let settings = LinkSettings {
+        name: arguments.as_vault.clone(),
+        gate: arguments.gate.map(PullGate::from),
+    };
+    if settings.name.is_none() && settings.gate.is_none() {
+        return Ok(link);
+    }
+    let settled = subscribe::configure(vault, link.id(), &settings);
+    if is_new && settled.is_err() {
+        subscribe::remove(vault, link.id())?;
+    }
+    Ok(settled?)
+}
+
+/// Gives a bare name to the skill of one vault, and shows that to agents.
+fn prefer(context: &Context, skill: &SkillRef) -> Result<Report, Failure> {
+    if skill.vault.is_none() {
+        return Err(fail!(Usage, "`{skill}` does not say which vault is meant")
+            .hint(format!("vault link prefer <vault>/{skill}")));
+    }
+    let vault = context.vault()?;
+    let changed = subscribe::prefer(&vault, skill)?.is_some();
+    let synced = profiles::refresh(context, &vault);
+    let restart = synced.is_some_and(|synced| synced.restart_required);
+    let name = &skill.name;
+    let text = match changed {
+        true => format!("{TICK} {BOLD}{name}{BOLD:#} means {BOLD}{skill}{BOLD:#} from now on"),
+        false => format!("{DIM}={DIM:#} {BOLD}{name}{BOLD:#} means {BOLD}{skill}{BOLD:#} already"),
+    };
+    let data = json!({ "name": name, "skill": skill.to_string(), "changed": changed, "restart_required": restart });
+    Ok(Report::new(data, text))
 }
 
 /// Enrols this machine and reads the catalog, unless the machine is revoked.
@@ -200,8 +295,13 @@ fn report(
             clean(&state.device_id, 40)
         ),
     };
+    let name = &link.pin().name;
+    let called = match name == &connection.slug {
+        true => String::new(),
+        false => format!("  {DIM}called here {DIM:#}  {BOLD}{name}{BOLD:#}\n"),
+    };
     let text = format!(
-        "{TICK} linked {HINT}{address}{HINT:#}\n  \
+        "{TICK} linked {HINT}{address}{HINT:#}\n{called}  \
          {DIM}this machine{DIM:#}  {BOLD}{machine}{BOLD:#}  {}\n  \
          {DIM}the vault   {DIM:#}  {pinned}\n{next}",
         status_text(Some(state.status))
@@ -210,7 +310,7 @@ fn report(
         json!({
             "address": address, "link": link.id().as_str(), "device_id": state.device_id,
             "status": state.status, "device_fingerprint": machine, "vault_fingerprint": key,
-            "release": release, "pinned": catalog.is_some(),
+            "release": release, "pinned": catalog.is_some(), "name": name, "gate": link.pin().gate,
         }),
         text,
     )

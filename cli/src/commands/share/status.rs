@@ -251,6 +251,9 @@ fn link_status(
     let version = trust.as_ref().map(|trust| trust.chain().version());
     let mut table = Table::default();
     row(&mut table, "linked to", paint(HINT, &address));
+    if pin.name != pin.slug {
+        row(&mut table, "called here", paint(BOLD, &pin.name));
+    }
     row(&mut table, "this machine", status_text(status));
     if let Some(fingerprint) = &fingerprint {
         row(&mut table, "the vault", paint(BOLD, fingerprint));
@@ -272,7 +275,7 @@ fn link_status(
         row(&mut table, name, expires_at.to_string());
     }
     let data = json!({
-        "address": address, "link": link.id().as_str(),
+        "address": address, "link": link.id().as_str(), "name": pin.name, "gate": pin.gate,
         "status": status.map_or("unknown", DeviceStatus::as_str),
         "vault_fingerprint": fingerprint, "root_version": version, "release": pinned,
         "offered_release": current, "rolled_back": rolled_back, "payload_sha256": payload, "installed": installed,

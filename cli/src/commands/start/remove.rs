@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use vault_library::{
+    Vault,
     admit::remove::{RemoveReport, RemoveSkills, Removed, remove_skills},
     agents,
 };
-use vault_skill::name::AgentId;
+use vault_skill::name::{AgentId, SkillRef};
 
 use crate::{
     context::Context,
     errors::Failure,
-    lookup::installed_names,
+    lookup::{installed_names, own},
     output::{BOLD, DIM, Report, TICK, Warning, clean, nearest},
     profiles,
 };
@@ -54,17 +55,18 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .map(installed_names)
         .transpose()?
         .unwrap_or_default();
+    let names = own_names(vault.as_ref(), &arguments.names)?;
     let report = match &vault {
         Some(vault) => remove_skills(
             vault,
             &RemoveSkills {
                 roots: folders(context, arguments),
-                names: arguments.names.clone(),
+                names,
                 withdraw: arguments.withdraw.clone(),
             },
         )?,
         None => RemoveReport {
-            unknown: arguments.names.clone(),
+            unknown: names,
             ..RemoveReport::default()
         },
     };
@@ -115,6 +117,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }),
         lines.join("\n"),
     ))
+}
+
+/// The names with `local/` left out. Fails if one names the skill of a linked vault.
+fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Failure> {
+    let name = |text: &String| match (vault, text.parse::<SkillRef>()) {
+        (Some(vault), Ok(skill)) if skill.vault.is_some() => Ok(own(vault, &skill)?.to_string()),
+        _ => Ok(text.clone()),
+    };
+    typed.iter().map(name).collect()
 }
 
 /// The folders to search for links, in addition to those that the vault already links into: the

@@ -13,7 +13,7 @@ use vault_library::{
 use vault_skill::{
     keys::PublicKey,
     manifest::Manifest,
-    name::SkillName,
+    name::SkillRef,
     root::{KeyFingerprint, VaultFingerprint},
 };
 
@@ -113,6 +113,8 @@ fn verify_all(
     let mut judge = |checked: &Checked, what: &str| {
         let Checked {
             name,
+            qualified,
+            bare,
             origin: from,
             bundle,
             version,
@@ -122,7 +124,8 @@ fn verify_all(
         let problem = damage.as_ref().map(|damage| chain(damage));
         if let Some(problem) = &problem {
             let whose = origin::whose(from);
-            wrong.push(format!("{BOLD}{name}{BOLD:#}{what}  {problem} ({whose})"));
+            let shown = if *bare { name.as_str() } else { qualified };
+            wrong.push(format!("{BOLD}{shown}{BOLD:#}{what}  {problem} ({whose})"));
         }
         if damage
             .as_ref()
@@ -165,13 +168,13 @@ fn verify_all(
 
 fn verify_installed(
     vault: &Vault,
-    name: &SkillName,
+    name: &SkillRef,
     known: &[KnownVault],
     expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
     let found = run::inspect(vault, name).map_err(|error| match error {
         run::RunError::Damaged { skill, damage } => {
-            let mut failure = Failure::damaged(skill.as_str(), &damage);
+            let mut failure = Failure::damaged(&skill.to_string(), &damage);
             if !matches!(damage, Damage::Unreadable(_)) {
                 failure.code = ErrorCode::SkillDamaged.into();
             }

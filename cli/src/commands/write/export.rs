@@ -101,7 +101,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 file: asked
                     .output
                     .clone()
-                    .unwrap_or_else(|| PathBuf::from(format!("{name}.zip"))),
+                    .unwrap_or_else(|| PathBuf::from(format!("{}.zip", name.name))),
                 skill: name,
                 replace: asked.force,
             };

@@ -18,7 +18,7 @@ use vault_skill::time::Timestamp;
 use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};
 use crate::installed::linked;
-use crate::installed::place::{Place, places_of};
+use crate::installed::place::{Place, places};
 use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -121,7 +121,7 @@ impl Nearest {
     fn files(&self, vault: &Vault) -> Vec<File> {
         let duplicate = self.place.as_ref().filter(|_| self.likeness >= DUPLICATE);
         let files = duplicate.and_then(|place| {
-            let groups = places_of(vault, &place.name).ok()?;
+            let groups = places(vault).ok()?.groups;
             let group = groups.iter().find(|group| group.places.contains(place))?;
             examine(vault, &place.signed_name, &place.bundle, &group.trusted)
         });

@@ -17,7 +17,7 @@ use crate::admit::remove;
 use crate::disk::{self, Batch};
 use crate::index::Index;
 use crate::installed::place::installed;
-use crate::installed::upstream;
+use crate::installed::{linked, upstream};
 use crate::store::{self, Trusted};
 use crate::vault::{Change, Vault, VaultError};
 
@@ -189,6 +189,9 @@ impl<'v> Admitter<'v> {
         batch.flush(aside.path())?;
         store::admit(&vault.store(), aside.path(), &hashes, &self.trusted)?;
         change.switching()?;
+        // Own skills have their bare names from now on, even if somebody else removes their links.
+        let names = signed.iter().map(|(package, _)| &package.name);
+        linked::take_bare(vault, names)?;
         let skills = vault.skills();
         for (package, skill) in &signed {
             disk::switch_link(

@@ -141,7 +141,8 @@ pub fn add(
     let mut change = vault.change()?;
     let places = places(vault)?;
     let found = places.groups.iter().find_map(|group| {
-        let place = group.places.iter().find(|place| place.name == *skill)?;
+        let mut places = group.places.iter();
+        let place = places.find(|place| place.name == *skill && place.bare)?;
         Some((group, place))
     });
     let Some((group, place)) = found else {

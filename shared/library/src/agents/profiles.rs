@@ -1,7 +1,7 @@
 //! Selects the skills that each profile shows, from the signed agents, the tags, `profiles.toml`
 //! and the disabled skills.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -72,8 +72,8 @@ pub(super) fn rules(
     Ok((ProfileRule::from_toml(&text)?, true))
 }
 
-/// The installed skills, each name once (own skills before linked ones), and warnings about skills
-/// whose manifest fails verification.
+/// The installed skills that have their bare names, and warnings about those whose manifest fails
+/// verification. No agent is shown the others.
 pub(super) fn available_skills(
     vault: &Vault,
 ) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
@@ -81,13 +81,9 @@ pub(super) fn available_skills(
     let rows = list::indexed(vault, &places);
     let mut available = Vec::new();
     let mut warnings = Vec::new();
-    let mut names = HashSet::new();
     for group in places.groups {
         let trusted = Rc::new(group.trusted);
-        for place in group.places {
-            if names.contains(&place.name) {
-                continue;
-            }
+        for place in group.places.into_iter().filter(|place| place.bare) {
             let manifest = || store::manifest(&vault.store(), &place.bundle, &trusted);
             let noted = rows.get(&place.bundle).map(|stored| &stored.row.texts);
             let noted = noted.map(|texts| (texts.agents.clone(), texts.tags.clone()));
@@ -96,7 +92,6 @@ pub(super) fn available_skills(
                 warnings.push(ProfileWarning::SkillDamaged(place.name));
                 continue;
             };
-            names.insert(place.name.clone());
             available.push(AvailableSkill {
                 place,
                 trusted: Rc::clone(&trusted),

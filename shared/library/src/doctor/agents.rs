@@ -6,7 +6,7 @@ use vault_skill::name::{AgentId, SkillName};
 
 use super::{ContextCost, Doctor, DoctorFinding};
 use crate::agents::{self, Machine, ProfileSyncError, ProfileWarning, View};
-use crate::installed::list;
+use crate::installed::{list, place};
 use crate::vault::VaultError;
 
 /// The maximum length of the skill list that an agent reads, in characters, if it is known.
@@ -36,10 +36,17 @@ impl Doctor<'_> {
         self.check_unlinked(&view);
         self.check_context(&view);
         self.report.agents = view;
-        if let Some(name) = &self.input.skill {
+        if let Some(wanted) = &self.input.skill {
+            // Agents are shown skills that have their bare names.
+            let found = place::find(self.vault, wanted)?;
+            let name = found
+                .filter(|(place, _)| place.bare)
+                .map(|(place, _)| place.name);
             for agent in &mut self.report.agents.agents {
-                agent.sees.retain(|seen| seen == name);
-                agent.hidden.retain(|hidden| hidden.skill == *name);
+                agent.sees.retain(|seen| Some(seen) == name.as_ref());
+                agent
+                    .hidden
+                    .retain(|hidden| Some(&hidden.skill) == name.as_ref());
             }
         }
         Ok(())

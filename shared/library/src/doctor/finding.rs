@@ -113,6 +113,13 @@ pub enum DoctorFinding {
     },
     /// A folder with a skill was copied into the vault but is not signed.
     SkillUnsigned(SkillName),
+    /// A linked skill is known by its qualified name only: its bare name means another skill, or none.
+    NameTaken {
+        /// Its name.
+        skill: SkillName,
+        /// `<vault>/<name>`
+        qualified: String,
+    },
     /// The doctor could not sign a skill.
     RepairFailed {
         /// The skill.
@@ -202,6 +209,7 @@ impl DoctorFinding {
                 }
             }
             Self::SkillUnsigned(_) => "skill_unsigned",
+            Self::NameTaken { .. } => "name_taken",
             Self::RepairFailed { .. } => "repair_failed",
             Self::VariantDamaged { .. } => "variant_damaged",
             Self::ProfilesInvalid(_) => "profiles_invalid",
@@ -231,6 +239,7 @@ impl DoctorFinding {
             | Self::EarlierVersions(_)
             | Self::IgnoredMetadata { .. }
             | Self::ProjectMissing(_)
+            | Self::NameTaken { .. }
             | Self::AgentNotLinked(_) => Severity::Note,
             _ => Severity::Warning,
         }
@@ -244,6 +253,7 @@ impl DoctorFinding {
             | Self::SkillDamaged { skill, .. }
             | Self::SkillUnsigned(skill)
             | Self::NotSignedAgain(skill)
+            | Self::NameTaken { skill, .. }
             | Self::RepairFailed { skill, .. }
             | Self::VariantDamaged { skill, .. } => Some(skill),
             _ => None,

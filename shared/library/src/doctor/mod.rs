@@ -15,7 +15,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
+use vault_skill::name::SkillRef;
 
 pub use self::finding::{DoctorFinding, Remedy, Severity};
 pub use self::report::{ContextCost, DoctorReport, RepairStatus, SkillHealth};
@@ -28,8 +28,9 @@ use crate::vault::{Vault, VaultError};
 pub struct DoctorInput<'a> {
     /// The machine on which agents are detected; `None` skips the checks of agents and profiles.
     pub machine: Option<Machine>,
-    /// Check only this skill. Problems of the whole vault are reported as well.
-    pub skill: Option<SkillName>,
+    /// Check only this skill; a bare name means all skills of the name. Problems of the whole vault
+    /// are reported as well.
+    pub skill: Option<SkillRef>,
     /// Remove metadata of operating systems and editors, leftovers of killed writers, and dangling
     /// symlinks.
     pub clean: bool,

@@ -13,7 +13,7 @@ use super::{Doctor, DoctorFinding, Remedy, RepairStatus, SkillHealth};
 use crate::admit::add::add_folder;
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
 use crate::disk::{self, Kind};
-use crate::installed::place::Origin;
+use crate::installed::place::{OWN, Origin};
 use crate::installed::verify::{self, Checked};
 use crate::store::{self, Damage};
 use crate::vault::VaultError;
@@ -22,7 +22,7 @@ impl Doctor<'_> {
     pub(super) fn check_skills(&mut self, checked: verify::Report) -> Result<(), VaultError> {
         self.check_clock(checked.skills.iter().filter_map(|skill| skill.signed_at));
         for skill in checked.skills {
-            if self.is_wanted(&skill.name) {
+            if self.is_wanted(&skill.name, &skill.qualified) {
                 self.check_skill(skill)?;
             }
         }
@@ -42,12 +42,19 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    fn is_wanted(&self, name: &SkillName) -> bool {
-        let wanted = self.input.skill.as_ref();
-        wanted.is_none_or(|wanted| wanted == name)
+    fn is_wanted(&self, name: &SkillName, qualified: &str) -> bool {
+        self.input.skill.as_ref().is_none_or(|wanted| {
+            wanted.name == *name && (wanted.vault.is_none() || wanted.to_string() == qualified)
+        })
     }
 
     fn check_skill(&mut self, mut checked: Checked) -> Result<(), VaultError> {
+        if matches!(checked.origin, Origin::Linked(_)) && !checked.bare {
+            self.find(DoctorFinding::NameTaken {
+                skill: checked.name.clone(),
+                qualified: checked.qualified.clone(),
+            });
+        }
         let unset_environment = self.check_environment(&checked.name, &checked.declared);
         let ignored = self.check_ignored(&checked.name, &checked.bundle, checked.ignored)?;
         if ignored.is_empty() && checked.damage.as_ref().is_some_and(is_clutter) {
@@ -194,7 +201,7 @@ impl Doctor<'_> {
             self.find(DoctorFinding::ForeignInVault(full));
             return Ok(());
         };
-        if !self.is_wanted(&name) {
+        if !self.is_wanted(&name, &format!("{OWN}/{name}")) {
             return Ok(());
         }
         let mut health = SkillHealth {

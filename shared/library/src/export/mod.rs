@@ -16,7 +16,7 @@ use serde::Serialize;
 use vault_skill::bundle::File;
 use vault_skill::hash::Digest;
 use vault_skill::json;
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, SkillRef};
 
 use crate::disk::{self, FileError, Kind};
 use crate::run::{self, RunError, VerifiedSkill};
@@ -92,7 +92,7 @@ impl Exported {
 #[derive(Clone, Debug)]
 pub struct ZipInput {
     /// The installed skill to export.
-    pub skill: SkillName,
+    pub skill: SkillRef,
     /// The archive's path; its signed manifest is written next to it.
     pub file: PathBuf,
     /// Whether to overwrite existing files.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, SkillRef};
 use vault_store::fetch::{SIGNED_META, SignedSkill};
 
 use super::{ExportError, Exported, MANIFEST_SUFFIX, pack, put};
@@ -34,7 +34,7 @@ pub struct SiteInput {
     /// The folder that will be served as the site's root.
     pub folder: PathBuf,
     /// The installed skills to export; if empty, all own skills.
-    pub skills: Vec<SkillName>,
+    pub skills: Vec<SkillRef>,
 }
 
 /// The result of a site export.
@@ -102,7 +102,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
     let folder = input.folder.join(".well-known/agent-skills");
     let mut names = input.skills.clone();
     if names.is_empty() {
-        names = own(vault)?;
+        names = own(vault)?.into_iter().map(SkillRef::from).collect();
     }
     names.sort_unstable();
     names.dedup();
@@ -117,10 +117,14 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
     let mut entries = Vec::new();
     let mut exported = Vec::new();
     let mut shortened = Vec::new();
-    let mut written = BTreeSet::new();
+    let mut written: BTreeSet<String> = BTreeSet::new();
     for skill in &skills {
         let (url, kind, bytes) = artifact(skill)?;
         let file = folder.join(&url);
+        // Two linked vaults may have a skill of one name.
+        if written.contains(&url) {
+            return Err(ExportError::Exists(file));
+        }
         if let Some(parent) = file.parent() {
             disk::make_dirs(parent, 0o755)?;
         }

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! <vault>/links/<id>/current        -> sets/<n>: the one atomic switch
-//! <vault>/links/<id>/sets/<n>/      set.json, skills/<name> -> the store
+//! <vault>/links/<id>/sets/<n>/      skills/<name> -> the store
 //! <vault>/links/<id>/skills         constant link through `current`
-//! <config>/links/<id>/pin.json      what counts, in the trust folder
+//! <config>/links/<id>/pin.json      what counts and what is installed, in the trust folder
 //! <config>/links/<id>/<sha256>.catalog.json   the counted catalog, exact bytes
 //! <config>/links/<id>/device.key    this machine's key
 //! ```
-//! A link exists where both folders have it. A vault folder alone adds no trust.
+//! The pin decides which skills a link installs, under which names and with which bytes. The vault
+//! folder holds their content, and links for agents to follow: whoever can write to it neither adds
+//! a skill nor renames one, and a link of it that is gone or aims elsewhere is noticed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,13 +39,18 @@ pub struct Pin {
     pub base: String,
     /// The vault's name there.
     pub slug: Slug,
+    /// What the vault is called on this machine, in `<name>/<skill>`. No two links share a name.
+    pub name: Slug,
+    /// What a pull does with skills that the gate refuses.
+    pub gate: PullGate,
+    /// The vault folder that the link was last written to.
+    pub(crate) library: PathBuf,
     /// The vault's id; `None` until the first catalog is accepted.
     pub vault_id: Option<VaultId>,
     /// The catalog that counts; `None` until the first one is accepted.
     pub counted: Option<CountedFile>,
-    /// The catalog that lists the installed skills, where the one that counts does not list them
-    /// all: while the set is being switched, and while the service does not serve this device the
-    /// skills of the one that counts.
+    /// The catalog that counted before, with what was installed from it, while the installed set is
+    /// still being switched.
     pub(crate) replaced: Option<CountedFile>,
     /// The fingerprint that the vault must have, as given to [`crate::subscribe::expect`]. Removed
     /// once a vault is pinned.
@@ -52,6 +59,31 @@ pub struct Pin {
     pub device_key_id: Digest,
     /// When the link was created.
     pub linked_at: Timestamp,
+}
+
+/// What a pull does with a skill that the gate of this machine refuses.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PullGate {
+    /// It does not look.
+    Off,
+    /// It installs the skill and reports it.
+    #[default]
+    Warn,
+    /// It stops, and nothing is installed.
+    Refuse,
+}
+
+/// A skill that a link installs.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct LinkedSkill {
+    /// Its name in the linked vault.
+    pub(crate) name: SkillName,
+    pub(crate) bundle: Digest,
+    /// The key that signed it.
+    pub(crate) signer: PublicKey,
+    /// Whether it has the bare name where no own skill has it. Else only `<vault>/<name>` means it.
+    pub(crate) bare: bool,
 }
 
 /// A catalog that counted.
@@ -67,14 +99,10 @@ pub struct CountedFile {
     pub signers: Vec<PublicKey>,
     /// The bundles that profiles of the catalog name, as far as they were read.
     pub(crate) variants: Vec<ProfileBundles>,
-}
-
-impl CountedFile {
-    /// Whether a profile of the catalog names the bundle, as far as profiles were read.
-    pub(crate) fn names_variant(&self, bundle: &Digest) -> bool {
-        let mut variants = self.variants.iter();
-        variants.any(|variants| variants.bundles.contains(bundle))
-    }
+    /// Which of its skills were asked for.
+    pub selection: Selection,
+    /// The skills that are installed from it, by the names they are installed under.
+    pub(crate) installed: BTreeMap<SkillName, LinkedSkill>,
 }
 
 /// The bundles that one profile of a catalog names.
@@ -100,19 +128,6 @@ pub struct Selection {
     pub install_as: Option<SkillName>,
 }
 
-/// The content of `set.json`.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct SetRecord {
-    pub(crate) selection: Selection,
-    pub(crate) aliases: Vec<Alias>,
-}
-
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Alias {
-    pub(crate) installed_as: SkillName,
-    pub(crate) name: SkillName,
-}
-
 /// A linked vault, with its pin and the set that is installed.
 #[derive(Clone, Debug)]
 pub struct Link {
@@ -127,11 +142,15 @@ pub(crate) const PIN: &str = "pin.json";
 
 /// All linked vaults, sorted by id.
 pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
+    let trusted = PrivateFolder::new(&vault.paths().config, "links");
+    let mut ids = BTreeSet::new();
+    for folder in [links_folder(vault), trusted.path()] {
+        for (name, _) in disk::list(&folder)? {
+            ids.extend(name.to_string_lossy().parse::<LinkId>());
+        }
+    }
     let mut links = Vec::new();
-    for (name, _) in disk::list(&links_folder(vault))? {
-        let Ok(id) = name.to_string_lossy().parse::<LinkId>() else {
-            continue;
-        };
+    for id in ids {
         links.extend(find(vault, &id)?);
     }
     Ok(links)
@@ -140,16 +159,41 @@ pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
 /// A linked vault by its id; `None` if it is not linked.
 pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     let folder = links_folder(vault).join(id.as_str());
-    let Some(set) = disk::link_target(&folder.join("current"))? else {
-        return Ok(None); // a link whose making was cut short
+    let set = disk::link_target(&folder.join("current"))?;
+    let Some(pin) = trust_folder(vault, id).read_record::<Pin>(PIN)? else {
+        return Ok(None);
     };
-    let pin = trust_folder(vault, id).read_record(PIN)?;
-    Ok(pin.map(|pin| Link {
-        id: id.clone(),
-        set: folder.join(set),
+    let set = match set {
+        Some(set) => folder.join(set),
+        // Somebody removed the link from this vault folder: its skills are still installed.
+        None if pin.counted.is_some() && pin.library == vault.paths().root => {
+            folder.join("current")
+        }
+        // The making of the link was cut short, or it belongs to another vault folder.
+        None => return Ok(None),
+    };
+    let id = id.clone();
+    Ok(Some(Link {
+        id,
         folder,
+        set,
         pin,
     }))
+}
+
+/// Takes bare names away from the links that have them. Call it under the writer lock.
+pub(crate) fn take_bare<'n>(
+    vault: &Vault,
+    names: impl Iterator<Item = &'n SkillName> + Clone,
+) -> Result<(), VaultError> {
+    for mut link in all(vault)? {
+        for name in names.clone() {
+            if link.holds(name) {
+                link.set_bare(vault, name, false)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn links_folder(vault: &Vault) -> PathBuf {
@@ -230,41 +274,74 @@ impl Link {
     pub(crate) fn listed(&self, vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
         let mut listed = BTreeSet::new();
         for file in self.pin.counted.iter().chain(&self.pin.replaced) {
-            listed.extend(self.listed_by(vault, file)?);
+            let catalog = self.read_counted(vault, file)?.catalog;
+            listed.extend(catalog.skills.iter().map(|entry| entry.bundle_hash));
+            for variants in &file.variants {
+                listed.extend(&variants.bundles);
+            }
+            // What is installed was listed by the catalog that it came with.
+            listed.extend(file.installed.values().map(|skill| skill.bundle));
         }
         Ok(listed)
     }
 
-    /// The bundles that one counted catalog lists, variants included.
-    pub(crate) fn listed_by(
-        &self,
-        vault: &Vault,
-        file: &CountedFile,
-    ) -> Result<BTreeSet<Digest>, VaultError> {
-        let catalog = self.read_counted(vault, file)?.catalog;
-        let skills = catalog.skills.iter().map(|entry| entry.bundle_hash);
-        let variants = file.variants.iter().flat_map(|variants| &variants.bundles);
-        Ok(skills.chain(variants.copied()).collect())
-    }
-
-    /// Whose signatures count on the installed skills; `None` before the first catalog.
+    /// Whose signatures count on the installed skills; `None` before the first catalog. They count
+    /// on the bundles that the pin names.
     pub(crate) fn trusted(&self, vault: &Vault) -> Result<Option<Trusted>, VaultError> {
         let Some(vault_id) = self.pin.vault_id.filter(|_| self.pin.counted.is_some()) else {
             return Ok(None);
         };
+        let counted = self.pin.counted.iter().chain(&self.pin.replaced);
+        let installed = counted.flat_map(|counted| counted.installed.values());
+        let bundles = installed.map(|skill| skill.bundle).collect();
         Ok(Some(match vault.trust_of(&vault_id)? {
-            Some(trust) => Trusted::listed(Arc::new(trust.roots), self.listed(vault)?),
+            Some(trust) => Trusted::listed(Arc::new(trust.roots), bundles),
             None => Trusted::nothing(vault_id),
         }))
     }
 
-    /// The selection of the last pull.
-    pub fn selection(&self) -> Result<Selection, VaultError> {
-        Ok(self.record()?.selection)
+    /// The skills that are installed, by the names they are installed under.
+    pub(crate) fn installed(&self) -> impl Iterator<Item = (&SkillName, &LinkedSkill)> {
+        let counted = self.pin.counted.iter();
+        counted.flat_map(|counted| &counted.installed)
     }
 
-    pub(crate) fn record(&self) -> Result<SetRecord, VaultError> {
-        let record = crate::vault::read_record(&self.set.join("set.json"))?;
-        Ok(record.unwrap_or_default())
+    /// What the pin says of a skill that the vault folder shows under this name, as this bundle.
+    /// While a pull switches, the set that it replaces counts as well.
+    pub(crate) fn pinned(&self, name: &SkillName, bundle: &Digest) -> Option<&LinkedSkill> {
+        let counted = self.pin.counted.iter().chain(&self.pin.replaced);
+        let mut named = counted.filter_map(|counted| counted.installed.get(name));
+        let first = named.next();
+        let is_same = |skill: &&LinkedSkill| skill.bundle == *bundle;
+        first
+            .filter(is_same)
+            .or_else(|| named.find(is_same))
+            .or(first)
+    }
+
+    /// Whether this link has the bare name, where no own skill has it.
+    pub(crate) fn holds(&self, name: &SkillName) -> bool {
+        self.installed()
+            .any(|(installed_as, skill)| installed_as == name && skill.bare)
+    }
+
+    /// Gives this link a bare name, or takes it away. Only one link may have it.
+    pub(crate) fn set_bare(
+        &mut self,
+        vault: &Vault,
+        name: &SkillName,
+        bare: bool,
+    ) -> Result<(), VaultError> {
+        let counted = self.pin.counted.iter_mut().chain(&mut self.pin.replaced);
+        for skill in counted.filter_map(|counted| counted.installed.get_mut(name)) {
+            skill.bare = bare;
+        }
+        Ok(trust_folder(vault, &self.id).write_record(PIN, &self.pin)?)
+    }
+
+    /// The selection of the last pull.
+    pub fn selection(&self) -> Selection {
+        let counted = self.pin.counted.as_ref();
+        counted.map_or_else(Selection::default, |counted| counted.selection.clone())
     }
 }

@@ -4,13 +4,13 @@
 //! its files. Any other skill is read, verified and written to the index. The work is spread over
 //! all cores.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 use rayon::prelude::*;
 use vault_skill::gate::similar::Sketch;
 use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, Slug};
 use vault_skill::search::Text;
 
 use super::place::{Origin, Place, Places, places, still_linked};
@@ -38,21 +38,26 @@ pub struct InstalledSkill {
     pub size: u64,
     /// Texts from its frontmatter and manifest.
     pub texts: Texts,
-    /// An earlier skill in the listing has the same name and takes precedence; own skills come
-    /// first.
+    /// The bare name means another skill: an own one, or that of another link.
     pub shadowed: bool,
+    /// The name that always means this skill: `<vault>/<name>`, or `local/<name>` of an own one.
+    pub qualified: String,
+    /// What its vault is called on this machine; `None` for an own skill.
+    pub vault: Option<Slug>,
 }
 
 impl InstalledSkill {
     pub(crate) fn new(place: Place, row: Row) -> Self {
         Self {
+            qualified: place.qualified(),
+            shadowed: !place.bare,
+            vault: place.vault,
             name: place.name,
             origin: place.origin,
             version: row.version,
             bundle: place.bundle,
             size: row.size,
             texts: row.texts,
-            shadowed: false,
         }
     }
 
@@ -80,13 +85,9 @@ pub struct Listing {
 /// Lists the installed skills, own and linked.
 pub fn list(vault: &Vault) -> Result<Listing, VaultError> {
     let mut listing = Listing::default();
-    let mut taken = HashSet::new();
     for ScannedSkill { place, state } in scan(vault)? {
         match state {
-            Ok(row) => listing.skills.push(InstalledSkill {
-                shadowed: !taken.insert(place.name.clone()),
-                ..InstalledSkill::new(place, row)
-            }),
+            Ok(row) => listing.skills.push(InstalledSkill::new(place, row)),
             Err(damage) => listing.damaged.push((place.name, place.origin, damage)),
         }
     }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Manifest;
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, SkillRef, Slug};
 
 use super::link_id::LinkId;
-use super::linked::{self, Link};
+use super::linked::{self, Link, LinkedSkill};
 use crate::disk::{self, Kind};
 use crate::store::{self, Trusted};
 use crate::vault::{Vault, VaultError};
@@ -33,6 +33,37 @@ pub(crate) struct Place {
     pub(crate) signed_name: SkillName,
     pub(crate) origin: Origin,
     pub(crate) bundle: Digest,
+    /// What its vault is called on this machine; `None` for an own skill.
+    pub(crate) vault: Option<Slug>,
+    /// Whether the bare name means this skill. It does for one skill of each name.
+    pub(crate) bare: bool,
+}
+
+/// What own skills are called beside their bare names: `local/<name>`.
+pub(crate) const OWN: &str = "local";
+
+impl Place {
+    /// The name that always means this skill.
+    pub(crate) fn qualified(&self) -> String {
+        match &self.origin {
+            Origin::Local => format!("{OWN}/{}", self.name),
+            Origin::Linked(_) => {
+                let vault = self.vault.as_ref().map_or("", Slug::as_str);
+                format!("{vault}/{}", self.name)
+            }
+            // Only its project means it.
+            Origin::Project(_) => self.name.to_string(),
+        }
+    }
+
+    fn is_meant(&self, wanted: &SkillRef) -> bool {
+        self.name == wanted.name
+            && match (&wanted.vault, &self.vault) {
+                (None, _) => self.bare,
+                (Some(wanted), None) => wanted.as_str() == OWN,
+                (Some(wanted), Some(vault)) => wanted == vault,
+            }
+    }
 }
 
 /// Everything installed, and foreign entries among it.
@@ -51,14 +82,21 @@ pub(crate) struct Group {
     pub(crate) places: Vec<Place>,
 }
 
-/// Lists the links that install skills, without reading any skill.
+/// Lists what is installed, without reading any skill. Own skills come first, and have their bare
+/// names; of the links one has each other name.
 pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
-    let (places, mut strange) = read_links(&vault.skills(), &Origin::Local, "skills")?;
+    let (places, mut strange) = own(vault)?;
+    let mut taken: HashSet<_> = places.iter().map(|place| place.name.clone()).collect();
     let trusted = vault.trusted()?;
     let mut groups = vec![Group { trusted, places }];
     for link in linked::all(vault)? {
         let (linked, further) = link.group(vault)?;
-        groups.extend(linked);
+        if let Some(mut group) = linked {
+            for place in &mut group.places {
+                place.bare = place.bare && taken.insert(place.name.clone());
+            }
+            groups.push(group);
+        }
         strange.extend(further);
     }
     Ok(Places { groups, strange })
@@ -66,38 +104,48 @@ pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
 
 /// The own skills, without reading any.
 pub(crate) fn own_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
-    Ok(read_links(&vault.skills(), &Origin::Local, "skills")?.0)
+    Ok(own(vault)?.0)
 }
 
-/// The skill links in one folder, and every other entry as a path with the prefix `shown`.
+/// The own skills, and every other entry of their folder as a path.
+fn own(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError> {
+    let (bundles, strange) = read_links(&vault.skills(), "skills")?;
+    let own = |(name, bundle): (SkillName, Digest)| Place {
+        signed_name: name.clone(),
+        name,
+        origin: Origin::Local,
+        bundle,
+        vault: None,
+        bare: true,
+    };
+    Ok((bundles.into_iter().map(own).collect(), strange))
+}
+
+/// The bundles that the links in one folder name, and every other entry as a path with the prefix
+/// `shown`.
 fn read_links(
     folder: &Path,
-    origin: &Origin,
     shown: &str,
-) -> Result<(Vec<Place>, Vec<String>), VaultError> {
-    let (mut places, mut strange) = (Vec::new(), Vec::new());
+) -> Result<(BTreeMap<SkillName, Digest>, Vec<String>), VaultError> {
+    let (mut bundles, mut strange) = (BTreeMap::new(), Vec::new());
     for (name, kind) in disk::list(folder)? {
         let text = name.to_string_lossy();
-        let place = match text.parse() {
-            Ok(name) if kind == Kind::Link => read_link(folder, name, origin),
+        let found = match text.parse::<SkillName>() {
+            Ok(skill) if kind == Kind::Link => {
+                let bundle = store::bundle_at(&folder.join(&name)).ok().flatten();
+                bundle.map(|bundle| (skill, bundle))
+            }
             _ => None,
         };
-        match place {
-            Some(place) => places.push(place),
+        match found {
+            Some((skill, bundle)) => {
+                bundles.insert(skill, bundle);
+            }
             // A link that was replaced between listing and reading appears in the next scan.
             None => strange.push(format!("{shown}/{text}")),
         }
     }
-    Ok((places, strange))
-}
-
-fn read_link(folder: &Path, name: SkillName, origin: &Origin) -> Option<Place> {
-    Some(Place {
-        bundle: store::bundle_at(&folder.join(name.as_str())).ok()??,
-        signed_name: name.clone(),
-        name,
-        origin: origin.clone(),
-    })
+    Ok((bundles, strange))
 }
 
 impl Link {
@@ -107,38 +155,58 @@ impl Link {
         let Some(trusted) = self.trusted(vault)? else {
             return Ok((None, Vec::new()));
         };
-        let (mut places, strange) = self.places()?;
-        for alias in self.record()?.aliases {
-            for place in &mut places {
-                if place.name == alias.installed_as {
-                    place.signed_name = alias.name.clone();
+        let (shown, mut strange) = self.shown()?;
+        let mut places = BTreeMap::new();
+        for (name, bundle) in &shown {
+            match self.pinned(name, bundle) {
+                // Another bundle than the pinned one is no bundle of this link: it is damage.
+                Some(skill) => places.insert(name.clone(), self.place(name, skill, *bundle)),
+                None => {
+                    strange.push(format!("links/{}/skills/{name}", self.id));
+                    continue;
                 }
-            }
+            };
         }
+        // A skill is installed even if its link is gone; but a pull that was cut short may not have
+        // made it yet.
+        let all_made = self.pin.replaced.is_none();
+        for (name, skill) in self.installed().filter(|_| all_made) {
+            let missing = || self.place(name, skill, skill.bundle);
+            places.entry(name.clone()).or_insert_with(missing);
+        }
+        let places = places.into_values().collect();
         Ok((Some(Group { trusted, places }), strange))
     }
 
-    fn places(&self) -> Result<(Vec<Place>, Vec<String>), VaultError> {
-        let origin = Origin::Linked(self.id.clone());
+    fn place(&self, name: &SkillName, skill: &LinkedSkill, bundle: Digest) -> Place {
+        Place {
+            name: name.clone(),
+            signed_name: skill.name.clone(),
+            origin: Origin::Linked(self.id.clone()),
+            bundle,
+            vault: Some(self.pin.name.clone()),
+            bare: skill.bare,
+        }
+    }
+
+    /// The bundles that the vault folder shows for this link, and foreign entries among them.
+    pub(crate) fn shown(&self) -> Result<(BTreeMap<SkillName, Digest>, Vec<String>), VaultError> {
         let shown = format!("links/{}/skills", self.id);
-        read_links(&self.set.join("skills"), &origin, &shown)
+        read_links(&self.set.join("skills"), &shown)
     }
 }
 
-/// The skills that a link installs, by name.
-pub(crate) fn installed_by(link: &Link) -> Result<BTreeMap<SkillName, Digest>, VaultError> {
-    let (places, _) = link.places()?;
-    let bundles = places.into_iter().map(|place| (place.name, place.bundle));
-    Ok(bundles.collect())
-}
-
-/// The installed skills of one name, in the same groups as [`places`] returns: own ones first.
-pub(crate) fn places_of(vault: &Vault, name: &SkillName) -> Result<Vec<Group>, VaultError> {
-    let mut groups = places(vault)?.groups;
-    for group in &mut groups {
-        group.places.retain(|place| place.name == *name);
-    }
-    Ok(groups)
+/// The installed skill that is meant, and whose signatures count on it.
+pub(crate) fn find(
+    vault: &Vault,
+    wanted: &SkillRef,
+) -> Result<Option<(Place, Trusted)>, VaultError> {
+    let groups = places(vault)?.groups.into_iter();
+    let mut found = groups.filter_map(|group| {
+        let mut places = group.places.into_iter();
+        Some((places.find(|place| place.is_meant(wanted))?, group.trusted))
+    });
+    Ok(found.next())
 }
 
 /// Whether these names are still installed with the same bundles.

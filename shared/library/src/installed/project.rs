@@ -269,6 +269,8 @@ impl Project {
             signed_name: name.clone(),
             origin: Origin::Project(self.record.path.clone()),
             bundle: *bundle,
+            vault: None,
+            bare: false,
         });
         Group {
             trusted: self.trusted(),

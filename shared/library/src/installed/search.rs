@@ -57,10 +57,8 @@ fn verify(
     let (groups, store) = (places(vault)?.groups, vault.store());
     let mut installed: HashMap<&SkillName, (&Place, &Trusted)> = HashMap::new();
     for group in &groups {
-        for place in &group.places {
-            // Own skills come first, so a shadowed skill does not replace the one that shadows it.
-            let entry = installed.entry(&place.name);
-            entry.or_insert((place, &group.trusted));
+        for place in group.places.iter().filter(|place| place.bare) {
+            installed.insert(&place.name, (place, &group.trusted));
         }
     }
     let read = |skill: &InstalledSkill, score| {

@@ -61,6 +61,8 @@ pub(crate) fn places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
             bundle: variant.bundle?,
             name: variant.name,
             origin: Origin::Local,
+            vault: None,
+            bare: true,
         })
     });
     Ok(places.collect())

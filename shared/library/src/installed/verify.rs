@@ -50,6 +50,10 @@ pub struct Checked {
     pub name: SkillName,
     /// Own or linked.
     pub origin: Origin,
+    /// The name that always means this skill.
+    pub qualified: String,
+    /// Whether its bare name means this skill.
+    pub bare: bool,
     /// The bundle that it stands for.
     pub bundle: Digest,
     /// The signed version, if the manifest is valid.
@@ -167,6 +171,8 @@ fn check_place(store: &Path, place: &Place, trusted: &Trusted) -> Checked {
     Checked {
         name: place.name.clone(),
         origin: place.origin.clone(),
+        qualified: place.qualified(),
+        bare: place.bare,
         bundle: place.bundle,
         version: manifest.map(|manifest| manifest.version),
         damage,

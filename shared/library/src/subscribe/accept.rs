@@ -13,9 +13,8 @@ use vault_skill::time::Timestamp;
 
 use super::error::LinkError;
 use crate::installed::link_id::LinkId;
-use crate::installed::linked::Link;
+use crate::installed::linked::{Link, PullGate};
 use crate::installed::roots;
-use crate::store;
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError};
 
@@ -29,6 +28,8 @@ pub struct AcceptOptions {
     pub repin: bool,
     /// Accept a catalog that names another payload of the pinned release as its previous one.
     pub accept_fork: bool,
+    /// Flags of the gate do not count against a pulled skill, as `VAULT_SECURITY_STRICT=false` says.
+    pub lenient: bool,
 }
 
 /// A catalog that counts and is not pinned or installed yet.
@@ -42,6 +43,7 @@ pub struct AcceptedCatalog {
     pub(super) stored: Stored,
     pub(super) signers: Vec<PublicKey>,
     pub(super) seen_at: Timestamp,
+    pub(super) gate: PullGate,
     first: bool,
     warnings: Vec<CatalogWarning>,
     root_warnings: Vec<RootWarning>,
@@ -107,18 +109,20 @@ impl Known {
     /// The catalog that counts by this outcome.
     fn counted(
         self,
-        vault: &Vault,
+        link: &Link,
         outcome: CatalogOutcome,
         now: Timestamp,
     ) -> Result<Counted, CatalogError> {
         match outcome {
             CatalogOutcome::Release(release) => {
                 let state = release.state().clone();
-                // A skill that was not selected has no manifest here, and one by a key that the chain
-                // does not name has no signer: neither can go back.
+                // Only what is installed can go back, and not if its signer counts no more. The pin
+                // says who signed it: whoever removes a manifest from the store gains nothing.
                 let counted = release.settle(|entry| {
-                    let signer = store::signer(&vault.store(), &entry.bundle_hash, &state);
-                    signer.is_some_and(|signer| state.was_publisher(&signer))
+                    let mut installed = link.installed();
+                    installed.any(|(_, skill)| {
+                        skill.name == entry.name && state.was_publisher(&skill.signer)
+                    })
                 })?;
                 Ok(Counted {
                     catalog: counted.catalog,
@@ -207,7 +211,7 @@ impl Link {
         let first = !known.pinned;
         let counted = judged
             .outcome
-            .and_then(|outcome| known.counted(vault, outcome, now))
+            .and_then(|outcome| known.counted(self, outcome, now))
             .map_err(refused)?;
         Ok(AcceptedCatalog {
             link: self.id.clone(),
@@ -218,6 +222,7 @@ impl Link {
             stored: counted.stored,
             signers: counted.signers,
             seen_at: now,
+            gate: self.pin.gate,
             first,
             warnings: counted.warnings,
             root_warnings: judged.warnings,

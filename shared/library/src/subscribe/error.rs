@@ -2,8 +2,9 @@
 
 use vault_skill::bundle::BundleError;
 use vault_skill::catalog::CatalogError;
+use vault_skill::finding::Finding;
 use vault_skill::hash::Digest;
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, SkillRef, Slug};
 
 use crate::disk::FileError;
 use crate::installed::link_id::LinkId;
@@ -56,9 +57,35 @@ pub enum LinkError {
     /// A selected bundle is neither staged nor installed.
     #[error("the bundle of {0} was not fetched")]
     NotStaged(SkillName),
+    /// Another linked vault has this name on this machine.
+    #[error("another linked vault is called {0} here")]
+    NameTaken(Slug),
+    /// No linked vault installs this skill.
+    #[error("no skill named {0} is installed")]
+    NotInstalled(SkillRef),
+    /// An own skill has the bare name.
+    #[error("your own skill {0} has this name")]
+    OwnName(SkillName),
+    /// The gate of this machine refuses skills, and the link wants none of those.
+    #[error("the gate refuses {}", names_of(.0))]
+    Gate(Vec<FlaggedSkill>),
     /// Another vault error.
     #[error(transparent)]
     Vault(#[from] VaultError),
+}
+
+/// A skill that the gate of this machine refuses.
+#[derive(Clone, Debug)]
+pub struct FlaggedSkill {
+    /// The name it has, or would have, on this machine.
+    pub name: SkillName,
+    /// What refuses it.
+    pub findings: Vec<Finding>,
+}
+
+fn names_of(flagged: &[FlaggedSkill]) -> String {
+    let names: Vec<_> = flagged.iter().map(|skill| skill.name.as_str()).collect();
+    names.join(", ")
 }
 
 impl From<FileError> for LinkError {

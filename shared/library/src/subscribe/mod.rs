@@ -14,8 +14,8 @@ mod state;
 
 pub use self::accept::{AcceptOptions, AcceptedCatalog};
 pub use self::catalog::SelectedSkill;
-pub use self::error::LinkError;
-pub use self::pin::{create, expect, remove};
-pub use self::pull::{PullReport, StagedBundles, install, pin_only};
+pub use self::error::{FlaggedSkill, LinkError};
+pub use self::pin::{LinkSettings, configure, create, expect, prefer, remove};
+pub use self::pull::{PullReport, StagedBundles, TakenName, install, pin_only};
 pub use crate::installed::link_id::{BadLinkId, LinkId};
-pub use crate::installed::linked::{CountedFile, Link, Pin, Selection, all, find};
+pub use crate::installed::linked::{CountedFile, Link, Pin, PullGate, Selection, all, find};

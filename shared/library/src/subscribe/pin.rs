@@ -1,9 +1,9 @@
-//! Creates and removes links to other vaults, and records what is expected of them.
+//! Creates and removes links to other vaults, and records what the user wants of them.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use vault_skill::keys::SecretKey;
-use vault_skill::name::Slug;
+use vault_skill::name::{SkillName, SkillRef, Slug};
 use vault_skill::root::VaultFingerprint;
 
 use super::error::LinkError;
@@ -12,8 +12,10 @@ use crate::admit::remove;
 use crate::disk;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::link_id::LinkId;
-use crate::installed::linked::{Link, PIN, Pin, find, links_folder, trust_folder};
-use crate::installed::place::installed_by;
+use crate::installed::linked::{
+    CountedFile, Link, PIN, Pin, PullGate, all, find, links_folder, take_bare, trust_folder,
+};
+use crate::installed::place::{self, OWN};
 use crate::vault::Vault;
 use crate::vault::keys::{self, KeyError, KeyKind, NoPassphrases};
 
@@ -44,11 +46,22 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     let pin = match trust.read_record::<Pin>(PIN)? {
         Some(pin) => Pin {
             device_key_id,
+            name: free_name(vault, &id, &pin.name)?,
+            library: vault.paths().root.clone(),
+            // What is installed is forgotten: nothing of it is in this vault folder.
+            counted: pin.counted.map(|counted| CountedFile {
+                installed: BTreeMap::new(),
+                ..counted
+            }),
+            replaced: None,
             ..pin
         },
         None => Pin {
             base: base.to_owned(),
+            name: free_name(vault, &id, slug)?,
             slug: slug.clone(),
+            gate: PullGate::default(),
+            library: vault.paths().root.clone(),
             vault_id: None,
             counted: None,
             replaced: None,
@@ -60,13 +73,82 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     trust.write_record(PIN, &pin)?;
     let folder = links_folder(vault).join(id.as_str());
     disk::make_dirs(&folder, 0o700)?;
-    // This path stays the same and follows the `current` symlink to the newest set.
-    let skills = folder.join("skills");
-    if disk::kind(&skills)?.is_none() {
-        disk::new_link(&skills, Path::new("current/skills"))?;
-    }
     switch(vault, &mut change, &folder, &InstalledSet::default())?;
     find(vault, &id)?.ok_or(LinkError::Unknown(id))
+}
+
+/// The name for a link, or the first of `<name>-2`, `<name>-3` and so on that no other link has.
+fn free_name(vault: &Vault, id: &LinkId, name: &Slug) -> Result<Slug, LinkError> {
+    let others = all(vault)?;
+    let taken = |name: &Slug| {
+        name.as_str() == OWN
+            || others
+                .iter()
+                .any(|other| other.id != *id && other.pin.name == *name)
+    };
+    let numbered = (2..).filter_map(|number| {
+        // A slug has at most 63 characters.
+        let stem = name.as_str().get(..56).unwrap_or(name.as_str());
+        format!("{}-{number}", stem.trim_end_matches('-'))
+            .parse()
+            .ok()
+    });
+    let mut names = std::iter::once(name.clone()).chain(numbered);
+    Ok(names
+        .find(|name| !taken(name))
+        .unwrap_or_else(|| name.clone()))
+}
+
+/// What the user wants of a link; `None` leaves it as it is.
+#[derive(Clone, Debug, Default)]
+pub struct LinkSettings {
+    /// What the vault is called on this machine.
+    pub name: Option<Slug>,
+    /// What a pull does with skills that the gate refuses.
+    pub gate: Option<PullGate>,
+}
+
+/// Changes the settings of a link. Fails if another link has the name.
+pub fn configure(vault: &Vault, id: &LinkId, settings: &LinkSettings) -> Result<Link, LinkError> {
+    let mut change = vault.change()?;
+    let mut link = find(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()))?;
+    if let Some(name) = &settings.name {
+        if free_name(vault, id, name)? != *name {
+            return Err(LinkError::NameTaken(name.clone()));
+        }
+        link.pin.name = name.clone();
+    }
+    link.pin.gate = settings.gate.unwrap_or(link.pin.gate);
+    change.switching()?;
+    trust_folder(vault, id).write_record(PIN, &link.pin)?;
+    Ok(link)
+}
+
+/// Gives the bare name of an installed skill to the linked vault that is named, so that agents are
+/// shown its skill. Returns the name; `None` if the vault has it already. Fails if an own skill has
+/// the name.
+pub fn prefer(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, LinkError> {
+    let mut change = vault.change()?;
+    let unknown = || LinkError::NotInstalled(skill.clone());
+    let (found, _) = place::find(vault, skill)?.ok_or_else(unknown)?;
+    let name = found.name;
+    if found.bare {
+        return Ok(None);
+    }
+    let mut links = all(vault)?;
+    let link = links
+        .iter_mut()
+        .find(|link| Some(&link.pin.name) == found.vault.as_ref());
+    let link = link.ok_or_else(unknown)?;
+    if place::own_places(vault)?.iter().any(|own| own.name == name) {
+        return Err(LinkError::OwnName(name));
+    }
+    change.switching()?;
+    // Agents see nothing of this name until the next sync shows them the other skill.
+    withdraw_from_agents(vault, &mut change, std::slice::from_ref(&name), &[])?;
+    take_bare(vault, std::iter::once(&name))?;
+    link.set_bare(vault, &name, true)?;
+    Ok(Some(name))
 }
 
 /// Records the fingerprint that the vault must have, for a link that has pinned none yet. Later calls
@@ -98,22 +180,24 @@ pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &VaultFingerprint) -> Res
 pub fn remove(vault: &Vault, id: &LinkId) -> Result<bool, LinkError> {
     let mut change = vault.change()?;
     let folder = links_folder(vault).join(id.as_str());
-    let existed = disk::kind(&folder)?.is_some();
-    if existed {
-        if let Some(link) = find(vault, id)? {
-            // Remove the agents' symlinks first, so that none of them dangles.
-            let names: Vec<_> = installed_by(&link)?.into_keys().collect();
-            withdraw_from_agents(vault, &mut change, &names, &[])?;
-        }
-        change.switching()?;
+    let link = find(vault, id)?;
+    if let Some(link) = &link {
+        // Remove the agents' symlinks first, so that none of them dangles.
+        let held = link.installed().filter(|(_, skill)| skill.bare);
+        let names: Vec<_> = held.map(|(name, _)| name.clone()).collect();
+        withdraw_from_agents(vault, &mut change, &names, &[])?;
+    }
+    let has_folder = disk::kind(&folder)?.is_some();
+    change.switching()?;
+    // Without its pin nothing of a link counts, so a kill from here on leaves no half of it.
+    trust_folder(vault, id).remove_all()?;
+    if has_folder {
         let aside = vault.scratch()?;
         disk::rename(&folder, &aside.path().join(id.as_str()))?;
         disk::sync_dir(&links_folder(vault))?;
-        drop(aside);
-        remove::collect_foreign(vault, &change)?;
     }
-    trust_folder(vault, id).remove_all()?;
-    Ok(existed)
+    remove::collect_foreign(vault, &change)?;
+    Ok(has_folder || link.is_some())
 }
 
 impl Link {

@@ -2,25 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vault_skill::bundle::{self, Bundle};
+use vault_skill::bundle::{self, Bundle, File};
+use vault_skill::finding::Level;
+use vault_skill::gate::{self, GateOptions, RawFile};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{ManifestExpectation, ManifestTrust};
-use vault_skill::name::SkillName;
+use vault_skill::name::{SkillName, Slug};
 use vault_skill::root::SkillPlace;
 
 use super::accept::AcceptedCatalog;
 use super::catalog::SelectedSkill;
-use super::error::LinkError;
+use super::error::{FlaggedSkill, LinkError};
 use super::state::{InstalledSet, switch};
 use crate::admit::remove;
 use crate::disk::Batch;
 use crate::disk::scratch::Scratch;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::linked::{
-    Alias, CATALOG_ENDING, CountedFile, Link, PIN, Pin, ProfileBundles, Selection, SetRecord, all,
-    catalog_file, find, trust_folder,
+    CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, Pin, ProfileBundles, PullGate, Selection,
+    all, catalog_file, find, trust_folder,
 };
-use crate::installed::place::{self, Origin, installed_by};
+use crate::installed::place;
 use crate::installed::roots;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
@@ -32,6 +34,8 @@ pub struct StagedBundles {
     aside: Scratch,
     batch: Batch,
     hashes: BTreeSet<Digest>,
+    /// What the gate refuses of it, in a link whose pulls look.
+    flagged: BTreeMap<Digest, FlaggedSkill>,
 }
 
 impl StagedBundles {
@@ -41,6 +45,7 @@ impl StagedBundles {
             aside: vault.scratch()?,
             batch: Batch::default(),
             hashes: BTreeSet::new(),
+            flagged: BTreeMap::new(),
         })
     }
 
@@ -95,7 +100,31 @@ impl StagedBundles {
             opened.signed.as_bytes(),
             &opened.files,
         )?;
+        if accepted.gate != PullGate::Off {
+            let flagged = accepted.flag(skill, opened.files);
+            self.flagged
+                .extend(flagged.map(|flagged| (skill.bundle_hash, flagged)));
+        }
         Ok(())
+    }
+}
+
+impl AcceptedCatalog {
+    /// Runs the gate of this machine. The owner's exceptions do not count: the gate is there in case
+    /// the owner is careless, or is no longer the owner.
+    fn flag(&self, skill: &SelectedSkill, files: Vec<File>) -> Option<FlaggedSkill> {
+        let options = GateOptions {
+            strict: !self.options.lenient,
+            name: Some(skill.name.clone()),
+            ..GateOptions::default()
+        };
+        let verdict = gate::check(files.into_iter().map(RawFile::from).collect(), &options);
+        let mut findings = verdict.findings;
+        findings.retain(|finding| finding.level > Level::Warning);
+        (!findings.is_empty()).then(|| FlaggedSkill {
+            name: skill.installed_as.clone(),
+            findings,
+        })
     }
 }
 
@@ -121,11 +150,23 @@ pub struct PullReport {
     pub unchanged: usize,
     /// Withdrawn skills whose bundles were removed, with the reason.
     pub withdrawn: Vec<(SkillName, String)>,
-    /// Installed skills that are hidden by an own skill, or by a skill of another link, with the
-    /// same name.
+    /// Installed skills whose bare names mean an own skill, or that of another link.
     pub shadowed: Vec<SkillName>,
+    /// Those of them that were not installed before.
+    pub taken: Vec<TakenName>,
     /// Withdrawn skills whose bundles stay because an own skill, or another vault's, uses them.
     pub kept: Vec<SkillName>,
+    /// Installed skills that the gate of this machine refuses.
+    pub flagged: Vec<FlaggedSkill>,
+}
+
+/// A bare name that a pulled skill did not get.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TakenName {
+    /// The name.
+    pub name: SkillName,
+    /// What the linked vault that has it is called here; `None` for an own skill.
+    pub by: Option<Slug>,
 }
 
 /// Pins an accepted catalog and removes withdrawn skills, but installs nothing. A device uses this
@@ -148,6 +189,7 @@ pub fn install(
     staged: StagedBundles,
 ) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
+    pull.gate(selected, &staged)?;
     let set = pull.stage(selection, selected, staged)?;
     let variants = pull.catalog.variants(selection, selected);
     pull.switch(&set, variants)?;
@@ -161,7 +203,7 @@ struct PullTransaction<'a> {
     change: Change<'a>,
     link: Link,
     catalog: AcceptedCatalog,
-    /// The skills that the link installs before the switch.
+    /// The bundles that the vault folder shows for the link before the switch.
     before: BTreeMap<SkillName, Digest>,
     report: PullReport,
 }
@@ -176,7 +218,7 @@ impl<'a> PullTransaction<'a> {
         let (bytes, options) = (&catalog.bytes, &catalog.options);
         let catalog = link.accept_under(vault, Some(&mut change), bytes, options)?;
         Ok(Self {
-            before: installed_by(&link)?,
+            before: link.shown()?.0,
             report: PullReport {
                 release: catalog.catalog.release,
                 ..PullReport::default()
@@ -199,6 +241,7 @@ impl<'a> PullTransaction<'a> {
             aside,
             batch,
             hashes,
+            ..
         } = staged;
         let unstaged: Vec<_> = selected
             .iter()
@@ -216,24 +259,84 @@ impl<'a> PullTransaction<'a> {
             let trusted = self.catalog.trusted(hashes.iter().copied());
             store::admit(&store, aside.path(), &hashes, &trusted)?;
         }
-        let renamed = selected
-            .iter()
-            .filter(|skill| skill.installed_as != skill.name);
+        let holders = self.holders()?;
+        let mut skills = BTreeMap::new();
+        for skill in selected {
+            let name = &skill.installed_as;
+            let signer =
+                store::signer(&self.vault.store(), &skill.bundle_hash, &self.catalog.roots);
+            let linked = LinkedSkill {
+                signer: signer.ok_or_else(|| LinkError::NotStaged(skill.name.clone()))?,
+                name: skill.name.clone(),
+                bundle: skill.bundle_hash,
+                bare: self.gets_bare(name, &holders),
+            };
+            skills.insert(name.clone(), linked);
+        }
         Ok(InstalledSet {
-            record: SetRecord {
-                selection: selection.clone(),
-                aliases: renamed
-                    .map(|skill| Alias {
-                        installed_as: skill.installed_as.clone(),
-                        name: skill.name.clone(),
-                    })
-                    .collect(),
-            },
-            skills: selected
-                .iter()
-                .map(|skill| (skill.installed_as.clone(), skill.bundle_hash))
-                .collect(),
+            selection: selection.clone(),
+            skills,
         })
+    }
+
+    /// Runs the gate on bundles that are selected and were not fetched now, because another link
+    /// installs them: all of them if the link wants none that the gate refuses.
+    fn gate(
+        &mut self,
+        selected: &[SelectedSkill],
+        staged: &StagedBundles,
+    ) -> Result<(), LinkError> {
+        let gate = self.link.pin.gate;
+        if gate == PullGate::Off {
+            return Ok(());
+        }
+        let known: BTreeSet<_> = self
+            .link
+            .installed()
+            .map(|(_, skill)| skill.bundle)
+            .collect();
+        let mut flagged = Vec::new();
+        for skill in selected {
+            let hash = &skill.bundle_hash;
+            if staged.hashes.contains(hash) {
+                flagged.extend(staged.flagged.get(hash).cloned());
+            } else if gate == PullGate::Refuse || !known.contains(hash) {
+                let trusted = self.catalog.trusted(std::iter::once(*hash));
+                let store = self.vault.store();
+                // One that can't be read is reported as not fetched.
+                if let Ok(examined) = store::examine(&store, hash, Some(&skill.name), &trusted) {
+                    flagged.extend(self.catalog.flag(skill, examined.files));
+                }
+            }
+        }
+        if gate == PullGate::Refuse && !flagged.is_empty() {
+            return Err(LinkError::Gate(flagged));
+        }
+        self.report.flagged = flagged;
+        Ok(())
+    }
+
+    /// Who has which bare name: own skills and other links.
+    fn holders(&self) -> Result<BTreeMap<SkillName, Option<Slug>>, VaultError> {
+        let mut holders = BTreeMap::new();
+        for link in all(self.vault)? {
+            if link.id != self.link.id {
+                let held = link.installed().filter(|(_, skill)| skill.bare);
+                holders.extend(held.map(|(name, _)| (name.clone(), Some(link.pin.name.clone()))));
+            }
+        }
+        let own = place::own_places(self.vault)?.into_iter();
+        holders.extend(own.map(|place| (place.name, None)));
+        Ok(holders)
+    }
+
+    /// Whether a skill of the new set gets its bare name. The first holder keeps it. A skill that was
+    /// installed without it stays so until the user prefers it, even if nobody has it now: what the
+    /// vault folder lacks must not hand names over.
+    fn gets_bare(&self, name: &SkillName, holders: &BTreeMap<SkillName, Option<Slug>>) -> bool {
+        let mut before = self.link.installed().filter(|_| self.is_same_vault());
+        let had = before.find(|(installed_as, _)| *installed_as == name);
+        !holders.contains_key(name) && had.is_none_or(|(_, skill)| skill.bare)
     }
 
     /// The current set without the skills that the catalog withdraws; nothing if the link now shows
@@ -242,9 +345,17 @@ impl<'a> PullTransaction<'a> {
         if !self.is_same_vault() {
             return Ok(InstalledSet::default());
         }
+        let withdrawn = &self.catalog.catalog.withdrawn;
+        let is_kept = |skill: &LinkedSkill| {
+            let mut withdrawn = withdrawn.iter();
+            withdrawn.all(|entry| entry.bundle_hash != skill.bundle)
+        };
+        let kept = self.link.installed().filter(|(_, skill)| is_kept(skill));
         Ok(InstalledSet {
-            record: self.link.record()?,
-            skills: self.without_withdrawn(&self.before),
+            selection: self.link.selection(),
+            skills: kept
+                .map(|(name, skill)| (name.clone(), skill.clone()))
+                .collect(),
         })
     }
 
@@ -263,18 +374,6 @@ impl<'a> PullTransaction<'a> {
     fn is_same_vault(&self) -> bool {
         let pinned = self.link.pin.vault_id;
         pinned.is_none_or(|pinned| pinned == self.catalog.catalog.vault_id)
-    }
-
-    fn without_withdrawn(
-        &self,
-        skills: &BTreeMap<SkillName, Digest>,
-    ) -> BTreeMap<SkillName, Digest> {
-        let withdrawn = &self.catalog.catalog.withdrawn;
-        skills
-            .iter()
-            .filter(|(_, hash)| withdrawn.iter().all(|entry| entry.bundle_hash != **hash))
-            .map(|(name, hash)| (name.clone(), *hash))
-            .collect()
     }
 
     /// Makes the catalog the one that counts and the set the installed one. While the set is being
@@ -298,35 +397,39 @@ impl<'a> PullTransaction<'a> {
             file_sha256: Digest::of(&catalog.bytes),
             signers: catalog.signers.clone(),
             variants,
+            selection: set.selection.clone(),
+            installed: set.skills.clone(),
         };
         let before = self.link.pin.counted.as_ref();
         if before.map(|before| before.file_sha256) != Some(counted.file_sha256) {
             folder.replace(&catalog_file(&counted.file_sha256), &catalog.bytes)?;
         }
-        let same_set = self.before == set.skills && self.link.record()? == set.record;
-        let installed_under = self.installed_under()?;
-        // Skills that stay installed although the new catalog does not list them still need the
-        // catalog that does.
-        let all_listed = set
-            .skills
-            .values()
-            .all(|bundle| self.lists(&counted, bundle));
+        let shown = set.skills.iter();
+        let same_set = shown
+            .map(|(name, skill)| (name, &skill.bundle))
+            .eq(&self.before)
+            && self.link.installed().eq(&set.skills);
         let mut pin = Pin {
             vault_id: Some(catalog.catalog.vault_id),
-            replaced: installed_under.clone().filter(|_| !same_set || !all_listed),
+            replaced: self.shown_by().filter(|_| !same_set),
             counted: Some(counted),
             expected: None,
+            library: self.vault.paths().root.clone(),
             ..self.link.pin.clone()
         };
         folder.write_record(PIN, &pin)?;
         if !same_set {
             // Remove the agents' symlinks before the switch, so that none of them dangles.
-            withdraw_from_agents(self.vault, &mut self.change, &self.report.removed, &[])?;
+            // Their names may mean skills of others.
+            let removed = self.report.removed.iter();
+            let removed: Vec<_> = removed
+                .filter(|name| self.link.holds(name))
+                .cloned()
+                .collect();
+            withdraw_from_agents(self.vault, &mut self.change, &removed, &[])?;
             switch(self.vault, &mut self.change, &self.link.folder, set)?;
-            if all_listed {
-                pin.replaced = None;
-                folder.write_record(PIN, &pin)?;
-            }
+            pin.replaced = None;
+            folder.write_record(PIN, &pin)?;
         }
         // A reader may still hold the pin from before this pull, so the catalogs that it names stay.
         let pins = [&self.link.pin, &pin];
@@ -343,33 +446,26 @@ impl<'a> PullTransaction<'a> {
         Ok(())
     }
 
-    /// The catalog of this vault that lists every installed skill. It is an earlier one than the
-    /// counted one while skills stay installed that the counted one does not list.
-    fn installed_under(&self) -> Result<Option<CountedFile>, LinkError> {
-        if !self.is_same_vault() {
-            return Ok(None);
-        }
-        let pin = &self.link.pin;
-        let (Some(counted), Some(replaced)) = (&pin.counted, &pin.replaced) else {
-            return Ok(pin.counted.clone());
+    /// The catalog whose skills the vault folder shows: after a killed pull, the one before the
+    /// counted one.
+    fn shown_by(&self) -> Option<CountedFile> {
+        let pin = Some(&self.link.pin).filter(|_| self.is_same_vault())?;
+        let is_shown = |file: &&CountedFile| {
+            let installed = file.installed.iter();
+            installed
+                .map(|(name, skill)| (name, &skill.bundle))
+                .eq(&self.before)
         };
-        let listed = self.link.listed_by(self.vault, counted)?;
-        let current = self.before.values().all(|bundle| listed.contains(bundle));
-        Ok(Some(if current { counted } else { replaced }.clone()))
-    }
-
-    /// Whether the new catalog lists a bundle, or a profile that it names does.
-    fn lists(&self, counted: &CountedFile, bundle: &Digest) -> bool {
-        let mut skills = self.catalog.catalog.skills.iter();
-        skills.any(|entry| entry.bundle_hash == *bundle) || counted.names_variant(bundle)
+        let mut known = pin.counted.iter().chain(&pin.replaced);
+        known.find(is_shown).or(pin.counted.as_ref()).cloned()
     }
 
     fn compare(&mut self, set: &InstalledSet) {
         let report = &mut self.report;
-        for (name, hash) in &set.skills {
+        for (name, skill) in &set.skills {
             match self.before.get(name) {
                 None => report.installed.push(name.clone()),
-                Some(old) if old != hash => report.updated.push(name.clone()),
+                Some(old) if *old != skill.bundle => report.updated.push(name.clone()),
                 Some(_) => report.unchanged += 1,
             }
         }
@@ -382,8 +478,19 @@ impl<'a> PullTransaction<'a> {
 
     /// Removes bundles that nothing refers to any more.
     fn tidy(mut self, set: &InstalledSet) -> Result<PullReport, LinkError> {
-        self.report.shadowed = self.shadowed(set)?;
-        let withdrawn = self.withdraw()?;
+        let holders = self.holders()?;
+        for (name, _) in set.skills.iter().filter(|(_, skill)| !skill.bare) {
+            self.report.shadowed.push(name.clone());
+            let was_there = self
+                .link
+                .installed()
+                .any(|(before, skill)| before == name && !skill.bare);
+            if let Some(by) = holders.get(name).filter(|_| !was_there) {
+                let (name, by) = (name.clone(), by.clone());
+                self.report.taken.push(TakenName { name, by });
+            }
+        }
+        let withdrawn = self.withdrawn();
         // Always collect garbage: an earlier pull may have been killed after its switch.
         let dropped = remove::collect_foreign(self.vault, &self.change)?;
         for entry in &self.catalog.catalog.withdrawn {
@@ -402,45 +509,16 @@ impl<'a> PullTransaction<'a> {
         Ok(self.report)
     }
 
-    /// Skills of the set that are hidden by an own skill or by a link whose id sorts before this
-    /// one.
-    fn shadowed(&self, set: &InstalledSet) -> Result<Vec<SkillName>, VaultError> {
-        let taken: BTreeSet<_> = place::places(self.vault)?
-            .groups
-            .into_iter()
-            .flat_map(|group| group.places)
-            .filter(|place| match &place.origin {
-                Origin::Local => true,
-                Origin::Project(_) => false,
-                Origin::Linked(other) => *other < self.link.id,
-            })
-            .map(|place| place.name)
+    /// The bundles that the catalog withdraws and this link had installed. What others installed is
+    /// not for it to withdraw.
+    fn withdrawn(&self) -> BTreeSet<Digest> {
+        let had: BTreeSet<_> = self
+            .link
+            .installed()
+            .map(|(_, skill)| skill.bundle)
             .collect();
-        let shadowed = set.skills.keys().filter(|name| taken.contains(*name));
-        Ok(shadowed.cloned().collect())
-    }
-
-    /// Removes withdrawn bundles from other links to the same vault. Returns those that this vault's
-    /// links had installed: what another vault or the own library uses is not for it to withdraw.
-    fn withdraw(&mut self) -> Result<BTreeSet<Digest>, LinkError> {
-        let withdrawn = &self.catalog.catalog.withdrawn;
-        let withdrawn: BTreeSet<_> = withdrawn.iter().map(|entry| entry.bundle_hash).collect();
-        let mut had: BTreeSet<_> = self.before.values().copied().collect();
-        for other in all(self.vault)? {
-            let same_vault = other.pin.vault_id == Some(self.catalog.catalog.vault_id);
-            if other.id == self.link.id || !same_vault {
-                continue;
-            }
-            let before = installed_by(&other)?;
-            had.extend(before.values());
-            let set = InstalledSet {
-                record: other.record()?,
-                skills: self.without_withdrawn(&before),
-            };
-            if set.skills.len() < before.len() {
-                switch(self.vault, &mut self.change, &other.folder, &set)?;
-            }
-        }
-        Ok(had.intersection(&withdrawn).copied().collect())
+        let withdrawn = self.catalog.catalog.withdrawn.iter();
+        let withdrawn = withdrawn.map(|entry| entry.bundle_hash);
+        withdrawn.filter(|bundle| had.contains(bundle)).collect()
     }
 }

@@ -3,25 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use vault_skill::hash::Digest;
-use vault_skill::json;
 use vault_skill::name::SkillName;
 
 use super::error::LinkError;
 use crate::disk::{self, Batch, FileError};
-use crate::installed::linked::SetRecord;
+use crate::installed::linked::{LinkedSkill, Selection};
 use crate::store;
 use crate::vault::{Change, Vault};
 
-/// What a link installs: its `set.json` and its symlinks into the store.
+/// What a link installs.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct InstalledSet {
-    pub(super) record: SetRecord,
-    pub(super) skills: BTreeMap<SkillName, Digest>,
+    pub(super) selection: Selection,
+    /// The skills, by the names they are installed under.
+    pub(super) skills: BTreeMap<SkillName, LinkedSkill>,
 }
 
-/// Writes the set under a new number, flushes it, switches the `current` symlink, and removes all
-/// but the last two sets.
+/// Writes symlinks to the skills of a set under a new number, flushes them, switches the `current`
+/// symlink, and removes all but the last two sets.
 pub(super) fn switch(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -30,6 +29,11 @@ pub(super) fn switch(
 ) -> Result<(), LinkError> {
     let sets = folder.join("sets");
     disk::make_dirs(&sets, 0o700)?;
+    // This path stays the same and follows the `current` symlink to the newest set.
+    let skills = folder.join("skills");
+    if disk::kind(&skills)?.is_none() {
+        disk::new_link(&skills, Path::new("current/skills"))?;
+    }
     let aside = vault.scratch()?;
     let staged = aside.path().join("set");
     let mut batch = Batch::default();
@@ -51,15 +55,11 @@ pub(super) fn switch(
 
 fn write_set(batch: &mut Batch, folder: &Path, set: &InstalledSet) -> Result<(), LinkError> {
     batch.folder(folder, 0o700)?;
-    batch.file(
-        &folder.join("set.json"),
-        &json::to_bytes(&set.record),
-        0o600,
-    )?;
     let links = folder.join("skills");
     batch.folder(&links, 0o755)?;
-    for (name, hash) in &set.skills {
-        disk::new_link(&links.join(name.as_str()), &store::link_target(hash, 5))?;
+    for (name, skill) in &set.skills {
+        let target = store::link_target(&skill.bundle, 5);
+        disk::new_link(&links.join(name.as_str()), &target)?;
     }
     Ok(())
 }

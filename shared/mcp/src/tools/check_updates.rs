@@ -7,7 +7,6 @@ use vault_store::shelf::{DriftState, Entry};
 
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
-use crate::uri;
 
 /// Most skills that one call looks at.
 const MOST: usize = 1_000;
@@ -78,8 +77,8 @@ impl Spec for CheckUpdates {
         let mut output = Output::default();
         let entries: Vec<&Entry> = match &input.skill {
             Some(name) => {
-                let entry = uri::parse_id(call.owner(), name).and_then(|name| visible.find(&name));
-                vec![entry.ok_or_else(Fault::no_skill)?]
+                let found = visible.find_id(call.owner(), name);
+                vec![found.ok_or_else(Fault::no_skill)?.1]
             }
             None => visible.entries().take(MOST + 1).collect(),
         };

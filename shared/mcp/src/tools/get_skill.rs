@@ -22,7 +22,7 @@ pub struct GetSkill;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// Name of one skill, to get its SKILL.md. Give this or `query`.
+    /// Name of one skill, or `<vault>/<name>` for that of one linked vault, to get its SKILL.md. Give this or `query`.
     #[serde(default)]
     #[schemars(with = "String")]
     name: Option<String>,
@@ -132,11 +132,10 @@ async fn by_query(call: &Call<'_>, query: &str, input: &Input) -> Result<Answer<
 
 async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Output>, Fault> {
     call.may_read()?;
-    let name = uri::parse_id(call.owner(), name).ok_or_else(Fault::no_skill)?;
     let visible = call.visible(Reach::Fetch).await?;
-    let entry = visible
-        .find(&name)
-        .filter(|entry| is_for(entry, input.agent.as_ref()))
+    let (owner, entry) = visible
+        .find_id(call.owner(), name)
+        .filter(|(_, entry)| is_for(entry, input.agent.as_ref()))
         .ok_or_else(Fault::no_skill)?;
     let loaded = call.load(entry).await?;
     let with_files = input.include_resources == Some(true);
@@ -148,22 +147,18 @@ async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Ou
             room.take(&file.bytes);
             content.push(ContentBlock::text(String::from_utf8_lossy(&file.bytes)));
         } else if with_files && room.take(&file.bytes) {
-            let uri = uri::file(call.owner(), entry.name(), path);
+            let uri = uri::file(owner, entry.name(), path);
             content.push(ContentBlock::resource(contents(uri, path, &file.bytes)));
         } else {
-            content.push(ContentBlock::resource_link(link(
-                call.owner(),
-                entry.name(),
-                info,
-            )));
+            content.push(ContentBlock::resource_link(link(owner, entry.name(), info)));
         }
     }
     Ok(Answer {
         structured: Output {
             hits: None,
             skill: Some(One {
-                summary: Summary::of(call.owner(), entry),
-                files: file_infos(call.owner(), &loaded),
+                summary: Summary::of(owner, entry),
+                files: file_infos(owner, &loaded),
             }),
         },
         content: Some(content),

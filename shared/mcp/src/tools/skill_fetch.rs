@@ -15,7 +15,6 @@ use super::shapes::{FileInfo, Summary};
 use super::{Answer, Call, Effect, Spec};
 use crate::content::{Room, base64, files, link, text_of};
 use crate::fault::{Code, Fault};
-use crate::uri;
 
 pub struct SkillFetch;
 
@@ -23,7 +22,7 @@ pub struct SkillFetch;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// `<owner>/<name>`, as lists and searches give it.
+    /// `<owner>/<name>`, as lists and searches give it, or `<vault>/<name>` for the skill of one linked vault.
     id: String,
 }
 
@@ -74,9 +73,9 @@ impl Spec for SkillFetch {
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
         call.may_read()?;
-        let name = uri::parse_id(call.owner(), &input.id).ok_or_else(Fault::no_skill)?;
         let visible = call.visible(Reach::Fetch).await?;
-        let entry = visible.find(&name).ok_or_else(Fault::no_skill)?;
+        let found = visible.find_id(call.owner(), &input.id);
+        let (owner, entry) = found.ok_or_else(Fault::no_skill)?;
         let loaded = call.load(entry).await?;
         let mut room = Room::new();
         let mut skill_md = String::new();
@@ -84,7 +83,7 @@ impl Spec for SkillFetch {
         let mut fetched = Vec::new();
         for (info, file) in files(&loaded) {
             let mut one = FetchedFile {
-                info: FileInfo::of(call.owner(), entry.name(), info),
+                info: FileInfo::of(owner, entry.name(), info),
                 encoding: None,
                 content: None,
             };
@@ -96,13 +95,13 @@ impl Spec for SkillFetch {
                 one.encoding = Some(if text.is_some() { "utf-8" } else { "base64" });
                 one.content = Some(text.map_or_else(|| base64(&file.bytes), str::to_owned));
             } else {
-                let link = link(call.owner(), entry.name(), info);
+                let link = link(owner, entry.name(), info);
                 links.push(ContentBlock::resource_link(link));
             }
             fetched.push(one);
         }
         fetched.sort_by(|one, other| one.info.path.cmp(&other.info.path));
-        let summary = Summary::of(call.owner(), entry);
+        let summary = Summary::of(owner, entry);
         let said = format!(
             "{} version {}: {} files, signed. The content is in the structured result; `get_skill` gives it to read.",
             summary.id,

@@ -363,7 +363,7 @@ fn read_snapshot(
             texts,
             version: skill.version,
             size: skill.size,
-            linked: false,
+            vault: None,
         }
     });
     let mut snapshot = Snapshot::new(entries).with_policy(policy.map(Arc::new));

@@ -203,7 +203,7 @@ pub async fn a_ranking_has_the_positions_of_the_entries(fixture: &ShelfFixture) 
 /// An entry says what was signed: version, bundle, size and texts.
 pub async fn an_entry_says_what_was_signed(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
-    assert_eq!((entry.version, entry.linked), (1, false));
+    assert_eq!((entry.version, entry.is_linked()), (1, false));
     assert_eq!(entry.texts.tags, ["tried", "alpha"]);
     assert!(entry.texts.description.contains("the work of alpha"));
     assert!(entry.size > 0);
@@ -621,7 +621,7 @@ pub async fn linked_skills_are_read_and_not_changed(fixture: &ShelfFixture) {
         return;
     }
     let entry = fixture.entry("linked").await;
-    assert!(entry.linked && !fixture.entry("alpha").await.linked);
+    assert!(entry.is_linked() && !fixture.entry("alpha").await.is_linked());
     let loaded = fixture.load(&entry).await;
     assert_eq!(text(&loaded, "notes.txt"), "notes on one\n");
     let own = fixture.load(&fixture.entry("alpha").await).await;

@@ -179,7 +179,7 @@ impl Owner {
                 texts,
                 version,
                 size: encoded.bytes.len() as u64,
-                linked: false,
+                vault: None,
             },
             loaded: Arc::new(Loaded {
                 bundle: OpenedBundle {
@@ -296,7 +296,7 @@ impl MemoryShelf {
         let mut signed = owner
             .sign_package(&package, source, version)
             .map_err(NotSigned::Format)?;
-        signed.entry.linked = linked;
+        signed.entry.vault = linked.then(|| "linked".parse().ok()).flatten();
         let entry = signed.entry.clone();
         state.hold(signed);
         Ok(entry)
@@ -361,7 +361,7 @@ impl MemoryShelf {
         let mut state = self.lock();
         let name = package.name.clone();
         if let Some(entry) = state.entries.get(&name) {
-            if entry.linked {
+            if entry.is_linked() {
                 return Err(taken(&name, "it came with a linked vault"));
             }
             let hash = entry.texts.bundle_hash;
@@ -488,7 +488,7 @@ impl MemoryShelf {
         let mut state = self.lock();
         match state.entries.get(&name) {
             None => Err(ShelfError::NotFound(name)),
-            Some(entry) if entry.linked => Err(taken(&name, "it came with a linked vault")),
+            Some(entry) if entry.is_linked() => Err(taken(&name, "it came with a linked vault")),
             Some(_) if self.writes == Writes::Drafted => {
                 self.draft(&mut state, by, name, Request::Remove, Vec::new())
             }
@@ -503,7 +503,7 @@ impl MemoryShelf {
     fn update(&self, name: SkillName) -> ShelfError {
         match self.lock().entries.get(&name) {
             None => ShelfError::NotFound(name),
-            Some(entry) if entry.linked => taken(&name, "it came with a linked vault"),
+            Some(entry) if entry.is_linked() => taken(&name, "it came with a linked vault"),
             Some(_) => unsupported(),
         }
     }

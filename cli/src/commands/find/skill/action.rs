@@ -9,7 +9,7 @@ use vault_library::{
     Vault,
     run::{self, Environment, Run, RunError, Scope},
 };
-use vault_skill::name::ActionName;
+use vault_skill::name::{ActionName, SkillRef};
 
 use crate::{
     context::Context,
@@ -61,10 +61,9 @@ pub fn run(
     let prepared = run::prepare(vault, &name, &action, extra, &environment);
     let mut prepared = prepared.map_err(|error| {
         let swapped = matches!(error, RunError::UnknownSkill(_))
-            && action
-                .as_str()
-                .parse()
-                .is_ok_and(|skill| run::is_installed(vault, &skill).unwrap_or(false));
+            && action.as_str().parse().is_ok_and(|skill: SkillRef| {
+                run::find(vault, skill).is_ok_and(|found| found.is_some())
+            });
         if swapped {
             fail!(
                 Usage,

@@ -14,7 +14,7 @@ use vault_library::{
     Vault,
     subscribe::{
         self, AcceptOptions, AcceptedCatalog, Link, PullReport, SelectedSkill, Selection,
-        StagedBundles,
+        StagedBundles, TakenName,
     },
 };
 use vault_service::model::device::DeviceStatus;
@@ -28,8 +28,8 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{
-        BOLD, DIM, HINT, Report, TICK, WARN, Warning, changes, clean, count, join, single_or_list,
-        size,
+        BOLD, DIM, HINT, Report, TICK, WARN, Warning, changes, clean, count, finding, join,
+        single_or_list, size,
     },
     service::{DeviceClient, in_flight},
     subscription::{accept, address, check_not_rolled_back, device_client},
@@ -48,7 +48,7 @@ Examples:
 
 Since 0.5.0 (beta).")]
 pub struct Arguments {
-    /// One linked vault, by its slug or link id [default: all of them]
+    /// One linked vault, by its name here, its slug or its link id [default: all of them]
     #[arg(long, value_name = "LINK")]
     from: Option<String>,
     /// What the vault publishes for this agent
@@ -66,6 +66,9 @@ pub struct Arguments {
     /// Pin only the vault with this fingerprint, where none is pinned yet
     #[arg(long, value_name = "FINGERPRINT")]
     expect_key: Option<VaultFingerprint>,
+    /// Go on where the owner's releases contradict those of earlier pulls
+    #[arg(long)]
+    accept_fork: bool,
 }
 
 /// The changes from one linked vault.
@@ -114,7 +117,12 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
     }
     let ids: Vec<String> = links.iter().map(|link| link.id().to_string()).collect();
     if let Some(from) = &arguments.from {
-        links.retain(|link| link.id().as_str() == from || link.pin().slug.as_str() == from);
+        let is_called =
+            |link: &Link| link.id().as_str() == from || link.pin().name.as_str() == from;
+        match links.iter().any(is_called) {
+            true => links.retain(is_called),
+            false => links.retain(|link| link.pin().slug.as_str() == from),
+        }
         let (from, all) = (clean(from, 80), join(&ids));
         return match links.len() {
             1 => Ok(links),
@@ -129,7 +137,8 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
     let selects = arguments.agent.is_some()
         || arguments.tag.is_some()
         || !arguments.skills.is_empty()
-        || arguments.expect_key.is_some();
+        || arguments.expect_key.is_some()
+        || arguments.accept_fork;
     if links.len() > 1 && selects {
         let question = "this machine is linked to several vaults: which one is meant?";
         return Err(
@@ -162,6 +171,8 @@ async fn pull(
     };
     let options = AcceptOptions {
         expected: arguments.expect_key,
+        accept_fork: arguments.accept_fork,
+        lenient: !context.strict()?,
         ..AcceptOptions::default()
     };
     let catalog = accept(context, vault, link, &bytes, &options)?;
@@ -288,23 +299,48 @@ impl Pulled {
             "unchanged": report.unchanged, "withdrawn": withdrawn.collect::<Vec<_>>(),
             "shadowed": report.shadowed, "kept": report.kept, "fetched": self.fetched,
             "bytes": self.bytes, "pinned_fingerprint": self.pinned,
+            "flagged": report.flagged.iter().map(|skill| &skill.name).collect::<Vec<_>>(),
         })
     }
 
     fn text(&self, context: &Context, link: &Link) -> String {
         let report = &self.report;
-        for name in &report.shadowed {
-            let text = format!("your own skill `{name}` stands before the linked one of that name");
-            let hint = format!("vault cloud pull --skill {name} --as <other-name>");
+        let vault = &link.pin().name;
+        for TakenName { name, by } in &report.taken {
+            let (whose, hint) = match by {
+                None => (
+                    "your own skill".to_owned(),
+                    format!("vault cloud pull --from {vault} --skill {name} --as <other-name>"),
+                ),
+                Some(other) => (
+                    format!("{other}/{name}"),
+                    format!("vault link prefer {vault}/{name}"),
+                ),
+            };
+            let text = format!(
+                "`{name}` means {whose}, so this one is `{vault}/{name}` and shown to no agent"
+            );
             context.ui.warn(Warning::new("shadowed", text).hint(hint));
         }
         for name in &report.kept {
-            let text =
-                format!("the owner withdrew `{name}`, but your own skill of these bytes stays");
-            let hint = format!("vault remove {name}");
+            let text = format!(
+                "the owner withdrew `{name}`, but your vault or another linked one has the same bytes"
+            );
+            let hint = format!("vault remove {name}, or pull the other vault");
             context
                 .ui
                 .warn(Warning::new("withdrawn_kept", text).hint(hint));
+        }
+        for flagged in &report.flagged {
+            let text = format!("the gate refuses {}", finding::flagged(flagged));
+            let hint = format!(
+                "vault audit {vault}/{} says where; vault link {} --gate refuse keeps such skills out",
+                flagged.name,
+                address(link)
+            );
+            context
+                .ui
+                .warn(Warning::new("gate_blocked", text).hint(hint));
         }
         let (release, summary) = (report.release, summary(report));
         let address = address(link);
