@@ -64,10 +64,14 @@ fn message(finding: &DoctorFinding) -> String {
     match finding {
         DoctorFinding::Key(error) => error.to_string(),
         DoctorFinding::Profile(warning) => profile_warning(warning).0,
+        DoctorFinding::NotApproved { file, .. } => {
+            format!("{file} is not approved, so its earlier version stays in force")
+        }
         DoctorFinding::ProfilesInvalid(error) => error.to_string(),
         DoctorFinding::ForeignOwner(path) => {
             format!("{} belongs to another user", path.display())
         }
+        DoctorFinding::FolderUnusable(reason) => reason.clone(),
         DoctorFinding::OpenToOthers { path, mode } => {
             format!("others may write to {} (mode {mode:04o})", path.display())
         }
@@ -108,6 +112,9 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::SkillUnsigned(skill) => {
             format!("{skill} was put into the vault by hand and is not signed")
         }
+        DoctorFinding::SkillReplaced(skill) => {
+            format!("{skill}: a folder stands where the signed skill was")
+        }
         DoctorFinding::RepairFailed { skill, reason } => {
             format!("{skill} was not signed: {reason}")
         }
@@ -145,9 +152,13 @@ fn hint(finding: &DoctorFinding) -> String {
     let fixed = match finding {
         DoctorFinding::Key(error) => return key_hint(error),
         DoctorFinding::Profile(warning) => return profile_warning(warning).1,
+        DoctorFinding::NotApproved { file, .. } => {
+            return format!("vault approve {file} shows what changed and asks");
+        }
         DoctorFinding::ForeignOwner(path) => {
             return format!("chown -R $(id -un) {}", path.display());
         }
+        DoctorFinding::FolderUnusable(_) => "make it a folder of this user",
         DoctorFinding::OpenToOthers { path, .. } => {
             return format!("chmod go-w {}", path.display());
         }
@@ -157,8 +168,13 @@ fn hint(finding: &DoctorFinding) -> String {
         DoctorFinding::EnvironmentUnset { variables, .. } => {
             return format!("export {}=…", variables.first().map_or("", String::as_str));
         }
-        DoctorFinding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
-        DoctorFinding::SkillUnsigned(skill) => return remedy_hint(skill, &Remedy::Repair),
+        DoctorFinding::SkillDamaged { remedy, .. } => return remedy_hint(remedy),
+        DoctorFinding::SkillUnsigned(skill) => {
+            return format!("vault doctor {skill} --repair signs it");
+        }
+        DoctorFinding::SkillReplaced(skill) => {
+            return format!("read it; then vault add <folder>, or vault rollback {skill}");
+        }
         DoctorFinding::RepairFailed { skill, .. } => {
             return format!("vault add <folder> --name {skill} --replace, once that is mended");
         }
@@ -228,13 +244,12 @@ fn key_hint(error: &KeyError) -> String {
     }
 }
 
-fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
+fn remedy_hint(remedy: &Remedy) -> String {
     match remedy {
         Remedy::Pull => "vault cloud pull brings it back".to_owned(),
         Remedy::Install(project) => {
             format!("vault install in {} brings it back", project.display())
         }
-        Remedy::Repair => format!("vault doctor {skill} --repair signs it"),
         Remedy::AddAgain(source) => add_again_hint(source.as_ref()),
     }
 }

@@ -345,7 +345,7 @@ fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
 fn expected(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
     let name = entry.name();
     if !entry.linked {
-        return Ok((name.clone(), vault.trusted()?));
+        return Ok((name.clone(), vault.trusted_as_listed()?));
     }
     let groups = places_of(vault, name)?.into_iter();
     // Two linked vaults may have a skill of this name: prefer the one with the requested bundle.

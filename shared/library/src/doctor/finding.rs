@@ -9,6 +9,7 @@ use vault_skill::time::Timestamp;
 
 use crate::agents::{ProfileSyncError, ProfileWarning};
 use crate::store::Damage;
+use crate::vault::authored::AuthoredFile;
 use crate::vault::keys::KeyError;
 
 /// The severity of a finding.
@@ -32,16 +33,16 @@ pub enum Remedy {
     Install(PathBuf),
     /// Add it again from its source; `None` if the source is unknown.
     AddAgain(Option<ProvenanceId>),
-    /// Let the doctor sign it with `repair`.
-    Repair,
 }
 
 /// One finding.
 #[derive(Debug)]
 pub enum DoctorFinding {
-    /// The vault's folder belongs to another user.
+    /// The vault's folder, or one of its own folders, belongs to another user.
     ForeignOwner(PathBuf),
-    /// Other users may write to the vault's folder.
+    /// The vault's folder can't be examined, for this reason.
+    FolderUnusable(String),
+    /// Other users may write to the vault's folder, or to one of its own folders.
     OpenToOthers {
         /// The folder.
         path: PathBuf,
@@ -63,6 +64,13 @@ pub enum DoctorFinding {
     ReleaseBehind(String),
     /// An own skill counts for nothing until it is signed again, because its signer was revoked.
     NotSignedAgain(SkillName),
+    /// A file of the owner differs from its approved version, which stays in force.
+    NotApproved {
+        /// The file.
+        file: AuthoredFile,
+        /// Its path.
+        path: PathBuf,
+    },
     /// A skill was signed later than the current time of this machine's clock.
     ClockBehind {
         /// The current time of this machine's clock.
@@ -103,6 +111,8 @@ pub enum DoctorFinding {
     },
     /// A folder with a skill was copied into the vault but is not signed.
     SkillUnsigned(SkillName),
+    /// A folder stands where a skill was that the vault had signed.
+    SkillReplaced(SkillName),
     /// The doctor could not sign a skill.
     RepairFailed {
         /// The skill.
@@ -159,6 +169,7 @@ impl DoctorFinding {
     pub fn code(&self) -> &'static str {
         match self {
             Self::ForeignOwner(_) => "foreign_owner",
+            Self::FolderUnusable(_) => "folder_unusable",
             Self::OpenToOthers { .. } => "open_to_others",
             Self::ReadOnly(_) => "read_only",
             Self::Key(KeyError::Missing(_)) => "key_missing",
@@ -176,6 +187,7 @@ impl DoctorFinding {
             Self::RecoveryCheckDue(_) => "recovery_check_due",
             Self::ReleaseBehind(_) => "release_behind",
             Self::NotSignedAgain(_) => "not_signed_again",
+            Self::NotApproved { .. } => "file_not_approved",
             Self::ClockBehind { .. } => "clock_behind",
             Self::Unfinished => "unfinished",
             Self::SetAside(_) => "set_aside",
@@ -191,6 +203,7 @@ impl DoctorFinding {
                 }
             }
             Self::SkillUnsigned(_) => "skill_unsigned",
+            Self::SkillReplaced(_) => "skill_tampered",
             Self::RepairFailed { .. } => "repair_failed",
             Self::VariantDamaged { .. } => "variant_damaged",
             Self::ProfilesInvalid(_) => "profiles_invalid",
@@ -208,10 +221,13 @@ impl DoctorFinding {
     /// The severity.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::OpenToOthers { .. }
+            Self::ForeignOwner(_)
+            | Self::FolderUnusable(_)
+            | Self::OpenToOthers { .. }
             | Self::Key(_)
             | Self::SkillDamaged { .. }
             | Self::SkillUnsigned(_)
+            | Self::SkillReplaced(_)
             | Self::RepairFailed { .. }
             | Self::VariantDamaged { .. }
             | Self::ProfilesInvalid(_)
@@ -232,6 +248,7 @@ impl DoctorFinding {
             | Self::IgnoredMetadata { skill, .. }
             | Self::SkillDamaged { skill, .. }
             | Self::SkillUnsigned(skill)
+            | Self::SkillReplaced(skill)
             | Self::NotSignedAgain(skill)
             | Self::RepairFailed { skill, .. }
             | Self::VariantDamaged { skill, .. } => Some(skill),
@@ -247,6 +264,7 @@ impl DoctorFinding {
             Self::ForeignOwner(path)
             | Self::OpenToOthers { path, .. }
             | Self::ReadOnly(path)
+            | Self::NotApproved { path, .. }
             | Self::Key(
                 KeyError::Missing(path)
                 | KeyError::Open { path, .. }
