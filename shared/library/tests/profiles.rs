@@ -221,6 +221,7 @@ fn profiles_say_who_sees_what() {
         assert!(refused.contains(said), "{refused}");
         // Even where such rules were approved, nothing is linked by them.
         fs::write(&approved, text).unwrap();
+        crate::support::set_mode(&approved, 0o600);
         let refused = sync_profiles(&home.vault, &home.sync_input()).unwrap_err();
         assert!(refused.to_string().contains(said), "{refused}");
         assert!(!matches!(refused, ProfileSyncError::Vault(_)));
