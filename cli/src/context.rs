@@ -8,7 +8,7 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 use crate::{
     errors::Failure,
     flags::Global,
-    output::Ui,
+    output::{Ui, Warning},
     passphrases::KeyPassphrases,
     settings::{
         Settings,
@@ -30,6 +30,8 @@ pub struct Context {
     pub command_line: fn() -> clap::Command,
     settings: OnceCell<Result<Settings, Failure>>,
     passphrases: OnceCell<Arc<KeyPassphrases>>,
+    /// Whether the folders of the vault were checked.
+    checked: OnceCell<()>,
 }
 
 impl Context {
@@ -47,6 +49,7 @@ impl Context {
             command_line,
             settings: OnceCell::new(),
             passphrases: OnceCell::new(),
+            checked: OnceCell::new(),
         }
     }
 
@@ -78,10 +81,29 @@ impl Context {
             .map_err(Clone::clone)
     }
 
-    /// Whether security findings of the gate block a skill.
+    /// Whether security findings of the gate block a skill. Fails if the project's settings are
+    /// faulty: they could make the gate stricter.
     pub fn strict(&self) -> Result<bool, Failure> {
-        let strict = self.settings()?.boolean("VAULT_SECURITY_STRICT");
-        Ok(strict.unwrap_or(true))
+        let settings = self.settings()?;
+        if let Some(fault) = settings.project_fault() {
+            return Err(fault.clone());
+        }
+        Ok(settings.boolean("VAULT_SECURITY_STRICT").unwrap_or(true))
+    }
+
+    /// Warns if the project's settings are faulty and the command went on without them.
+    pub fn warn_about_project(&self) {
+        let settings = self.settings.get().and_then(|loaded| loaded.as_ref().ok());
+        if let Some(fault) = settings.and_then(Settings::project_fault) {
+            let text = format!("the project's settings are left out: {}", fault.message);
+            let place = fault.place();
+            self.ui.warn(Warning {
+                path: place.map(|place| place.path.clone()),
+                line: place.and_then(|place| place.line),
+                hint: fault.hint.clone(),
+                ..Warning::new(fault.code.word(), text)
+            });
+        }
     }
 
     /// Paths of the vault and its keys.
@@ -125,11 +147,21 @@ impl Context {
         })
     }
 
-    /// Opens the vault of this run if it exists; never creates one.
+    /// Opens the vault of this run if it exists; never creates one. Warns if others can change it.
     pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
         match Vault::open(self.paths()?, Arc::new(SystemClock), Arc::new(SystemRandom)) {
             Err(VaultError::Missing(_)) => Ok(None),
-            vault => Ok(Some(vault?.with_passphrases(self.passphrases()?))),
+            vault => {
+                let vault = vault?.with_passphrases(self.passphrases()?);
+                self.checked.get_or_init(|| self.warn_about_folders(&vault));
+                Ok(Some(vault))
+            }
+        }
+    }
+
+    fn warn_about_folders(&self, vault: &Vault) {
+        if let Err(error) = vault.check_folders() {
+            self.ui.warn(Warning::from(&Failure::from(error)));
         }
     }
 
@@ -138,6 +170,14 @@ impl Context {
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
         let passphrases = self.passphrases()?;
         let vault = Vault::open_or_create_with(self.paths()?, clock, random, passphrases)?;
+        Ok(vault)
+    }
+
+    /// Opens the vault of this run for linked vaults. Creates it without keys if it does not exist.
+    pub fn vault_for_links(&self) -> Result<Vault, Failure> {
+        let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+        let passphrases = self.passphrases()?;
+        let vault = Vault::open_or_create_for_links(self.paths()?, clock, random, passphrases)?;
         Ok(vault)
     }
 

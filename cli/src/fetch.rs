@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use url::Url;
-use vault_library::read_policy_at;
+use vault_library::{read_policy_at, read_source_policy};
 use vault_sources::{
     BadSource, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, Found, GitSettings, Limits,
     ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name,
@@ -34,7 +34,11 @@ impl Fetching {
     pub fn new(context: &Context) -> Result<Self, Failure> {
         let settings = settings(context, false)?;
         let root = context.paths()?.root;
-        let policy = read_policy_at(&root).map_err(|error| {
+        let policy = match context.existing_vault()? {
+            Some(vault) => read_source_policy(&vault),
+            None => read_policy_at(&root),
+        };
+        let policy = policy.map_err(|error| {
             let path = root.join(vault_library::POLICY_FILE);
             let error = chain(&error);
             fail!(

@@ -7,6 +7,7 @@
 mod errors;
 
 mod admission;
+mod approval;
 mod audit_report;
 mod cli;
 mod commands;
@@ -76,7 +77,10 @@ fn run(mut cli: Cli, process: Process) -> Exit {
     let ui = Ui::new(&cli.global, &process);
     let context = Context::new(process, cli.global, ui, cli::command);
     match cli.command.run(&context) {
-        Ok(report) => context.ui.report(&report),
+        Ok(report) => {
+            context.warn_about_project();
+            context.ui.report(&report)
+        }
         Err(failure) => context.ui.fail(&failure),
     }
 }

@@ -20,7 +20,7 @@ pub fn own_path(context: &Context) -> Result<PathBuf, Failure> {
     Ok(context.paths()?.root.join(POLICY_FILE))
 }
 
-/// Reads the policy of the vault. The policy file may exist before the vault does.
+/// Reads the policy that is in force. The policy file may exist before the vault does.
 pub fn own(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, Failure> {
     let path = own_path(context)?;
     match vault {
@@ -30,7 +30,13 @@ pub fn own(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, F
     }
 }
 
-/// Reads and compiles the policy of the vault.
+/// Reads `policy.toml` as it is written, approved or not.
+pub fn written(context: &Context) -> Result<Option<Policy>, Failure> {
+    let path = own_path(context)?;
+    path.exists().then(|| read_file(&path)).transpose()
+}
+
+/// Reads and compiles the policy that is in force.
 pub fn own_compiled(context: &Context, vault: Option<&Vault>) -> Result<CompiledPolicy, Failure> {
     compiled(own(context, vault)?)
 }

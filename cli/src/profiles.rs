@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
+    admit::variants::RenderedVariant,
     agents::{self, Machine, ProfileSyncError, ProfileSyncReport, RootMode, RootState},
 };
 use vault_skill::name::AgentId;
@@ -13,8 +14,8 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{
-        BAD, BOLD, DIM, GOOD, HINT, Report, Table, Warning, clean, count, doctor::profile_warning,
-        nearest, paint,
+        BAD, BOLD, DIM, GOOD, HINT, Report, TICK, Table, Warning, clean, count,
+        doctor::profile_warning, nearest, paint,
     },
 };
 
@@ -78,6 +79,9 @@ pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
 }
 
 fn warn(context: &Context, report: &ProfileSyncReport) {
+    for line in rendered_lines(&report.rendered) {
+        context.ui.note(line);
+    }
     for warning in &report.warnings {
         let (message, hint) = profile_warning(warning);
         let warning = Warning::new(warning.code(), clean(&message, 400));
@@ -102,6 +106,14 @@ fn warn(context: &Context, report: &ProfileSyncReport) {
                 .warn(Warning::new("foreign_skill", message).hint(hint));
         }
     }
+}
+
+/// Names the skills that were rendered for one agent and signed.
+pub fn rendered_lines(rendered: &[RenderedVariant]) -> impl Iterator<Item = String> {
+    rendered.iter().map(|variant| {
+        let RenderedVariant { skill, agent } = variant;
+        format!("{TICK} signed {BOLD}{skill}{BOLD:#} with its transforms for {agent}")
+    })
 }
 
 fn list(names: &[impl ToString]) -> String {

@@ -11,6 +11,7 @@
 mod bundles;
 mod catalogs;
 mod connect;
+mod disk;
 mod fetching;
 mod histories;
 mod installed;

@@ -198,13 +198,16 @@ fn older_releases_and_second_catalogs_are_noticed() {
     refused_but_for(
         &home,
         "adopting changed bytes",
-        &["sync", "--cloud", "--adopt", "--json"],
+        &["sync", "--cloud", "--adopt", "--yes", "--json"],
         INTEGRITY,
         "bundle_refused",
         WRITERS,
     );
     host.serve(ahead);
-    home.run(&["sync", "--cloud", "--adopt"]).ok();
+    // Nobody is asked without a terminal, and nothing is taken in unseen.
+    let asked = home.run(&["sync", "--cloud", "--adopt"]).expect_code(2);
+    assert!(asked.stderr.contains("gamma  version"), "{}", asked.stderr);
+    home.run(&["sync", "--cloud", "--adopt", "--yes"]).ok();
     assert!(home.run(&["skill", "list"]).ok().stdout.contains("gamma"));
 
     host.serve(second);

@@ -105,10 +105,10 @@ fn two_homes_push(database: &Database) {
             loser.refused(&["sync", "--cloud"], 3).code,
             "release_diverged"
         );
-        let synced = loser.json(&["sync", "--cloud", "--adopt"]);
+        let synced = loser.json(&["sync", "--cloud", "--adopt", "--yes"]);
         assert_eq!(synced["changed"], true, "{synced}");
         assert_eq!(names(&synced["adopted"]).len(), 1);
-        let synced = winner.json(&["sync", "--cloud", "--adopt"]);
+        let synced = winner.json(&["sync", "--cloud", "--adopt", "--yes"]);
         assert_eq!(synced["changed"], false, "{synced}");
         assert_eq!(names(&synced["adopted"]).len(), 1);
     }

@@ -310,7 +310,7 @@ fn other_profiles_take_and_give_without_a_link_that_dangles() {
     sweep_command(
         "sync-profiles by rules",
         home,
-        &["sync-profiles"],
+        &["sync-profiles", "--yes"],
         10,
         NOTHING_MORE,
     );

@@ -47,6 +47,7 @@ pub mod administer {
     pub mod users;
 }
 pub mod trust {
+    pub mod approve;
     pub mod audit;
     pub mod audit_repo;
     pub mod backup;
@@ -161,6 +162,7 @@ commands! {
         Backup(trust::backup) "Write the vault and its keys into one encrypted file",
         Restore(trust::restore) "Bring back a vault and its keys from a backup",
         Import(trust::import) "Take the skills of an earlier vault into this one",
+        Approve(trust::approve) "Put changed policy, profile and transform files into force",
         Policy(trust::policy) "Check the policy, and see what it grants to whom",
     }
     "Server" {

@@ -144,6 +144,7 @@ codes! {
         NoHome "no_home" "There is no home folder." "Set `HOME`.";
         NoService "no_service" "No service was named." "Give `--url`.";
         NoTty "no_tty" "A question could not be asked without a terminal." "Give the flag that answers it.";
+        NotAuthored "not_authored" "The path is not a file of the vault that takes effect by approval." "Name policy.toml, profiles.toml or transforms/<skill>/<name>.md.";
         NotConnected "not_connected" "This vault is not connected to a service." "`vault cloud connect <url>`.";
         NotLinked "not_linked" "This machine is linked to no such vault." "`vault link <url>/v/<slug>`.";
         ProfilesInvalid "profiles_invalid" "`profiles.toml` is not valid." "Fix the place that is named.";
@@ -176,6 +177,8 @@ codes! {
         AccessDenied "access_denied" "Access was denied on the sign-in page." "Sign in again and allow it.";
         DevicePending "device_pending" "The owner has not admitted this machine yet." "The owner runs `vault devices admit <id>`.";
         DeviceRevoked "device_revoked" "The owner revoked this machine." "The owner can forget it; then link again.";
+        FolderOfAnotherUser "folder_of_another_user" "A folder of the vault belongs to another user, so nothing is signed or installed there." "Run vault as its owner.";
+        FolderOpenToOthers "folder_open_to_others" "Other users can write to a folder of the vault, so nothing is signed or installed there." "Run the `chmod` that the hint shows.";
         KeyMissing "key_missing" "The vault's secret key is not on this machine." "Bring the key file, or work where it is.";
         KeyLocked "key_locked" "The key is protected by a passphrase, and none was given." "Run the command on a terminal, or name a file: `VAULT_KEY_PASSPHRASE_FILE`.";
         KeyOfAnotherUser "key_of_another_user" "The key file belongs to another user." "Run vault as its owner.";

@@ -2,10 +2,9 @@
 
 use serde_json::json;
 use vault_library::{
-    BeneathError, Damage, LockError, VaultError,
+    BeneathError, Damage, LockError, PROFILES_FILE, VaultError,
     admit::AdmitError,
     adopt::AdoptError,
-    agents::PROFILES_FILE,
     keys::KeyError,
     project::ProjectError,
     publish::{Difference, PlanError},
@@ -40,6 +39,8 @@ impl From<VaultError> for Failure {
             VaultError::Untrusted(_) => Self::new(ErrorCode::VaultUntrusted, message).hint(
                 "vault restore <backup> brings its keys back, vault key recovery use <file> makes new ones",
             ),
+            VaultError::ForLinks(_) => Self::new(ErrorCode::NotPublisher, message)
+                .hint("vault add <folder> makes a key with the first skill"),
             VaultError::NoReleaseKey(_) => Self::new(ErrorCode::NotPublisher, message)
                 .hint("lost or revoked: vault key recovery use <file> makes a new key"),
             VaultError::Roots(ref error) => error.into(),
@@ -48,6 +49,14 @@ impl From<VaultError> for Failure {
             VaultError::Damaged { .. } => Self::new(ErrorCode::VaultDamaged, message),
             VaultError::KeysInside(_) => Self::new(ErrorCode::KeysInsideVault, message)
                 .hint("set XDG_CONFIG_HOME, or --vault, to a folder outside the other"),
+            VaultError::WritableByOthers { ref path, .. } => {
+                Self::new(ErrorCode::FolderOpenToOthers, message)
+                    .hint(format!("chmod go-w {}", path.display()))
+            }
+            VaultError::OfAnotherUser(ref path) => {
+                Self::new(ErrorCode::FolderOfAnotherUser, message)
+                    .hint(format!("chown -R $(id -un) {}", path.display()))
+            }
             VaultError::Lock(LockError::Busy { .. }) => Self::new(ErrorCode::VaultBusy, message)
                 .hint("another vault command is at work; try again"),
             VaultError::Key(error) => error.into(),

@@ -64,10 +64,14 @@ fn message(finding: &DoctorFinding) -> String {
     match finding {
         DoctorFinding::Key(error) => error.to_string(),
         DoctorFinding::Profile(warning) => profile_warning(warning).0,
+        DoctorFinding::NotApproved { file, .. } => {
+            format!("{file} is not approved, so its earlier version stays in force")
+        }
         DoctorFinding::ProfilesInvalid(error) => error.to_string(),
         DoctorFinding::ForeignOwner(path) => {
             format!("{} belongs to another user", path.display())
         }
+        DoctorFinding::FolderUnusable(reason) => reason.clone(),
         DoctorFinding::OpenToOthers { path, mode } => {
             format!("others may write to {} (mode {mode:04o})", path.display())
         }
@@ -117,6 +121,9 @@ fn message(finding: &DoctorFinding) -> String {
         DoctorFinding::NameTaken { skill, qualified } => {
             format!("{qualified} is shown to no agent: {skill} means another skill, or none")
         }
+        DoctorFinding::SkillReplaced(skill) => {
+            format!("{skill}: a folder stands where the signed skill was")
+        }
         DoctorFinding::RepairFailed { skill, reason } => {
             format!("{skill} was not signed: {reason}")
         }
@@ -154,9 +161,13 @@ fn hint(finding: &DoctorFinding) -> String {
     let fixed = match finding {
         DoctorFinding::Key(error) => return key_hint(error),
         DoctorFinding::Profile(warning) => return profile_warning(warning).1,
+        DoctorFinding::NotApproved { file, .. } => {
+            return format!("vault approve {file} shows what changed and asks");
+        }
         DoctorFinding::ForeignOwner(path) => {
             return format!("chown -R $(id -un) {}", path.display());
         }
+        DoctorFinding::FolderUnusable(_) => "make it a folder of this user",
         DoctorFinding::OpenToOthers { path, .. } => {
             return format!("chmod go-w {}", path.display());
         }
@@ -167,7 +178,12 @@ fn hint(finding: &DoctorFinding) -> String {
             return format!("export {}=…", variables.first().map_or("", String::as_str));
         }
         DoctorFinding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
-        DoctorFinding::SkillUnsigned(skill) => return remedy_hint(skill, &Remedy::Repair),
+        DoctorFinding::SkillUnsigned(skill) => {
+            return format!("vault doctor {skill} --repair signs it");
+        }
+        DoctorFinding::SkillReplaced(skill) => {
+            return format!("read it; then vault add <folder>, or vault rollback {skill}");
+        }
         DoctorFinding::RepairFailed { skill, .. } => {
             return format!("vault add <folder> --name {skill} --replace, once that is mended");
         }
@@ -249,7 +265,6 @@ fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
         Remedy::Install(project) => {
             format!("vault install in {} brings it back", project.display())
         }
-        Remedy::Repair => format!("vault doctor {skill} --repair signs it"),
         Remedy::Clean => format!("vault doctor {skill} --clean removes it"),
         Remedy::AddAgain(source) => add_again_hint(source.as_ref()),
     }

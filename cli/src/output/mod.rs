@@ -87,6 +87,11 @@ impl Ui {
         self.prompts
     }
 
+    /// Whether `--yes` answers the questions.
+    pub const fn is_yes(&self) -> bool {
+        self.yes
+    }
+
     /// Whether `-v` is set.
     pub const fn is_verbose(&self) -> bool {
         self.verbose

@@ -30,6 +30,7 @@ use crate::{
     errors::{ErrorCode, Failure, codes::service_hint},
     key_changes,
     output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
+    profiles::rendered_lines,
     service::{Body, OwnerClient, ceiling, connection::Connection, in_flight},
 };
 
@@ -156,7 +157,10 @@ impl<'a> Publisher<'a> {
                 Ok(Plan::Unchanged(current)) => {
                     return Ok(SyncOutcome::Unchanged { current, adopted });
                 }
-                Ok(Plan::Adopt(entries)) => adopted.extend(self.adopt(&entries).await?),
+                Ok(Plan::Adopt(entries)) => {
+                    self.ask_to_adopt(&entries)?;
+                    adopted.extend(self.adopt(&entries).await?);
+                }
                 Ok(Plan::SignAgain(skills)) => {
                     self.ask_to_sign_again(&skills)?;
                     sign_again = true;
@@ -200,6 +204,18 @@ impl<'a> Publisher<'a> {
                 }
             }
         }
+    }
+
+    /// Names the skills that another machine published, and asks.
+    fn ask_to_adopt(&self, entries: &[SkillEntry]) -> Result<(), Failure> {
+        let skills = entries
+            .iter()
+            .map(|entry| format!("{}  version {}", entry.name, entry.version));
+        let number = count(entries.len() as u64, "skill");
+        self.context.ui.confirm_step(
+            &format!("Take in {number} that another machine published?"),
+            &skills.collect::<Vec<_>>(),
+        )
     }
 
     /// Names the skills that a revoked key had signed, and asks. Nothing is signed unseen.
@@ -477,6 +493,7 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
                 "{done} published release {release} with {number} at {shown}"
             )];
             lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
+            lines.extend(rendered_lines(&plan.rendered));
             lines.extend(adopted_line(adopted));
             let (objects, size) = (count(*uploaded as u64, "object"), size(*bytes));
             let details = format!(
@@ -490,7 +507,7 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
                     "added": plan.added, "updated": plan.changed, "removed": plan.removed,
                     "uploaded": uploaded, "bytes": bytes, "expires_at": plan.expires_at,
                     "payload_sha256": plan.payload_sha256, "sha256": plan.file_sha256,
-                    "resumed": plan.resumed, "adopted": adopted, "address": address,
+                    "resumed": plan.resumed, "rendered": plan.rendered, "adopted": adopted, "address": address,
                 }),
                 lines.join("\n"),
             )

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use vault_library::{
     Vault, VaultPaths,
     keys::Passphrases,
+    pending_files,
     publish::{
         self as releases, OnDivergence, Plan, PlanError, PlanRequest, PlannedObject, ReleasePlan,
     },
@@ -31,7 +32,7 @@ use vault_service::{
     publish::{self, Precondition},
     uploads,
 };
-use vault_skill::{name::Slug, time::Timestamp};
+use vault_skill::{hash::Digest, name::Slug, time::Timestamp};
 use vault_store::{
     StoreError,
     fetch::Fetch,
@@ -98,6 +99,8 @@ pub struct Publisher {
     shared: bool,
     holder: String,
     seen: Option<u64>,
+    /// The files that were logged as not approved, with their digests.
+    pending: Vec<(String, Option<Digest>)>,
     holding: Arc<Holding>,
     fetch: Option<Arc<dyn Fetch>>,
 }
@@ -122,6 +125,7 @@ impl Publisher {
             slug,
             shared,
             seen: None,
+            pending: Vec::new(),
             holding: Arc::default(),
             fetch: None,
         })
@@ -211,6 +215,7 @@ impl Publisher {
             self.seen = None;
             return Ok(None);
         }
+        self.log_pending().await?;
         let generation = self.vault.generation()?;
         // An odd generation means that a writer is active or was killed. The content may have
         // changed already, so it is checked at every poll.
@@ -237,6 +242,30 @@ impl Publisher {
         // time.
         self.seen = Some(generation);
         Ok(planned)
+    }
+
+    /// Logs once for each change that a file waits for approval. The approved version stays in force.
+    async fn log_pending(&mut self) -> Result<(), PublishError> {
+        let vault = self.vault.clone();
+        let pending = tokio::task::spawn_blocking(move || pending_files(&vault)).await??;
+        let pending: Vec<_> = pending
+            .into_iter()
+            .map(|pending| {
+                let found = pending.found.ok().flatten();
+                (
+                    pending.file.to_string(),
+                    found.map(|bytes| Digest::of(&bytes)),
+                )
+            })
+            .collect();
+        for entry in pending.iter().filter(|entry| !self.pending.contains(entry)) {
+            let file = &entry.0;
+            tracing::error!(
+                "{file} is not approved, so its earlier version stays in force: vault approve {file}"
+            );
+        }
+        self.pending = pending;
+        Ok(())
     }
 
     async fn current(&self, namespace: &Namespace) -> Result<Option<Bytes>, PublishError> {

@@ -1,7 +1,7 @@
 //! The service and vault that this library is connected to, as recorded by `vault cloud connect`.
 //!
-//! The record is the file `connection.json` in the vault and contains no secrets. Tokens are in the
-//! user's configuration folder.
+//! The record is the file `connection.json` in the vault's part of the trust folder: whoever could
+//! change it could have the vault published elsewhere. It contains no secrets.
 
 use serde::{Deserialize, Serialize};
 use vault_library::Vault;
@@ -35,20 +35,21 @@ impl Connection {
 
     /// Loads the connection of this vault, or returns `None` if it is not connected.
     pub fn find(context: &Context) -> Result<Option<Self>, Failure> {
-        let path = context.paths()?.root.join(FILE);
-        let bytes = match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.map_err(|error| Failure::io("reading", &path, &error))?,
+        let Some(vault) = context.existing_vault()? else {
+            return Ok(None);
+        };
+        let Some(bytes) = vault.read_private(FILE)? else {
+            return Ok(None);
         };
         serde_json::from_slice(&bytes).map(Some).map_err(|_| {
-            fail!(ConnectionDamaged, "{} is damaged", path.display())
+            fail!(ConnectionDamaged, "the record of the connection is damaged")
                 .hint("vault cloud connect <url> writes it anew")
         })
     }
 
-    /// Stores the connection in the vault, atomically.
+    /// Stores the connection of the vault, atomically.
     pub fn save(&self, vault: &Vault) -> Result<(), Failure> {
-        Ok(vault.replace_file(FILE, &to_bytes(self))?)
+        Ok(vault.write_private(FILE, &to_bytes(self))?)
     }
 
     /// Creates the owner's client. Fails with exit 4 if the owner is not signed in.

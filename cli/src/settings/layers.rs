@@ -1,7 +1,11 @@
 //! The layers of settings: the user's file, the project's file and the environment, and the
 //! locations of the files.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
 
 use super::{
     Origin, Settings,
@@ -12,6 +16,9 @@ use crate::{
     errors::{ErrorCode, Failure, Place},
     text::{clean, line_of, nearest},
 };
+
+/// The largest settings file that is read, in bytes.
+const MAX_BYTES: u64 = 64 << 10;
 
 /// The settings that a project's `vault.toml` may contain. All others concern keys, addresses,
 /// paths or policy, and a project may be untrusted. A project may make the gate stricter but never
@@ -33,7 +40,7 @@ impl Settings {
     }
 
     /// Like [`Settings::load`], with a project's file between the user's file and the environment.
-    /// Fails if the project's file contains a setting that projects must not set.
+    /// A faulty file of a project sets nothing: [`Settings::project_fault`] says why.
     pub fn layered(
         process: &Process,
         file: Option<&Path>,
@@ -44,7 +51,11 @@ impl Settings {
             settings.read_file(path, false)?;
         }
         if let Some(path) = project {
-            settings.read_file(path, true)?;
+            let before = settings.clone();
+            if let Err(fault) = settings.read_file(path, true) {
+                settings = before;
+                settings.project_fault = Some(fault);
+            }
         }
         for &Variable { name, kind, .. } in TABLE {
             if let Some(value) = process.variable(name) {
@@ -64,7 +75,7 @@ impl Settings {
     }
 
     fn read_file(&mut self, path: &Path, project: bool) -> Result<(), Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = read_text(path).map_err(|error| {
             let path = path.display();
             fail!(
                 SettingsUnreadable,
@@ -89,6 +100,19 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// Reads a settings file. Fails if it is larger than [`MAX_BYTES`].
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        let limit = format!("it is larger than {} KiB", MAX_BYTES >> 10);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, limit));
+    }
+    Ok(text)
 }
 
 /// Finds the variable that a key of a file means, and the text of its value. Fails if there is no

@@ -51,9 +51,16 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     values: BTreeMap<&'static str, (String, Origin)>,
+    project_fault: Option<Failure>,
 }
 
 impl Settings {
+    /// Why the project's file sets nothing, if it is faulty. A command that needs one of its
+    /// settings fails with it; the others warn.
+    pub const fn project_fault(&self) -> Option<&Failure> {
+        self.project_fault.as_ref()
+    }
+
     /// Overrides a setting with the value of a flag.
     pub fn flag(
         &mut self,
@@ -273,17 +280,35 @@ mod tests {
             let result = Settings::layered(&Process::default(), None, Some(&path));
             let harmless = ["VAULT_LOG_LEVEL", "VAULT_SEARCH_MODE", "VAULT_TOOL_NAMES"];
             if harmless.contains(&variable.name) {
-                assert!(result.is_ok(), "{}", variable.name);
+                let fault = result.unwrap().project_fault().cloned();
+                assert!(fault.is_none(), "{}", variable.name);
             } else {
-                let failure = result.unwrap_err();
-                assert_eq!(
-                    failure.code,
-                    ErrorCode::SettingNotForProjects,
-                    "{}",
-                    variable.name
-                );
-                assert_eq!(failure.place().unwrap().line, Some(1));
+                let settings = result.unwrap();
+                assert_eq!(settings.text(variable.name), None);
+                let fault = settings.project_fault().unwrap();
+                let code = ErrorCode::SettingNotForProjects;
+                assert_eq!(fault.code, code, "{}", variable.name);
+                assert_eq!(fault.place().unwrap().line, Some(1));
             }
+        }
+    }
+
+    #[test]
+    fn a_faulty_file_of_a_project_sets_nothing() {
+        let (_user_folder, user) = file("search_mode = \"text\"\n");
+        for text in [
+            "tool_names = \"dotted\"\nsearch_mode = 1\n".to_owned(),
+            "tool_names = \"dotted\"\nno toml".to_owned(),
+            format!("tool_names = \"dotted\"\n#{}", "x".repeat(64 << 10)),
+        ] {
+            let (_folder, project) = file(&text);
+            let process = Process::default();
+            let settings = Settings::layered(&process, Some(&user), Some(&project)).unwrap();
+            assert!(settings.project_fault().is_some(), "{text:.60}");
+            assert_eq!(settings.text("VAULT_TOOL_NAMES"), None);
+            assert_eq!(settings.text("VAULT_SEARCH_MODE"), Some("text"));
+            // The user's own file is never passed over.
+            assert!(Settings::load(&process, Some(&project)).is_err());
         }
     }
 

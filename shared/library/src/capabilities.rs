@@ -8,7 +8,9 @@ use vault_skill::search::Text;
 
 use crate::installed::list::{self, InstalledSkill};
 use crate::vault::Vault;
-pub use crate::vault::policy::{POLICY_FILE, ResolveError, read_policy, read_policy_at};
+pub use crate::vault::policy::{
+    POLICY_FILE, ResolveError, parse_policy, read_policy, read_policy_at, read_source_policy,
+};
 
 /// The input of [`resolve_capabilities`].
 #[derive(Clone, Copy, Debug)]

@@ -50,7 +50,8 @@ pub use admit::update::{UpdateReport, UpdateSkill, Updated, update_skill};
 pub use admit::{AdmitError, AdmitReport};
 pub use agents::{ProfileSyncReport, SyncProfilesInput, sync_profiles};
 pub use capabilities::{
-    POLICY_FILE, ResolveError, ResolveInput, read_policy, read_policy_at, resolve_capabilities,
+    POLICY_FILE, ResolveError, ResolveInput, parse_policy, read_policy, read_policy_at,
+    read_source_policy, resolve_capabilities,
 };
 pub use disk::FileError;
 pub use disk::beneath::BeneathError;
@@ -63,6 +64,7 @@ pub use installed::upstream;
 pub use installed::verify as integrity;
 pub use publish::{adopt, recovery, roots};
 pub use store::{Damage, Examined};
+pub use vault::authored::{AuthoredFile, PROFILES_FILE, PendingFile, pending_files};
 pub use vault::{Vault, VaultError, VaultPaths};
 pub use vault::{keys, trust};
 pub use vault_skill::policy::{Capabilities, GrantedSkill};

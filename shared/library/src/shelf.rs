@@ -358,7 +358,7 @@ fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
 fn expected(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
     let name = entry.name();
     let Some(linked) = &entry.vault else {
-        return Ok((name.clone(), vault.trusted()?));
+        return Ok((name.clone(), vault.trusted_as_listed()?));
     };
     let wanted = SkillRef::qualified(linked.clone(), name.clone());
     let found = place::find(vault, &wanted)?;

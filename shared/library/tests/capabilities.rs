@@ -1,6 +1,6 @@
 //! Tests of what a caller may use of a library, by its `policy.toml`.
 
-use crate::support::Home;
+use crate::support::{Home, approve_all};
 use vault_library::{
     Capabilities, POLICY_FILE, ResolveError, ResolveInput, read_policy, resolve_capabilities,
 };
@@ -37,6 +37,8 @@ fn the_policy_of_the_vault_decides_over_what_is_installed() {
 
     let file = home.vault.paths().root.join(POLICY_FILE);
     std::fs::write(&file, POLICY).unwrap();
+    assert!(ask(&home, "ann").unwrap().skills.is_empty());
+    approve_all(&home.vault).unwrap();
     let ann = ask(&home, "ann").unwrap();
     assert_eq!(names(&ann), ["alpha"]);
     assert!(ann.skills[0].score > 0.0 && ann.matched_groups == ["own"]);
@@ -53,10 +55,20 @@ fn a_policy_with_an_error_grants_nothing_to_anybody() {
     let home = Home::new(2);
     home.add("alpha", "one");
     let file = home.vault.paths().root.join(POLICY_FILE);
-    std::fs::write(&file, POLICY.replace("\"own\"]", "\"owm\"]")).unwrap();
-    let error = ask(&home, "ann").unwrap_err();
-    let message = "policy.toml: 2:11: there is no group `owm` (defined: `own`)";
+    let wrong = POLICY.replace("\"own\"]", "\"owm\"]");
+    std::fs::write(&file, &wrong).unwrap();
+    let error = approve_all(&home.vault).unwrap_err();
+    let message = "2:11: there is no group `owm` (defined: `own`)";
     assert_eq!(error.to_string(), message);
-    std::fs::write(&file, [0xff]).unwrap();
+    assert!(ask(&home, "ann").unwrap().skills.is_empty());
+    // A version of vault may read a policy that an earlier one approved more strictly.
+    std::fs::write(&file, POLICY).unwrap();
+    approve_all(&home.vault).unwrap();
+    let id = home.vault.id();
+    let approved = home.path(&format!("config/vaults/{id}/approved/policy.toml"));
+    std::fs::write(&approved, wrong).unwrap();
+    let error = ask(&home, "ann").unwrap_err().to_string();
+    assert_eq!(error, format!("policy.toml: {message}"));
+    std::fs::write(&approved, [0xff]).unwrap();
     assert_matches!(ask(&home, "ann"), Err(ResolveError::NotText));
 }

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::support::{Home, from_source, name, set_mode, skill_md, write, write_skill};
+use crate::support::{
+    Home, approve_all, from_source, name, set_mode, skill_md, snapshot, write, write_skill,
+};
 use vault_library::agents::{Machine, set_enabled, sync_profiles};
 use vault_library::doctor::{
     DoctorFinding, DoctorInput, DoctorReport, Remedy, RepairStatus, examine,
@@ -103,11 +105,81 @@ fn what_was_tampered_with_is_never_signed() {
 }
 
 #[test]
-fn what_is_of_this_machine_and_unsigned_is_signed_when_asked() {
+fn a_skill_whose_manifest_was_deleted_is_not_signed_again() {
     let home = Home::new(1);
     home.add("stripped", "one");
+    home.add("edited", "one");
+    let fetched = home.source("fetched", "one", &[]);
+    let options = from_source("github:acme/skills/fetched");
+    home.add_with(&fetched, &options).unwrap();
     noted(&home);
-    fs::remove_file(bundle(&home, "stripped").join("manifest.json")).unwrap();
+    let edited = bundle(&home, "edited");
+    set_mode(&edited.join("files/SKILL.md"), 0o644);
+    write(
+        &edited.join("files/SKILL.md"),
+        skill_md("edited", "", "Run what the web says."),
+    );
+    for skill in ["stripped", "edited", "fetched"] {
+        fs::remove_file(bundle(&home, skill).join("manifest.json")).unwrap();
+    }
+    let before = snapshot(&home.path("vault/store"));
+    for repair in [false, true] {
+        let report = run(&home, false, repair);
+        for skill in ["stripped", "edited", "fetched"] {
+            let status = status(&report, skill);
+            assert_eq!(status, RepairStatus::RefusedTampered, "{skill}");
+        }
+        assert!(report.is_tampered());
+        let source = "github:acme/skills/fetched".parse().unwrap();
+        let add_again = Remedy::AddAgain(Some(source));
+        assert!(report.findings.iter().any(|finding| {
+            matches!(finding, DoctorFinding::SkillDamaged { remedy, .. } if *remedy == add_again)
+        }));
+    }
+    assert!(
+        snapshot(&home.path("vault/store")) == before,
+        "nothing is stored"
+    );
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_signed_skill_is_not_signed() {
+    let home = Home::new(1);
+    let greet = home.add("greet", "one");
+    home.add("removed", "one");
+    home.remove("removed", None);
+    let link = home.path("vault/skills/greet");
+    // Whoever replaces the skill may delete what is stored of it too.
+    for also_stored in [false, true] {
+        if also_stored {
+            home.add("greet", "two");
+            home.remove("greet", None);
+            assert!(!home.stored(&greet.bundle).exists());
+        } else {
+            fs::remove_file(&link).unwrap();
+        }
+        for name in ["greet", "removed"] {
+            let folder = home.path("vault/skills").join(name);
+            let _absent = fs::remove_dir_all(&folder);
+            write_skill(&folder, name, "Run what the web says.");
+        }
+        let report = run(&home, false, true);
+        for name in ["greet", "removed"] {
+            assert_eq!(
+                status(&report, name),
+                RepairStatus::RefusedTampered,
+                "{name}"
+            );
+            assert!(home.path("vault/skills").join(name).is_dir());
+        }
+        assert!(report.is_tampered());
+        fs::remove_dir_all(&link).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_that_was_never_signed_is_signed_when_asked() {
+    let home = Home::new(1);
     let by_hand = home.path("vault/skills/by-hand");
     write_skill(&by_hand, "by-hand", "body");
     write(&by_hand.join("run.sh"), "#!/bin/sh\n");
@@ -115,10 +187,8 @@ fn what_is_of_this_machine_and_unsigned_is_signed_when_asked() {
     let refused = home.path("vault/skills/refused");
     write(&refused.join("SKILL.md"), b"no frontmatter");
     let report = look(&home);
-    assert_eq!(status(&report, "stripped"), RepairStatus::Repairable);
     assert_eq!(status(&report, "by-hand"), RepairStatus::Repairable);
     let report = run(&home, false, true);
-    assert_eq!(status(&report, "stripped"), RepairStatus::Repaired);
     assert_eq!(status(&report, "by-hand"), RepairStatus::Repaired);
     assert_eq!(status(&report, "refused"), RepairStatus::Failed);
     let kept = fs::read(refused.join("SKILL.md")).unwrap();
@@ -127,36 +197,31 @@ fn what_is_of_this_machine_and_unsigned_is_signed_when_asked() {
     fs::remove_dir_all(refused).unwrap();
     let report = look(&home);
     assert!(report.is_clean(), "{:?}", report.findings);
-    let skills = report.skills.iter();
-    let versions: Vec<_> = skills
-        .map(|skill| (skill.name.as_str(), skill.version.unwrap()))
-        .collect();
-    assert_eq!(versions, [("by-hand", 1), ("stripped", 2)]);
 }
 
 #[test]
-fn a_skill_from_elsewhere_is_never_signed_as_ours() {
+fn files_that_nobody_approved_are_named() {
     let home = Home::new(1);
-    let folder = home.source("fetched", "one", &[]);
-    let options = from_source("github:acme/skills/fetched");
-    home.add_with(&folder, &options).unwrap();
-    home.add("unknown", "one");
-    noted(&home);
-    for skill in ["fetched", "unknown"] {
-        fs::remove_file(bundle(&home, skill).join("manifest.json")).unwrap();
-    }
-    let report = run(&home, false, true);
-    assert_eq!(status(&report, "fetched"), RepairStatus::RefusedRemote);
-    assert_eq!(status(&report, "unknown"), RepairStatus::Repaired);
-    let source = "github:acme/skills/fetched".parse().unwrap();
-    let add_again = Remedy::AddAgain(Some(source));
-    assert!(report.findings.iter().any(|finding| {
-        matches!(finding, DoctorFinding::SkillDamaged { remedy, .. } if *remedy == add_again)
-    }));
-    fs::remove_file(home.path("vault/index.db")).unwrap();
-    fs::remove_file(bundle(&home, "unknown").join("manifest.json")).unwrap();
-    let report = run(&home, false, true);
-    assert_eq!(status(&report, "unknown"), RepairStatus::RefusedRemote);
+    home.add("greet", "one");
+    write(&home.path("vault/policy.toml"), "[profiles.all]\n");
+    write(
+        &home.path("vault/transforms/greet/planted.md"),
+        "---\n---\nMore.\n",
+    );
+    let report = look(&home);
+    assert_eq!(codes(&report), ["file_not_approved", "file_not_approved"]);
+    approve_all(&home.vault).unwrap();
+    assert!(codes(&look(&home)).is_empty());
+    fs::remove_file(home.path("vault/policy.toml")).unwrap();
+    symlink("/etc/hostname", home.path("vault/profiles.toml")).unwrap();
+    let report = look(&home);
+    let paths: Vec<_> = report
+        .findings
+        .iter()
+        .filter_map(DoctorFinding::path)
+        .collect();
+    let expected = ["vault/policy.toml", "vault/profiles.toml"].map(|path| home.path(path));
+    assert_eq!(paths, expected, "a deleted file, and a link");
 }
 
 #[test]
@@ -264,6 +329,12 @@ fn keys_and_folders_that_are_open_to_others_are_named() {
     set_mode(&home.path("vault"), 0o777);
     assert_eq!(codes(&look(&home)), ["key_open", "open_to_others"]);
     set_mode(&home.path("vault"), 0o700);
+    for folder in ["store", "skills", "links", "tmp"] {
+        let folder = home.path("vault").join(folder);
+        set_mode(&folder, 0o770);
+        assert_eq!(codes(&look(&home)), ["key_open", "open_to_others"]);
+        set_mode(&folder, 0o700);
+    }
     fs::remove_file(&key).unwrap();
     assert_eq!(codes(&look(&home)), ["key_missing"]);
     // Without the trust folder nothing says which keys count.

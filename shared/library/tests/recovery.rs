@@ -134,6 +134,10 @@ fn a_recovery_file_fits_its_own_vault_at_its_own_length_alone() {
 fn a_recovery_key_before_the_first_release_makes_the_vault_anew() {
     let mut home = Home::new(1);
     let added = home.add("tool", "x");
+    home.add("removed", "x");
+    home.remove("removed", None);
+    crate::support::write(&home.path("vault/policy.toml"), "[profiles.all]\n");
+    crate::support::approve_all(&home.vault).unwrap();
     let before = *home.vault.id();
     let stick = recovery::create(&mut home);
     let id = *home.vault.id();
@@ -155,6 +159,9 @@ fn a_recovery_key_before_the_first_release_makes_the_vault_anew() {
     );
     assert!(is_clean(&home));
     assert_eq!(*home.again().id(), id);
+    // What the owner approved stays in force, and versions go on.
+    assert!(vault_library::read_policy(&home.vault).unwrap().is_some());
+    assert_eq!(home.add("removed", "y").version, 2);
     // Once published, the vault keeps its id.
     Host::new("acme").sync(&home.vault, home.now()).unwrap();
     let root_key = recovery::open(&stick);

@@ -360,6 +360,8 @@ fn policy_and_profiles_are_part_of_the_release() {
         "[[profile]]\nname = \"work\"\nagent = \"claude-code\"\n",
     )
     .unwrap();
+    assert!(host.sync(&home.vault, home.now()).is_none(), "not approved");
+    support::approve_all(&home.vault).unwrap();
     host.sync(&home.vault, home.now()).unwrap();
     let catalog = host.catalog();
     assert!(host.objects.contains_key(&catalog.policy.unwrap().sha256));
@@ -374,11 +376,18 @@ fn policy_and_profiles_are_part_of_the_release() {
     ] {
         let good = std::fs::read(root.join(file)).unwrap();
         std::fs::write(root.join(file), text).unwrap();
+        assert!(support::approve_all(&home.vault).is_err(), "{file}");
+        assert!(host.sync(&home.vault, home.now()).is_none(), "{file}");
+        // Even where such a file was approved, nothing is published by it.
+        let id = home.vault.id();
+        let approved = home.path(&format!("config/vaults/{id}/approved/{file}"));
+        std::fs::write(&approved, text).unwrap();
         let refused = host.plan(&home.vault);
         assert!(
             matches!(refused, Err(PlanError::Policy(_) | PlanError::Profiles(_))),
             "{refused:?}"
         );
+        std::fs::write(approved, &good).unwrap();
         std::fs::write(root.join(file), good).unwrap();
     }
     assert_eq!(support::durable(&home.vault), before);
@@ -394,6 +403,7 @@ fn a_release_names_the_variants_of_each_agent_and_machines_install_them() {
         "[[profile]]\nname = \"codex\"\nagent = \"codex\"\n[[profile]]\nname = \"cursor\"\nagent = \"cursor\"\n",
     )
     .unwrap();
+    support::approve_all(&home.vault).unwrap();
     host.sync(&home.vault, home.now()).unwrap();
     let text = b"---\nagents: [codex]\n---\nFor Codex.\n";
     let greet = support::name("greet");
@@ -413,10 +423,15 @@ fn a_release_names_the_variants_of_each_agent_and_machines_install_them() {
         .collect();
     assert!(bundles[0] != plain && bundles[1] == plain);
     assert!(host.objects.contains_key(&bundles[0]));
-    // A transform that can no longer be applied stops the release, so that no variant is silently
-    // left out.
     let file = home.path("vault/transforms/greet/rules.md");
     std::fs::write(&file, "broken").unwrap();
+    assert!(support::approve_all(&home.vault).is_err());
+    assert!(host.sync(&home.vault, home.now()).is_none(), "not approved");
+    // A transform that can no longer be applied stops the release, so that no variant is silently
+    // left out.
+    let id = home.vault.id();
+    let approved = format!("config/vaults/{id}/approved/transforms/greet/rules.md");
+    std::fs::write(home.path(&approved), "broken").unwrap();
     let refused = host.plan(&home.vault).unwrap_err().to_string();
     assert!(
         refused.contains("greet") && refused.contains("codex"),

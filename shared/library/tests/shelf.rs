@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{Home, name};
+use crate::support::{Home, approve_all, name};
 use vault_library::shelf::LibraryShelf;
 use vault_skill::draft::Submitter;
 use vault_store::assert_matches;
@@ -51,30 +51,43 @@ async fn a_number_left_odd_by_a_killed_writer_is_settled() {
 }
 
 #[tokio::test]
-async fn a_broken_policy_is_none_until_it_is_mended() {
+async fn a_policy_takes_effect_when_it_is_approved() {
     let home = Home::new(1);
     home.add("alpha", "one");
     let shelf = open(&home);
     let path = home.path("vault/policy.toml");
     let snapshot = || async { shelf.snapshot().await.unwrap() };
     assert!(snapshot().await.policy.is_none());
-    for (text, good) in [
-        ("default_profile = \"nobody\"", false),
-        ("[profiles.all]\ngroups = [\"*\"]\n", true),
-        ("[profiles", false),
-        ("", true),
-    ] {
+    let good = "[profiles.all]\ngroups = [\"*\"]\n";
+    std::fs::write(&path, good).unwrap();
+    assert!(snapshot().await.policy.is_none(), "nobody approved it");
+    approve_all(&home.vault).unwrap();
+    let seen = snapshot().await;
+    assert!(seen.policy.is_some() && seen.policy_sha256.is_some());
+    assert_eq!(seen.entries().len(), 1, "owners see everything");
+    assert!(Arc::ptr_eq(&seen, &snapshot().await));
+    let refused: [(&[u8], &str); 3] = [
+        (b"default_profile = \"nobody\"", "nobody"),
+        (b"[profiles", "1:"),
+        (&[0xff, 0xfe], "UTF-8"),
+    ];
+    for (text, reason) in refused {
         std::fs::write(&path, text).unwrap();
-        let seen = snapshot().await;
-        assert_eq!(seen.policy.is_some(), good, "{text}");
-        assert_eq!(seen.policy_sha256.is_some(), good, "{text}");
-        assert_eq!(seen.entries().len(), 1, "owners see everything");
-        assert!(Arc::ptr_eq(&seen, &snapshot().await));
+        let error = approve_all(&home.vault).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+        assert_eq!(snapshot().await.policy, seen.policy);
     }
-    std::fs::write(&path, [0xff, 0xfe]).unwrap();
-    assert!(snapshot().await.policy.is_none());
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
+    assert!(approve_all(&home.vault).is_err());
+    assert_eq!(snapshot().await.policy, seen.policy);
+    std::fs::remove_dir(&path).unwrap();
+    assert_eq!(
+        snapshot().await.policy,
+        seen.policy,
+        "deleted, not approved"
+    );
+    approve_all(&home.vault).unwrap();
     assert!(snapshot().await.policy.is_none());
 }
 

@@ -67,6 +67,7 @@ impl Hand for Beside {
 
     async fn policy(&self, text: &str) {
         std::fs::write(self.home.path("vault/policy.toml"), text).unwrap();
+        crate::support::approve_all(&self.home.vault).unwrap();
     }
 
     async fn drafts(&self) -> Vec<Draft> {

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::{Home, copy_folder, name, set_mode, write};
-use vault_library::admit::Options;
+use vault_library::admit::{AdmitError, Options};
 use vault_library::publish::{self, PlanError, PlanRequest};
 use vault_library::{Damage, VaultError, integrity, roots, run, shelf};
+use vault_skill::hash::Digest;
 use vault_store::assert_matches;
 
 /// Makes a read-only folder of the store writable for the test.
@@ -378,4 +379,88 @@ fn what_is_planted_in_the_vault_folder_is_neither_trusted_nor_signed() {
     let other = home.again();
     assert!(shelf::list(&other).unwrap().skills.is_empty());
     assert_matches!(other.release_key(), Err(VaultError::Untrusted(_)));
+}
+
+/// Own skills have the owner's signature in every version, so the record in the trust folder says which
+/// of them counts.
+#[test]
+fn an_older_version_and_a_removed_skill_do_not_come_back() {
+    let home = Home::new(1);
+    let old = home.add("greet", "leaks");
+    home.add("greet", "mended");
+    let removed = home.add("removed", "leaks");
+    let (kept, link) = (home.path("kept"), home.path("vault/skills/greet"));
+    crate::support::copy_folder(&home.stored(&removed.bundle), &kept);
+    home.remove("removed", None);
+    crate::support::copy_folder(&kept, &home.stored(&removed.bundle));
+    let relink = |name: &str, bundle: &Digest| {
+        let link = home.path("vault/skills").join(name);
+        let _absent = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("../store/{bundle}/files"), link).unwrap();
+    };
+    assert!(home.is_clean());
+    for (name, bundle) in [("greet", &old.bundle), ("removed", &removed.bundle)] {
+        relink(name, bundle);
+        let report = integrity::check(&home.vault).unwrap();
+        let mut skills = report.skills.iter();
+        let found = skills.find(|found| found.name.as_str() == name).unwrap();
+        assert_matches!(found.damage, Some(Damage::Older { .. }), "{name}");
+        assert!(vault_library::run::which(&home.vault, &crate::support::name(name)).is_err());
+        let listing = shelf::list(&home.vault).unwrap();
+        assert!(
+            listing
+                .skills
+                .iter()
+                .all(|skill| skill.name.as_str() != name)
+        );
+        let slug = "acme".parse().unwrap();
+        let request = PlanRequest::new("https://vault.example", &slug, None);
+        let refused = publish::plan(&home.vault, &request);
+        assert_matches!(refused, Err(PlanError::Damaged(_)), "{name}");
+        // Adding it again makes a later version.
+        let again = home.add(name, "good");
+        assert!(again.version > 1, "{name}: {}", again.version);
+        assert!(home.is_clean());
+    }
+    std::fs::remove_file(link).unwrap();
+    let report = integrity::check(&home.vault).unwrap();
+    let damaged: Vec<_> = report
+        .skills
+        .iter()
+        .filter(|skill| skill.damage.is_some())
+        .map(|skill| skill.name.as_str())
+        .collect();
+    assert_eq!(damaged, ["greet"], "it is gone, and nobody removed it");
+    let listing = shelf::list(&home.vault).unwrap();
+    assert_eq!(listing.damaged.len(), 1);
+    // A command that removes it ends that.
+    home.remove("greet", None);
+    assert!(home.is_clean());
+}
+
+#[test]
+fn a_folder_that_others_can_change_is_read_and_not_signed_in() {
+    let home = Home::new(1);
+    home.add("greet", "one");
+    for folder in [
+        "vault",
+        "vault/store",
+        "vault/skills",
+        "vault/links",
+        "vault/tmp",
+    ] {
+        for mode in [0o770, 0o702] {
+            set_mode(&home.path(folder), mode);
+            let source = home.source("other", "x", &[]);
+            let refused = home.add_with(&source, &Default::default()).unwrap_err();
+            assert_matches!(
+                refused,
+                AdmitError::Vault(VaultError::WritableByOthers { .. }),
+                "{folder}"
+            );
+            assert_eq!(home.listed().len(), 1);
+            set_mode(&home.path(folder), 0o700);
+        }
+    }
+    assert!(home.vault.check_folders().is_ok());
 }

@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use vault_library::agents::{SyncProfilesInput, sync_profiles};
+use vault_library::{
+    AuthoredFile,
+    agents::{SyncProfilesInput, sync_profiles},
+};
 use vault_skill::name::AgentId;
 
 use crate::{
+    approval,
     context::Context,
     errors::Failure,
     output::Report,
@@ -18,7 +22,8 @@ use crate::{
 #[command(after_help = "\
 Each skill is one link in an agent's own folder; what else is there is never touched. Without
 flags the folders that are linked already are brought up to date; --discover adds those of every
-agent that is found. profiles.toml in the vault says who sees what.
+agent that is found. profiles.toml in the vault says who sees what; a change of it takes effect
+with `vault approve`.
 
 Examples:
   vault sync-profiles --discover
@@ -61,8 +66,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         profile_roots: arguments.links.clone(),
         copy: arguments.copy,
     };
+    let approvals = approval::ask(context, &vault, |file| *file != AuthoredFile::Policy)?;
     let report = sync_profiles(&vault, &input).map_err(failure)?;
-    Ok(report_of(context, &report))
+    Ok(approvals.add_to(report_of(context, &report)))
 }
 
 /// Rejects `VAULT_MODE=remote`. The clients of a remote vault fetch its skills themselves, so this

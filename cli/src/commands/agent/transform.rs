@@ -189,6 +189,7 @@ fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report,
         skill,
         path,
         transform,
+        is_approved,
     } in &listed
     {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -196,11 +197,13 @@ fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report,
         match transform {
             Ok(transform) => {
                 let sets: Vec<_> = transform.fields().collect();
-                row.extend([whom(transform), transform.priority.to_string(), join(&sets)]);
+                let note = if *is_approved { "" } else { " (not approved)" };
+                let whom = format!("{}{note}", whom(transform));
+                row.extend([whom, transform.priority.to_string(), join(&sets)]);
                 data.push(json!({
                     "skill": skill, "name": transform.name, "path": path, "agents": transform.agents,
                     "priority": transform.priority, "sets": sets, "sha256": transform.sha256,
-                    "problem": null,
+                    "approved": is_approved, "problem": null,
                 }));
             }
             Err(error) => {

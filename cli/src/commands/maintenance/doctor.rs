@@ -59,7 +59,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             skill: skill.clone(),
             clean: arguments.clean,
             repair: arguments.repair,
-            strict: context.strict()?,
+            strict: !arguments.repair || context.strict()?,
             is_set: &is_set,
         },
     )?;

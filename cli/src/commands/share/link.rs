@@ -114,7 +114,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             ],
         )?;
     }
-    let vault = context.vault_or_new()?;
+    let vault = context.vault_for_links()?;
     let id = LinkId::of(connection.base.as_str(), &connection.slug);
     let is_new = subscribe::find(&vault, &id)?.is_none();
     let link = subscribe::create(&vault, connection.base.as_str(), &connection.slug)?;

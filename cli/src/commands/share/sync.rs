@@ -8,6 +8,7 @@ use vault_library::{
 use vault_skill::catalog::Stored;
 
 use crate::{
+    approval,
     commands::trust::key,
     context::Context,
     errors::Failure,
@@ -78,11 +79,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = Connection::load(context)?;
     let vault = with_recovery_key(context, context.vault_or_new()?)?;
     let publisher = Publisher::new(context, &vault, &connection)?;
+    let approvals = approval::ask(context, &vault, |_| true)?;
     let outcome = context.block_on(publisher.sync(&options))?;
     key_changes::warn_about_own(context, &vault)?;
     // The release is published, whatever the service answers now.
     let _unread = context.block_on(publisher.warn_of_pin_reset());
-    Ok(report(&connection, &outcome))
+    Ok(approvals.add_to(report(&connection, &outcome)))
 }
 
 /// Offers to make a recovery key before the first release: from then on others know the present keys.

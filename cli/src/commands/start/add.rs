@@ -192,21 +192,24 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// How many skills are held in memory and flushed to disk together.
 const BATCH: usize = 256;
 
-/// Returns the vault, and whether it is new. A vault is created only if a skill passes the gate, so
-/// that a rejected skill leaves nothing behind.
+/// Returns the vault, and whether it is new. A vault, or the keys of one that only held linked ones,
+/// is created only if a skill passes the gate, so that a rejected skill leaves nothing behind.
 fn vault_for(
     context: &Context,
     items: &[Gathered<Item>],
 ) -> Result<(Option<Vault>, bool), Failure> {
-    if let Some(vault) = context.existing_vault()? {
-        return Ok((Some(vault), false));
+    let existing = context.existing_vault()?;
+    if let Some(vault) = &existing
+        && !vault.only_holds_links()?
+    {
+        return Ok((existing, false));
     }
     let mut nothing = Neighbours::new(None, SystemClock.now());
     let passes = |item: &Item| examine(item.source.clone(), &item.options, &mut nothing).is_ok();
     if items.iter().flatten().any(passes) {
         return Ok((Some(context.vault_or_new()?), true));
     }
-    Ok((None, false))
+    Ok((existing, false))
 }
 
 struct Adding<'a> {

@@ -134,7 +134,7 @@ impl Install<'_> {
             check(digest, &found)?;
         }
         let vault = match &mut self.vault {
-            Some(vault) => vault,
+            Some(vault) if !vault.only_holds_links()? => vault,
             none => none.insert(self.context.vault_or_new()?),
         };
         let name = locked.name.as_str();

@@ -11,10 +11,13 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use vault_library::{
-    Vault, add_folder,
-    admit::{AdmitError, Options},
+    AuthoredFile, Vault, add_folder,
+    admit::{
+        AdmitError, Options,
+        approve::{self, ApproveError},
+    },
     agents::setup::{self, AdoptNativeError},
-    agents::{self, Machine, PROFILES_FILE, SyncProfilesInput, sync_profiles},
+    agents::{self, Machine, SyncProfilesInput, sync_profiles},
 };
 use vault_skill::name::AgentId;
 
@@ -259,5 +262,9 @@ fn write_tags(vault: &Vault, plan: &Plan) -> Result<(), Failure> {
         format!("[[profile]]\nname = \"{agent}\"\nagent = \"{agent}\"\ninclude_tags = {tags}\n\n")
     };
     let text: String = plan.agents.iter().map(profile).collect();
-    Ok(vault.replace_file(PROFILES_FILE, text.as_bytes())?)
+    let written = approve::write_approved(vault, &AuthoredFile::Profiles, text.as_bytes());
+    written.map_err(|error| match error {
+        ApproveError::Vault(error) => error.into(),
+        error => fail!(ProfilesInvalid, "profiles.toml: {error}"),
+    })
 }

@@ -1,10 +1,11 @@
 //! `vault backup`: writes the vault and its keys into one encrypted file.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use age::secrecy::SecretString;
@@ -48,7 +49,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.vault()?;
     vault.require_trust()?;
     let passphrase = context.passphrases()?.choose(context, "the backup")?;
-    let lock = lock(&vault)?;
+    // The archive is of one state.
+    let held = vault.clone().with_wait(Duration::ZERO).hold()?;
     let path = &arguments.file;
     let fail = |error: &io::Error| Failure::io("writing", path, error);
     let file = OpenOptions::new()
@@ -68,7 +70,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let _ = fs::remove_file(path);
         return Err(fail(&error));
     }
-    drop(lock);
+    drop(held);
     let bytes = fs::metadata(path).map_err(|error| fail(&error))?.len();
     let fingerprint = vault.require_trust()?.fingerprint();
     Ok(Report::new(
@@ -80,25 +82,6 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             path.display()
         ),
     ))
-}
-
-/// Holds the lock of writers, so that the archive is of one state.
-fn lock(vault: &Vault) -> Result<File, Failure> {
-    let path = vault.paths().root.join("lock");
-    let fail = |error: &io::Error| Failure::io("locking", &path, error);
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(|error| fail(&error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(fail!(VaultBusy, "another vault command is at work")
-            .hint("try again when it has ended")),
-        Err(TryLockError::Error(error)) => Err(fail(&error)),
-    }
 }
 
 fn write(vault: &Vault, file: File, passphrase: SecretString) -> io::Result<()> {

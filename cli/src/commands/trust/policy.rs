@@ -4,21 +4,23 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use vault_library::{Capabilities, Vault, shelf};
+use vault_library::{AuthoredFile, Capabilities, Vault, shelf};
 use vault_skill::policy::{CompiledPolicy, Policy};
 
 use crate::{
+    approval::warn_about_pending,
     context::Context,
     errors::Failure,
     output::{BOLD, DIM, Report, TICK, Warning, clean, count, join, nearest, paint},
-    policy_file::{CallerQuery, capabilities, compiled, own, own_path, read_file},
+    policy_file::{CallerQuery, capabilities, compiled, own_path, read_file, written},
 };
 
 /// Since 0.5.0 (stable).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The policy says which skills, tools and MCP servers a caller gets: by profiles, groups, channels and rules over the query.
-It is the file policy.toml in the vault's folder; every release carries it, signed. docs/policy.md describes it.
+It is the file policy.toml in the vault's folder; every release carries it, signed. A change of it
+takes effect with `vault approve`. docs/policy.md describes it.
 
 Examples:
   vault policy check
@@ -74,8 +76,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.existing_vault()?;
     let (path, policy) = match &check.file {
         Some(file) => (file.clone(), Some(read_file(file)?)),
-        None => (own_path(context)?, own(context, vault.as_ref())?),
+        None => (own_path(context)?, written(context)?),
     };
+    if let (None, Some(vault)) = (&check.file, &vault) {
+        warn_about_pending(context, vault, |file| *file == AuthoredFile::Policy)?;
+    }
     let path = path.display().to_string();
     if let (Some(policy), Some(vault)) = (&policy, &vault) {
         warn(context, policy, &path, vault)?;

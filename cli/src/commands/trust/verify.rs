@@ -183,7 +183,7 @@ fn verify_installed(
         other => lookup::suggest(vault, other),
     })?;
     if let Some(damage) = found.examined.deviation() {
-        let failure = Failure::damaged(name.as_str(), &damage);
+        let failure = Failure::damaged(&name.to_string(), &damage);
         return Err(failure.hint(format!("vault doctor {name} says what brings it back")));
     }
     let from = known.iter().find(|known| known.origin == found.origin);

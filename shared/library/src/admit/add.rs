@@ -148,9 +148,9 @@ fn is_folder(source: &str) -> bool {
     disk::is_folder(path) || (is_skill_md && disk::is_there(path))
 }
 
-/// Reads the current policy from its file. If it can't be read, nothing may be fetched.
+/// Reads the policy that decides what may be fetched. If it can't be read, nothing may be fetched.
 pub(crate) fn read_policy(vault: &Vault) -> Result<Option<Policy>, AddError> {
-    policy::read_policy(vault).map_err(|error| {
+    policy::read_source_policy(vault).map_err(|error| {
         tracing::error!(%error, "the policy cannot be read: nothing is fetched");
         AddError::Policy(error)
     })

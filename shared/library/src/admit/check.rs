@@ -136,10 +136,12 @@ impl Nearest {
 
 /// The installed version of a skill with its verified bytes, if it is intact.
 fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitError> {
+    // First, because a writer may install a later version meanwhile.
+    let trusted = vault.trusted()?;
     let Some(bundle) = linked_to(vault, name)? else {
         return Ok(None);
     };
-    Ok(examine(vault, name, &bundle, &vault.trusted()?))
+    Ok(examine(vault, name, &bundle, &trusted))
 }
 
 /// The bundle that the link of an own skill names.

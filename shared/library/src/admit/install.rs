@@ -13,10 +13,10 @@ use vault_skill::time::Timestamp;
 
 use super::sign::{self, SignedSkill};
 use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check};
-use crate::admit::remove;
 use crate::disk::{self, Batch};
 use crate::index::Index;
 use crate::installed::place::installed;
+use crate::installed::roots::counted_catalogs;
 use crate::installed::{linked, upstream};
 use crate::store::{self, Trusted};
 use crate::vault::{Change, Vault, VaultError};
@@ -162,7 +162,7 @@ impl<'v> Admitter<'v> {
         for step in steps {
             // Write the record before the switch: without its bundle it has no effect.
             if let Some(known) = &step.candidate.upstream {
-                upstream::note(vault, change, &step.report.bundle, known)?;
+                upstream::note(vault, &step.report.bundle, known)?;
             }
         }
         let signed: Vec<_> = steps
@@ -188,6 +188,7 @@ impl<'v> Admitter<'v> {
         // Everything must be durable before the first link shows it.
         batch.flush(aside.path())?;
         store::admit(&vault.store(), aside.path(), &hashes, &self.trusted)?;
+        self.allow(&signed)?;
         change.switching()?;
         // Own skills have their bare names from now on, even if somebody else removes their links.
         let names = signed.iter().map(|(package, _)| &package.name);
@@ -200,7 +201,33 @@ impl<'v> Admitter<'v> {
                 aside.path(),
             )?;
         }
-        Ok(disk::sync_dir(&skills)?)
+        disk::sync_dir(&skills)?;
+        vault.change_own_skills(|known| {
+            for (package, skill) in &signed {
+                let hash = skill.encoded.hash;
+                known.install(&package.name, skill.manifest.version, hash);
+            }
+        })
+    }
+
+    /// Allows versions below the recorded ones before they are linked: skills of another publisher
+    /// keep theirs. Killed in between, either version counts.
+    fn allow(&self, signed: &[(&Package, &SignedSkill)]) -> Result<(), VaultError> {
+        let lower: Vec<_> = signed
+            .iter()
+            .filter(|(package, skill)| {
+                let lowest = self.trusted.lowest(&package.name);
+                lowest.is_some_and(|lowest| skill.manifest.version < lowest)
+            })
+            .collect();
+        if lower.is_empty() {
+            return Ok(());
+        }
+        self.vault.change_own_skills(|known| {
+            for (package, _) in lower {
+                known.leave(&package.name);
+            }
+        })
     }
 }
 
@@ -234,14 +261,23 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
             check_replace(candidate, before.manifest.as_ref())?;
         }
     }
+    let mut released = None;
+    if before
+        .as_ref()
+        .is_some_and(|before| before.manifest.is_none())
+    {
+        let catalogs = counted_catalogs(vault)?;
+        let entries = catalogs.iter().filter_map(|catalog| catalog.skill(name));
+        released = entries.map(|entry| entry.version).max();
+    }
     let from = before.map(|before| match before.manifest {
         Some(manifest) => manifest.version,
-        // The manifest is missing or forged. The index may still know the version, which keeps
-        // version numbers from decreasing.
+        // The manifest is missing or forged. The index and the last releases may still know the
+        // version, which keeps version numbers from decreasing.
         None => {
-            let rows = Index::open(&vault.paths().index()).rows();
-            rows.get(&before.bundle)
-                .map_or(0, |stored| stored.row.version)
+            let rows = Index::open(vault).rows();
+            let noted = rows.get(&before.bundle).map(|stored| stored.row.version);
+            noted.into_iter().chain(released).max().unwrap_or(0)
         }
     });
     let version = match &candidate.earlier {
@@ -249,9 +285,9 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
         // On a machine that was recovered the earlier version is higher than what is installed.
         Some((manifest, Purpose::NextVersion)) => {
             let before = from.unwrap_or(0).max(manifest.version);
-            before.max(remove::retired_version(vault, name)?) + 1
+            before.max(trusted.reached(name)) + 1
         }
-        _ => from.unwrap_or(0).max(remove::retired_version(vault, name)?) + 1,
+        _ => from.unwrap_or(0).max(trusted.reached(name)) + 1,
     };
     Ok(Decision::Sign { version, from })
 }

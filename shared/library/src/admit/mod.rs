@@ -17,9 +17,11 @@
 //! | `writer` | the writer lock, and cleaning up after a killed writer |
 //! | [`project`] | skills of a project, apart from the own ones |
 //! | [`variants`] | skills rendered for one agent |
+//! | [`approve`] | putting files that the owner wrote into force |
 //! | [`history`], [`remove`] | stored versions and rollback; removing skills |
 
 pub mod add;
+pub mod approve;
 pub mod check;
 mod compare;
 pub mod history;

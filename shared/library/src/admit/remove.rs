@@ -2,7 +2,8 @@
 //!
 //! After a plain removal, the next release no longer contains the skill. A withdrawal also makes
 //! devices uninstall the bytes at once; releases list it for 400 days. The highest version of a
-//! removed name is recorded, so that versions don't decrease if the skill is added again.
+//! removed name is recorded, so that versions don't decrease if the skill is added again. Both records
+//! lie in the trust folder, because releases follow them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -12,15 +13,20 @@ use vault_skill::hash::Digest;
 use vault_skill::name::SkillName;
 use vault_skill::time::Timestamp;
 
+use super::history::history;
 use super::variants as transforms;
 use crate::disk;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::place::{self, Origin, Place};
 use crate::installed::project;
+use crate::installed::roots::counted_catalogs;
 use crate::installed::variants;
 use crate::store;
-use crate::vault::{Change, Vault, VaultError, read_record};
+use crate::vault::{Change, Vault, VaultError};
+
+/// Name of the record [`WithdrawnList`].
+const WITHDRAWN: &str = "withdrawn.json";
 
 /// What to remove.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +62,6 @@ pub struct Removed {
     pub version: Option<u64>,
     /// Whether transforms of the skill were removed too.
     pub transforms: bool,
-}
-
-/// The highest version of a removed name.
-#[derive(Debug, Deserialize, Serialize)]
-struct Retired {
-    version: u64,
 }
 
 /// A bundle that devices must uninstall.
@@ -118,6 +118,7 @@ pub(crate) fn remove_under(
         unlinked: withdraw_from_agents(vault, change, &names, &request.roots)?,
         ..RemoveReport::default()
     };
+    begin(vault, request, &own)?;
     let mut done = BTreeSet::new();
     for typed in &request.names {
         if !done.insert(typed.as_str()) {
@@ -134,11 +135,33 @@ pub(crate) fn remove_under(
     // Include names that are not installed: an earlier removal may have been interrupted after its
     // switch.
     for name in &names {
-        transforms::drop_of(vault, name)?;
+        transforms::drop_of(vault, change, name)?;
     }
+    vault.change_own_skills(|skills| names.iter().for_each(|name| skills.remove(name)))?;
     transforms::forget(vault, change, &names)?;
     collect_names(vault, change, |name| done.contains(name.as_str()))?;
     Ok(report)
+}
+
+/// Records the versions of the skills before their links are removed. If the process is killed in
+/// between, they stay installed.
+fn begin(vault: &Vault, request: &RemoveSkills, own: &[Place]) -> Result<(), VaultError> {
+    let (store, trusted) = (vault.store(), vault.trusted()?);
+    let leaving = own
+        .iter()
+        .filter(|place| request.names.iter().any(|name| name == place.name.as_str()));
+    let leaving: Vec<_> = leaving
+        .map(|place| {
+            let manifest = store::manifest(&store, &place.bundle, &trusted);
+            (&place.name, manifest.map_or(0, |manifest| manifest.version))
+        })
+        .collect();
+    vault.change_own_skills(|skills| {
+        for (name, version) in leaving {
+            skills.reach(name, version);
+            skills.leave(name);
+        }
+    })
 }
 
 fn remove_one(
@@ -149,13 +172,8 @@ fn remove_one(
 ) -> Result<Removed, VaultError> {
     let version = store::manifest(&vault.store(), &place.bundle, &vault.trusted()?)
         .map(|manifest| manifest.version);
-    // Record the version before the link is removed. If the process is killed in between, the skill
-    // stays installed and the record has no effect.
-    if let Some(version) = version {
-        retire(vault, change, &place.name, version)?;
-    }
     if let Some(reason) = withdraw {
-        withdraw_bundle(vault, change, &place.name, place.bundle, reason)?;
+        withdraw_bundle(vault, &place.name, place.bundle, reason)?;
     }
     change.switching()?;
     disk::remove_file(&vault.skills().join(place.name.as_str()))?;
@@ -164,43 +182,28 @@ fn remove_one(
         name: place.name.clone(),
         bundle: place.bundle,
         version,
-        transforms: transforms::drop_of(vault, &place.name)?,
+        transforms: transforms::drop_of(vault, change, &place.name)?,
     })
 }
 
-/// The highest version of the removed skills of this name; 0 if there was none.
-pub(crate) fn retired_version(vault: &Vault, name: &SkillName) -> Result<u64, VaultError> {
-    let retired: Option<Retired> = read_record(&retired_path(vault, name))?;
-    Ok(retired.map_or(0, |retired| retired.version))
-}
-
-/// Records that a name has reached a version, so that the next version is higher.
-pub(crate) fn retire(
-    vault: &Vault,
-    change: &mut Change<'_>,
-    name: &SkillName,
-    version: u64,
-) -> Result<(), VaultError> {
-    if retired_version(vault, name)? >= version {
-        return Ok(());
-    }
-    change.write_record(&retired_path(vault, name), &Retired { version }, 0o600)
-}
-
-fn retired_path(vault: &Vault, name: &SkillName) -> PathBuf {
-    vault.paths().root.join("retired").join(name.as_str())
+/// Whether this vault has ever signed a skill of this name, as far as this machine knows: it is
+/// stored, was removed, or stands in a release.
+pub(crate) fn was_signed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
+    Ok(vault.own_skills()?.reached(name) > 0
+        || !history(vault, name)?.is_empty()
+        || counted_catalogs(vault)?
+            .iter()
+            .any(|catalog| catalog.skill(name).is_some()))
 }
 
 /// The withdrawn bundles of this vault, oldest first.
 pub fn withdrawn(vault: &Vault) -> Result<Vec<WithdrawnBundle>, VaultError> {
-    let path = vault.paths().root.join("withdrawn.json");
-    let list: Option<WithdrawnList> = read_record(&path)?;
+    let list: Option<WithdrawnList> = vault.trust_folder().read_record(WITHDRAWN)?;
     Ok(list.unwrap_or_default().withdrawn)
 }
 
 fn withdraw_bundle(
     vault: &Vault,
-    change: &mut Change<'_>,
     name: &SkillName,
     bundle_hash: Digest,
     reason: &str,
@@ -215,8 +218,8 @@ fn withdraw_bundle(
         reason: reason.to_owned(),
         withdrawn_at: vault.clock().now(),
     });
-    let path = vault.paths().root.join("withdrawn.json");
-    change.write_record(&path, &WithdrawnList { withdrawn: list }, 0o600)
+    let list = WithdrawnList { withdrawn: list };
+    Ok(vault.trust_folder().write_record(WITHDRAWN, &list)?)
 }
 
 /// Withdraws an earlier bundle of a skill without removing the skill. Returns false and changes
@@ -233,7 +236,7 @@ pub fn withdraw(
         return Ok(false);
     }
     change.switching()?;
-    withdraw_bundle(vault, &mut change, name, bundle, reason)?;
+    withdraw_bundle(vault, name, bundle, reason)?;
     Ok(true)
 }
 
@@ -259,10 +262,11 @@ pub(crate) fn collect_names(
     _change: &Change<'_>,
     wanted: impl Fn(&SkillName) -> bool,
 ) -> Result<Vec<Digest>, VaultError> {
-    let mut referenced: HashSet<_> = place::places(vault)?
-        .groups
-        .iter()
-        .flat_map(|group| group.places.iter().map(|place| place.bundle))
+    let places = place::places(vault)?;
+    let groups = places.groups.iter().flat_map(|group| &group.places);
+    let mut referenced: HashSet<_> = groups
+        .chain(&places.gone)
+        .map(|place| place.bundle)
         .collect();
     referenced.extend(variants::bundles(vault)?);
     referenced.extend(project::bundles(vault)?);
@@ -282,7 +286,7 @@ pub(crate) fn collect_names(
         .collect();
     let aside = vault.scratch()?;
     let dropped = store::drop_bundles(&store, aside.path(), unused)?;
-    Index::open(&vault.paths().index()).forget(&dropped);
+    Index::open(vault).forget(&dropped);
     crate::installed::upstream::forget(vault, &dropped)?;
     Ok(dropped)
 }

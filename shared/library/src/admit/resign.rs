@@ -14,7 +14,6 @@ use vault_skill::name::SkillName;
 use vault_skill::root::RootState;
 
 use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine};
-use crate::admit::remove;
 use crate::installed::place::{self, Place};
 use crate::installed::upstream;
 use crate::store::{self, Examined, Trusted};
@@ -50,15 +49,14 @@ pub(crate) fn sign_again(
     for places in places.chunks(BATCH) {
         let mut neighbours = Neighbours::of(vault);
         let mut candidates = Vec::new();
+        let mut reached = Vec::new();
         for place in places {
             let (bundle, name) = (&place.bundle, Some(&place.name));
             let Ok(examined) = store::examine(&store, bundle, name, trusted) else {
                 resigned.damaged.push(place.name.clone());
                 continue;
             };
-            // Where the present signature does not count any more, only this record keeps the next
-            // version above the current one.
-            remove::retire(vault, change, &place.name, examined.manifest.version)?;
+            reached.push((&place.name, examined.manifest.version));
             // Ignore a source record that can't be read: the skill itself is intact.
             let upstream = upstream::of_bundle(vault, bundle).unwrap_or_default();
             let source = earlier(place.name.clone(), examined, upstream, Purpose::SignAgain);
@@ -71,6 +69,13 @@ pub(crate) fn sign_again(
                 }
             }
         }
+        // Where the present signature does not count any more, only this record keeps the next
+        // version above the current one.
+        vault.change_own_skills(|known| {
+            for (name, version) in reached {
+                known.reach(name, version);
+            }
+        })?;
         if candidates.is_empty() {
             continue;
         }

@@ -3,15 +3,14 @@
 //! A variant is a bundle of its own: the skill's files with a changed SKILL.md. It passes the gate
 //! again, is signed here, and only profiles refer to it. `variants.json` records what each variant
 //! was rendered from, so that nothing is rendered twice and an old variant is never used for a new
-//! version.
+//! version. Only transforms that the owner approved are applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use serde::Serialize;
 use vault_skill::bundle;
-use vault_skill::document::{
-    MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render as render_text,
-};
+use vault_skill::document::{Transform, TransformError, in_order, render as render_text};
 use vault_skill::hash::Digest;
 use vault_skill::manifest::{AppliedTransform, RenderedFrom, SKILL_MD};
 use vault_skill::name::{AgentId, SkillName};
@@ -19,10 +18,11 @@ use vault_skill::name::{AgentId, SkillName};
 use super::resign::earlier;
 use super::sign::{SignedSkill, sign};
 use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine};
-use crate::disk::{self, Batch, Kind};
+use crate::disk::{self, Batch};
 use crate::installed::place::{Place, places};
 use crate::installed::variants::{Part, Record, Variant, path};
 use crate::store::{self, Trusted};
+use crate::vault::authored::{self, AuthoredFile};
 use crate::vault::{Change, Vault, VaultError, read_record};
 
 /// Limit on the transforms of one skill.
@@ -62,6 +62,17 @@ pub struct Listed {
     pub path: PathBuf,
     /// The transform, or why the file is invalid.
     pub transform: Result<Transform, TransformError>,
+    /// Whether the owner approved it as it is. Other transforms are not applied.
+    pub is_approved: bool,
+}
+
+/// A variant that was rendered and signed.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct RenderedVariant {
+    /// The skill.
+    pub skill: SkillName,
+    /// The agent that it is for.
+    pub agent: AgentId,
 }
 
 /// What an agent gets for a skill.
@@ -86,44 +97,44 @@ pub(crate) struct Transforms {
     record: Record,
 }
 
-fn folder(vault: &Vault) -> PathBuf {
-    vault.paths().root.join("transforms")
-}
-
-/// All transforms, sorted by skill and name.
+/// All transforms, approved or not, sorted by skill and name.
 pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
-    let root = folder(vault);
+    let mut files: BTreeSet<_> = authored::approved_transforms(vault)?.into_iter().collect();
+    files.extend(authored::written_transforms(vault)?);
     let mut listed = Vec::new();
-    for (skill_name, kind) in disk::list(&root)? {
-        let skill = skill_name.to_str().and_then(|name| name.parse().ok());
-        let (Some(skill), Kind::Dir) = (skill, kind) else {
+    for file in files {
+        let AuthoredFile::Transform { skill, name } = &file else {
             continue;
         };
-        listed.extend(list_one(vault, &skill)?);
+        let approved = file.read_approved(vault)?;
+        let written = file.read(vault)?;
+        let is_approved = approved.is_some() && approved == written;
+        if let Some(bytes) = written.or(approved) {
+            listed.push(Listed {
+                skill: skill.clone(),
+                path: file.path(vault),
+                transform: Transform::parse(name.clone(), &bytes),
+                is_approved,
+            });
+        }
     }
     Ok(listed)
 }
 
-fn list_one(vault: &Vault, skill: &SkillName) -> Result<Vec<Listed>, VaultError> {
-    let folder = folder(vault).join(skill.as_str());
+/// The approved transforms: those that are applied.
+fn approved(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
     let mut listed = Vec::new();
-    for (file, kind) in disk::list(&folder)? {
-        let name = file
-            .to_str()
-            .and_then(|name| name.strip_suffix(".md"))
-            .and_then(|name| name.parse::<SkillName>().ok());
-        let (Some(name), Kind::File) = (name, kind) else {
-            continue;
-        };
-        let path = folder.join(file);
-        let Some(bytes) = disk::read(&path, MAX_TRANSFORM_BYTES)? else {
-            continue;
-        };
-        listed.push(Listed {
-            skill: skill.clone(),
-            transform: Transform::parse(name, &bytes),
-            path,
-        });
+    for file in authored::approved_transforms(vault)? {
+        if let AuthoredFile::Transform { skill, name } = &file
+            && let Some(bytes) = file.read_approved(vault)?
+        {
+            listed.push(Listed {
+                skill: skill.clone(),
+                path: file.path(vault),
+                transform: Transform::parse(name.clone(), &bytes),
+                is_approved: true,
+            });
+        }
     }
     Ok(listed)
 }
@@ -137,8 +148,25 @@ pub fn add(
     name: SkillName,
     bytes: &[u8],
 ) -> Result<Transform, AddTransformError> {
-    let transform = Transform::parse(name, bytes)?;
     let mut change = vault.change()?;
+    let transform = check(vault, skill, name.clone(), bytes)?;
+    let file = AuthoredFile::Transform {
+        skill: skill.clone(),
+        name,
+    };
+    change.switching()?;
+    change.write_authored(&file, bytes)?;
+    Ok(transform)
+}
+
+/// Parses a transform and applies it to the current skill, for every agent that it is for.
+pub(super) fn check(
+    vault: &Vault,
+    skill: &SkillName,
+    name: SkillName,
+    bytes: &[u8],
+) -> Result<Transform, AddTransformError> {
+    let transform = Transform::parse(name, bytes)?;
     let places = places(vault)?;
     let found = places.groups.iter().find_map(|group| {
         let mut places = group.places.iter();
@@ -148,8 +176,9 @@ pub fn add(
     let Some((group, place)) = found else {
         return Err(AddTransformError::NotInstalled(skill.clone()));
     };
-    let mut all: Vec<_> = list_one(vault, skill)?
+    let mut all: Vec<_> = approved(vault)?
         .into_iter()
+        .filter(|listed| listed.skill == *skill)
         .filter_map(|listed| listed.transform.ok())
         .filter(|other| other.name != transform.name)
         .collect();
@@ -167,11 +196,6 @@ pub fn add(
             return Err(AddTransformError::Refused { agent, reason });
         }
     }
-    let path = folder(vault)
-        .join(skill.as_str())
-        .join(format!("{}.md", transform.name));
-    change.switching()?;
-    change.write_bytes(&path, bytes, 0o600)?;
     Ok(transform)
 }
 
@@ -179,26 +203,34 @@ pub fn add(
 /// variants.
 pub fn remove(vault: &Vault, skill: &SkillName, name: &SkillName) -> Result<bool, VaultError> {
     let mut change = vault.change()?;
-    let folder = folder(vault).join(skill.as_str());
-    let path = folder.join(format!("{name}.md"));
-    if disk::kind(&path)?.is_none() {
+    let file = AuthoredFile::Transform {
+        skill: skill.clone(),
+        name: name.clone(),
+    };
+    let path = file.path(vault);
+    if disk::kind(&path)?.is_none() && file.read_approved(vault)?.is_none() {
         return Ok(false);
     }
     change.switching()?;
-    disk::remove_file(&path)?;
-    disk::sync_dir(&folder)?;
-    disk::remove_empty(&folder)?;
+    change.remove_authored(&file)?;
+    if let Some(folder) = path.parent() {
+        disk::remove_empty(folder)?;
+    }
     Ok(true)
 }
 
 impl Transforms {
-    /// Reads all transforms and the record of variants.
+    /// Reads the approved transforms and the record of variants.
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let mut all = Self {
             record: read_record(&path(vault))?.unwrap_or_default(),
             ..Self::default()
         };
-        for listed in list(vault)? {
+        let trusted = vault.trusted()?;
+        // The record is not signed: a variant counts as what its own manifest says that it is.
+        let variants = &mut all.record.variants;
+        variants.retain(|variant| is_as_signed(vault, variant, &trusted));
+        for listed in approved(vault)? {
             match listed.transform {
                 Ok(transform) => all
                     .by_skill
@@ -241,18 +273,19 @@ impl Transforms {
         }
     }
 
-    /// Renders variants and records them. A variant that can't be rendered is recorded with the
-    /// reason. Call it under the writer lock.
+    /// Renders variants and records them; returns those that were signed. A variant that can't be
+    /// rendered is recorded with the reason. Call it under the writer lock.
     pub(crate) fn render(
         &mut self,
         vault: &Vault,
         change: &mut Change<'_>,
         wanted: &[(&Place, &Trusted, AgentId)],
-    ) -> Result<(), VaultError> {
+    ) -> Result<Vec<RenderedVariant>, VaultError> {
         let aside = vault.scratch()?;
         let mut batch = Batch::default();
         let mut fresh = Vec::new();
         let mut hashes = Vec::new();
+        let mut rendered = Vec::new();
         for (base, trusted, agent) in wanted {
             let Some(transforms) = self.by_skill.get(&base.name) else {
                 continue;
@@ -289,6 +322,10 @@ impl Transforms {
                         &candidate.package.files,
                     )?;
                     hashes.push(signed.encoded.hash);
+                    rendered.push(RenderedVariant {
+                        skill: base.name.clone(),
+                        agent: agent.clone(),
+                    });
                 }
                 Err(problem) => variant.problem = Some(problem),
             }
@@ -298,7 +335,8 @@ impl Transforms {
         store::admit(&vault.store(), aside.path(), &hashes, &vault.trusted()?)?;
         // Older variants stay until no link points to them; `forget_stale` removes them.
         self.record.variants.extend(fresh);
-        change.write_record(&path(vault), &self.record, 0o600)
+        change.write_record(&path(vault), &self.record, 0o600)?;
+        Ok(rendered)
     }
 
     /// Removes outdated variants from the record, and their bundles from the store. Call it under
@@ -349,6 +387,22 @@ impl Transforms {
     }
 }
 
+/// Whether the record of a variant agrees with its signed manifest.
+fn is_as_signed(vault: &Vault, variant: &Variant, trusted: &Trusted) -> bool {
+    let Some(bundle) = &variant.bundle else {
+        return true;
+    };
+    let Some(manifest) = store::manifest(&vault.store(), bundle, trusted) else {
+        return false;
+    };
+    let recorded = RenderedFrom {
+        bundle_hash: variant.base,
+        agent: variant.agent.clone(),
+        transforms: variant.transforms.clone(),
+    };
+    manifest.name == variant.name && manifest.rendered_from == Some(recorded)
+}
+
 fn applied(transforms: &[&Transform]) -> Vec<AppliedTransform> {
     transforms
         .iter()
@@ -356,13 +410,20 @@ fn applied(transforms: &[&Transform]) -> Vec<AppliedTransform> {
         .collect()
 }
 
-/// Removes the transforms of a removed skill; returns whether there were any. Call it under the
-/// writer lock.
-pub(crate) fn drop_of(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
-    let folder = folder(vault).join(name.as_str());
-    let there = disk::kind(&folder)?.is_some();
-    disk::remove_tree(&folder)?;
-    Ok(there)
+/// Removes the transforms of a removed skill; returns whether there were any.
+pub(crate) fn drop_of(
+    vault: &Vault,
+    change: &mut Change<'_>,
+    name: &SkillName,
+) -> Result<bool, VaultError> {
+    let mut files = authored::approved_transforms(vault)?;
+    files.extend(authored::written_transforms(vault)?);
+    files.retain(|file| matches!(file, AuthoredFile::Transform { skill, .. } if skill == name));
+    for file in &files {
+        change.remove_authored(file)?;
+    }
+    disk::remove_tree(&vault.paths().root.join("transforms").join(name.as_str()))?;
+    Ok(!files.is_empty())
 }
 
 /// Removes the variants of removed skills from the record. Their bundles are collected with those

@@ -22,11 +22,17 @@ impl Vault {
         Ok(change)
     }
 
-    /// Replaces a small file in the vault's folder atomically. For records of the command line that
-    /// are not secret.
-    pub fn replace_file(&self, name: &'static str, bytes: &[u8]) -> Result<(), VaultError> {
-        let mut change = self.change()?;
-        change.write_bytes(&self.paths().root.join(name), bytes, 0o600)
+    /// Reads a record of the command line from the vault's part of the trust folder; `None` if it is
+    /// absent.
+    pub fn read_private(&self, name: &'static str) -> Result<Option<Vec<u8>>, VaultError> {
+        let bytes = self.trust_folder().read(name)?;
+        Ok(bytes.map(|bytes| bytes.to_vec()))
+    }
+
+    /// Writes a record of the command line atomically to the vault's part of the trust folder.
+    pub fn write_private(&self, name: &'static str, bytes: &[u8]) -> Result<(), VaultError> {
+        let _change = self.change()?;
+        Ok(self.trust_folder().replace(name, bytes)?)
     }
 }
 
@@ -56,6 +62,6 @@ fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
         .retain(|hash| !linked.contains(hash) && store::manifest(&store, hash, &trusted).is_some());
     let aside = vault.scratch()?;
     let dropped = store::drop_bundles(&store, aside.path(), orphans)?;
-    Index::open(&vault.paths().index()).forget(&dropped);
+    Index::open(vault).forget(&dropped);
     Ok(())
 }

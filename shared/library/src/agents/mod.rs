@@ -15,7 +15,6 @@ mod view;
 
 pub use self::found::{Agent, AgentRoot, Machine, VARIABLES, all, by_name, found};
 pub use self::plan::SyncProfilesInput;
-pub use self::profiles::PROFILES_FILE;
 pub use self::project::{ProjectLinks, link_project};
 pub(crate) use self::project::{forget_missing, wrong_links};
 pub use self::report::{

@@ -13,7 +13,7 @@ use super::report::{ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWa
 use super::roots::{self, RootChange};
 use super::switches::Switches;
 use super::tree::{self, TreeChange};
-use crate::admit::variants::Transforms;
+use crate::admit::variants::{RenderedVariant, Transforms};
 use crate::disk;
 use crate::installed::agent_links::entries::homes;
 use crate::installed::agent_links::record::{Record, RootMode, RootRecord, RootScope, trees};
@@ -184,7 +184,7 @@ impl Plan {
         &mut self,
         vault: &Vault,
         change: &mut Change<'_>,
-    ) -> Result<(), VaultError> {
+    ) -> Result<Vec<RenderedVariant>, VaultError> {
         let wanted: Vec<_> = self
             .unrendered
             .iter()
@@ -255,6 +255,7 @@ impl Plan {
         let missing = roots.iter().filter(|root| root.missing);
         warnings.extend(missing.map(|root| ProfileWarning::RootMissing(root.path.clone())));
         ProfileSyncReport {
+            rendered: Vec::new(),
             restart_required: !self.trees.is_empty()
                 || roots.iter().any(|root| {
                     !(root.added.is_empty() && root.changed.is_empty() && root.removed.is_empty())

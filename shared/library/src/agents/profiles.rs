@@ -12,15 +12,12 @@ use vault_skill::profile::ProfileRule;
 use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;
 use crate::admit::variants::{Lookup, Transforms};
-use crate::disk;
 use crate::installed::list;
 use crate::installed::place::{self, Origin, Place};
 use crate::installed::project;
 use crate::store::{self, Trusted};
+use crate::vault::authored::AuthoredFile;
 use crate::vault::{Vault, VaultError};
-
-/// The owner's profile rules, a file in the vault's folder.
-pub const PROFILES_FILE: &str = "profiles.toml";
 
 /// An installed skill that profiles can select.
 #[derive(Debug)]
@@ -54,19 +51,18 @@ pub(super) struct ShownSkill {
     pub(super) trusted: Rc<Trusted>,
 }
 
-/// The profile rules and whether they come from `profiles.toml`. Without that file there is one
-/// rule for each of these agents.
+/// The profile rules and whether they come from the approved `profiles.toml`. Without that file there
+/// is one rule for each of these agents.
 pub(super) fn rules(
     vault: &Vault,
     agents: &BTreeSet<AgentId>,
 ) -> Result<(Vec<ProfileRule>, bool), ProfileSyncError> {
-    let path = vault.paths().root.join(PROFILES_FILE);
-    let Some(bytes) = disk::read(&path, 1 << 20)? else {
+    let Some(bytes) = AuthoredFile::Profiles.read_approved(vault)? else {
         let rules = agents.iter().cloned().map(ProfileRule::for_agent);
         return Ok((rules.collect(), false));
     };
     let text = String::from_utf8(bytes).map_err(|_| VaultError::Damaged {
-        path,
+        path: AuthoredFile::Profiles.path(vault),
         reason: "it is not UTF-8".to_owned(),
     })?;
     Ok((ProfileRule::from_toml(&text)?, true))
@@ -85,7 +81,13 @@ pub(super) fn available_skills(
         let trusted = Rc::new(group.trusted);
         for place in group.places.into_iter().filter(|place| place.bare) {
             let manifest = || store::manifest(&vault.store(), &place.bundle, &trusted);
-            let noted = rows.get(&place.bundle).map(|stored| &stored.row.texts);
+            let lowest = trusted.lowest(&place.signed_name).unwrap_or(0);
+            let noted = rows.get(&place.bundle).map(|stored| &stored.row);
+            if noted.is_some_and(|row| row.version < lowest) {
+                warnings.push(ProfileWarning::SkillDamaged(place.name));
+                continue;
+            }
+            let noted = noted.map(|row| &row.texts);
             let noted = noted.map(|texts| (texts.agents.clone(), texts.tags.clone()));
             let Some((agents, tags)) = noted.or_else(|| Some((manifest()?.agents, Vec::new())))
             else {
@@ -190,7 +192,7 @@ impl AvailableSkill {
     }
 }
 
-fn target(text: &str, home: &Path) -> Result<PathBuf, ProfileSyncError> {
+pub(super) fn target(text: &str, home: &Path) -> Result<PathBuf, ProfileSyncError> {
     let path = match text.strip_prefix("~/") {
         Some(rest) => home.join(rest),
         None => PathBuf::from(text),

@@ -6,6 +6,7 @@ use serde::Serialize;
 use vault_skill::name::{AgentId, SkillName};
 use vault_skill::profile::RulesError;
 
+use crate::admit::variants::RenderedVariant;
 use crate::disk::FileError;
 use crate::installed::agent_links::record::{RootMode, RootScope};
 use crate::vault::VaultError;
@@ -22,6 +23,8 @@ pub struct ProfileSyncReport {
     pub roots: Vec<RootState>,
     /// Detected agents that are not linked, by id.
     pub unlinked_agents: Vec<AgentId>,
+    /// Skills that were rendered for one agent and signed.
+    pub rendered: Vec<RenderedVariant>,
     /// Warnings as data; callers write the messages.
     #[serde(skip)]
     pub warnings: Vec<ProfileWarning>,

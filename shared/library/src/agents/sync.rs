@@ -63,11 +63,13 @@ pub fn sync_profiles(
     let mut change = vault.change()?;
     // Plan again under the lock: another process may have changed the vault meanwhile.
     let mut plan = Plan::make(vault, input)?;
+    let mut rendered = Vec::new();
     if !plan.unrendered.is_empty() {
-        plan.render(vault, &mut change)?;
+        rendered = plan.render(vault, &mut change)?;
         plan = Plan::make(vault, input)?;
     }
-    plan.apply(vault, &mut change)
+    let report = plan.apply(vault, &mut change)?;
+    Ok(ProfileSyncReport { rendered, ..report })
 }
 
 /// Runs [`sync_profiles`] for the folders that are already linked. Returns `None` if none is, so

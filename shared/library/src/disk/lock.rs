@@ -1,10 +1,12 @@
 //! The writer lock: a kernel file lock, which is released when its holder exits or is killed.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::fs::OFlags;
 
 use super::{FileError, file_error};
 
@@ -37,31 +39,24 @@ pub(crate) struct WriterLock {
     _file: File,
 }
 
-/// Takes the lock at `path`, retrying with backoff (2 to 50 ms) for about `wait`.
+/// Takes the lock at `path`, retrying with backoff (2 to 50 ms) for about `wait`. Fails if a symbolic
+/// link or anything else but a regular file lies there.
 pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError> {
     let mut waited = Duration::ZERO;
     let mut step = Duration::from_millis(2);
     loop {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(file_error("open", path))?;
+        let mut file = open(path).map_err(file_error("open", path))?;
         match file.try_lock() {
             Ok(()) if is_still(&file, path) => {
                 write_process_id(&mut file);
                 return Ok(WriterLock { _file: file });
             }
-            // Another process removed the file between open and lock. A lock on it guards nothing:
-            // retry.
-            Ok(()) => {}
             Err(TryLockError::Error(cause)) => {
                 return Err(FileError::new("lock", path, cause).into());
             }
-            Err(TryLockError::WouldBlock) => {
+            // Another process removed the file between open and lock, so that a lock on it guards
+            // nothing, or it holds the lock.
+            Ok(()) | Err(TryLockError::WouldBlock) => {
                 if waited >= wait {
                     return Err(LockError::Busy {
                         vault: path.parent().unwrap_or(path).to_owned(),
@@ -75,6 +70,27 @@ pub(crate) fn take(path: &Path, wait: Duration) -> Result<WriterLock, LockError>
             }
         }
     }
+}
+
+/// Opens the lock file, or creates it.
+fn open(path: &Path) -> io::Result<File> {
+    // Behind a link another file would be created and written to, and its lock guards nothing here.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "not a regular file",
+    ))
 }
 
 /// Whether `path` still names the open file.
@@ -129,5 +145,22 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let WriterLock { _file: second } = take(&path, Duration::ZERO).unwrap();
         assert!(is_still(&second, &path));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_never_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, target) = (folder.path().join("lock"), folder.path().join("target"));
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        for exists in [false, true] {
+            let refused = take(&path, Duration::from_secs(30)).unwrap_err();
+            assert!(matches!(refused, LockError::File(_)), "{refused}");
+            assert_eq!(target.exists(), exists, "nothing is created behind a link");
+            fs::write(&target, "theirs").unwrap();
+        }
+        assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(take(&path, Duration::from_secs(30)).is_err());
     }
 }

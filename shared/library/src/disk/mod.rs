@@ -158,13 +158,18 @@ pub(crate) fn mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileErro
     }
 }
 
-/// Like [`mode_and_owner`], of what a symbolic link leads to.
-pub(crate) fn target_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
-    match fs::metadata(path) {
-        Ok(found) => Ok(Some((found.mode() & 0o7777, found.uid()))),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(FileError::new("look at", path, cause)),
+/// Like [`mode_and_owner`], of the folder that a symbolic link leads to. Fails if it leads to another
+/// link.
+pub(crate) fn folder_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
+    let Some(target) = link_target(path)? else {
+        return mode_and_owner(path);
+    };
+    let target = path.parent().unwrap_or(path).join(target);
+    if kind(&target)? == Some(Kind::Link) {
+        let cause = io::Error::new(io::ErrorKind::InvalidInput, "it leads to another link");
+        return Err(FileError::new("follow", path, cause));
     }
+    mode_and_owner(&target)
 }
 
 /// The effective user id of this process.

@@ -9,6 +9,7 @@ use vault_skill::time::Timestamp;
 
 use crate::agents::{ProfileSyncError, ProfileWarning};
 use crate::store::Damage;
+use crate::vault::authored::AuthoredFile;
 use crate::vault::keys::KeyError;
 
 /// The severity of a finding.
@@ -32,8 +33,6 @@ pub enum Remedy {
     Install(PathBuf),
     /// Add it again from its source; `None` if the source is unknown.
     AddAgain(Option<ProvenanceId>),
-    /// Let the doctor sign it with `repair`.
-    Repair,
     /// Let the doctor remove with `clean` what lies beside its signed files.
     Clean,
 }
@@ -41,9 +40,11 @@ pub enum Remedy {
 /// One finding.
 #[derive(Debug)]
 pub enum DoctorFinding {
-    /// The vault's folder belongs to another user.
+    /// The vault's folder, or one of its own folders, belongs to another user.
     ForeignOwner(PathBuf),
-    /// Other users may write to the vault's folder.
+    /// The vault's folder can't be examined, for this reason.
+    FolderUnusable(String),
+    /// Other users may write to the vault's folder, or to one of its own folders.
     OpenToOthers {
         /// The folder.
         path: PathBuf,
@@ -73,6 +74,13 @@ pub enum DoctorFinding {
     },
     /// An own skill counts for nothing until it is signed again, because its signer was revoked.
     NotSignedAgain(SkillName),
+    /// A file of the owner differs from its approved version, which stays in force.
+    NotApproved {
+        /// The file.
+        file: AuthoredFile,
+        /// Its path.
+        path: PathBuf,
+    },
     /// A skill was signed later than the current time of this machine's clock.
     ClockBehind {
         /// The current time of this machine's clock.
@@ -120,6 +128,8 @@ pub enum DoctorFinding {
         /// `<vault>/<name>`
         qualified: String,
     },
+    /// A folder stands where a skill was that the vault had signed.
+    SkillReplaced(SkillName),
     /// The doctor could not sign a skill.
     RepairFailed {
         /// The skill.
@@ -176,6 +186,7 @@ impl DoctorFinding {
     pub fn code(&self) -> &'static str {
         match self {
             Self::ForeignOwner(_) => "foreign_owner",
+            Self::FolderUnusable(_) => "folder_unusable",
             Self::OpenToOthers { .. } => "open_to_others",
             Self::ReadOnly(_) => "read_only",
             Self::Key(KeyError::Missing(_)) => "key_missing",
@@ -194,6 +205,7 @@ impl DoctorFinding {
             Self::ReleaseBehind(_) => "release_behind",
             Self::LinkExpired { .. } => "link_expired",
             Self::NotSignedAgain(_) => "not_signed_again",
+            Self::NotApproved { .. } => "file_not_approved",
             Self::ClockBehind { .. } => "clock_behind",
             Self::Unfinished => "unfinished",
             Self::SetAside(_) => "set_aside",
@@ -210,6 +222,7 @@ impl DoctorFinding {
             }
             Self::SkillUnsigned(_) => "skill_unsigned",
             Self::NameTaken { .. } => "name_taken",
+            Self::SkillReplaced(_) => "skill_tampered",
             Self::RepairFailed { .. } => "repair_failed",
             Self::VariantDamaged { .. } => "variant_damaged",
             Self::ProfilesInvalid(_) => "profiles_invalid",
@@ -227,10 +240,13 @@ impl DoctorFinding {
     /// The severity.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::OpenToOthers { .. }
+            Self::ForeignOwner(_)
+            | Self::FolderUnusable(_)
+            | Self::OpenToOthers { .. }
             | Self::Key(_)
             | Self::SkillDamaged { .. }
             | Self::SkillUnsigned(_)
+            | Self::SkillReplaced(_)
             | Self::RepairFailed { .. }
             | Self::VariantDamaged { .. }
             | Self::ProfilesInvalid(_)
@@ -252,6 +268,7 @@ impl DoctorFinding {
             | Self::IgnoredMetadata { skill, .. }
             | Self::SkillDamaged { skill, .. }
             | Self::SkillUnsigned(skill)
+            | Self::SkillReplaced(skill)
             | Self::NotSignedAgain(skill)
             | Self::NameTaken { skill, .. }
             | Self::RepairFailed { skill, .. }
@@ -268,6 +285,7 @@ impl DoctorFinding {
             Self::ForeignOwner(path)
             | Self::OpenToOthers { path, .. }
             | Self::ReadOnly(path)
+            | Self::NotApproved { path, .. }
             | Self::Key(
                 KeyError::Missing(path)
                 | KeyError::Open { path, .. }

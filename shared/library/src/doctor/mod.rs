@@ -62,6 +62,7 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
         Err(VaultError::Key(_)) => {}
         Err(error) => return Err(error),
     }
+    doctor.check_authored()?;
     doctor.check_agents()?;
     doctor.check_projects()?;
     let report = &mut doctor.report;
@@ -80,10 +81,9 @@ struct Doctor<'a> {
 }
 
 impl Doctor<'_> {
-    /// What the index says of a bundle, unverified.
+    /// What the bundle held when it was last verified, by the index.
     fn texts(&self, bundle: &Digest) -> Option<&Texts> {
-        let index = self.vault.paths().index();
-        let rows = self.rows.get_or_init(|| Index::open(&index).rows());
+        let rows = self.rows.get_or_init(|| Index::open(self.vault).rows());
         rows.get(bundle).map(|stored| &stored.row.texts)
     }
 

@@ -1,4 +1,4 @@
-//! Verifies every skill from its bytes, and signs local skills that have no signature.
+//! Verifies every skill from its bytes, and signs local skills that were never signed.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use vault_skill::gate;
 use vault_skill::hash::Digest;
 use vault_skill::manifest::SKILL_MD;
 use vault_skill::name::SkillName;
-use vault_skill::provenance::{Kind as SourceKind, ProvenanceId};
+use vault_skill::provenance::ProvenanceId;
 
 use super::{Doctor, DoctorFinding, Remedy, RepairStatus, SkillHealth};
 use crate::admit::add::add_folder;
+use crate::admit::remove::was_signed;
 use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
 use crate::disk::{self, Kind};
 use crate::installed::place::{OWN, Origin};
@@ -78,16 +79,13 @@ impl Doctor<'_> {
             let texts = self.texts(&checked.bundle);
             let source: Option<ProvenanceId> =
                 texts.and_then(|texts| texts.provenance.parse().ok());
-            let (status, remedy) = verdict(&damage, &checked.origin, source.as_ref());
+            let (status, remedy) = verdict(&damage, &checked.origin, source);
             health.repair_status = status;
-            match source.filter(|_| remedy == Remedy::Repair && self.input.repair) {
-                Some(source) => self.repair(&mut health, checked.bundle, source)?,
-                None => self.find(DoctorFinding::SkillDamaged {
-                    skill: health.name.clone(),
-                    damage,
-                    remedy,
-                }),
-            }
+            self.find(DoctorFinding::SkillDamaged {
+                skill: health.name.clone(),
+                damage,
+                remedy,
+            });
         }
         self.report.skills.push(health);
         Ok(())
@@ -133,29 +131,6 @@ impl Doctor<'_> {
             });
         }
         Ok(files)
-    }
-
-    /// Signs the files of a local skill whose manifest is missing.
-    fn repair(
-        &mut self,
-        health: &mut SkillHealth,
-        bundle: Digest,
-        source: ProvenanceId,
-    ) -> Result<(), VaultError> {
-        let files = store::folder(&self.vault.store(), &bundle).join("files");
-        let texts = self.texts(&bundle);
-        let options = Options {
-            agents: texts.map(|texts| texts.agents.clone()).unwrap_or_default(),
-            ..self.options(&health.name, Some(source))
-        };
-        let signed = add_folder(self.vault, &files, &options);
-        if signed.is_ok() {
-            let _change = self.vault.change()?;
-            let aside = self.vault.scratch()?;
-            store::drop_bundles(&self.vault.store(), aside.path(), [bundle])?;
-        }
-        self.note_repair(health, signed);
-        Ok(())
     }
 
     /// The options to sign a skill with.
@@ -214,7 +189,12 @@ impl Doctor<'_> {
             unset_environment: Vec::new(),
             ignored: Vec::new(),
         };
-        if self.input.repair {
+        if was_signed(self.vault, &name)? {
+            let problem = "a folder stands where the signed skill was".to_owned();
+            health.problem = Some(problem);
+            health.repair_status = RepairStatus::RefusedTampered;
+            self.find(DoctorFinding::SkillReplaced(name));
+        } else if self.input.repair {
             let signed = self.sign_folder(&name, &full);
             self.note_repair(&mut health, signed);
         } else {
@@ -256,16 +236,13 @@ fn is_clutter(damage: &Damage) -> bool {
     matches!(damage, Damage::Extra(path) if gate::is_ignored(path))
 }
 
-/// Decides whether a damaged skill can be repaired, and how to restore it otherwise.
+/// Decides whether a damaged skill can be repaired, and how to restore it otherwise. What was signed
+/// once is never signed as it is now.
 fn verdict(
     damage: &Damage,
     origin: &Origin,
-    source: Option<&ProvenanceId>,
+    source: Option<ProvenanceId>,
 ) -> (RepairStatus, Remedy) {
-    let own = source
-        .is_some_and(|source| matches!(source.kind(), SourceKind::Local | SourceKind::Inline));
-    // Only the manifest is missing: the files exist but no signature covers them.
-    let unsigned = matches!(damage, Damage::Missing(what) if what == "manifest.json");
     let status = match origin {
         _ if is_clutter(damage) => return (RepairStatus::RefusedTampered, Remedy::Clean),
         Origin::Linked(_) => return (RepairStatus::RefusedRemote, Remedy::Pull),
@@ -273,11 +250,9 @@ fn verdict(
             return (RepairStatus::RefusedRemote, Remedy::Install(path.clone()));
         }
         Origin::Local if damage.is_tampering() => RepairStatus::RefusedTampered,
-        Origin::Local if !unsigned => RepairStatus::Failed,
-        Origin::Local if !own => RepairStatus::RefusedRemote,
-        Origin::Local => return (RepairStatus::Repairable, Remedy::Repair),
+        Origin::Local => RepairStatus::Failed,
     };
-    (status, Remedy::AddAgain(source.cloned()))
+    (status, Remedy::AddAgain(source))
 }
 
 #[cfg(test)]
@@ -288,30 +263,34 @@ mod tests {
     use crate::installed::link_id::LinkId;
 
     #[test]
-    fn only_unsigned_skills_of_this_machine_are_repairable() {
-        use RepairStatus::{Failed, RefusedRemote, RefusedTampered, Repairable};
+    fn what_was_signed_once_is_never_repaired() {
+        use RepairStatus::{Failed, RefusedRemote, RefusedTampered};
         let slug: Slug = "team".parse().unwrap();
         let linked = Origin::Linked(LinkId::of("https://vault.example", &slug));
         let local = Origin::Local;
         let manifest = || Damage::Missing("manifest.json".to_owned());
-        let document = || Damage::Missing("SKILL.md".to_owned());
+        let folder = || Damage::Missing(Digest::of(b"bundle").to_string());
         let extra = || Damage::Extra("run.sh".to_owned());
         for (damage, origin, source, status) in [
-            (manifest(), &local, "local:pdf", Repairable),
-            (manifest(), &local, "github:acme/skills/pdf", RefusedRemote),
-            (manifest(), &local, "", RefusedRemote),
-            (document(), &local, "local:pdf", Failed),
+            (manifest(), &local, "local:pdf", RefusedTampered),
+            (
+                manifest(),
+                &local,
+                "github:acme/skills/pdf",
+                RefusedTampered,
+            ),
+            (manifest(), &local, "", RefusedTampered),
+            (folder(), &local, "local:pdf", Failed),
             (extra(), &local, "local:pdf", RefusedTampered),
             (manifest(), &linked, "local:pdf", RefusedRemote),
             (extra(), &linked, "local:pdf", RefusedRemote),
         ] {
             let source: Option<ProvenanceId> = source.parse().ok();
-            let expected = match (origin, status) {
-                (Origin::Linked(_), _) => Remedy::Pull,
-                (_, Repairable) => Remedy::Repair,
+            let expected = match origin {
+                Origin::Linked(_) => Remedy::Pull,
                 _ => Remedy::AddAgain(source.clone()),
             };
-            let found = verdict(&damage, origin, source.as_ref());
+            let found = verdict(&damage, origin, source.clone());
             assert_eq!(found, (status, expected), "{damage} {origin:?} {source:?}");
         }
     }

@@ -11,21 +11,21 @@ use crate::installed::linked;
 use crate::publish::recovery;
 use crate::publish::roots::releases_behind;
 use crate::vault::VaultError;
+use crate::vault::authored::pending_files;
 use crate::vault::keys::KeyError;
 
 impl Doctor<'_> {
-    /// Checks the owner and the write permissions of the vault's folder.
+    /// Checks the owner and the write permissions of the vault's folders and of the trust folder.
     pub(super) fn check_folder(&mut self) {
         let path = self.vault.paths().root.clone();
-        let Ok(Some((mode, owner))) = disk::mode_and_owner(&path) else {
-            return;
-        };
-        if owner != disk::effective_user() {
-            self.find(DoctorFinding::ForeignOwner(path.clone()));
-        }
-        if mode & 0o022 != 0 {
-            let path = path.clone();
-            self.find(DoctorFinding::OpenToOthers { path, mode });
+        match self.vault.check_folders() {
+            Ok(()) => {}
+            Err(VaultError::WritableByOthers { path, mode }) => {
+                self.find(DoctorFinding::OpenToOthers { path, mode });
+            }
+            Err(VaultError::OfAnotherUser(path)) => self.find(DoctorFinding::ForeignOwner(path)),
+            Err(VaultError::Key(error)) => self.find(DoctorFinding::Key(error)),
+            Err(error) => self.find(DoctorFinding::FolderUnusable(error.to_string())),
         }
         if !disk::may_write(&path) {
             self.find(DoctorFinding::ReadOnly(path));
@@ -35,6 +35,11 @@ impl Doctor<'_> {
     pub(super) fn check_keys(&mut self) {
         match self.key_problem() {
             Ok(()) => {}
+            // It needs none: it only holds linked vaults.
+            Err(VaultError::ForLinks(_)) => {}
+            // An open trust folder is a finding already.
+            Err(VaultError::Key(_))
+                if matches!(self.vault.check_folders(), Err(VaultError::Key(_))) => {}
             Err(VaultError::Key(error)) => self.find(DoctorFinding::Key(error)),
             Err(_) => {
                 let missing = KeyError::Missing(self.vault.keys().folder());
@@ -79,6 +84,16 @@ impl Doctor<'_> {
                 });
             }
         }
+    }
+
+    /// Reports files of the owner that are not in force as they are.
+    pub(super) fn check_authored(&mut self) -> Result<(), VaultError> {
+        for pending in pending_files(self.vault)? {
+            let path = pending.file.path(self.vault);
+            let file = pending.file;
+            self.find(DoctorFinding::NotApproved { file, path });
+        }
+        Ok(())
     }
 
     /// Why this machine can't sign, if so. An encrypted key is not opened for it.

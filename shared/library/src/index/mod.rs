@@ -1,19 +1,23 @@
 //! `index.db`: the one cache of a vault. Deleting it makes the next commands slower and changes no
 //! result.
 //!
-//! It has one row for each verified bundle. The row's checksum covers its content and the metadata
-//! (size, times, inode, mode) that each of the bundle's paths had when the bundle was last verified.
-//! A listing treats a bundle as verified while its checksum matches. Whatever is published, run or
-//! shown as verified is read and hashed anyway, so a forged row can hide a change from a listing but
-//! adds no trust.
+//! It has one row for each verified bundle. A row ends with a seal: an HMAC under a random key in the
+//! trust folder over everything else in it. A row without a valid seal is not read, so that its bundle
+//! is verified again. What is published or shown to agents from here is what was signed.
+//!
+//! A row also holds a digest of the metadata (size, times, inode, mode) that each of the bundle's
+//! paths had when it was last verified. A listing treats a bundle as verified while they are the same.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, params_from_iter};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sha2::Sha256;
 use vault_skill::hash::Digest;
 use vault_skill::index::IndexEntry;
 use vault_skill::json;
@@ -23,20 +27,26 @@ use vault_skill::name::{ActionName, AgentId, SkillName};
 use crate::disk;
 use crate::disk::tree::{self, FileStat};
 use crate::store::{self, Trusted};
+use crate::vault::Vault;
+use crate::vault::seal::SealKey;
 
 /// Identifies the file as an index of vault: "vlt1".
 const APPLICATION: i32 = 0x766c_7431;
 /// Increase it when the table or the content of its rows changes.
-const VERSION: i32 = 6;
-/// Lists are JSON arrays; `texts` is a JSON object, without the agents.
+const VERSION: i32 = 7;
+/// Lists are JSON arrays; `texts` is a JSON object, without the agents. `metadata` is empty if the
+/// files had changed just before they were read.
 const SCHEMA: &str = "
     CREATE TABLE bundles (hash BLOB PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL,
         signer TEXT NOT NULL, size INTEGER NOT NULL, parts TEXT NOT NULL, paths TEXT NOT NULL,
-        agents TEXT NOT NULL, texts TEXT NOT NULL, sketch BLOB NOT NULL, checksum BLOB NOT NULL)
+        agents TEXT NOT NULL, texts TEXT NOT NULL, sketch BLOB NOT NULL, metadata BLOB NOT NULL,
+        seal BLOB NOT NULL)
         WITHOUT ROWID;";
+/// Number of columns that the seal covers: all but itself.
+const SEALED: usize = 11;
 
 /// Cached facts about a verified bundle.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Row {
     pub(crate) name: SkillName,
     pub(crate) version: u64,
@@ -51,20 +61,37 @@ pub(crate) struct Row {
     pub(crate) texts: Texts,
     /// The [`vault_skill::gate::similar::Sketch`] of its files. It only selects the skills that a
     /// new one is compared with.
-    #[serde(skip)] // the checksum takes its bytes as they are
     pub(crate) sketch: Vec<u8>,
 }
 
-impl Row {
-    /// Covers the row and the metadata of each path; `None` if the metadata of a path is missing.
-    fn checksum(&self, stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
-        let mut bytes = json::to_bytes(&(self, &self.texts.agents));
-        bytes.extend_from_slice(&self.sketch);
-        for stat in stats {
-            stat?.append_to(&mut bytes);
-        }
-        Some(Digest::of(&bytes))
+/// Digest of the metadata of paths; `None` if that of one of them is missing.
+fn metadata(stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
+    let mut bytes = Vec::new();
+    for stat in stats {
+        stat?.append_to(&mut bytes);
     }
+    Some(Digest::of(&bytes))
+}
+
+/// The seal over columns, with their types and lengths.
+fn seal<'a>(key: &SealKey, columns: impl Iterator<Item = ValueRef<'a>>) -> Hmac<Sha256> {
+    let mut seal =
+        Hmac::<Sha256>::new_from_slice(key.bytes()).expect("HMAC takes keys of every length");
+    let mut add = |kind: u8, bytes: &[u8]| {
+        seal.update(&[kind]);
+        seal.update(&(bytes.len() as u64).to_le_bytes());
+        seal.update(bytes);
+    };
+    for column in columns {
+        match column {
+            ValueRef::Null => add(0, &[]),
+            ValueRef::Integer(number) => add(1, &number.to_le_bytes()),
+            ValueRef::Real(number) => add(2, &number.to_le_bytes()),
+            ValueRef::Text(bytes) => add(3, bytes),
+            ValueRef::Blob(bytes) => add(4, bytes),
+        }
+    }
+    seal
 }
 
 /// The texts of a skill that search reads and that a release's index contains.
@@ -112,12 +139,13 @@ pub(crate) struct NewRow {
     pub(crate) stats: Vec<FileStat>,
 }
 
-/// A row as stored. It counts as verified only while its checksum matches.
+/// A row with a valid seal: what was read from the bundle when it was last verified.
 #[derive(Debug)]
 pub(crate) struct StoredRow {
-    /// The row, unverified.
+    /// The row. Its bundle may have changed since.
     pub(crate) row: Row,
-    checksum: Digest,
+    /// Digest of the metadata at that time; `None` if the files had just changed.
+    metadata: Option<Digest>,
 }
 
 impl StoredRow {
@@ -134,10 +162,16 @@ impl StoredRow {
         if self.row.name != *name || !signer.is_some_and(|key| trusted.counts(&key, hash)) {
             return None;
         }
+        if trusted
+            .lowest(name)
+            .is_some_and(|lowest| self.row.version < lowest)
+        {
+            return None;
+        }
         let folder = store::folder(store, hash);
         let stats = self.row.paths.iter();
         let stats = stats.map(|path| tree::stat(&folder.join(path)));
-        (self.row.checksum(stats) == Some(self.checksum)).then_some(&self.row)
+        (self.metadata.is_some() && metadata(stats) == self.metadata).then_some(&self.row)
     }
 }
 
@@ -146,12 +180,30 @@ impl StoredRow {
 pub(crate) struct Index {
     path: PathBuf,
     connection: Option<Connection>,
+    key: SealKey,
 }
 
 impl Index {
-    /// Opens the index; creates or rebuilds it if necessary. Never fails: the index only saves
-    /// work.
-    pub(crate) fn open(path: &Path) -> Self {
+    /// Opens the index of a vault; creates or rebuilds it if necessary. Never fails: the index only
+    /// saves work. Without a key for seals there is none.
+    pub(crate) fn open(vault: &Vault) -> Self {
+        let path = vault.paths().index();
+        match vault.seal_key() {
+            Ok(Some(key)) => Self::open_at(&path, key),
+            missing => {
+                if let Err(cause) = missing {
+                    tracing::warn!(%cause, "continuing without an index");
+                }
+                Self {
+                    path,
+                    connection: None,
+                    key: SealKey::default(),
+                }
+            }
+        }
+    }
+
+    fn open_at(path: &Path, key: SealKey) -> Self {
         let connection = match connect(path) {
             Ok(connection) => Some(connection),
             Err(OpenError::Foreign) => {
@@ -170,17 +222,18 @@ impl Index {
         Self {
             path: path.to_owned(),
             connection,
+            key,
         }
     }
 
     /// Writes in one transaction. A failure is only reported: it makes later commands slower and
     /// has no other effect.
-    fn write(&mut self, write: impl FnOnce(&Connection) -> rusqlite::Result<()>) {
+    fn write(&mut self, write: impl FnOnce(&Connection, &SealKey) -> rusqlite::Result<()>) {
         let Some(connection) = &mut self.connection else {
             return;
         };
         let written = connection.transaction().and_then(|transaction| {
-            write(&transaction)?;
+            write(&transaction, &self.key)?;
             transaction.commit()
         });
         if let Err(cause) = written {
@@ -196,13 +249,13 @@ impl Index {
         }
     }
 
-    /// All rows, by bundle. A row that does not parse is left out; its bundle is then verified and
+    /// All rows, by bundle. A row without a valid seal is left out; its bundle is then verified and
     /// written again.
     pub(crate) fn rows(&self) -> HashMap<Digest, StoredRow> {
         let Some(connection) = &self.connection else {
             return HashMap::new();
         };
-        read_rows(connection).unwrap_or_else(|cause| {
+        read_rows(connection, &self.key).unwrap_or_else(|cause| {
             self.failed(cause, "the index can't be read");
             HashMap::new()
         })
@@ -210,41 +263,20 @@ impl Index {
 
     /// Writes verified bundles. A file that changed at or after `settled_before` may be written to
     /// again within the same tick of the file system's clock, and its metadata would not show that.
-    /// The row of such a bundle gets no valid checksum.
+    /// The row of such a bundle gets no metadata.
     pub(crate) fn note(&mut self, rows: &[NewRow], settled_before: (i64, u64)) {
-        self.write(|connection| {
+        self.write(|connection, key| {
+            let mut insert = connection.prepare_cached(
+                "INSERT OR REPLACE INTO bundles
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            )?;
             for new in rows {
                 let settled = new.stats.iter().all(|stat| stat.changed < settled_before);
-                let checksum = new.row.checksum(new.stats.iter().copied().map(Some));
-                let checksum = checksum.filter(|_| settled).unwrap_or(Digest::of(b""));
-                let Row {
-                    name,
-                    version,
-                    signer,
-                    size,
-                    parts,
-                    paths,
-                    texts,
-                    sketch,
-                } = &new.row;
-                connection
-                    .prepare_cached(
-                        "INSERT OR REPLACE INTO bundles
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-                    )?
-                    .execute(params![
-                        new.hash.as_bytes(),
-                        name.as_str(),
-                        version.cast_signed(),
-                        signer,
-                        size.cast_signed(),
-                        json_text(parts),
-                        json_text(paths),
-                        json_text(&texts.agents),
-                        json_text(texts),
-                        sketch,
-                        checksum.as_bytes(),
-                    ])?;
+                let metadata = metadata(new.stats.iter().copied().map(Some));
+                let columns = columns(new, metadata.filter(|_| settled));
+                let seal = seal(key, columns.iter().map(ValueRef::from)).finalize();
+                let seal = Value::Blob(seal.into_bytes().to_vec());
+                insert.execute(params_from_iter(columns.into_iter().chain([seal])))?;
             }
             Ok(())
         });
@@ -252,7 +284,7 @@ impl Index {
 
     /// Removes bundles that no longer exist.
     pub(crate) fn forget(&mut self, hashes: &[Digest]) {
-        self.write(|connection| {
+        self.write(|connection, _| {
             let mut delete = connection.prepare("DELETE FROM bundles WHERE hash = ?1")?;
             for hash in hashes {
                 delete.execute([hash.as_bytes()])?;
@@ -262,20 +294,61 @@ impl Index {
     }
 }
 
-/// All rows; those that do not parse are left out.
-fn read_rows(connection: &Connection) -> rusqlite::Result<HashMap<Digest, StoredRow>> {
+/// The columns of a row that the seal covers, in the order of the table.
+fn columns(new: &NewRow, metadata: Option<Digest>) -> [Value; SEALED] {
+    let Row {
+        name,
+        version,
+        signer,
+        size,
+        parts,
+        paths,
+        texts,
+        sketch,
+    } = &new.row;
+    [
+        Value::Blob(new.hash.as_bytes().to_vec()),
+        Value::Text(name.to_string()),
+        Value::Integer(version.cast_signed()),
+        Value::Text(signer.clone()),
+        Value::Integer(size.cast_signed()),
+        json_text(parts),
+        json_text(paths),
+        json_text(&texts.agents),
+        json_text(texts),
+        Value::Blob(sketch.clone()),
+        Value::Blob(metadata.map_or_else(Vec::new, |digest| digest.as_bytes().to_vec())),
+    ]
+}
+
+/// All rows with a valid seal.
+fn read_rows(
+    connection: &Connection,
+    key: &SealKey,
+) -> rusqlite::Result<HashMap<Digest, StoredRow>> {
     let mut statement = connection.prepare(
-        "SELECT hash, checksum, name, version, signer, size, parts, paths, agents, texts, sketch
-         FROM bundles",
+        "SELECT hash, name, version, signer, size, parts, paths, agents, texts, sketch, metadata,
+         seal FROM bundles",
     )?;
     let mut found = statement.query([])?;
     let mut rows = HashMap::new();
     while let Some(stored) = found.next()? {
+        let columns = (0..SEALED).map(|column| stored.get_ref(column));
+        let columns = columns.collect::<rusqlite::Result<Vec<_>>>()?;
+        let given = stored.get_ref(SEALED)?;
+        let given = given.as_blob().unwrap_or_default();
+        if seal(key, columns.into_iter()).verify_slice(given).is_err() {
+            continue;
+        }
         if let Some(row) = parse_row(stored)? {
-            let checksum = Digest::from_bytes(stored.get(1)?);
+            // Ours is empty or whole; the seal says that it is ours.
+            let metadata = stored.get_ref(10)?.as_blob()?.try_into().ok();
             rows.insert(
                 Digest::from_bytes(stored.get(0)?),
-                StoredRow { row, checksum },
+                StoredRow {
+                    row,
+                    metadata: metadata.map(Digest::from_bytes),
+                },
             );
         }
     }
@@ -284,24 +357,24 @@ fn read_rows(connection: &Connection) -> rusqlite::Result<HashMap<Digest, Stored
 
 /// A row from its columns; `None` if one of them does not parse.
 fn parse_row(stored: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Row>> {
-    let Some(texts) = parsed::<Texts>(stored, 9)? else {
+    let Some(texts) = parsed::<Texts>(stored, 8)? else {
         return Ok(None);
     };
-    let name = stored.get_ref(2)?.as_str()?.parse().ok();
-    let agents = parsed(stored, 8)?;
-    let (parts, paths) = (parsed(stored, 6)?, parsed(stored, 7)?);
+    let name = stored.get_ref(1)?.as_str()?.parse().ok();
+    let agents = parsed(stored, 7)?;
+    let (parts, paths) = (parsed(stored, 5)?, parsed(stored, 6)?);
     let (Some(name), Some(agents), Some(parts), Some(paths)) = (name, agents, parts, paths) else {
         return Ok(None);
     };
     Ok(Some(Row {
         name,
-        version: stored.get::<_, i64>(3)?.cast_unsigned(),
-        signer: stored.get(4)?,
-        size: stored.get::<_, i64>(5)?.cast_unsigned(),
+        version: stored.get::<_, i64>(2)?.cast_unsigned(),
+        signer: stored.get(3)?,
+        size: stored.get::<_, i64>(4)?.cast_unsigned(),
         parts,
         paths,
         texts: Texts { agents, ..texts },
-        sketch: stored.get(10)?,
+        sketch: stored.get(9)?,
     }))
 }
 
@@ -313,8 +386,8 @@ fn parsed<T: DeserializeOwned>(
     Ok(serde_json::from_str(stored.get_ref(column)?.as_str()?).ok())
 }
 
-fn json_text(value: &impl Serialize) -> String {
-    String::from_utf8(json::to_bytes(value)).unwrap_or_default()
+fn json_text(value: &impl Serialize) -> Value {
+    Value::Text(String::from_utf8(json::to_bytes(value)).unwrap_or_default())
 }
 
 enum OpenError {

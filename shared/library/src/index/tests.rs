@@ -54,6 +54,10 @@ fn new_row(folder: &Path) -> NewRow {
 
 const LATE: (i64, u64) = (i64::MAX, 0);
 
+fn open(path: &Path) -> Index {
+    Index::open_at(path, SealKey::new([7; 32]))
+}
+
 /// The row, if the index has one that is still current.
 fn current(index: &Index, folder: &Path, new: &NewRow) -> Option<Row> {
     let rows = index.rows();
@@ -67,8 +71,8 @@ fn a_row_is_current_until_something_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index.db");
     let new = new_row(folder.path());
-    Index::open(&path).note(std::slice::from_ref(&new), LATE);
-    let index = Index::open(&path);
+    open(&path).note(std::slice::from_ref(&new), LATE);
+    let index = open(&path);
     assert_eq!(current(&index, folder.path(), &new), Some(new.row.clone()));
 
     // A row does not apply to another name or another signer.
@@ -101,7 +105,7 @@ fn an_index_of_an_earlier_version_is_made_again() {
         )
         .unwrap();
     let new = new_row(folder.path());
-    let mut index = Index::open(&path);
+    let mut index = open(&path);
     assert!(index.rows().is_empty());
     index.note(std::slice::from_ref(&new), LATE);
     assert!(current(&index, folder.path(), &new).is_some());
@@ -113,7 +117,7 @@ fn what_was_written_a_moment_ago_is_not_taken_as_settled() {
     let path = folder.path().join("index.db");
     let new = new_row(folder.path());
     let now = new.stats[0].changed;
-    let mut index = Index::open(&path);
+    let mut index = open(&path);
     index.note(std::slice::from_ref(&new), now);
     assert!(current(&index, folder.path(), &new).is_none());
     assert_eq!(
@@ -132,10 +136,10 @@ fn a_damaged_index_is_put_aside_and_made_again() {
     let new = new_row(folder.path());
     for damage in [&b"not a database, but long enough to be taken for one ........................................................."[..], b"SQLite format 3\0garbage"] {
         std::fs::write(&path, damage.repeat(50)).unwrap();
-        let mut index = Index::open(&path);
+        let mut index = open(&path);
         assert!(index.rows().is_empty());
         index.note(std::slice::from_ref(&new), LATE);
-        assert_eq!(Index::open(&path).rows().len(), 1);
+        assert_eq!(open(&path).rows().len(), 1);
         assert!(folder.path().join("index.db.damaged").exists());
     }
 }
@@ -148,7 +152,7 @@ fn another_programs_database_is_left_alone() {
     other
         .execute_batch("CREATE TABLE bundles (x); INSERT INTO bundles VALUES (1)")
         .unwrap();
-    let mut index = Index::open(&path);
+    let mut index = open(&path);
     index.note(&[new_row(folder.path())], LATE);
     assert!(index.rows().is_empty());
     let left: i64 = other
@@ -158,14 +162,17 @@ fn another_programs_database_is_left_alone() {
 }
 
 #[test]
-fn a_row_that_was_changed_is_not_current() {
+fn a_row_that_was_changed_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index.db");
     let new = new_row(folder.path());
-    let mut index = Index::open(&path);
+    let mut index = open(&path);
     let connection = Connection::open(&path).unwrap();
     for change in [
+        "hash = zeroblob(32)",
+        "name = 'another'",
         "version = 4",
+        "signer = 'me'",
         "size = 98",
         "parts = '[]'",
         "agents = '[]'",
@@ -173,13 +180,30 @@ fn a_row_that_was_changed_is_not_current() {
         "paths = replace(paths, '\"files\",', '')",
         "texts = replace(texts, 'one', 'two')",
         "sketch = zeroblob(256)",
-        "checksum = zeroblob(32)",
+        "metadata = zeroblob(32)",
+        "metadata = x''",
+        "seal = zeroblob(32)",
+        "seal = x''",
+        "seal = 'text'",
     ] {
+        connection.execute("DELETE FROM bundles", []).unwrap();
         index.note(std::slice::from_ref(&new), LATE);
         assert!(current(&index, folder.path(), &new).is_some(), "{change}");
         connection
             .execute(&format!("UPDATE bundles SET {change}"), [])
             .unwrap();
-        assert!(current(&index, folder.path(), &new).is_none(), "{change}");
+        assert!(index.rows().is_empty(), "{change}");
     }
+}
+
+#[test]
+fn a_row_sealed_under_another_key_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index.db");
+    let new = new_row(folder.path());
+    Index::open_at(&path, SealKey::new([8; 32])).note(std::slice::from_ref(&new), LATE);
+    let mut index = open(&path);
+    assert!(index.rows().is_empty());
+    index.note(std::slice::from_ref(&new), LATE);
+    assert!(current(&index, folder.path(), &new).is_some());
 }

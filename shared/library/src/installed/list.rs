@@ -104,12 +104,13 @@ pub(crate) struct ScannedSkill {
 /// Scans all installed skills. The result includes damaged ones; only a vault that can't be listed
 /// is an error.
 pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
-    let mut index = Index::open(&vault.paths().index());
+    let mut index = Index::open(vault);
     let (rows, store) = (index.rows(), vault.store());
     let mut tries = TRIES;
     loop {
         let (mut scanned, mut fresh) = (Vec::new(), Vec::new());
-        for group in places(vault)?.groups {
+        let places = places(vault)?;
+        for group in places.groups {
             let read: Vec<_> = group
                 .places
                 .into_par_iter()
@@ -130,6 +131,10 @@ pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
         // A writer may have switched a link after it was listed and before its bundle was read:
         // retry.
         if tries == 0 || still_linked(vault, &damaged)? {
+            scanned.extend(places.gone.into_iter().map(|place| ScannedSkill {
+                state: Err(place.gone()),
+                place,
+            }));
             return Ok(scanned);
         }
     }
@@ -138,7 +143,7 @@ pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
 /// The rows of the index, unverified. First verifies the installed skills that it lacks and adds
 /// them.
 pub(crate) fn indexed(vault: &Vault, places: &Places) -> HashMap<Digest, StoredRow> {
-    let mut index = Index::open(&vault.paths().index());
+    let mut index = Index::open(vault);
     let (rows, store) = (index.rows(), vault.store());
     let mut fresh = Vec::new();
     for group in &places.groups {

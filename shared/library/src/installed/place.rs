@@ -10,7 +10,8 @@ use vault_skill::name::{SkillName, SkillRef, Slug};
 use super::link_id::LinkId;
 use super::linked::{self, Link, LinkedSkill};
 use crate::disk::{self, Kind};
-use crate::store::{self, Trusted};
+use crate::store::{self, Damage, Trusted};
+use crate::vault::own_skills::OwnSkills;
 use crate::vault::{Vault, VaultError};
 
 /// Where an installed skill comes from.
@@ -73,6 +74,8 @@ pub(crate) struct Places {
     pub(crate) groups: Vec<Group>,
     /// Entries that are not skills, as paths relative to the vault.
     pub(crate) strange: Vec<String>,
+    /// Own skills that this machine installed and whose links somebody removed.
+    pub(crate) gone: Vec<Place>,
 }
 
 /// Skills of one origin, and whose signatures count on them.
@@ -85,9 +88,14 @@ pub(crate) struct Group {
 /// Lists what is installed, without reading any skill. Own skills come first, and have their bare
 /// names; of the links one has each other name.
 pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
+    // A writer records a skill after it linked it, so a record that is read first never names more.
+    let known = vault.own_skills()?;
     let (places, mut strange) = own(vault)?;
-    let mut taken: HashSet<_> = places.iter().map(|place| place.name.clone()).collect();
-    let trusted = vault.trusted()?;
+    let gone = gone(vault, &known, &places)?;
+    // Whoever removes the link of an own skill hands its name to nobody.
+    let own = places.iter().chain(&gone);
+    let mut taken: HashSet<_> = own.map(|place| place.name.clone()).collect();
+    let trusted = vault.trusted_with(known)?;
     let mut groups = vec![Group { trusted, places }];
     for link in linked::all(vault)? {
         let (linked, further) = link.group(vault)?;
@@ -99,7 +107,42 @@ pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
         }
         strange.extend(further);
     }
-    Ok(Places { groups, strange })
+    Ok(Places {
+        groups,
+        strange,
+        gone,
+    })
+}
+
+/// The recorded own skills that no link installs.
+fn gone(vault: &Vault, known: &OwnSkills, places: &[Place]) -> Result<Vec<Place>, VaultError> {
+    let linked: HashSet<_> = places.iter().map(|place| &place.name).collect();
+    if known.expected().all(|(name, _)| linked.contains(name)) {
+        return Ok(Vec::new());
+    }
+    // A writer may have removed them meanwhile: then the record says so by now.
+    let known = vault.own_skills()?;
+    let missing = known.expected().filter(|(name, _)| !linked.contains(name));
+    let missing = missing.filter(|(name, _)| {
+        let link = vault.skills().join(name.as_str());
+        store::bundle_at(&link).is_ok_and(|bundle| bundle.is_none())
+    });
+    let places = missing.map(|(name, bundle)| Place {
+        name: name.clone(),
+        signed_name: name.clone(),
+        origin: Origin::Local,
+        bundle,
+        vault: None,
+        bare: true,
+    });
+    Ok(places.collect())
+}
+
+impl Place {
+    /// What is wrong with a skill whose link somebody removed.
+    pub(crate) fn gone(&self) -> Damage {
+        Damage::Unlinked(self.name.clone())
+    }
 }
 
 /// The own skills, without reading any.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use vault_skill::catalog::SignedCatalog;
+use vault_skill::catalog::{Catalog, SignedCatalog};
 use vault_skill::hash::Digest;
 use vault_skill::root::{self, KeyStanding, RootList, RootState, VaultId};
 use vault_skill::time::Timestamp;
@@ -99,7 +99,14 @@ pub(crate) fn conclude(
 
 /// The bundles of the last catalogs that this library published or took over.
 fn counted_bundles(vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
-    let mut bundles = BTreeSet::new();
+    let catalogs = counted_catalogs(vault)?;
+    let skills = catalogs.iter().flat_map(|catalog| &catalog.skills);
+    Ok(skills.map(|entry| entry.bundle_hash).collect())
+}
+
+/// The last catalogs that this library published or took over.
+pub(crate) fn counted_catalogs(vault: &Vault) -> Result<Vec<Catalog>, VaultError> {
+    let mut catalogs = Vec::new();
     for state in releases::all(vault)? {
         let (Some(bytes), Some(published)) = (state.catalog_bytes(vault)?, &state.published) else {
             continue;
@@ -107,9 +114,7 @@ fn counted_bundles(vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
         // A file that does not fit the record is the trace of a killed writer; it lists nothing.
         let catalog = SignedCatalog::parse(&bytes)
             .and_then(|file| file.read_counted(&published.payload_sha256));
-        if let Ok(catalog) = catalog {
-            bundles.extend(catalog.skills.iter().map(|entry| entry.bundle_hash));
-        }
+        catalogs.extend(catalog);
     }
-    Ok(bundles)
+    Ok(catalogs)
 }

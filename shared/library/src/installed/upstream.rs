@@ -1,12 +1,10 @@
 //! The source that a bundle was fetched from: `upstream/<bundle hash>.json`, one small record for
-//! each bundle.
+//! each bundle, in the vault's part of the trust folder.
 //!
 //! A record belongs to a bundle, not to a name. It is written before the link is switched, so that
 //! a killed writer leaves the old skill with its old record, or the new skill with its new one. The
-//! record is not signed. It only states where to check for updates and whose signature to expect
-//! there.
-
-use std::path::PathBuf;
+//! record states where to check for updates and whose signature to expect there. Whoever could
+//! change it could have other bytes fetched, and signed, under the name of a known source.
 
 use vault_skill::hash::Digest;
 use vault_skill::manifest::Manifest;
@@ -15,17 +13,18 @@ use vault_skill::provenance::Kind;
 use vault_store::fetch::Upstream;
 
 use super::place::installed;
-use crate::disk;
-use crate::vault::{Change, Vault, VaultError, read_record};
+use crate::vault::{Vault, VaultError};
 
-fn path(vault: &Vault, bundle: &Digest) -> PathBuf {
-    let folder = vault.paths().root.join("upstream");
-    folder.join(format!("{bundle}.json"))
+const FOLDER: &str = "upstream";
+
+fn file_name(bundle: &Digest) -> String {
+    format!("{bundle}.json")
 }
 
 /// The recorded source of a bundle.
 pub fn of_bundle(vault: &Vault, bundle: &Digest) -> Result<Option<Upstream>, VaultError> {
-    read_record(&path(vault, bundle))
+    let folder = vault.trust_folder().child(FOLDER);
+    folder.read_record(&file_name(bundle))
 }
 
 /// The source of an own skill: its record, or else what its signed manifest states. `None` for a
@@ -60,23 +59,22 @@ pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
 
 /// Records the source of a bundle. Call it under the writer lock. A record that is already equal is
 /// not written again.
-pub(crate) fn note(
-    vault: &Vault,
-    change: &mut Change<'_>,
-    bundle: &Digest,
-    upstream: &Upstream,
-) -> Result<(), VaultError> {
+pub(crate) fn note(vault: &Vault, bundle: &Digest, upstream: &Upstream) -> Result<(), VaultError> {
     // A record that can't be read is replaced.
     if matches!(of_bundle(vault, bundle), Ok(Some(known)) if known == *upstream) {
         return Ok(());
     }
-    change.write_record(&path(vault, bundle), upstream, 0o600)
+    let name = file_name(bundle);
+    Ok(vault
+        .trust_folder()
+        .write_record_in(FOLDER, &name, upstream)?)
 }
 
 /// Removes the records of bundles that no longer exist.
 pub(crate) fn forget(vault: &Vault, bundles: &[Digest]) -> Result<(), VaultError> {
+    let folder = vault.trust_folder().child(FOLDER);
     for bundle in bundles {
-        disk::remove_file(&path(vault, bundle))?;
+        folder.remove(&file_name(bundle))?;
     }
     Ok(())
 }

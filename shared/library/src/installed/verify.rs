@@ -123,6 +123,7 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
         let groups = places.groups.iter().chain([&rendered]);
         let mut named: HashSet<_> = groups
             .flat_map(|group| &group.places)
+            .chain(&places.gone)
             .map(|place| place.bundle)
             .collect();
         named.extend(project::bundles(vault)?);
@@ -137,7 +138,19 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
             .collect();
         (skills, check_group(&store, &rendered))
     };
-    let ((skills, variants), listed) = rayon::join(check_all, list_unreferenced);
+    let ((mut skills, variants), listed) = rayon::join(check_all, list_unreferenced);
+    skills.extend(places.gone.iter().map(|place| Checked {
+        name: place.name.clone(),
+        origin: place.origin.clone(),
+        qualified: place.qualified(),
+        bare: place.bare,
+        bundle: place.bundle,
+        version: None,
+        damage: Some(place.gone()),
+        signed_at: None,
+        ignored: Vec::new(),
+        declared: Vec::new(),
+    }));
     let (unreferenced, mut strange) = listed?;
     for entry in &mut strange {
         entry.insert_str(0, "store/");

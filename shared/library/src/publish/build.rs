@@ -23,7 +23,7 @@ use super::release::{PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
 use super::state::{AcknowledgedRelease, CatalogFile, CloudState};
 use crate::admit::remove;
-use crate::admit::variants::{Lookup, Transforms};
+use crate::admit::variants::{Lookup, RenderedVariant, Transforms};
 use crate::installed::variants::Variant;
 use crate::store::Trusted;
 use crate::vault::Vault;
@@ -48,6 +48,7 @@ pub(super) struct ReleaseBuilder<'a> {
     pub(super) profiles: Option<String>,
     pub(super) rules: Vec<ProfileRule>,
     pub(super) transforms: Transforms,
+    pub(super) rendered: Vec<RenderedVariant>,
     pub(super) withdrawn: Vec<remove::WithdrawnBundle>,
     pub(super) now: Timestamp,
 }
@@ -333,6 +334,7 @@ impl ReleaseBuilder<'_> {
             removed: changes.theirs,
             skills: catalog.skills.len(),
             resumed,
+            rendered: self.rendered.clone(),
             base: self.request.base.to_owned(),
             slug: self.request.slug.clone(),
             built,

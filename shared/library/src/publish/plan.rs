@@ -5,7 +5,7 @@
 //! than the last published one. Each signed catalog is recorded before it can be uploaded, so that
 //! no release number is used for two catalogs. An interrupted push continues with the same bytes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use vault_skill::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry};
 use vault_skill::hash::Digest;
@@ -20,15 +20,14 @@ use super::error::{Difference, PlanError};
 use super::release::ReleasePlan;
 use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState};
-use crate::admit::variants::{Lookup, Transforms};
+use crate::admit::variants::{Lookup, RenderedVariant, Transforms};
 use crate::admit::{remove, sign_again, sign_waiting, waiting};
-use crate::agents::PROFILES_FILE;
-use crate::disk;
 use crate::installed::place::Place;
 use crate::installed::roots;
+use crate::vault::authored::{AuthoredFile, PROFILES_FILE};
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::trust::{RootChanges, VaultTrust};
-use crate::vault::{Change, Vault, VaultError};
+use crate::vault::{Change, Vault};
 
 /// What the caller must do next.
 #[derive(Debug)]
@@ -74,19 +73,20 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
             }
         }
     }
-    let profiles = read_text(vault, PROFILES_FILE)?;
+    let profiles = read_text(vault, &AuthoredFile::Profiles, PROFILES_FILE)?;
     let rules = profile_rules(profiles.as_deref(), &skills)?;
-    let transforms = render(vault, &mut change, &skills, &rules)?;
+    let (transforms, rendered) = render(vault, &mut change, &skills, &rules)?;
     let builder = ReleaseBuilder {
         vault,
         request,
         rules,
         transforms,
+        rendered,
         current: current.as_ref(),
         skills: &skills,
         key: release_key(vault, &trust, current.as_ref())?,
         trust: &trust,
-        policy: read_text(vault, POLICY_FILE)?,
+        policy: read_text(vault, &AuthoredFile::Policy, POLICY_FILE)?,
         profiles,
         withdrawn: remove::withdrawn(vault)?,
         now: vault.clock().now(),
@@ -372,14 +372,14 @@ fn profile_rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule
         .collect())
 }
 
-/// Renders the variants that the release's profiles need. Fails if a transform can't be applied, so
+/// Renders the variants that the release's profiles need; returns those that were signed. Fails if a transform can't be applied, so
 /// that no variant is silently left out.
 fn render(
     vault: &Vault,
     change: &mut Change<'_>,
     skills: &[Skill],
     rules: &[ProfileRule],
-) -> Result<Transforms, PlanError> {
+) -> Result<(Transforms, Vec<RenderedVariant>), PlanError> {
     let mut transforms = Transforms::read(vault)?;
     let trusted = vault.trusted()?;
     let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
@@ -391,13 +391,14 @@ fn render(
             }
         }
     }
+    let mut rendered = Vec::new();
     if !missing.is_empty() {
-        transforms.render(vault, change, &missing)?;
+        rendered = transforms.render(vault, change, &missing)?;
         for (place, _, agent) in &missing {
             is_missing(&transforms, place, agent)?;
         }
     }
-    Ok(transforms)
+    Ok((transforms, rendered))
 }
 
 /// Whether a variant still has to be rendered. Fails if it can't be rendered.
@@ -421,23 +422,27 @@ fn raise_versions(
     skills: &[Skill],
     catalog: &Catalog,
 ) -> Result<bool, PlanError> {
-    let mut behind = BTreeSet::new();
+    let mut behind = BTreeMap::new();
     for skill in skills {
         let name = &skill.place.name;
         if let Some(entry) = catalog.skill(name)
             && entry.bundle_hash != skill.place.bundle
             && entry.version >= skill.row.version
         {
-            remove::retire(vault, change, name, entry.version)?;
-            behind.insert(name.clone());
+            behind.insert(name.clone(), entry.version);
         }
     }
     if behind.is_empty() {
         return Ok(false);
     }
+    vault.change_own_skills(|known| {
+        for (name, version) in &behind {
+            known.reach(name, *version);
+        }
+    })?;
     let trusted = vault.trusted()?;
     let resigned = sign_again(vault, change, &trusted, |place| {
-        behind.contains(&place.name)
+        behind.contains_key(&place.name)
     })?;
     match resigned.refused.into_iter().next() {
         // Without a new signature the published version would decrease or stay the same.
@@ -446,15 +451,15 @@ fn raise_versions(
     }
 }
 
-/// Reads a text file in the vault's folder that the owner edits; `None` if it is absent.
-fn read_text(vault: &Vault, file: &'static str) -> Result<Option<String>, PlanError> {
-    let path = vault.paths().root.join(file);
-    let Some(bytes) = disk::read(&path, 4 << 20).map_err(VaultError::from)? else {
-        return Ok(None);
-    };
-    String::from_utf8(bytes)
-        .map(Some)
-        .map_err(|_| PlanError::NotText { file })
+/// The approved version of a text file that the owner writes; `None` if there is none.
+fn read_text(
+    vault: &Vault,
+    file: &AuthoredFile,
+    name: &'static str,
+) -> Result<Option<String>, PlanError> {
+    let text = file.read_approved(vault)?.map(String::from_utf8);
+    text.transpose()
+        .map_err(|_| PlanError::NotText { file: name })
 }
 
 /// Records the service's current catalog as known. Call it after the catalog's skills were adopted;

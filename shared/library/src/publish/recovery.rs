@@ -7,6 +7,7 @@ use std::sync::Arc;
 use vault_skill::catalog::SignedCatalog;
 use vault_skill::hash::Digest;
 use vault_skill::keys::{PublicKey, SecretKey};
+use vault_skill::name::SkillName;
 use vault_skill::root::{
     self, KeyEntry, KeyName, KeyStanding, RecoveryFile, RootChain, RootEdit, RootState, VaultId,
 };
@@ -116,6 +117,16 @@ pub fn create(
         report,
         resigned,
     })
+}
+
+/// Own skills that [`create`] would sign again, because nobody has seen the vault and it would be made
+/// anew.
+pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
+    if !is_unseen(vault, &vault.require_trust()?)? {
+        return Ok(Vec::new());
+    }
+    let places = crate::installed::place::own_places(vault)?;
+    Ok(places.into_iter().map(|place| place.name).collect())
 }
 
 /// Whether nobody else has seen the vault's keys, so that it can be made anew with another id.
@@ -270,6 +281,9 @@ fn make_anew(
             anew.keys().store(&vault.keys().read(&key)?)?;
         }
     }
+    // What else is known of the vault: approved files, sources and versions. Releases there are none.
+    let but = ["trust.json", "keys"];
+    anew.trust_folder().copy_from(&vault.trust_folder(), &but)?;
     anew.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
     change.switching()?;
     write_format(&vault.paths().root, &id)?;
@@ -358,6 +372,8 @@ fn open_place(place: &RecoveredPlace, wanted: &VaultId) -> Result<Vault, RootsEr
     let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
     let vault = match Vault::open(place.paths.clone(), clock, random) {
         Ok(vault) if vault.id() == wanted => vault,
+        // It only holds linked vaults, and becomes the recovered one.
+        Ok(vault) if vault.trust()?.is_some_and(|trust| trust.for_links) => vault.with_id(*wanted),
         Ok(vault) => {
             return Err(RecoveryError::OtherVault {
                 here: *vault.id(),

@@ -7,6 +7,7 @@ use vault_store::objects::Class;
 
 use super::error::PlanError;
 use super::state::{self, AcknowledgedRelease, CatalogFile};
+use crate::admit::variants::RenderedVariant;
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
@@ -58,6 +59,8 @@ pub struct ReleasePlan {
     pub skills: usize,
     /// Whether an earlier attempt already signed these bytes.
     pub resumed: bool,
+    /// Skills that were rendered for one agent and signed for this release.
+    pub rendered: Vec<RenderedVariant>,
     pub(super) base: String,
     pub(super) slug: Slug,
     pub(super) built: Vec<Vec<u8>>,

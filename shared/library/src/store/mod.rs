@@ -81,6 +81,19 @@ pub enum Damage {
     /// This machine knows no keys of the vault: its folder was copied here without its trust folder.
     #[error("nothing on this machine says which keys the vault {0} trusts")]
     Untrusted(VaultId),
+    /// An older version than this machine has installed, or one of a skill that was removed.
+    #[error(
+        "version {found} was brought back: this machine signed version {known} after it, or removed it"
+    )]
+    Older {
+        /// The version that lies there.
+        found: u64,
+        /// The highest version that this machine knows.
+        known: u64,
+    },
+    /// The link of an installed skill is absent, and no command removed it.
+    #[error("its link skills/{0} was removed from the vault's folder")]
+    Unlinked(SkillName),
     /// The current catalog of the linked vault does not list the bundle.
     #[error("the current catalog of its vault does not list the bundle {0}")]
     NotListed(Digest),
@@ -102,9 +115,14 @@ impl Damage {
         )
     }
 
-    /// Whether the content was modified. False for a missing folder or a fault of the disk.
+    /// Whether the content was modified. False for a missing bundle or file, or a fault of the disk.
+    /// True for a missing manifest: what lies there was signed and is not any more.
     pub fn is_tampering(&self) -> bool {
-        !matches!(self, Self::Missing(_) | Self::Unreadable(_))
+        match self {
+            Self::Missing(what) => what == MANIFEST,
+            Self::Unreadable(_) => false,
+            _ => true,
+        }
     }
 }
 
@@ -323,6 +341,16 @@ impl Examination<'_> {
             }
             None => signed.verify_signature(&trust)?,
         };
+        // A variant has the version of the skill that it was rendered from, which may be older.
+        let lowest = self.trusted.lowest(&manifest.name);
+        if manifest.rendered_from.is_none()
+            && lowest.is_some_and(|lowest| manifest.version < lowest)
+        {
+            return Err(Damage::Older {
+                found: manifest.version,
+                known: self.trusted.reached(&manifest.name),
+            });
+        }
         let signer = signed.signer(trust.state);
         let signer = signer.ok_or(ManifestError::Signer(SignerRefusal::Signature))?;
         self.files.resize_with(manifest.files.len(), || None);
@@ -363,6 +391,7 @@ impl Examination<'_> {
         };
         let signed = &manifest.files[at];
         let bytes = content(path, entry)?;
+        // A changed file often has another mode too, and its content is what matters.
         if bytes.len() as u64 != signed.size || Digest::of(&bytes) != signed.sha256 {
             return Err(Damage::Changed(path.to_owned()));
         }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use vault_skill::hash::Digest;
 use vault_skill::keys::PublicKey;
 use vault_skill::manifest::ManifestTrust;
+use vault_skill::name::SkillName;
 use vault_skill::root::{KeyStanding, RootState, SkillPlace, VaultId};
 
 use super::Damage;
+use crate::vault::own_skills::OwnSkills;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
@@ -25,7 +27,11 @@ pub(crate) struct Trusted {
 #[derive(Clone, Debug)]
 enum Bundles {
     /// The own library: every bundle by a publisher, and those that were taken over from a retired one.
-    Own { taken_over: Arc<BTreeSet<Digest>> },
+    Own {
+        taken_over: Arc<BTreeSet<Digest>>,
+        /// What this machine installed; empty where that does not matter.
+        skills: Arc<OwnSkills>,
+    },
     /// Bundles on a list that this machine made from counted catalogs, by a key that is not revoked.
     Listed(Arc<BTreeSet<Digest>>),
     /// Every bundle by a key that was a publisher's and is not revoked. For content that is not used
@@ -40,8 +46,34 @@ impl Trusted {
             vault_id: trust.roots.vault_id(),
             bundles: Bundles::Own {
                 taken_over: Arc::new(trust.taken_over),
+                skills: Arc::default(),
             },
             roots: Some(Arc::new(trust.roots)),
+        }
+    }
+
+    /// The own library with the skills that this machine installed: an older version counts no more.
+    pub(crate) fn installed(trust: VaultTrust, skills: OwnSkills) -> Self {
+        let mut trusted = Self::own(trust);
+        if let Bundles::Own { skills: none, .. } = &mut trusted.bundles {
+            *none = Arc::new(skills);
+        }
+        trusted
+    }
+
+    /// The version that an installed skill of this name must have at least.
+    pub(crate) fn lowest(&self, name: &SkillName) -> Option<u64> {
+        match &self.bundles {
+            Bundles::Own { skills, .. } => skills.lowest(name),
+            _ => None,
+        }
+    }
+
+    /// The highest version that a name has reached in the own library; 0 if it was never used.
+    pub(crate) fn reached(&self, name: &SkillName) -> u64 {
+        match &self.bundles {
+            Bundles::Own { skills, .. } => skills.reached(name),
+            _ => 0,
         }
     }
 
@@ -99,7 +131,7 @@ impl Trusted {
 
     fn place(&self, bundle: &Digest) -> Option<SkillPlace> {
         match &self.bundles {
-            Bundles::Own { taken_over } => Some(SkillPlace::Own {
+            Bundles::Own { taken_over, .. } => Some(SkillPlace::Own {
                 taken_over: taken_over.contains(bundle),
             }),
             Bundles::Listed(listed) => listed.contains(bundle).then_some(SkillPlace::Installed),
@@ -134,8 +166,20 @@ impl Vault {
     /// Whose signatures count on this vault's own skills: nobody's where this machine has no trust
     /// folder for it.
     pub(crate) fn trusted(&self) -> Result<Trusted, VaultError> {
-        let trust = self.trust()?;
-        Ok(trust.map_or_else(|| Trusted::nothing(*self.id()), Trusted::own))
+        self.trusted_with(self.own_skills()?)
+    }
+
+    /// Like [`Self::trusted`], with the record of own skills that was read before.
+    pub(crate) fn trusted_with(&self, skills: OwnSkills) -> Result<Trusted, VaultError> {
+        Ok(match self.trust()? {
+            Some(trust) => Trusted::installed(trust, skills),
+            None => Trusted::nothing(*self.id()),
+        })
+    }
+
+    /// Like [`Self::trusted`], for a bundle that was the installed one when it was listed.
+    pub(crate) fn trusted_as_listed(&self) -> Result<Trusted, VaultError> {
+        self.trusted_with(OwnSkills::default())
     }
 
     /// Whose signatures count on earlier content of this vault.

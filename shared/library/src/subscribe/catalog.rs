@@ -179,7 +179,7 @@ impl AcceptedCatalog {
         let store = vault.store();
         let chosen_bundles = chosen.iter().map(|skill| skill.bundle_hash);
         let trusted = self.trusted(chosen_bundles);
-        let rows = Index::open(&vault.paths().index()).rows();
+        let rows = Index::open(vault).rows();
         // Skip the full verification if the index shows that no file changed since the last one.
         let good = |skill: &&SelectedSkill| {
             let (hash, name) = (&skill.bundle_hash, &skill.name);

@@ -327,6 +327,9 @@ impl<'a> PullTransaction<'a> {
         }
         let own = place::own_places(self.vault)?.into_iter();
         holders.extend(own.map(|place| (place.name, None)));
+        // Whoever removes the link of an own skill hands its name to nobody.
+        let recorded = self.vault.own_skills()?;
+        holders.extend(recorded.expected().map(|(name, _)| (name.clone(), None)));
         Ok(holders)
     }
 

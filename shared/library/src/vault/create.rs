@@ -20,25 +20,98 @@ use crate::disk::scratch;
 /// Name of the file that holds the id of a vault while the vault is being created.
 pub(super) const CREATING: &str = "creating";
 
-/// Creates a vault with one key in both roles.
-pub(super) fn create(
-    paths: &VaultPaths,
-    clock: &dyn Clock,
-    random: &dyn Random,
-    passphrases: &Arc<dyn Passphrases>,
-) -> Result<VaultId, VaultError> {
-    make_folders(paths)?;
-    let root = &paths.root;
-    let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
-    if let Some(id) = read_format(root)? {
-        return Ok(id); // another process was first
+/// What a vault is created with.
+pub(super) struct NewVault<'a> {
+    pub(super) paths: &'a VaultPaths,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) random: &'a dyn Random,
+    pub(super) passphrases: &'a Arc<dyn Passphrases>,
+    /// Whether it gets no keys, because it only holds linked vaults.
+    pub(super) for_links: bool,
+}
+
+impl NewVault<'_> {
+    /// Creates a vault with one key in both roles.
+    pub(super) fn create(&self) -> Result<VaultId, VaultError> {
+        make_folders(self.paths)?;
+        let root = &self.paths.root;
+        let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
+        if let Some(id) = read_format(root)? {
+            return Ok(id); // another process was first
+        }
+        scratch::sweep(&root.join("tmp"))?;
+        self.finish()
     }
-    let tmp = root.join("tmp");
-    scratch::sweep(&tmp)?;
-    let id = create_trust(paths, clock, random, passphrases)?;
-    write_format(root, &id)?;
-    disk::remove_file(&root.join(CREATING))?;
-    Ok(id)
+
+    /// Gives a vault that only held linked ones an identity of its own; returns its id.
+    pub(super) fn replace(&self, id: VaultId) -> Result<VaultId, VaultError> {
+        let root = &self.paths.root;
+        folder::check_vault(root)?;
+        let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
+        match read_format(root)? {
+            Some(now) if now == id => {}
+            // Another process was first.
+            now => return Ok(now.unwrap_or(id)),
+        }
+        let new = self.finish()?;
+        let before = trust::folder(&self.paths.config, &id);
+        if disk::kind(&before.child("keys").path())?.is_none() {
+            before.remove_all()?;
+        }
+        Ok(new)
+    }
+
+    fn finish(&self) -> Result<VaultId, VaultError> {
+        let root = &self.paths.root;
+        let id = self.create_trust()?;
+        write_format(root, &id)?;
+        disk::remove_file(&root.join(CREATING))?;
+        Ok(id)
+    }
+
+    /// Creates the first root version with one key in both roles. Goes on with what an interrupted
+    /// creation left.
+    fn create_trust(&self) -> Result<VaultId, VaultError> {
+        let Self {
+            paths,
+            clock,
+            random,
+            ..
+        } = self;
+        let noted = paths.root.join(CREATING);
+        let earlier = disk::read(&noted, 64)?
+            .and_then(|bytes| String::from_utf8(bytes).ok())
+            .and_then(|text| text.parse::<VaultId>().ok());
+        if let Some(id) = earlier {
+            match VaultTrust::read(&paths.config, &id)? {
+                Some(known) if known.for_links == self.for_links => return Ok(id),
+                // The note lies in the vault's folder and may be anybody's: what counts stays.
+                Some(_) => {}
+                // The root version that names these keys was not stored, so nobody has seen it.
+                None => trust::folder(&paths.config, &id).remove_all()?,
+            }
+        }
+        let key = keys::generate(*random);
+        let chain = first_root(*clock, &key)?;
+        let id = chain.vault_id();
+        // Record the id first, so that a retry finds the keys of an interrupted creation.
+        disk::replace(
+            &noted,
+            id.to_string().as_bytes(),
+            0o600,
+            &paths.root.join("tmp"),
+        )?;
+        // The key of a vault for links signs this one version, and nobody keeps it.
+        if !self.for_links {
+            VaultKeys::new(&paths.config, &id, Arc::clone(self.passphrases)).store(&key)?;
+        }
+        VaultTrust {
+            for_links: self.for_links,
+            ..VaultTrust::new(RootState::new(chain, BTreeSet::new()))
+        }
+        .write(&paths.config)?;
+        Ok(id)
+    }
 }
 
 /// Makes the folders of a vault. Fails if its keys would lie inside it.
@@ -47,44 +120,11 @@ pub(super) fn make_folders(paths: &VaultPaths) -> Result<(), VaultError> {
         return Err(VaultError::KeysInside(paths.config.clone()));
     }
     folder::check_top(&paths.config)?;
-    for folder in ["store", "skills", "links", "tmp"] {
+    folder::check_vault(&paths.root)?;
+    for folder in folder::FOLDERS {
         disk::make_dirs(&paths.root.join(folder), 0o700)?;
     }
     Ok(())
-}
-
-/// Creates the first root version with one key in both roles. Goes on with what an interrupted
-/// creation left.
-fn create_trust(
-    paths: &VaultPaths,
-    clock: &dyn Clock,
-    random: &dyn Random,
-    passphrases: &Arc<dyn Passphrases>,
-) -> Result<VaultId, VaultError> {
-    let noted = paths.root.join(CREATING);
-    let earlier = disk::read(&noted, 64)?
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .and_then(|text| text.parse::<VaultId>().ok());
-    if let Some(id) = earlier {
-        if VaultTrust::read(&paths.config, &id)?.is_some() {
-            return Ok(id);
-        }
-        // The root version that names these keys was not stored, so nobody has seen it.
-        trust::folder(&paths.config, &id).remove_all()?;
-    }
-    let key = keys::generate(random);
-    let chain = first_root(clock, &key)?;
-    let id = chain.vault_id();
-    // Record the id first, so that a retry finds the keys of an interrupted creation.
-    disk::replace(
-        &noted,
-        id.to_string().as_bytes(),
-        0o600,
-        &paths.root.join("tmp"),
-    )?;
-    VaultKeys::new(&paths.config, &id, Arc::clone(passphrases)).store(&key)?;
-    VaultTrust::new(RootState::new(chain, BTreeSet::new())).write(&paths.config)?;
-    Ok(id)
 }
 
 /// The root version 1 of a new vault: one key in both roles.

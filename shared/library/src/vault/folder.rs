@@ -5,6 +5,11 @@
 //! <config>/vaults/<vault id>/trust.json    the root versions that count, for own and linked vaults
 //! <config>/vaults/<vault id>/keys/         secret keys of the own vault
 //! <config>/vaults/<vault id>/releases/     releases that a service acknowledged
+//! <config>/vaults/<vault id>/approved/     approved versions of files that the owner writes
+//! <config>/vaults/<vault id>/own-skills.json, withdrawn.json, upstream/
+//!                                          the own skills with their versions, what releases
+//!                                          withdraw, and where skills were fetched from
+//! <config>/vaults/<vault id>/index-seal    the key that seals rows of the index
 //! <config>/links/<link>/                   device key, pin and counted catalog of a linked vault
 //! <config>/services/<origin>/              tokens of the sign-in
 //! ```
@@ -142,6 +147,25 @@ impl PrivateFolder {
         self.replace(name, &json::to_bytes(record))
     }
 
+    /// Writes a JSON record atomically in a folder of this one that may hold many: it is not listed.
+    pub(crate) fn write_record_in<T: Serialize>(
+        &self,
+        folder: &str,
+        name: &str,
+        record: &T,
+    ) -> Result<(), KeyError> {
+        self.ensure()?;
+        self.sweep()?;
+        let below = self.child(folder);
+        below.ensure()?;
+        Ok(disk::replace(
+            &below.path_of(name),
+            &json::to_bytes(record),
+            0o600,
+            &self.path(),
+        )?)
+    }
+
     /// Renames a file of the folder.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), KeyError> {
         disk::rename(&self.path_of(from), &self.path_of(to))?;
@@ -156,6 +180,24 @@ impl PrivateFolder {
     /// Removes the folder with its content.
     pub(crate) fn remove_all(&self) -> Result<(), KeyError> {
         Ok(disk::remove_tree(&self.path())?)
+    }
+
+    /// Copies the files of another folder and of the folders in it, but for the named ones. Files
+    /// that exist are replaced.
+    pub(crate) fn copy_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
+        for name in other.files()? {
+            if !but.contains(&name.as_str())
+                && let Some(bytes) = other.read(&name)?
+            {
+                self.replace(&name, &bytes)?;
+            }
+        }
+        for name in other.folders()? {
+            if !but.contains(&name.as_str()) {
+                self.child(&name).copy_from(&other.child(&name), &[])?;
+            }
+        }
+        Ok(())
     }
 
     /// The names of the regular files, sorted; empty if the folder is absent.
@@ -180,10 +222,33 @@ impl PrivateFolder {
 /// Fails if others can write to the trust folder, or it belongs to another user. An absent one is
 /// good.
 pub(super) fn check_top(config: &Path) -> Result<(), KeyError> {
-    match disk::target_mode_and_owner(config)? {
+    match disk::folder_mode_and_owner(config)? {
         Some((mode, owner)) => check_mode(config, mode, owner, 0o022),
         None => Ok(()),
     }
+}
+
+/// The folders that every vault has.
+pub(super) const FOLDERS: [&str; 4] = ["store", "skills", "links", "tmp"];
+
+/// Fails if others can write to the vault's folder or to one of its own folders, or they belong to
+/// another user. Absent ones are good.
+pub(super) fn check_vault(root: &Path) -> Result<(), VaultError> {
+    let below = FOLDERS.map(|name| root.join(name));
+    for path in std::iter::once(root.to_owned()).chain(below) {
+        let Some((mode, owner)) = disk::folder_mode_and_owner(&path)? else {
+            continue;
+        };
+        match check_mode(&path, mode, owner, 0o022) {
+            Ok(()) => {}
+            Err(KeyError::Open { path, mode }) => {
+                return Err(VaultError::WritableByOthers { path, mode });
+            }
+            Err(KeyError::Foreign(path)) => return Err(VaultError::OfAnotherUser(path)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Fails unless the path belongs to this user and only its owner has access.

@@ -11,11 +11,14 @@
 //! and makes it visible by switching one link. The next writer removes what a killed one left
 //! behind.
 
+pub mod authored;
 mod create;
 pub(crate) mod folder;
 pub mod keys;
+pub(crate) mod own_skills;
 pub(crate) mod policy;
 pub mod releases;
+pub(crate) mod seal;
 pub mod trust;
 mod writer;
 
@@ -31,10 +34,12 @@ use vault_skill::root::{KeyStanding, RootError, RootWriteError, VaultId};
 use vault_store::clock::Clock;
 use vault_store::random::Random;
 
-use self::create::CREATING;
+use self::create::{CREATING, NewVault};
 pub(crate) use self::create::{first_root, write_format};
 use self::keys::{KeyError, NoPassphrases, Passphrases, VaultKeys};
+use self::trust::VaultTrust;
 pub(crate) use self::writer::Change;
+pub use self::writer::HeldVault;
 use crate::disk::lock::{self, LockError};
 use crate::disk::scratch::Scratch;
 use crate::disk::{self, FileError};
@@ -101,10 +106,24 @@ pub enum VaultError {
     /// No key on this machine may sign for the vault.
     #[error("no key on this machine may sign for the vault {0}")]
     NoReleaseKey(VaultId),
+    /// The vault only holds linked vaults and has no keys of its own.
+    #[error("the vault at {} only holds linked vaults and has no key to sign with", .0.display())]
+    ForLinks(PathBuf),
     /// The configuration folder lies inside the vault, so a copy of the vault would contain the
     /// keys.
     #[error("the configuration folder {} lies inside the vault", .0.display())]
     KeysInside(PathBuf),
+    /// Other users can write to a folder of the vault, so that nothing is signed or installed there.
+    #[error("other users can write to {} (mode {mode:04o}), so nothing is signed or installed there", path.display())]
+    WritableByOthers {
+        /// The folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A folder of the vault belongs to another user.
+    #[error("{} belongs to another user, so nothing is signed or installed there", .0.display())]
+    OfAnotherUser(PathBuf),
     /// Root versions do not count, or contradict those that are known.
     #[error(transparent)]
     Roots(#[from] RootError),
@@ -181,9 +200,39 @@ impl Vault {
         random: Arc<dyn Random>,
         passphrases: Arc<dyn Passphrases>,
     ) -> Result<Self, VaultError> {
+        let new = NewVault {
+            paths: &paths,
+            clock: &*clock,
+            random: &*random,
+            passphrases: &passphrases,
+            for_links: false,
+        };
+        let id = match read_format(&paths.root)? {
+            Some(id) if VaultTrust::is_for_links(&paths.config, &id)? => new.replace(id)?,
+            Some(id) => id,
+            None => new.create()?,
+        };
+        Ok(Self::with(paths, id, clock, random).with_passphrases(passphrases))
+    }
+
+    /// Opens the vault, or creates one without keys if there is none: it holds linked vaults, and gets
+    /// keys of its own when [`Self::open_or_create`] opens it.
+    pub fn open_or_create_for_links(
+        paths: VaultPaths,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        passphrases: Arc<dyn Passphrases>,
+    ) -> Result<Self, VaultError> {
         let id = match read_format(&paths.root)? {
             Some(id) => id,
-            None => create::create(&paths, &*clock, &*random, &passphrases)?,
+            None => NewVault {
+                paths: &paths,
+                clock: &*clock,
+                random: &*random,
+                passphrases: &passphrases,
+                for_links: true,
+            }
+            .create()?,
         };
         Ok(Self::with(paths, id, clock, random).with_passphrases(passphrases))
     }
@@ -259,14 +308,30 @@ impl Vault {
         &self.paths
     }
 
+    /// Fails if others can change the vault's folder or the trust folder. A change fails then, while
+    /// reading goes on, so callers warn.
+    pub fn check_folders(&self) -> Result<(), VaultError> {
+        folder::check_top(&self.paths.config)?;
+        folder::check_vault(&self.paths.root)
+    }
+
     /// The vault's keys on this machine.
     pub fn keys(&self) -> &VaultKeys {
         &self.keys
     }
 
+    /// Whether the vault only holds linked ones and has no keys of its own.
+    pub fn only_holds_links(&self) -> Result<bool, VaultError> {
+        Ok(self.trust()?.is_some_and(|trust| trust.for_links))
+    }
+
     /// The key on this machine that may sign manifests and catalogs.
     pub fn release_key(&self) -> Result<PublicKey, VaultError> {
-        let roots = self.require_trust()?.roots;
+        let trust = self.require_trust()?;
+        if trust.for_links {
+            return Err(VaultError::ForLinks(self.paths.root.clone()));
+        }
+        let roots = trust.roots;
         let mut keys = self.keys.list()?.into_iter();
         keys.find(|key| roots.standing(key) == KeyStanding::Release)
             .ok_or(VaultError::NoReleaseKey(self.id))
@@ -328,6 +393,7 @@ impl Vault {
     pub(crate) fn lock_writer(&self) -> Result<Change<'_>, VaultError> {
         let root = &self.paths.root;
         folder::check_top(&self.paths.config)?;
+        folder::check_vault(root)?;
         let lock = lock::take(&root.join("lock"), self.wait)?;
         // Creating the vault may have been interrupted just before this step.
         disk::remove_file(&root.join(CREATING))?;
@@ -378,134 +444,4 @@ fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use vault_store::clock::TestClock;
-    use vault_store::random::SeededRandom;
-
-    use super::*;
-
-    fn open(home: &Path, seed: u64) -> Vault {
-        let paths = VaultPaths::new(home.join("vault"), home.join("config/vault"));
-        let clock = Arc::new(TestClock::default());
-        Vault::open_or_create(paths, clock, Arc::new(SeededRandom::new(seed))).unwrap()
-    }
-
-    #[test]
-    fn a_vault_is_made_once_with_its_keys_and_keeps_its_id() {
-        let home = tempfile::tempdir().unwrap();
-        let first = open(home.path(), 1);
-        let again = open(home.path(), 2);
-        assert_eq!(first.id(), again.id());
-        assert_eq!(first.release_key().unwrap(), again.release_key().unwrap());
-        let trust = first.trust().unwrap().unwrap();
-        assert_eq!(trust.chain().vault_id(), *first.id());
-        let document = trust.chain().document();
-        assert_eq!(document.root().keys(), document.release().keys());
-        assert_eq!(document.release().keys(), [first.release_key().unwrap()]);
-    }
-
-    #[test]
-    fn an_interrupted_creation_goes_on_with_the_same_keys() {
-        let home = tempfile::tempdir().unwrap();
-        let root = home.path().join("vault");
-        let first = open(home.path(), 1);
-        std::fs::remove_file(root.join("vault.json")).unwrap();
-        std::fs::write(root.join("creating"), first.id().to_string()).unwrap();
-        let again = open(home.path(), 2);
-        assert_eq!(first.id(), again.id());
-        assert_eq!(first.release_key().unwrap(), again.release_key().unwrap());
-        assert!(!root.join("creating").exists());
-        // Keys without a root version are replaced: nobody has seen them.
-        std::fs::remove_file(root.join("vault.json")).unwrap();
-        std::fs::write(root.join("creating"), first.id().to_string()).unwrap();
-        let trust = trust::folder(&first.paths().config, first.id());
-        std::fs::remove_file(trust.path_of("trust.json")).unwrap();
-        let other = open(home.path(), 2);
-        assert_ne!(first.id(), other.id());
-        assert!(!trust.path().exists());
-    }
-
-    #[test]
-    fn a_copy_without_its_trust_folder_opens_but_signs_nothing() {
-        let home = tempfile::tempdir().unwrap();
-        let vault = open(home.path(), 1);
-        std::fs::remove_dir_all(home.path().join("config/vault")).unwrap();
-        assert_eq!(vault.trust().unwrap(), None);
-        assert!(matches!(
-            vault.release_signer(),
-            Err(VaultError::Untrusted(_))
-        ));
-    }
-
-    #[test]
-    fn of_many_that_start_at_once_one_makes_it() {
-        let home = tempfile::tempdir().unwrap();
-        let ids: std::collections::BTreeSet<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8)
-                .map(|seed| {
-                    let home = home.path();
-                    scope.spawn(move || open(home, seed).id().to_string())
-                })
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
-        });
-        assert_eq!(ids.len(), 1);
-    }
-
-    #[test]
-    fn a_later_or_damaged_format_is_refused() {
-        let home = tempfile::tempdir().unwrap();
-        let vault = open(home.path(), 1);
-        let path = vault.paths().root.join("vault.json");
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, text.replace("/2", "/1")).unwrap();
-        let earlier = Vault::open(
-            vault.paths().clone(),
-            Arc::new(TestClock::default()),
-            Arc::new(SeededRandom::new(1)),
-        );
-        assert!(matches!(earlier, Err(VaultError::Earlier { .. })));
-        for bad in [text.replace("/2", "/3"), "[]".to_owned(), String::new()] {
-            std::fs::write(&path, bad).unwrap();
-            let refused = Vault::open(
-                vault.paths().clone(),
-                Arc::new(TestClock::default()),
-                Arc::new(SeededRandom::new(1)),
-            );
-            assert!(matches!(refused, Err(VaultError::Format { .. })));
-        }
-    }
-
-    #[test]
-    fn keys_never_lie_inside_the_vault() {
-        let home = tempfile::tempdir().unwrap();
-        let paths = VaultPaths::new(home.path(), home.path().join("config"));
-        let refused = Vault::open_or_create(
-            paths,
-            Arc::new(TestClock::default()),
-            Arc::new(SeededRandom::new(1)),
-        );
-        assert!(matches!(refused, Err(VaultError::KeysInside(_))));
-    }
-
-    #[test]
-    fn the_generation_is_odd_only_during_a_change() {
-        let home = tempfile::tempdir().unwrap();
-        let vault = open(home.path(), 1);
-        assert_eq!(vault.generation().unwrap(), 0);
-        drop(vault.change().unwrap());
-        assert_eq!(vault.generation().unwrap(), 0, "a lock is no change");
-        let mut change = vault.change().unwrap();
-        change.switching().unwrap();
-        assert_eq!(vault.generation().unwrap(), 1);
-        change.switching().unwrap();
-        drop(change);
-        assert_eq!(vault.generation().unwrap(), 2);
-        std::fs::write(vault.paths().root.join("generation"), "3").unwrap();
-        drop(vault.change().unwrap());
-        assert_eq!(vault.generation().unwrap(), 4, "a killed change is settled");
-    }
-}
+mod tests;

@@ -1,7 +1,10 @@
-//! Reads the policy of a vault from its file, `policy.toml`.
+//! Reads the policy of a vault: the approved version of `policy.toml`.
+
+use std::path::Path;
 
 use vault_skill::policy::{MAX_BYTES, Policy, PolicyError};
 
+use super::authored::AuthoredFile;
 use super::{Vault, VaultError};
 use crate::disk;
 
@@ -22,20 +25,33 @@ pub enum ResolveError {
     Vault(#[from] VaultError),
 }
 
-/// Reads the vault's `policy.toml`; `None` if it is absent. Fails with the line and column of the
-/// first error in it.
+/// Reads the policy that is in force: the approved version of `policy.toml`; `None` if there is
+/// none. Fails with the line and column of the first error in it.
 pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
-    read_policy_at(&vault.paths().root)
+    let bytes = AuthoredFile::Policy.read_approved(vault)?;
+    bytes.as_deref().map(parse_policy).transpose()
 }
 
-/// Like [`read_policy`], for a folder that may not be a vault yet.
-pub fn read_policy_at(root: &std::path::Path) -> Result<Option<Policy>, ResolveError> {
+/// Reads the policy that decides what may be fetched: the one in force, or else `policy.toml` as it is
+/// written. Without a policy everything may be fetched, so a file that nobody approved can only forbid.
+pub fn read_source_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
+    match read_policy(vault)? {
+        Some(policy) => Ok(Some(policy)),
+        None => read_policy_at(&vault.paths().root),
+    }
+}
+
+/// Reads `policy.toml` in a folder that is no vault yet, where nothing can be approved.
+pub fn read_policy_at(root: &Path) -> Result<Option<Policy>, ResolveError> {
     let path = root.join(POLICY_FILE);
     // Read beyond the parser's limit, so that the parser reports a file that is too large, together
     // with the limit.
-    let Some(bytes) = disk::read(&path, 4 * MAX_BYTES as u64).map_err(VaultError::from)? else {
-        return Ok(None);
-    };
-    let text = String::from_utf8(bytes).map_err(|_| ResolveError::NotText)?;
-    Ok(Some(Policy::from_toml(&text)?))
+    let bytes = disk::read(&path, 4 * MAX_BYTES as u64).map_err(VaultError::from)?;
+    bytes.as_deref().map(parse_policy).transpose()
+}
+
+/// Parses the content of a policy file.
+pub fn parse_policy(bytes: &[u8]) -> Result<Policy, ResolveError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| ResolveError::NotText)?;
+    Ok(Policy::from_toml(text)?)
 }

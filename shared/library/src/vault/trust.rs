@@ -14,7 +14,7 @@ use vault_skill::time::Timestamp;
 
 use super::folder::PrivateFolder;
 use super::{Vault, VaultError};
-use crate::disk::lock;
+use crate::disk::{self, lock};
 
 /// Name of the record.
 const RECORD: &str = "trust.json";
@@ -37,6 +37,9 @@ pub struct VaultTrust {
     pub(crate) shown: bool,
     /// When the recovery key was last seen to fit, by this machine's clock.
     pub(crate) recovery_checked_at: Option<Timestamp>,
+    /// Whether the vault only holds linked ones: it was made without keys, and gets an identity of
+    /// its own with the first skill.
+    pub(crate) for_links: bool,
 }
 
 /// The content of `trust.json`.
@@ -53,6 +56,8 @@ struct Record<R> {
     made_from: Option<VaultId>,
     shown: bool,
     recovery_checked_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    for_links: bool,
 }
 
 impl VaultTrust {
@@ -65,6 +70,7 @@ impl VaultTrust {
             made_from: None,
             shown: false,
             recovery_checked_at: None,
+            for_links: false,
         }
     }
 
@@ -108,6 +114,11 @@ impl VaultTrust {
         keys
     }
 
+    /// Whether the vault was made without keys, for linked vaults.
+    pub(super) fn is_for_links(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
+        Ok(Self::read(config, id)?.is_some_and(|trust| trust.for_links))
+    }
+
     pub(super) fn read(config: &Path, id: &VaultId) -> Result<Option<Self>, VaultError> {
         let folder = folder(config, id);
         let Some(record) = folder.read_record::<Record<RootList>>(RECORD)? else {
@@ -133,6 +144,7 @@ impl VaultTrust {
             made_from: record.made_from,
             shown: record.shown,
             recovery_checked_at: record.recovery_checked_at,
+            for_links: record.for_links,
         }))
     }
 
@@ -149,9 +161,15 @@ impl VaultTrust {
             made_from: self.made_from,
             shown: self.shown,
             recovery_checked_at: self.recovery_checked_at,
+            for_links: self.for_links,
         };
         Ok(folder(config, &self.roots.vault_id()).write_record(RECORD, &record)?)
     }
+}
+
+/// Whether the trust folder knows the vault.
+pub(super) fn exists(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
+    Ok(disk::kind(&folder(config, id).path_of(RECORD))?.is_some())
 }
 
 /// The part of the trust folder that belongs to one vault.
@@ -160,10 +178,22 @@ pub(crate) fn folder(config: &Path, id: &VaultId) -> PrivateFolder {
 }
 
 impl Vault {
+    /// The part of the trust folder that belongs to this vault.
+    pub(crate) fn trust_folder(&self) -> PrivateFolder {
+        folder(&self.paths().config, self.id())
+    }
+
     /// What this machine trusts about its own vault. `None` where the vault was copied here without
     /// its trust folder: its skills are then neither run nor published.
     pub fn trust(&self) -> Result<Option<VaultTrust>, VaultError> {
-        self.trust_of(self.id())
+        let trust = self.trust_of(self.id())?;
+        let has_keys = || disk::kind(&self.keys().folder());
+        // The id lies in the vault's folder. One that names a linked vault makes none of its skills
+        // the owner's.
+        match trust {
+            Some(trust) if !trust.for_links && has_keys()?.is_none() => Ok(None),
+            trust => Ok(trust),
+        }
     }
 
     /// Like [`Self::trust`], but fails where nothing is known.

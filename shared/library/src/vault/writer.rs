@@ -7,7 +7,7 @@ use vault_skill::json;
 
 use super::{Vault, VaultError};
 use crate::disk;
-use crate::disk::lock::WriterLock;
+use crate::disk::lock::{self, WriterLock};
 
 /// A change in progress. It holds the writer lock until it is dropped. Every change to the vault is
 /// made through one.
@@ -17,6 +17,20 @@ pub(crate) struct Change<'v> {
     pub(super) next: u64,
     pub(super) switched: bool,
     pub(super) _lock: WriterLock,
+}
+
+/// A vault whose files no other process changes, until this is dropped.
+#[derive(Debug)]
+pub struct HeldVault {
+    _lock: WriterLock,
+}
+
+impl Vault {
+    /// Keeps other processes from changing the vault, for a copy of all its files.
+    pub fn hold(&self) -> Result<HeldVault, VaultError> {
+        let lock = lock::take(&self.paths.root.join("lock"), self.wait)?;
+        Ok(HeldVault { _lock: lock })
+    }
 }
 
 impl Change<'_> {

@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vault_library::admit::approve::{ApproveError, approve};
 use vault_library::admit::remove::{RemoveReport, RemoveSkills, remove_skills};
 use vault_library::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit, examine};
 use vault_library::agents::{Machine, SyncProfilesInput};
@@ -124,6 +125,14 @@ impl Home {
             .map(|skill| (skill.name.to_string(), skill.version))
             .collect()
     }
+}
+
+/// Approves everything that was written into the vault's folder.
+pub fn approve_all(vault: &Vault) -> Result<(), ApproveError> {
+    for pending in vault_library::pending_files(vault).unwrap() {
+        approve(vault, &pending)?;
+    }
+    Ok(())
 }
 
 /// The folders of the vault in this home and of its keys.

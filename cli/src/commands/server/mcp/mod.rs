@@ -18,6 +18,7 @@ use vault_library::shelf::LibraryShelf;
 use vault_mcp::{Person, Server, Session};
 
 use crate::{
+    approval,
     context::Context,
     errors::{Exit, Failure},
     fetch,
@@ -89,7 +90,15 @@ fn serve(context: &Context) -> Result<Report, Failure> {
     let settings = context.settings()?;
     let _flush_log = log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("warn"));
     let names = tool_names(settings);
-    let vault = context.vault_or_new()?;
+    if let Some(fault) = settings.project_fault() {
+        tracing::warn!(%fault, "the project's settings are left out");
+    }
+    // A machine that only pulls gets no key by starting an agent.
+    let vault = match context.existing_vault()? {
+        Some(vault) => vault,
+        None => context.vault_or_new()?,
+    };
+    approval::log_pending(&vault);
     context.block_on(async {
         let shelf = LibraryShelf::new(vault, OWNER).with_fetch(fetch::for_tools(context)?);
         let shelf = std::sync::Arc::new(shelf);

@@ -6,6 +6,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::Arc,
+    time::Duration,
 };
 
 use clap::Args;
@@ -71,6 +72,9 @@ pub struct Arguments {
     accept_fork: bool,
 }
 
+/// How long the pull from one linked vault may take.
+const MAX_TIME: Duration = Duration::from_hours(1);
+
 /// The changes from one linked vault.
 struct Pulled {
     report: PullReport,
@@ -88,7 +92,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let mut data = Vec::new();
     let mut lines = Vec::new();
     for link in &which_links(&vault, arguments)? {
-        match context.block_on(pull(context, &vault, link, arguments))? {
+        let pull = pull(context, &vault, link, arguments);
+        match context.block_on(within(MAX_TIME, pull))? {
             Some(pulled) => {
                 data.push(pulled.json(link));
                 lines.push(pulled.text(context, link));
@@ -146,6 +151,21 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
         );
     }
     Ok(links)
+}
+
+/// Ends a pull that takes longer than `limit`: a slow host could hold it for ever, one object at a time.
+async fn within<T>(
+    limit: Duration,
+    pull: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::time::timeout(limit, pull).await.unwrap_or_else(|_| {
+        let minutes = limit.as_secs() / 60;
+        Err(fail!(
+            Timeout,
+            "the pull took longer than {minutes} minutes and was ended"
+        )
+        .hint("installed skills stay as they were; the service is slow: try again later"))
+    })
 }
 
 /// Returns `None` if the vault has no release yet.
@@ -382,5 +402,22 @@ fn summary(report: &PullReport) -> String {
         "no skills".to_owned()
     } else {
         join(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errors::ErrorCode;
+
+    #[tokio::test]
+    async fn a_pull_that_never_ends_is_ended() {
+        let failure = within(
+            Duration::from_millis(1),
+            std::future::pending::<Result<(), _>>(),
+        );
+        assert_eq!(failure.await.unwrap_err().code, ErrorCode::Timeout);
+        let pulled = within(MAX_TIME, async { Ok(7) }).await;
+        assert_eq!(pulled.unwrap(), 7);
     }
 }

@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use vault_library::{
-    Vault,
-    agents::PROFILES_FILE,
+    PROFILES_FILE, Vault,
     agents::setup::{AdoptionMode, NativeSkill, NativeState, Scan},
     agents::{self, Machine},
 };

@@ -114,7 +114,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.vault()?;
     match &arguments.action {
         Action::Show => show::run(&vault),
-        Action::Create(arguments) => create::run(context, &vault, arguments),
+        Action::Create(arguments) => create::run(context, &context.vault_or_new()?, arguments),
         Action::Rotate(arguments) => rotate::run(context, &vault, arguments),
         Action::Heal(arguments) => heal::run(context, &vault, arguments),
         Action::Recovery(RecoveryArguments { action }) => match action {

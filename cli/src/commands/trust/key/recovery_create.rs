@@ -13,7 +13,7 @@ use super::{RootKey, changed, published_to};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{HINT, Report, Warning, clean, count},
+    output::{HINT, Report, Warning, clean, join},
     publishing::everywhere::{self, What},
     service::connection::Connection,
 };
@@ -51,15 +51,19 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let before = vault.require_trust()?.fingerprint();
-    context.ui.confirm_step(
-        "Make a recovery key?",
-        &[
-            "From then on only its file can change the vault's keys: without it nobody can, you included".to_owned(),
-            "Whoever gets the file can take the vault over".to_owned(),
-            "A vault that nobody has seen gets a new fingerprint, and its skills are signed again".to_owned(),
-            published_to(context, vault)?,
-        ],
-    )?;
+    let mut effects = vec![
+        "From then on only its file can change the vault's keys: without it nobody can, you included".to_owned(),
+        "Whoever gets the file can take the vault over".to_owned(),
+        published_to(context, vault)?,
+    ];
+    let again = recovery::to_sign_anew(vault)?;
+    if !again.is_empty() {
+        effects.push(format!(
+            "Nobody has seen the vault yet: it gets a new fingerprint, and these are checked and signed again: {}",
+            join(&again)
+        ));
+    }
+    context.ui.confirm_step("Make a recovery key?", &effects)?;
     let mut files = vec![arguments.file.clone()];
     let second = match &arguments.second {
         None if context.ui.may_ask() => {
@@ -114,10 +118,13 @@ pub(super) fn run(
                 .ui
                 .warn(Warning::new("skill_damaged", text).hint(hint));
         }
-        let signed = count(resigned.signed.len(), "skill");
         report.text.push_str(&format!(
-            "\nNobody had seen the vault yet, so it was made anew: {signed} signed again. Its fingerprint was {before}."
+            "\nNobody had seen the vault yet, so it was made anew: its fingerprint was {before}."
         ));
+        if !resigned.signed.is_empty() {
+            let signed = join(&resigned.signed);
+            report.text.push_str(&format!(" Signed again: {signed}."));
+        }
     }
     for file in &files {
         let path = file.display();

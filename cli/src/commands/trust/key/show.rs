@@ -1,7 +1,7 @@
 //! `vault key show`: prints the vault's fingerprint, its keys, and where they lie.
 
 use serde_json::json;
-use vault_library::Vault;
+use vault_library::{Vault, VaultError};
 use vault_skill::{keys::PublicKey, root::KeyFingerprint};
 
 use crate::{
@@ -12,6 +12,9 @@ use crate::{
 
 /// Shows what a person compares, and what a person must not lose.
 pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
+    if let Err(error @ VaultError::ForLinks(_)) = vault.release_key() {
+        return Err(error.into());
+    }
     let trust = vault.require_trust()?;
     let document = trust.chain().document();
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());

@@ -1,0 +1,149 @@
+//! Files of the vault's folder that take effect once their owner approves them: shows what changed,
+//! asks, and names those that stay as they were.
+
+use serde_json::{Value, json};
+use vault_library::{AuthoredFile, PendingFile, Vault, admit::approve, pending_files};
+
+use crate::{
+    context::Context,
+    diff::diff_texts,
+    errors::{Exit, Failure, chain},
+    output::{BOLD, Report, TICK, Warning, paint},
+};
+
+/// What became of the files that differed from their approved versions.
+#[derive(Debug, Default)]
+pub struct Approvals {
+    /// Those that are in force now.
+    pub approved: Vec<AuthoredFile>,
+    /// Those whose earlier approved version stays in force.
+    pub pending: Vec<AuthoredFile>,
+}
+
+impl Approvals {
+    /// Adds the files to the report of a command. It ends with exit 3 while a file is pending.
+    pub fn add_to(&self, mut report: Report) -> Report {
+        if report.exit == Exit::Done && !self.pending.is_empty() {
+            report.exit = Exit::Differences;
+        }
+        if let Value::Object(data) = &mut report.data {
+            data.insert("approved".to_owned(), paths(&self.approved));
+            data.insert("not_approved".to_owned(), paths(&self.pending));
+        }
+        report
+    }
+}
+
+/// The paths of files as JSON.
+pub fn paths(files: &[AuthoredFile]) -> Value {
+    json!(files.iter().map(ToString::to_string).collect::<Vec<_>>())
+}
+
+/// Asks about each wanted file that differs from its approved version. Without a terminal only
+/// `--yes` approves.
+pub fn ask(
+    context: &Context,
+    vault: &Vault,
+    wanted: impl Fn(&AuthoredFile) -> bool,
+) -> Result<Approvals, Failure> {
+    let mut approvals = Approvals::default();
+    for pending in pending_files(vault)? {
+        if !wanted(&pending.file) {
+            continue;
+        }
+        if !may_approve(context, &pending)? {
+            warn(context, &pending.file, None);
+            approvals.pending.push(pending.file);
+            continue;
+        }
+        match approve::approve(vault, &pending) {
+            Ok(()) => {
+                let file = &pending.file;
+                context
+                    .ui
+                    .note(format!("{TICK} approved {BOLD}{file}{BOLD:#}"));
+                approvals.approved.push(pending.file);
+            }
+            Err(approve::ApproveError::Vault(error)) => return Err(error.into()),
+            Err(error) => {
+                warn(context, &pending.file, Some(&chain(&error)));
+                approvals.pending.push(pending.file);
+            }
+        }
+    }
+    Ok(approvals)
+}
+
+/// Names the files that differ from their approved versions.
+pub fn warn_about_pending(
+    context: &Context,
+    vault: &Vault,
+    wanted: impl Fn(&AuthoredFile) -> bool,
+) -> Result<(), Failure> {
+    for pending in pending_files(vault)? {
+        if wanted(&pending.file) {
+            warn(context, &pending.file, None);
+        }
+    }
+    Ok(())
+}
+
+/// Shows the difference and asks.
+fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure> {
+    let ui = &context.ui;
+    if pending.found.is_ok() && ui.may_ask() && !ui.is_yes() {
+        for line in difference(pending) {
+            ui.must_see(line);
+        }
+    }
+    let question = format!("Let this version of {} take effect?", pending.file);
+    Ok(ui.is_yes() || (ui.may_ask() && ui.confirm(&question)?))
+}
+
+/// What changed since the file was approved.
+pub fn difference(pending: &PendingFile) -> Vec<String> {
+    let PendingFile {
+        file,
+        approved,
+        found,
+    } = pending;
+    let now = match found {
+        Ok(now) => now.as_deref(),
+        Err(error) => return vec![chain(error)],
+    };
+    let what = match (approved, now) {
+        (None, _) => format!("new {file}"),
+        (_, None) => format!("deleted {file}"),
+        _ => format!("changed {file}"),
+    };
+    let mut lines = vec![paint(BOLD, what)];
+    let before = approved.as_deref().unwrap_or_default();
+    lines.extend(diff_texts(before, now.unwrap_or_default()));
+    lines
+}
+
+fn warn(context: &Context, file: &AuthoredFile, reason: Option<&str>) {
+    let reason = reason.map(|reason| format!(": {reason}"));
+    let text = format!(
+        "{file} is not approved, so its earlier version stays in force{}",
+        reason.unwrap_or_default()
+    );
+    let hint = format!("vault approve {file} shows what changed and asks");
+    let warning = Warning::new("file_not_approved", text).hint(hint);
+    context.ui.warn(warning);
+}
+
+/// Logs each file that differs from its approved version, for programs that answer requests.
+pub fn log_pending(vault: &Vault) {
+    match pending_files(vault) {
+        Ok(pending) => {
+            for pending in pending {
+                let file = pending.file;
+                tracing::error!(
+                    "{file} is not approved, so its earlier version stays in force: vault approve {file}"
+                );
+            }
+        }
+        Err(error) => tracing::error!(error = %chain(&error), "the approved files can't be read"),
+    }
+}

@@ -1,0 +1,82 @@
+//! `vault approve`: puts files that the owner wrote into force.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use vault_library::{AuthoredFile, Vault};
+
+use crate::{
+    approval,
+    context::Context,
+    errors::{Exit, Failure},
+    output::{Report, TICK, count},
+};
+
+/// Since 0.5.0 (beta).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+policy.toml, profiles.toml and the files in transforms/ lie in the vault's folder. What is written
+there takes effect after you approved it, since other programs may be able to write there too.
+`vault sync` and `vault sync-profiles` ask the same question. Without a terminal only --yes
+approves; else the earlier version stays in force and the exit code is 3.
+
+Examples:
+  vault approve
+  vault approve policy.toml
+  vault approve --yes
+
+Since 0.5.0 (beta).")]
+pub struct Arguments {
+    /// One file, by its path or as it is named in the vault's folder [default: all that changed]
+    file: Option<PathBuf>,
+}
+
+/// Shows what changed in each file and asks.
+pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let vault = context.vault()?;
+    vault.require_trust()?;
+    let file = arguments.file.as_deref();
+    let file = file.map(|path| named(&vault, path)).transpose()?;
+    let wanted = |other: &AuthoredFile| file.as_ref().is_none_or(|file| file == other);
+    let approvals = approval::ask(context, &vault, wanted)?;
+    let text = match (approvals.approved.len(), approvals.pending.len()) {
+        (0, 0) => format!("{TICK} nothing to approve: every file is in force as it is"),
+        (approved, 0) => format!("{TICK} {} in force", are(approved)),
+        (0, pending) => format!("{} not approved", are(pending)),
+        (approved, pending) => {
+            format!("{} in force, {} not approved", are(approved), are(pending))
+        }
+    };
+    let data = json!({
+        "approved": approval::paths(&approvals.approved),
+        "not_approved": approval::paths(&approvals.pending),
+    });
+    let exit = match approvals.pending.is_empty() {
+        true => Exit::Done,
+        false => Exit::Differences,
+    };
+    Ok(Report::new(data, text).exit(exit))
+}
+
+fn are(files: usize) -> String {
+    let verb = if files == 1 { "is" } else { "are" };
+    format!("{} {verb}", count(files, "file"))
+}
+
+/// The file at a path, given as it is named in the vault's folder or from the working directory.
+fn named(vault: &Vault, path: &Path) -> Result<AuthoredFile, Failure> {
+    let root = &vault.paths().root;
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let inside = absolute.strip_prefix(root).ok();
+    let found = AuthoredFile::at(path).or_else(|| AuthoredFile::at(inside?));
+    found.ok_or_else(|| {
+        fail!(
+            NotAuthored,
+            "{} is not a file that takes effect in the vault {}",
+            path.display(),
+            root.display()
+        )
+        .hint("it is policy.toml, profiles.toml or transforms/<skill>/<name>.md")
+    })
+}

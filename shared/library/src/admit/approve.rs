@@ -1,0 +1,97 @@
+//! Approves files that the owner wrote, after they have seen the difference.
+
+use std::path::Path;
+
+use vault_skill::policy::PolicyError;
+use vault_skill::profile::{ProfileRule, RulesError};
+
+use super::variants::{self, AddTransformError};
+use crate::disk::FileError;
+use crate::vault::authored::{AuthoredFile, PendingFile};
+use crate::vault::policy::{ResolveError, parse_policy};
+use crate::vault::{Vault, VaultError};
+
+/// Why a file was not approved. The approved version stays in force.
+#[derive(Debug, thiserror::Error)]
+pub enum ApproveError {
+    /// The policy has an error.
+    #[error("{0}")]
+    Policy(PolicyError),
+    /// The profiles have an error.
+    #[error("{0}")]
+    Profiles(RulesError),
+    /// A target is relative, so it would depend on the working directory.
+    #[error("the target {0:?} is neither absolute nor below ~/")]
+    Target(String),
+    /// The file is not UTF-8.
+    #[error("it is not UTF-8")]
+    NotText,
+    /// The transform is invalid, or the gate refuses its result.
+    #[error(transparent)]
+    Transform(AddTransformError),
+    /// The file can't be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// The vault can't be read or written.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<ResolveError> for ApproveError {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::Policy(error) => Self::Policy(error),
+            ResolveError::NotText => Self::NotText,
+            ResolveError::Vault(error) => Self::Vault(error),
+        }
+    }
+}
+
+/// Puts a pending file into force: exactly the bytes that `pending` holds, whatever lies in the
+/// vault's folder by now. Fails if they are invalid.
+pub fn approve(vault: &Vault, pending: &PendingFile) -> Result<(), ApproveError> {
+    let mut change = vault.change()?;
+    let unreadable = |error: &FileError| ApproveError::Unreadable(error.to_string());
+    let found = pending.found.as_ref().map_err(unreadable)?.as_deref();
+    if let Some(bytes) = found {
+        check(vault, &pending.file, bytes)?;
+    }
+    Ok(change.approve(&pending.file, found)?)
+}
+
+/// Fails if the content of a file is invalid.
+fn check(vault: &Vault, file: &AuthoredFile, bytes: &[u8]) -> Result<(), ApproveError> {
+    match file {
+        AuthoredFile::Policy => {
+            parse_policy(bytes)?;
+        }
+        AuthoredFile::Profiles => {
+            let text = std::str::from_utf8(bytes).map_err(|_| ApproveError::NotText)?;
+            let rules = ProfileRule::from_toml(text).map_err(ApproveError::Profiles)?;
+            for target in rules.into_iter().filter_map(|rule| rule.target) {
+                if !(target.starts_with("~/") || Path::new(&target).is_absolute()) {
+                    return Err(ApproveError::Target(target));
+                }
+            }
+        }
+        AuthoredFile::Transform { skill, name } => {
+            let checked = variants::check(vault, skill, name.clone(), bytes);
+            checked.map_err(|error| match error {
+                AddTransformError::Vault(error) => ApproveError::Vault(error),
+                error => ApproveError::Transform(error),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file of the owner, approved at once: a command made its content. Fails if it is invalid.
+pub fn write_approved(
+    vault: &Vault,
+    file: &AuthoredFile,
+    bytes: &[u8],
+) -> Result<(), ApproveError> {
+    let mut change = vault.change()?;
+    check(vault, file, bytes)?;
+    Ok(change.write_authored(file, bytes)?)
+}

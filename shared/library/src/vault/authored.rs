@@ -1,0 +1,250 @@
+//! Files of the vault's folder that its owner writes: the policy, the profiles and the transforms.
+//!
+//! Whoever can write to the folder can change them, so a file takes effect only after the owner
+//! approved it. The approved versions lie in the trust folder, and everything that decides by such a
+//! file reads them there:
+//!
+//! ```text
+//! vaults/<vault id>/approved/policy.toml
+//! vaults/<vault id>/approved/profiles.toml
+//! vaults/<vault id>/approved/transforms/<skill>/<name>.md
+//! ```
+//! A file that was changed, added or deleted since is pending: the approved version stays in force.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use vault_skill::document::MAX_TRANSFORM_BYTES;
+use vault_skill::name::SkillName;
+use vault_skill::policy;
+
+use super::folder::PrivateFolder;
+use super::policy::POLICY_FILE;
+use super::{Change, Vault, VaultError, trust};
+use crate::disk::{self, FileError, Kind};
+
+/// The owner's profile rules, a file in the vault's folder.
+pub const PROFILES_FILE: &str = "profiles.toml";
+/// The folder of transforms.
+const TRANSFORMS: &str = "transforms";
+/// Where the approved versions lie, below the vault's trust folder.
+const APPROVED: &str = "approved";
+
+/// A file that the owner writes.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum AuthoredFile {
+    /// `policy.toml`.
+    Policy,
+    /// `profiles.toml`.
+    Profiles,
+    /// `transforms/<skill>/<name>.md`.
+    Transform {
+        /// The skill that it changes.
+        skill: SkillName,
+        /// The name of the transform.
+        name: SkillName,
+    },
+}
+
+/// Writes the path relative to the vault's folder.
+impl fmt::Display for AuthoredFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy => formatter.write_str(POLICY_FILE),
+            Self::Profiles => formatter.write_str(PROFILES_FILE),
+            Self::Transform { skill, name } => write!(formatter, "{TRANSFORMS}/{skill}/{name}.md"),
+        }
+    }
+}
+
+impl AuthoredFile {
+    /// The file at a path relative to the vault's folder; `None` if it is none that the owner writes.
+    pub fn at(path: &Path) -> Option<Self> {
+        let parts: Option<Vec<_>> = path.iter().map(|part| part.to_str()).collect();
+        match parts?[..] {
+            [POLICY_FILE] => Some(Self::Policy),
+            [PROFILES_FILE] => Some(Self::Profiles),
+            [TRANSFORMS, skill, file] => Some(Self::Transform {
+                skill: skill.parse().ok()?,
+                name: file.strip_suffix(".md")?.parse().ok()?,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Its path in this vault.
+    pub fn path(&self, vault: &Vault) -> PathBuf {
+        vault.paths().root.join(self.to_string())
+    }
+
+    /// The largest size that is read, in bytes. What is larger than its parser allows is rejected
+    /// there, with the limit.
+    const fn max_bytes(&self) -> u64 {
+        match self {
+            Self::Policy => 4 * policy::MAX_BYTES as u64,
+            Self::Profiles => 1 << 20,
+            Self::Transform { .. } => MAX_TRANSFORM_BYTES,
+        }
+    }
+
+    /// The folder and the name of its approved version.
+    fn approved(&self, vault: &Vault) -> (PrivateFolder, String) {
+        let folder = approved_folder(vault);
+        match self {
+            Self::Policy => (folder, POLICY_FILE.to_owned()),
+            Self::Profiles => (folder, PROFILES_FILE.to_owned()),
+            Self::Transform { skill, name } => (
+                folder.child(TRANSFORMS).child(skill.as_str()),
+                format!("{name}.md"),
+            ),
+        }
+    }
+
+    /// The bytes in the vault's folder, which nobody may have approved; `None` if it is absent.
+    pub(crate) fn read(&self, vault: &Vault) -> Result<Option<Vec<u8>>, FileError> {
+        disk::read(&self.path(vault), self.max_bytes())
+    }
+
+    /// The approved version; `None` if there is none.
+    pub fn read_approved(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
+        let (folder, name) = self.approved(vault);
+        Ok(folder.read(&name)?.map(|bytes| bytes.to_vec()))
+    }
+}
+
+fn approved_folder(vault: &Vault) -> PrivateFolder {
+    trust::folder(&vault.paths().config, vault.id()).child(APPROVED)
+}
+
+/// A file that differs from its approved version.
+#[derive(Debug)]
+pub struct PendingFile {
+    /// The file.
+    pub file: AuthoredFile,
+    /// The approved version, which stays in force; `None` if there is none.
+    pub approved: Option<Vec<u8>>,
+    /// What lies in the vault's folder; `None` if the file was deleted there.
+    pub found: Result<Option<Vec<u8>>, FileError>,
+}
+
+/// The files that differ from their approved versions, in order.
+pub fn pending_files(vault: &Vault) -> Result<Vec<PendingFile>, VaultError> {
+    let mut files = BTreeSet::from([AuthoredFile::Policy, AuthoredFile::Profiles]);
+    files.extend(approved_transforms(vault)?);
+    files.extend(written_transforms(vault)?);
+    let mut pending = Vec::new();
+    for file in files {
+        let approved = file.read_approved(vault)?;
+        let found = file.read(vault);
+        if !matches!(&found, Ok(found) if *found == approved) {
+            pending.push(PendingFile {
+                file,
+                approved,
+                found,
+            });
+        }
+    }
+    Ok(pending)
+}
+
+/// The transforms that were approved, in order.
+pub(crate) fn approved_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, VaultError> {
+    let folder = approved_folder(vault).child(TRANSFORMS);
+    let mut files = Vec::new();
+    for skill in folder.folders()? {
+        for name in folder.child(&skill).files()? {
+            files.extend(transform_at(&skill, &name));
+        }
+    }
+    Ok(files)
+}
+
+/// The transforms in the vault's folder, in order. Nobody may have approved them.
+pub(crate) fn written_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, VaultError> {
+    let root = vault.paths().root.join(TRANSFORMS);
+    let mut files = Vec::new();
+    for (skill, kind) in disk::list(&root)? {
+        let (Some(skill), Kind::Dir) = (skill.to_str(), kind) else {
+            continue;
+        };
+        for (name, _) in disk::list(&root.join(skill))? {
+            files.extend(name.to_str().and_then(|name| transform_at(skill, name)));
+        }
+    }
+    Ok(files)
+}
+
+fn transform_at(skill: &str, file: &str) -> Option<AuthoredFile> {
+    AuthoredFile::at(&Path::new(TRANSFORMS).join(skill).join(file))
+}
+
+impl Change<'_> {
+    /// Writes a file of the owner, approved at once: the owner gave its content to a command.
+    pub(crate) fn write_authored(
+        &mut self,
+        file: &AuthoredFile,
+        bytes: &[u8],
+    ) -> Result<(), VaultError> {
+        // Killed in between, the file is pending, and the owner is asked.
+        self.write_bytes(&file.path(self.vault), bytes, 0o600)?;
+        self.approve(file, Some(bytes))
+    }
+
+    /// Removes a file of the owner together with its approved version.
+    pub(crate) fn remove_authored(&mut self, file: &AuthoredFile) -> Result<(), VaultError> {
+        let path = file.path(self.vault);
+        if disk::remove_file(&path)?
+            && let Some(folder) = path.parent()
+        {
+            disk::sync_dir(folder)?;
+        }
+        self.approve(file, None)
+    }
+
+    /// Sets the approved version of a file; `None` approves that there is none.
+    pub(crate) fn approve(
+        &mut self,
+        file: &AuthoredFile,
+        bytes: Option<&[u8]>,
+    ) -> Result<(), VaultError> {
+        self.vault.require_trust()?;
+        self.switching()?;
+        let (folder, name) = file.approved(self.vault);
+        match bytes {
+            Some(bytes) => folder.replace(&name, bytes)?,
+            None => {
+                folder.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_a_file_of_the_owner_in_one_way_only() {
+        for path in ["policy.toml", "profiles.toml", "transforms/pdf/team.md"] {
+            let file = AuthoredFile::at(Path::new(path)).unwrap();
+            assert_eq!(file.to_string(), path);
+        }
+        for path in [
+            "",
+            "/policy.toml",
+            "../policy.toml",
+            "policy.toml.md",
+            "transforms",
+            "transforms/pdf",
+            "transforms/pdf/team",
+            "transforms/../team.md",
+            "transforms/pdf/../team.md",
+            "transforms/pdf/a/b.md",
+            "transforms/PDF/team.md",
+        ] {
+            assert_eq!(AuthoredFile::at(Path::new(path)), None, "{path}");
+        }
+    }
+}

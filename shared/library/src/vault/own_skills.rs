@@ -1,0 +1,120 @@
+//! The own skills of a vault as this machine installed them: `own-skills.json` in the trust folder.
+//!
+//! The links in the vault's folder say which bundle each name stands for. Whoever can write to that
+//! folder could bring back an older version, or a removed skill, with the owner's own signature, or
+//! take a skill away. This record shows it. It is written after the links of a change, and before
+//! them for skills that leave, so that a killed writer leaves nothing that looks like a deviation.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use vault_skill::hash::Digest;
+use vault_skill::name::SkillName;
+
+use super::{Vault, VaultError};
+
+/// Name of the record.
+const RECORD: &str = "own-skills.json";
+
+/// What is recorded of the own skills, by name.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct OwnSkills {
+    skills: BTreeMap<SkillName, OwnSkill>,
+}
+
+/// What is recorded of one own skill.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+struct OwnSkill {
+    /// The highest version that this name has reached. The next one is higher.
+    reached: u64,
+    /// What is installed; `None` after a removal.
+    installed: Option<InstalledVersion>,
+    /// Whether a removal has begun, which may have been killed before or after its switch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    leaving: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+struct InstalledVersion {
+    version: u64,
+    bundle: Digest,
+}
+
+impl OwnSkills {
+    /// The version that an installed skill of this name must have at least; `None` where nothing is
+    /// known of it.
+    pub(crate) fn lowest(&self, name: &SkillName) -> Option<u64> {
+        let skill = self.skills.get(name).filter(|skill| !skill.leaving)?;
+        Some(match skill.installed {
+            Some(installed) => installed.version,
+            // It was removed, and only a later version can have come back.
+            None => skill.reached + 1,
+        })
+    }
+
+    /// The skills that must be installed, with their bundles.
+    pub(crate) fn expected(&self) -> impl Iterator<Item = (&SkillName, Digest)> {
+        let skills = self.skills.iter().filter(|(_, skill)| !skill.leaving);
+        skills.filter_map(|(name, skill)| Some((name, skill.installed?.bundle)))
+    }
+
+    /// The highest version that a name has reached; 0 if it was never used.
+    pub(crate) fn reached(&self, name: &SkillName) -> u64 {
+        self.skills.get(name).map_or(0, |skill| skill.reached)
+    }
+
+    /// Records that a skill is installed.
+    pub(crate) fn install(&mut self, name: &SkillName, version: u64, bundle: Digest) {
+        let skill = self.skills.entry(name.clone()).or_default();
+        skill.installed = Some(InstalledVersion { version, bundle });
+        skill.reached = skill.reached.max(version);
+        skill.leaving = false;
+    }
+
+    /// Records that a name has reached a version.
+    pub(crate) fn reach(&mut self, name: &SkillName, version: u64) {
+        let skill = self.skills.entry(name.clone()).or_default();
+        if skill.installed.is_none() && skill.reached == 0 {
+            // Nothing is known of what is installed.
+            skill.leaving = true;
+        }
+        skill.reached = skill.reached.max(version);
+    }
+
+    /// Records that a skill is being removed.
+    pub(crate) fn leave(&mut self, name: &SkillName) {
+        if let Some(skill) = self.skills.get_mut(name) {
+            skill.leaving = true;
+        }
+    }
+
+    /// Records that a skill is removed.
+    pub(crate) fn remove(&mut self, name: &SkillName) {
+        if let Some(skill) = self.skills.get_mut(name) {
+            skill.installed = None;
+            skill.leaving = false;
+        }
+    }
+}
+
+impl Vault {
+    /// The own skills as this machine installed them.
+    pub(crate) fn own_skills(&self) -> Result<OwnSkills, VaultError> {
+        let record: Option<OwnSkills> = self.trust_folder().read_record(RECORD)?;
+        Ok(record.unwrap_or_default())
+    }
+
+    /// Changes the record of own skills. Call it under the writer lock.
+    pub(crate) fn change_own_skills(
+        &self,
+        change: impl FnOnce(&mut OwnSkills),
+    ) -> Result<(), VaultError> {
+        let before = self.own_skills()?;
+        let mut after = before.clone();
+        change(&mut after);
+        if after != before {
+            self.trust_folder().write_record(RECORD, &after)?;
+        }
+        Ok(())
+    }
+}

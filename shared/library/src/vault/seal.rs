@@ -1,0 +1,61 @@
+//! The key that seals the rows of the index. It lies in the trust folder, so that whoever can write to
+//! the vault's folder can't make a row that counts.
+
+use zeroize::Zeroizing;
+
+use super::trust::folder;
+use super::{Vault, VaultError};
+
+/// Name of the file with the key.
+const FILE: &str = "index-seal";
+
+/// A random key of 32 bytes.
+#[derive(Default)]
+pub(crate) struct SealKey(Zeroizing<[u8; 32]>);
+
+impl std::fmt::Debug for SealKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("SealKey")
+    }
+}
+
+impl SealKey {
+    #[cfg(test)]
+    pub(crate) fn new(bytes: [u8; 32]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl Vault {
+    /// The key that seals the rows of the index; made when it is first needed. `None` where this
+    /// machine has no trust folder for the vault. A damaged key is replaced: the index is then made
+    /// again.
+    pub(crate) fn seal_key(&self) -> Result<Option<SealKey>, VaultError> {
+        let folder = folder(&self.paths().config, self.id());
+        let read = || -> Result<Option<SealKey>, VaultError> {
+            let bytes = folder.read(FILE)?;
+            let bytes = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes.as_slice()).ok());
+            Ok(bytes.map(|bytes| SealKey(Zeroizing::new(bytes))))
+        };
+        if let Some(key) = read()? {
+            return Ok(Some(key));
+        }
+        if !super::trust::exists(&self.paths().config, self.id())? {
+            return Ok(None);
+        }
+        let mut bytes = Zeroizing::new([0; 32]);
+        self.random().fill(&mut *bytes);
+        if !folder.create(FILE, &*bytes)? {
+            // Another process made one meanwhile, or the file is damaged.
+            if let Some(key) = read()? {
+                return Ok(Some(key));
+            }
+            folder.replace(FILE, &*bytes)?;
+        }
+        Ok(Some(SealKey(bytes)))
+    }
+}
