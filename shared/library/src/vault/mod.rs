@@ -426,7 +426,15 @@ pub(crate) fn read_record<T: serde::de::DeserializeOwned>(
 fn read_format(root: &Path) -> Result<Option<VaultId>, VaultError> {
     let path = root.join("vault.json");
     let Some(bytes) = disk::read(&path, 4096)? else {
-        return Ok(None);
+        // A vault gets its first skill after this file. Without it nobody can say whose they are, and
+        // a new vault must not take their place.
+        if disk::list(&root.join("skills"))?.is_empty() {
+            return Ok(None);
+        }
+        return Err(VaultError::Damaged {
+            path,
+            reason: "it is missing, and there are skills beside it".to_owned(),
+        });
     };
     let wrong = |reason: String| VaultError::Format {
         path: path.clone(),
