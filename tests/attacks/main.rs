@@ -12,6 +12,7 @@ mod bundles;
 mod catalogs;
 mod connect;
 mod disk;
+mod every_file;
 mod fetching;
 mod histories;
 mod installed;

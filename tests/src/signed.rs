@@ -156,6 +156,18 @@ pub fn sign_skill(manifest: &Manifest, files: &[File], signer: u8) -> EncodedBun
     bundle::encode(&signed, manifest, files).expect("a bundle")
 }
 
+/// A skill with a SKILL.md of another vault, signed by a key.
+pub fn skill_of(chain: &RootChain, signer: u8, name: &str, version: u64) -> EncodedBundle {
+    let text = format!("This is version {version}.");
+    let files = [file("SKILL.md", crate::skills::skill_md(name, &text))];
+    let manifest = Manifest {
+        vault_id: chain.vault_id(),
+        ..manifest(name, version, &files)
+    };
+    let signed = SignedManifest::sign(&manifest, &key(signer)).expect("a good manifest");
+    bundle::encode(&signed, &manifest, &files).expect("a bundle")
+}
+
 /// [`skill_by`] the vault's first key.
 pub fn skill(name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle {
     skill_by(0, name, version, more)

@@ -267,6 +267,11 @@ impl Kept {
         Self { home, aside }
     }
 
+    /// The home, as it is now.
+    pub const fn home(&self) -> &Home {
+        &self.home
+    }
+
     /// The home, as it was kept.
     pub fn restored(&self) -> &Home {
         // What a killed command started may still be writing: what cannot be removed now goes the next time.
