@@ -21,7 +21,8 @@ use vault_skill::root::RootState;
 
 use crate::disk::FileError;
 use crate::disk::scratch::Scratch;
-use crate::installed::place::{self, Origin, Place};
+use crate::installed::place::{self, Group, Origin, Place};
+use crate::installed::project::Project;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -206,7 +207,16 @@ pub struct LocatedSkill {
 /// Finds a skill and verifies all of its files. Own skills take precedence over linked ones; links
 /// are searched in the order of their ids.
 pub fn which(vault: &Vault, name: &SkillName) -> Result<LocatedSkill, RunError> {
-    let (place, _, examined) = verified(vault, name)?;
+    which_in(vault, None, name)
+}
+
+/// Like [`which`]; a name that the user has no skill of is looked up in the project.
+pub fn which_in(
+    vault: &Vault,
+    project: Option<&Project>,
+    name: &SkillName,
+) -> Result<LocatedSkill, RunError> {
+    let (place, _, examined) = verified(vault, project, name)?;
     let files = store::folder(&vault.store(), &place.bundle).join("files");
     let actions = examined
         .manifest
@@ -226,12 +236,12 @@ pub fn which(vault: &Vault, name: &SkillName) -> Result<LocatedSkill, RunError> 
 
 /// Whether a skill of this name is installed. Does not verify its files.
 pub fn is_installed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
-    Ok(find(vault, name)?.is_some())
+    Ok(find(vault, None, name)?.is_some())
 }
 
 /// Reads and verifies an installed skill, and identifies the key that signed it.
 pub fn inspect(vault: &Vault, name: &SkillName) -> Result<VerifiedSkill, RunError> {
-    let (place, trusted, examined) = verified(vault, name)?;
+    let (place, trusted, examined) = verified(vault, None, name)?;
     Ok(VerifiedSkill {
         roots: trusted.roots().cloned(),
         frontmatter: frontmatter(&place.name, &examined.files),
@@ -249,13 +259,17 @@ fn frontmatter(name: &SkillName, files: &[File]) -> Option<Frontmatter> {
     Some(document.frontmatter().clone())
 }
 
-fn verified(vault: &Vault, name: &SkillName) -> Result<(Place, Trusted, Examined), RunError> {
+fn verified(
+    vault: &Vault,
+    project: Option<&Project>,
+    name: &SkillName,
+) -> Result<(Place, Trusted, Examined), RunError> {
     let mut last = None;
     // Retry if a writer switches the skill's symlink after it was read: the bundle it named may be
     // gone. Damage counts only if two attempts in a row find the same bundle.
     for _ in 0..3 {
         let (place, trusted) =
-            find(vault, name)?.ok_or_else(|| RunError::UnknownSkill(name.clone()))?;
+            find(vault, project, name)?.ok_or_else(|| RunError::UnknownSkill(name.clone()))?;
         match store::examine(
             &vault.store(),
             &place.bundle,
@@ -275,12 +289,24 @@ fn verified(vault: &Vault, name: &SkillName) -> Result<(Place, Trusted, Examined
     Err(RunError::UnknownSkill(name.clone()))
 }
 
-fn find(vault: &Vault, name: &SkillName) -> Result<Option<(Place, Trusted)>, VaultError> {
+/// The user's skill of this name, or else the project's: a repository takes no name of the user's.
+fn find(
+    vault: &Vault,
+    project: Option<&Project>,
+    name: &SkillName,
+) -> Result<Option<(Place, Trusted)>, VaultError> {
     let groups = place::places_of(vault, name)?;
     let mut found = groups
         .into_iter()
         .filter_map(|mut group| Some((group.places.pop()?, group.trusted)));
-    Ok(found.next())
+    if let Some(found) = found.next() {
+        return Ok(Some(found));
+    }
+    Ok(project.and_then(|project| {
+        let Group { places, trusted } = project.group();
+        let mut places = places.into_iter();
+        Some((places.find(|place| place.name == *name)?, trusted))
+    }))
 }
 
 fn resolve(
@@ -326,15 +352,16 @@ pub struct Run {
 
 /// Verifies a skill, copies the verified bytes out, and builds the command. The action inherits the
 /// standard streams, and of the environment what its scope says. `extra` follows the declared
-/// arguments.
+/// arguments. A name that the user has no skill of is looked up in the project.
 pub fn prepare(
     vault: &Vault,
+    project: Option<&Project>,
     skill: &SkillName,
     action: &ActionName,
     extra: &[OsString],
     environment: &Environment,
 ) -> Result<Run, RunError> {
-    let (place, _, mut examined) = verified(vault, skill)?;
+    let (place, _, mut examined) = verified(vault, project, skill)?;
     let manifest = &examined.manifest;
     let Some(declared) = manifest.actions.get(action) else {
         return Err(RunError::UnknownAction {
