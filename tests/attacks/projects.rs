@@ -422,3 +422,49 @@ fn chmod(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
+
+#[test]
+fn actions_of_a_project_run_inside_it_and_take_no_name_of_the_users() {
+    let machine = Home::new();
+    let author = Home::new();
+    let (there, repository) = (author.path().join("repo"), machine.path().join("repo"));
+    let script = |word: &str| format!("#!/bin/sh\necho {word} \"$OF_THE_USER\"\n");
+    let md = |name: &str| {
+        let body = String::from_utf8(skill_md(name, "Acts.")).unwrap();
+        body.replacen("\n---\n", "\nbin:\n  go: { command: go.sh }\n---\n", 1)
+    };
+    for root in [&there, &repository] {
+        for name in ["alpha", "beta"] {
+            let (md, script) = (md(name), script("project"));
+            let files = [("SKILL.md", md.as_bytes()), ("go.sh", script.as_bytes())];
+            vault_tests::skills::write(&root.join(name), &files);
+        }
+        fs::create_dir(root.join(".git")).unwrap();
+    }
+    for name in ["./alpha", "./beta"] {
+        run_in(&author, &there, &["add", name, "--lock"]).ok();
+    }
+    fs::copy(there.join("vault.lock"), repository.join("vault.lock")).unwrap();
+    let (md, script) = (md("alpha"), script("own"));
+    let files = [("SKILL.md", md.as_bytes()), ("go.sh", script.as_bytes())];
+    let own = machine.skill("alpha", &files);
+    machine.run(&["add", own.to_str().unwrap()]).ok();
+    run_in(&machine, &repository, INSTALL).ok();
+
+    let inside = repository.join("alpha");
+    let run = |folder: &Path, skill: &str| {
+        let mut command = machine.command(&["skill", "go", skill]);
+        command.current_dir(folder).env("OF_THE_USER", "secret");
+        Ran::from(command.output().unwrap())
+    };
+    for folder in [&repository, &inside] {
+        // Nothing of the environment but what the skill declares.
+        assert_eq!(run(folder, "beta").ok().stdout.trim(), "project");
+        assert_eq!(run(folder, "alpha").ok().stdout.trim(), "own secret");
+    }
+    let which = run_in(&machine, &inside, &["skill", "which", "beta"]).ok();
+    assert!(which.stdout.contains("go"), "{}", which.stdout);
+    assert_eq!(run(machine.path(), "beta").code, FAILED, "outside");
+    fs::write(repository.join(".vault/skills/beta/go.sh"), "#!/bin/sh\n").unwrap();
+    assert_eq!(run(&repository, "beta").code, INTEGRITY);
+}

@@ -21,7 +21,8 @@ use vault_skill::root::RootState;
 
 use crate::disk::FileError;
 use crate::disk::scratch::Scratch;
-use crate::installed::place::{self, Origin, Place};
+use crate::installed::place::{self, Group, Origin, Place};
+use crate::installed::project::Project;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -218,7 +219,16 @@ pub struct LocatedSkill {
 
 /// Finds a skill and verifies all of its files.
 pub fn which(vault: &Vault, skill: impl Into<SkillRef>) -> Result<LocatedSkill, RunError> {
-    let (place, _, examined) = verified(vault, &skill.into())?;
+    which_in(vault, None, skill)
+}
+
+/// Like [`which`]; a bare name that the user has no skill of is looked up in the project.
+pub fn which_in(
+    vault: &Vault,
+    project: Option<&Project>,
+    skill: impl Into<SkillRef>,
+) -> Result<LocatedSkill, RunError> {
+    let (place, _, examined) = verified(vault, project, &skill.into())?;
     let files = store::folder(&vault.store(), &place.bundle).join("files");
     let actions = examined
         .manifest
@@ -249,7 +259,7 @@ pub fn find(vault: &Vault, skill: impl Into<SkillRef>) -> Result<Option<FoundSki
 
 /// Reads and verifies an installed skill, and identifies the key that signed it.
 pub fn inspect(vault: &Vault, skill: impl Into<SkillRef>) -> Result<VerifiedSkill, RunError> {
-    let (place, trusted, examined) = verified(vault, &skill.into())?;
+    let (place, trusted, examined) = verified(vault, None, &skill.into())?;
     Ok(VerifiedSkill {
         roots: trusted.roots().cloned(),
         frontmatter: frontmatter(&place.name, &examined.files),
@@ -267,13 +277,17 @@ fn frontmatter(name: &SkillName, files: &[File]) -> Option<Frontmatter> {
     Some(document.frontmatter().clone())
 }
 
-fn verified(vault: &Vault, skill: &SkillRef) -> Result<(Place, Trusted, Examined), RunError> {
+fn verified(
+    vault: &Vault,
+    project: Option<&Project>,
+    skill: &SkillRef,
+) -> Result<(Place, Trusted, Examined), RunError> {
     let mut last = None;
     // Retry if a writer switches the skill's symlink after it was read: the bundle it named may be
     // gone. Damage counts only if two attempts in a row find the same bundle.
     for _ in 0..3 {
         let (place, trusted) =
-            place::find(vault, skill)?.ok_or_else(|| RunError::UnknownSkill(skill.clone()))?;
+            find_in(vault, project, skill)?.ok_or_else(|| RunError::UnknownSkill(skill.clone()))?;
         match store::examine(
             &vault.store(),
             &place.bundle,
@@ -291,6 +305,25 @@ fn verified(vault: &Vault, skill: &SkillRef) -> Result<(Place, Trusted, Examined
         }
     }
     Err(RunError::UnknownSkill(skill.clone()))
+}
+
+/// The user's skill, or else the project's: a repository takes no name of the user's.
+fn find_in(
+    vault: &Vault,
+    project: Option<&Project>,
+    skill: &SkillRef,
+) -> Result<Option<(Place, Trusted)>, VaultError> {
+    if let Some(found) = place::find(vault, skill)? {
+        return Ok(Some(found));
+    }
+    Ok(project.and_then(|project| {
+        let Group { places, trusted } = project.group();
+        let mut places = places.into_iter();
+        Some((
+            places.find(|place| skill.vault.is_none() && place.name == skill.name)?,
+            trusted,
+        ))
+    }))
 }
 
 fn resolve(
@@ -336,16 +369,17 @@ pub struct Run {
 
 /// Verifies a skill, copies the verified bytes out, and builds the command. The action inherits the
 /// standard streams, and of the environment what its scope says. `extra` follows the declared
-/// arguments.
+/// arguments. A name that the user has no skill of is looked up in the project.
 pub fn prepare(
     vault: &Vault,
+    project: Option<&Project>,
     skill: impl Into<SkillRef>,
     action: &ActionName,
     extra: &[OsString],
     environment: &Environment,
 ) -> Result<Run, RunError> {
     let skill = skill.into();
-    let (place, _, mut examined) = verified(vault, &skill)?;
+    let (place, _, mut examined) = verified(vault, project, &skill)?;
     let manifest = &examined.manifest;
     let Some(declared) = manifest.actions.get(action) else {
         return Err(RunError::UnknownAction {

@@ -71,6 +71,7 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
         let arguments = [OsString::from("second two")];
         run::prepare(
             &home.vault,
+            None,
             &name(skill),
             &action.parse().unwrap(),
             &arguments,

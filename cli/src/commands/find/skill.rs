@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
+    project::{self, Project},
     run::{self, LocatedSkill, ResolvedAction, Scope},
     shelf::{self, Listed},
 };
@@ -93,10 +94,21 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Action::Search { query, top_k } => search(vault.as_ref(), query, usize::from(*top_k)),
         Action::Which { name, action } => {
             let (vault, name) = named(vault.as_ref(), name)?;
-            let found = run::which(vault, &name).map_err(|error| suggest(vault, error))?;
+            let project = project_here(vault)?;
+            let found = run::which_in(vault, project.as_ref(), &name);
+            let found = found.map_err(|error| suggest(vault, error))?;
             which(&found, action.as_deref())
         }
         Action::Run(words) => action::run(context, vault.as_ref(), words, scope),
+    }
+}
+
+/// The project that the current folder lies in.
+fn project_here(vault: &Vault) -> Result<Option<Project>, Failure> {
+    match std::env::current_dir() {
+        Ok(folder) => Ok(project::containing(vault, &folder)?),
+        // A folder that was removed meanwhile belongs to no project.
+        Err(_) => Ok(None),
     }
 }
 

@@ -134,6 +134,15 @@ pub fn find(vault: &Vault, folder: &ProjectFolder) -> Result<Option<Project>, Va
     Ok(found.filter(|project| project.record.path == folder.path))
 }
 
+/// The innermost project that holds a folder, by its absolute path without symbolic links.
+pub fn containing(vault: &Vault, folder: &Path) -> Result<Option<Project>, VaultError> {
+    let mut projects = all(vault)?;
+    projects.retain(|project| folder.starts_with(&project.record.path));
+    Ok(projects
+        .into_iter()
+        .max_by_key(|project| project.record.path.components().count()))
+}
+
 /// All projects that this vault holds skills for, by path.
 pub fn all(vault: &Vault) -> Result<Vec<Project>, VaultError> {
     let projects = PrivateFolder::new(&vault.paths().config, "projects");

@@ -284,17 +284,29 @@ impl VaultKeys {
         Arc::clone(&self.passphrases)
     }
 
-    /// The public keys whose secret keys are on this machine, sorted.
+    /// The public keys whose secret keys are on this machine, sorted. A staged key is one of them:
+    /// the change of keys may have been interrupted after its root version was stored.
     pub fn list(&self) -> Result<Vec<PublicKey>, KeyError> {
-        self.with_ending(".key")
+        let mut keys = self.with_ending(".key")?;
+        keys.extend(self.with_ending(".next")?);
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(keys)
     }
 
     fn with_ending(&self, ending: &str) -> Result<Vec<PublicKey>, KeyError> {
         let names = self.folder.files()?;
         let keys = names.iter().filter_map(|name| name.strip_suffix(ending));
-        let mut keys: Vec<_> = keys.filter_map(|name| name.parse().ok()).collect();
-        keys.sort_unstable();
-        Ok(keys)
+        Ok(keys.filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// The name of a key's file: that of a staged key if there is no other.
+    fn file_of(&self, key: &PublicKey) -> Result<String, KeyError> {
+        let is_there =
+            |name: &str| Ok::<_, FileError>(disk::kind(&self.folder.path_of(name))?.is_some());
+        let (in_use, staged) = (in_use(key), staged(key));
+        let is_staged = !is_there(&in_use)? && is_there(&staged)?;
+        Ok(if is_staged { staged } else { in_use })
     }
 
     /// The path of a key file.
@@ -309,7 +321,7 @@ impl VaultKeys {
 
     /// Whether the file of a key is encrypted with a passphrase. Fails if it is missing.
     pub fn is_encrypted(&self, key: &PublicKey) -> Result<bool, KeyError> {
-        let bytes = self.folder.read(&in_use(key))?;
+        let bytes = self.folder.read(&self.file_of(key)?)?;
         let bytes = bytes.ok_or_else(|| KeyError::Missing(self.path(key)))?;
         Ok(is_encrypted(&bytes))
     }
@@ -317,19 +329,15 @@ impl VaultKeys {
     /// The secret key. Fails if it is missing, accessible to other users, closed by a passphrase
     /// that nobody gives, or another key than the file's name says.
     pub fn read(&self, key: &PublicKey) -> Result<SecretKey, KeyError> {
-        let path = self.path(key);
+        let name = self.file_of(key)?;
+        let path = self.folder.path_of(&name);
         let mut unlocked = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(secret) = unlocked.get(key)
             && disk::kind(&path)?.is_some()
         {
             return Ok(secret.clone());
         }
-        let secret = read_key(
-            &self.folder,
-            &in_use(key),
-            KeyKind::Publisher,
-            &*self.passphrases,
-        )?;
+        let secret = read_key(&self.folder, &name, KeyKind::Publisher, &*self.passphrases)?;
         let secret = secret.ok_or_else(|| KeyError::Missing(path.clone()))?;
         if secret.public() != *key {
             return Err(KeyError::Mismatch(path));
@@ -376,7 +384,7 @@ impl VaultKeys {
                 }
             }
         }
-        for key in self.list()? {
+        for key in self.with_ending(".key")? {
             let standing = roots.standing(&key);
             if matches!(standing, KeyStanding::Retired | KeyStanding::Revoked) {
                 self.folder.remove(&in_use(&key))?;

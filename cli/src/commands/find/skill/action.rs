@@ -58,7 +58,8 @@ pub fn run(
         variables: context.process.environment().to_vec(),
         scope,
     };
-    let prepared = run::prepare(vault, &name, &action, extra, &environment);
+    let project = super::project_here(vault)?;
+    let prepared = run::prepare(vault, project.as_ref(), &name, &action, extra, &environment);
     let mut prepared = prepared.map_err(|error| {
         let swapped = matches!(error, RunError::UnknownSkill(_))
             && action.as_str().parse().is_ok_and(|skill: SkillRef| {
