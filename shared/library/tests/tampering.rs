@@ -452,7 +452,7 @@ fn a_folder_that_others_can_change_is_read_and_not_signed_in() {
         for mode in [0o770, 0o702] {
             set_mode(&home.path(folder), mode);
             let source = home.source("other", "x", &[]);
-            let refused = home.add_with(&source, &Default::default()).unwrap_err();
+            let refused = home.add_with(&source, &Options::default()).unwrap_err();
             assert_matches!(
                 refused,
                 AdmitError::Vault(VaultError::WritableByOthers { .. }),

@@ -52,9 +52,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         "approved": approval::paths(&approvals.approved),
         "not_approved": approval::paths(&approvals.pending),
     });
-    let exit = match approvals.pending.is_empty() {
-        true => Exit::Done,
-        false => Exit::Differences,
+    let exit = if approvals.pending.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Differences
     };
     Ok(Report::new(data, text).exit(exit))
 }

@@ -16,6 +16,7 @@ impl Vault {
         let change = self.lock_writer()?;
         drop_orphans(self)?;
         scratch::sweep(&self.tmp())?;
+        self.trust_folder().sweep()?;
         if let Some(trust) = self.trust()? {
             self.keys().settle(trust.roots())?;
         }

@@ -34,9 +34,8 @@ impl Doctor<'_> {
 
     pub(super) fn check_keys(&mut self) {
         match self.key_problem() {
-            Ok(()) => {}
-            // It needs none: it only holds linked vaults.
-            Err(VaultError::ForLinks(_)) => {}
+            // A vault that only holds linked ones needs no key.
+            Ok(()) | Err(VaultError::ForLinks(_)) => {}
             // An open trust folder is a finding already.
             Err(VaultError::Key(_))
                 if matches!(self.vault.check_folders(), Err(VaultError::Key(_))) => {}

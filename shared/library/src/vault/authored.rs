@@ -212,7 +212,7 @@ impl Change<'_> {
         self.switching()?;
         let (folder, name) = file.approved(self.vault);
         match bytes {
-            Some(bytes) => folder.replace(&name, bytes)?,
+            Some(bytes) => folder.replace_by(&self.vault.trust_folder(), &name, bytes)?,
             None => {
                 folder.remove(&name)?;
             }

@@ -111,6 +111,22 @@ impl PrivateFolder {
         )?)
     }
 
+    /// Like [`Self::replace`], with the temporary file in another folder, which the next writer sweeps.
+    pub(crate) fn replace_by(
+        &self,
+        aside: &Self,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<(), KeyError> {
+        self.ensure()?;
+        Ok(disk::replace(
+            &self.path_of(name),
+            bytes,
+            0o600,
+            &aside.path(),
+        )?)
+    }
+
     /// Writes a file atomically; returns false if one of this name exists.
     pub(crate) fn create(&self, name: &str, bytes: &[u8]) -> Result<bool, KeyError> {
         self.ensure()?;
