@@ -25,7 +25,7 @@ use vault_skill::manifest::{
     SignedManifest,
 };
 use vault_skill::name::SkillName;
-use vault_skill::root::{RootState, SignerRefusal, VaultId};
+use vault_skill::root::{RootState, VaultId};
 
 use crate::disk::source::SourceLimits;
 use crate::disk::tree::{self, Entry, FileStat};
@@ -312,19 +312,12 @@ impl Examination<'_> {
         self.note_mode(MANIFEST, stat, 0o444);
         let signed = SignedManifest::parse(&bytes)?;
         let trust = self.trusted.of_bundle(self.hash)?;
-        let manifest = match self.name {
-            Some(name) => {
-                let expected = ManifestExpectation {
-                    name,
-                    version: None,
-                    stored_version: None,
-                };
-                signed.verify(&trust, &expected)?
-            }
-            None => signed.verify_signature(&trust)?,
-        };
-        let signer = signed.signer(trust.state);
-        let signer = signer.ok_or(ManifestError::Signer(SignerRefusal::Signature))?;
+        let expected = self.name.map(|name| ManifestExpectation {
+            name,
+            version: None,
+            stored_version: None,
+        });
+        let (manifest, signer) = signed.verify_with_signer(&trust, expected.as_ref())?;
         self.files.resize_with(manifest.files.len(), || None);
         // Collect the parent folders of all signed files; no other folder may exist.
         for file in &manifest.files {
