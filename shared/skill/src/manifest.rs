@@ -337,13 +337,21 @@ impl SignedManifest {
         trust: &ManifestTrust<'_>,
         expected: &ManifestExpectation<'_>,
     ) -> Result<Manifest, ManifestError> {
-        let manifest = self.verify_signature(trust)?;
-        manifest.meets(expected)?;
-        Ok(manifest)
+        Ok(self.verify_with_signer(trust, Some(expected))?.0)
     }
 
     /// Like [`SignedManifest::verify`], for a reader that expects nothing but a manifest of the vault.
     pub fn verify_signature(&self, trust: &ManifestTrust<'_>) -> Result<Manifest, ManifestError> {
+        Ok(self.verify_with_signer(trust, None)?.0)
+    }
+
+    /// The manifest and the key that signed it, from one check of the signature. Like [`SignedManifest::verify`] where
+    /// something is expected, else like [`SignedManifest::verify_signature`].
+    pub fn verify_with_signer(
+        &self,
+        trust: &ManifestTrust<'_>,
+        expected: Option<&ManifestExpectation<'_>>,
+    ) -> Result<(Manifest, PublicKey), ManifestError> {
         if self.envelope.payload_type() != PAYLOAD_TYPE {
             return Err(ManifestError::PayloadType);
         }
@@ -359,7 +367,10 @@ impl SignedManifest {
             return Err(ManifestError::VaultId);
         }
         trust.state.judge_signer(Some(&signer), trust.place)?;
-        Ok(manifest)
+        if let Some(expected) = expected {
+            manifest.meets(expected)?;
+        }
+        Ok((manifest, signer))
     }
 
     /// The key that signed, if some version of the vault's chain names it. Whether it counts is another question.

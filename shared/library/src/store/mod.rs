@@ -25,7 +25,7 @@ use vault_skill::manifest::{
     SignedManifest,
 };
 use vault_skill::name::SkillName;
-use vault_skill::root::{RootState, SignerRefusal, VaultId};
+use vault_skill::root::{RootState, VaultId};
 
 use crate::disk::source::SourceLimits;
 use crate::disk::tree::{self, Entry, FileStat};
@@ -330,17 +330,12 @@ impl Examination<'_> {
         self.note_mode(MANIFEST, stat, 0o444);
         let signed = SignedManifest::parse(&bytes)?;
         let trust = self.trusted.of_bundle(self.hash)?;
-        let manifest = match self.name {
-            Some(name) => {
-                let expected = ManifestExpectation {
-                    name,
-                    version: None,
-                    stored_version: None,
-                };
-                signed.verify(&trust, &expected)?
-            }
-            None => signed.verify_signature(&trust)?,
-        };
+        let expected = self.name.map(|name| ManifestExpectation {
+            name,
+            version: None,
+            stored_version: None,
+        });
+        let (manifest, signer) = signed.verify_with_signer(&trust, expected.as_ref())?;
         // A variant has the version of the skill that it was rendered from, which may be older.
         let lowest = self.trusted.lowest(&manifest.name);
         if manifest.rendered_from.is_none()
@@ -351,8 +346,6 @@ impl Examination<'_> {
                 known: self.trusted.reached(&manifest.name),
             });
         }
-        let signer = signed.signer(trust.state);
-        let signer = signer.ok_or(ManifestError::Signer(SignerRefusal::Signature))?;
         self.files.resize_with(manifest.files.len(), || None);
         // Collect the parent folders of all signed files; no other folder may exist.
         for file in &manifest.files {

@@ -6,7 +6,7 @@
 //! store/  skills/  links/  tmp/  lock  generation  index.db
 //! ```
 //! Nothing in this folder adds or removes trust. Keys, root versions and pins lie in the trust folder
-//! ([`folder`]); without it the skills of a vault are untrusted.
+//! (`folder.rs`); without it the skills of a vault are untrusted.
 //! Readers take no lock. A writer stages a change under `tmp/`, flushes it, moves it into `store/`,
 //! and makes it visible by switching one link. The next writer removes what a killed one left
 //! behind.
