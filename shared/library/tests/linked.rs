@@ -121,7 +121,7 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
         shelf::search(&pair.device.vault, "delta", 5).unwrap().len(),
         1
     );
-    assert!(run::which(&pair.device.vault, &name("alpha")).is_ok());
+    assert!(run::which(&pair.device.vault, name("alpha")).is_ok());
     // A linked skill is never published as an own skill.
     let mut other = Host::new("mine");
     assert_eq!(
@@ -275,7 +275,7 @@ fn a_catalog_that_is_not_to_be_believed_changes_nothing() {
         "{refused:?}"
     );
     assert_eq!(durable(&pair.device.vault), before);
-    assert!(run::which(&pair.device.vault, &name("alpha")).is_ok());
+    assert!(run::which(&pair.device.vault, name("alpha")).is_ok());
 }
 
 fn expecting(vault: &Vault) -> AcceptOptions {
@@ -358,7 +358,7 @@ fn installed_skills_stay_usable_while_newer_catalogs_are_only_pinned() {
         subscribe::pin_only(&device, &pair.accept()).unwrap();
         assert_eq!(pair.installed(), ["alpha", "beta", "gamma"]);
         assert!(pair.is_clean(), "release {number}");
-        vault_library::run::which(&device, &name("alpha")).unwrap();
+        vault_library::run::which(&device, name("alpha")).unwrap();
     }
     // What is withdrawn goes all the same, and the rest stays.
     pair.owner.remove("beta", Some("harmful"));
@@ -366,7 +366,7 @@ fn installed_skills_stay_usable_while_newer_catalogs_are_only_pinned() {
     subscribe::pin_only(&device, &pair.accept()).unwrap();
     assert_eq!(pair.installed(), ["alpha", "gamma"]);
     assert!(pair.is_clean());
-    vault_library::run::which(&device, &name("alpha")).unwrap();
+    vault_library::run::which(&device, name("alpha")).unwrap();
     // The next pull needs the earlier catalog no more.
     let report = pair.pull_all();
     assert_eq!(report.updated, [name("alpha")]);
@@ -445,8 +445,8 @@ fn without_the_trust_folder_nothing_counts() {
         [&name("mine")],
         "the links are gone with their pins"
     );
-    assert!(run::which(&device, &name("mine")).is_err());
-    assert!(run::which(&device, &name("alpha")).is_err());
+    assert!(run::which(&device, name("mine")).is_err());
+    assert!(run::which(&device, name("alpha")).is_err());
     assert!(Host::new("mine").plan(&device).is_err());
     let folder = pair.device.source("more", "x", &[]);
     assert!(add_folder(&device, &folder, &Options::default()).is_err());
@@ -509,7 +509,7 @@ fn an_own_skill_wins_and_another_name_helps() {
     pair.device.add("alpha", "my own");
     let report = pair.pull_all();
     assert_eq!(report.shadowed, [name("alpha")]);
-    let found = run::which(&pair.device.vault, &name("alpha")).unwrap();
+    let found = run::which(&pair.device.vault, name("alpha")).unwrap();
     assert_eq!(found.origin, Origin::Local);
     let renamed = Selection {
         install_as: Some(name("their-alpha")),
@@ -518,7 +518,7 @@ fn an_own_skill_wins_and_another_name_helps() {
     let report = pair.pull(&renamed).unwrap();
     assert!(report.shadowed.is_empty());
     assert_eq!(pair.installed(), ["their-alpha"]);
-    let found = run::which(&pair.device.vault, &name("their-alpha")).unwrap();
+    let found = run::which(&pair.device.vault, name("their-alpha")).unwrap();
     assert_eq!(
         (found.manifest.name.as_str(), found.origin),
         ("alpha", Origin::Linked(pair.link.id().clone()))
@@ -532,12 +532,12 @@ fn an_own_skill_wins_and_another_name_helps() {
     // After the own skill is removed, nothing takes its name unasked.
     pair.pull_all();
     pair.device.remove("alpha", None);
-    assert!(run::which(&pair.device.vault, &name("alpha")).is_err());
+    assert!(run::which(&pair.device.vault, name("alpha")).is_err());
     let theirs = SkillRef::qualified(pair.host.slug.clone(), name("alpha"));
     run::which(&pair.device.vault, &theirs).unwrap();
     subscribe::prefer(&pair.device.vault, &theirs).unwrap();
     assert!(matches!(
-        run::which(&pair.device.vault, &name("alpha"))
+        run::which(&pair.device.vault, name("alpha"))
             .unwrap()
             .origin,
         Origin::Linked(_)

@@ -218,12 +218,12 @@ fn own_skills_stand_before_linked_ones_in_any_order() {
     assert_eq!(meaning(&device, "deploy"), None);
     // A damaged own skill does not, either.
     device.add("deploy", "Mine again.");
-    let own = run::which(&device.vault, &name("deploy")).unwrap();
+    let own = run::which(&device.vault, name("deploy")).unwrap();
     let file = own.files.join("SKILL.md");
     crate::support::set_mode(&file, 0o644);
     fs::write(&file, "---\n").unwrap();
     assert_matches!(
-        run::which(&device.vault, &name("deploy")),
+        run::which(&device.vault, name("deploy")),
         Err(RunError::Damaged { .. })
     );
     let bare: Vec<_> = shelf::list(&device.vault)
@@ -280,7 +280,7 @@ fn the_vault_folder_decides_no_name() {
         fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(store.join(bundle.to_string()).join("files"), &link).unwrap();
         assert_matches!(
-            run::which(&device.vault, &name("deploy")),
+            run::which(&device.vault, name("deploy")),
             Err(RunError::Damaged { .. })
         );
         assert!(!device.is_clean());

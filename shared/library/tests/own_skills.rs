@@ -161,7 +161,7 @@ fn names_are_derived_or_given_and_the_bytes_stay() {
     for installed in ["code-review-helper", "other"] {
         let path = format!("vault/skills/{installed}/SKILL.md");
         assert_eq!(home.read(&path), text);
-        let found = run::which(&home.vault, &name(installed)).unwrap();
+        let found = run::which(&home.vault, name(installed)).unwrap();
         let recorded = found.manifest.frontmatter_name.as_deref();
         assert_eq!(recorded, Some("Code_Review Helper"));
     }
@@ -414,5 +414,5 @@ fn what_a_killed_writer_stored_and_did_not_link_goes_with_the_next_change() {
     home.add("other", "one");
     assert!(!stored(&first.bundle) && stored(&second.bundle));
     assert!(!dead.exists());
-    assert!(run::which(&home.vault, &name("tool")).is_ok());
+    assert!(run::which(&home.vault, name("tool")).is_ok());
 }

@@ -154,7 +154,7 @@ fn a_recovery_key_before_the_first_release_makes_the_vault_anew() {
     assert!(!chain.chain().document().root().contains(&key));
     assert_eq!(home.listed()["tool"], 2);
     assert_ne!(
-        run::inspect(&home.vault, &name("tool")).unwrap().bundle,
+        run::inspect(&home.vault, name("tool")).unwrap().bundle,
         added.bundle
     );
     assert!(is_clean(&home));

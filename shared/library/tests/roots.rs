@@ -26,7 +26,7 @@ fn trust(vault: &Vault) -> VaultTrust {
 }
 
 fn signer(home: &Home, skill: &str) -> PublicKey {
-    run::inspect(&home.vault, &name(skill)).unwrap().signer
+    run::inspect(&home.vault, name(skill)).unwrap().signer
 }
 
 fn is_clean(home: &Home) -> bool {
@@ -144,7 +144,7 @@ fn a_retired_key_signs_nothing_new() {
     let link = home.path("vault/skills/tool");
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(Path::new("../store").join(stored).join("files"), &link).unwrap();
-    assert!(run::which(&home.vault, &name("tool")).is_err());
+    assert!(run::which(&home.vault, name("tool")).is_err());
     assert!(!is_clean(&home));
 }
 
@@ -205,7 +205,7 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
     assert_eq!(report.to_sign_again, [name("other"), name("tool")]);
     assert!(report.lost.is_empty() && report.unwritten.is_none());
     // Nothing is signed before the owner has seen it.
-    assert!(run::which(&pair.owner.vault, &name("tool")).is_err());
+    assert!(run::which(&pair.owner.vault, name("tool")).is_err());
     let Plan::SignAgain(names) = publish::plan(
         &pair.owner.vault,
         &PlanRequest::new(BASE, &pair.host.slug, None),
@@ -290,7 +290,7 @@ fn what_a_thief_planted_with_the_stolen_key_is_listed_and_not_signed_again() {
     assert_eq!(report.lost, [name("planted")]);
     let signed = roots::sign_again(&owner.vault).unwrap();
     assert_eq!(signed.signed, [name("tool")]);
-    assert!(run::which(&owner.vault, &name("planted")).is_err());
+    assert!(run::which(&owner.vault, name("planted")).is_err());
     assert!(owner.stored(&planted.bundle).exists(), "to be read");
     let plan = pair.host.plan(&owner.vault);
     assert!(matches!(plan, Err(PlanError::Damaged(_))), "{plan:?}");
@@ -328,17 +328,17 @@ fn a_revocation_counts_before_the_next_release() {
     assert_eq!(cause.word(), "release_awaited");
     assert_eq!(roots.unwrap().revoked.len(), 1);
     assert_eq!(pair.installed(), ["tool"]);
-    assert!(run::which(&pair.device.vault, &name("tool")).is_err());
+    assert!(run::which(&pair.device.vault, name("tool")).is_err());
     // A host that shows the old file again does not take it back.
     let refused = link.accept(&pair.device.vault, &current, &AcceptOptions::default());
     assert_eq!(word(refused), "signatures_missing");
-    assert!(run::which(&pair.device.vault, &name("tool")).is_err());
+    assert!(run::which(&pair.device.vault, name("tool")).is_err());
 
     roots::sign_again(&pair.owner.vault).unwrap();
     pair.publish();
     pair.pull_all();
     assert!(pair.is_clean());
-    run::which(&pair.device.vault, &name("tool")).unwrap();
+    run::which(&pair.device.vault, name("tool")).unwrap();
 }
 
 #[test]
@@ -526,7 +526,7 @@ fn a_vault_with_a_passphrase_signs_with_it_alone() {
     add(&vault).unwrap();
     // Reading needs no passphrase, signing does.
     let closed = open(None);
-    run::which(&closed, &name("tool")).unwrap();
+    run::which(&closed, name("tool")).unwrap();
     let folder = home.source("tool", "y", &[]);
     let add = |vault: &Vault| vault_library::add_folder(vault, &folder, &Options::default());
     assert!(add(&closed).is_err());

@@ -154,7 +154,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
         std::thread::sleep(Duration::from_millis(70));
         home.listed();
         let one = home.stored(&victim.bundle);
-        let witness = vault_library::run::which(&home.vault, &name("witness")).unwrap();
+        let witness = vault_library::run::which(&home.vault, name("witness")).unwrap();
         let two = home.stored(&witness.bundle);
         thaw(&one);
         change(&one, &two);
@@ -227,7 +227,7 @@ fn files_of_editors_are_deviations_that_no_action_uses() {
         report.skills.into_iter().next().unwrap().damage
     };
     let deviation = || {
-        let found = run::inspect(&home.vault, &name("victim")).unwrap();
+        let found = run::inspect(&home.vault, name("victim")).unwrap();
         found.examined.deviation()
     };
     for (path, is_metadata) in [
@@ -359,7 +359,7 @@ fn what_is_planted_in_the_vault_folder_is_neither_trusted_nor_signed() {
         let names = listing.damaged.iter().map(|(name, ..)| name.to_string());
         assert_eq!(names.collect::<Vec<_>>(), ["evil"]);
         assert!(!integrity::check(&home.vault).unwrap().is_clean());
-        assert!(run::which(&home.vault, &name("evil")).is_err());
+        assert!(run::which(&home.vault, name("evil")).is_err());
         let slug = "acme".parse().unwrap();
         let request = PlanRequest::new("https://vault.example", &slug, None);
         let refused = publish::plan(&home.vault, &request);
@@ -405,7 +405,7 @@ fn an_older_version_and_a_removed_skill_do_not_come_back() {
         let mut skills = report.skills.iter();
         let found = skills.find(|found| found.name.as_str() == name).unwrap();
         assert_matches!(found.damage, Some(Damage::Older { .. }), "{name}");
-        assert!(vault_library::run::which(&home.vault, &crate::support::name(name)).is_err());
+        assert!(vault_library::run::which(&home.vault, crate::support::name(name)).is_err());
         let listing = shelf::list(&home.vault).unwrap();
         assert!(
             listing

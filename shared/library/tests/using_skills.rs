@@ -51,7 +51,7 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
     std::fs::write(folder.join("SKILL.md"), skill_md("acts", more, "x")).unwrap();
     home.add_folder(&folder);
 
-    let found = run::which(&home.vault, &name("acts")).unwrap();
+    let found = run::which(&home.vault, name("acts")).unwrap();
     let act = &found.actions[0];
     assert!(act.command.ends_with("/files/bin/act") && Path::new(&act.command).exists());
     assert!(act.cwd.ends_with("files/data"));
@@ -72,7 +72,7 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
         run::prepare(
             &home.vault,
             None,
-            &name(skill),
+            name(skill),
             &action.parse().unwrap(),
             &arguments,
             &environment,
@@ -100,7 +100,7 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
     let stored = home.stored(&found.bundle);
     std::fs::write(stored.join("files/data/note"), "nota\n").unwrap();
     assert_matches!(prepare("acts", "say"), Err(RunError::Damaged { .. }));
-    let found = run::which(&home.vault, &name("acts"));
+    let found = run::which(&home.vault, name("acts"));
     assert_matches!(found, Err(RunError::Damaged { .. }));
 }
 
@@ -123,7 +123,7 @@ fn a_vault_without_its_key_reads_nothing_as_good() {
         &listing.damaged[..],
         [(kept, _, Damage::Untrusted(_))] if *kept == name("kept")
     );
-    assert!(run::which(&vault, &name("kept")).is_err());
+    assert!(run::which(&vault, name("kept")).is_err());
     let folder = home.source("new", "x", &[]);
     assert!(add_folder(&vault, &folder, &Options::default()).is_err());
 }
@@ -144,7 +144,7 @@ fn an_audit_of_what_is_installed_honours_the_signed_exceptions() {
         clock: &|| 0,
         progress: &|| (),
     };
-    let found = run::inspect(&home.vault, &name("setup")).unwrap();
+    let found = run::inspect(&home.vault, name("setup")).unwrap();
     let audited = audit::audit_installed(found.examined, &auditor);
     let told = |audited: &Audited| {
         let hints = audited.findings.iter().map(|at| at.finding.hint.clone());

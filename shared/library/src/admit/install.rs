@@ -191,8 +191,8 @@ impl<'v> Admitter<'v> {
         self.allow(&signed)?;
         change.switching()?;
         // Own skills have their bare names from now on, even if somebody else removes their links.
-        let names = signed.iter().map(|(package, _)| &package.name);
-        linked::take_bare(vault, names)?;
+        let names: Vec<_> = signed.iter().map(|(package, _)| &package.name).collect();
+        linked::take_bare(vault, &names)?;
         let skills = vault.skills();
         for (package, skill) in &signed {
             disk::switch_link(

@@ -182,12 +182,12 @@ pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
 }
 
 /// Takes bare names away from the links that have them. Call it under the writer lock.
-pub(crate) fn take_bare<'n>(
+pub(crate) fn take_bare(
     vault: &Vault,
-    names: impl Iterator<Item = &'n SkillName> + Clone,
+    names: &[&SkillName],
 ) -> Result<(), VaultError> {
     for mut link in all(vault)? {
-        for name in names.clone() {
+        for name in names {
             if link.holds(name) {
                 link.set_bare(vault, name, false)?;
             }

@@ -146,7 +146,7 @@ pub fn prefer(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, Link
     change.switching()?;
     // Agents see nothing of this name until the next sync shows them the other skill.
     withdraw_from_agents(vault, &mut change, std::slice::from_ref(&name), &[])?;
-    take_bare(vault, std::iter::once(&name))?;
+    take_bare(vault, &[&name])?;
     link.set_bare(vault, &name, true)?;
     Ok(Some(name))
 }

@@ -173,7 +173,7 @@ pub struct TakenName {
 /// until it is approved.
 pub fn pin_only(vault: &Vault, catalog: &AcceptedCatalog) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
-    let set = pull.keep()?;
+    let set = pull.keep();
     let variants = pull.kept_variants();
     pull.switch(&set, variants)?;
     pull.tidy(&set)
@@ -344,9 +344,9 @@ impl<'a> PullTransaction<'a> {
 
     /// The current set without the skills that the catalog withdraws; nothing if the link now shows
     /// another vault.
-    fn keep(&self) -> Result<InstalledSet, LinkError> {
+    fn keep(&self) -> InstalledSet {
         if !self.is_same_vault() {
-            return Ok(InstalledSet::default());
+            return InstalledSet::default();
         }
         let withdrawn = &self.catalog.catalog.withdrawn;
         let is_kept = |skill: &LinkedSkill| {
@@ -354,12 +354,12 @@ impl<'a> PullTransaction<'a> {
             withdrawn.all(|entry| entry.bundle_hash != skill.bundle)
         };
         let kept = self.link.installed().filter(|(_, skill)| is_kept(skill));
-        Ok(InstalledSet {
+        InstalledSet {
             selection: self.link.selection(),
             skills: kept
                 .map(|(name, skill)| (name.clone(), skill.clone()))
                 .collect(),
-        })
+        }
     }
 
     /// The bundles of profiles that the new catalog still names.
