@@ -143,7 +143,7 @@ impl Lock {
     pub fn of_project(context: &Context, project: Option<&Path>) -> Result<Self, Failure> {
         let Some(folder) = project else {
             return Self::find(context)?.ok_or_else(|| {
-                fail!(NoLock, "there is no vault.lock here or above")
+                fail!(NoLock, "found no vault.lock in this folder or above it")
                     .hint("vault add <source> --lock makes one")
             });
         };

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use vault_skill::catalog::SignedCatalog;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::Host;
 use vault_tests::skills::skill_md;
@@ -72,7 +73,11 @@ fn set_source(repository: &Path, lines: &str) {
 fn bundle_of(list: &Value, name: &str) -> String {
     let skills = list["data"]["skills"].as_array().unwrap();
     let skill = skills.iter().find(|skill| skill["name"] == name).unwrap();
-    skill["bundle_hash"].as_str().unwrap().to_owned()
+    text_of(&skill["bundle_hash"])
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -112,14 +117,18 @@ fn a_lock_replaces_no_own_skill_and_enters_no_release() {
     let synced = machine.run(&["sync", "--cloud", "--json"]).ok().json();
     assert_eq!(synced["data"]["release"], 2);
     let catalog = host.namespace().catalog.unwrap();
-    let catalog: Value = serde_json::from_slice(&catalog).unwrap();
-    let list = machine.run(&["list", "--json"]).ok().json();
-    assert_eq!(list["data"]["skills"].as_array().unwrap().len(), 2);
-    assert!(catalog["payload"].is_string());
-    let objects = host.namespace().objects;
-    let is_foreign =
-        |object: &Vec<u8>| String::from_utf8_lossy(object).contains("Text of the project.");
-    assert!(!objects.values().any(is_foreign), "no object has its text");
+    let catalog = SignedCatalog::parse(&catalog).unwrap();
+    let catalog = catalog.read_counted(&catalog.payload_sha256()).unwrap();
+    let own = machine.run(&["list", "--json"]).ok().json();
+    let released: Vec<_> = catalog
+        .skills
+        .iter()
+        .map(|entry| (entry.name.to_string(), entry.bundle_hash.to_string()))
+        .collect();
+    let owned = ["alpha", "beta"].map(|name| (name.to_owned(), bundle_of(&own, name)));
+    assert_eq!(released, owned);
+    let of_project = text_of(&installed["data"]["installed"][0]["bundle_hash"]);
+    assert!(released.iter().all(|(_, bundle)| *bundle != of_project));
     machine.run(&["verify"]).ok();
 }
 

@@ -28,7 +28,7 @@ pub(super) fn create(
         Err(error) => return Err(error.into()),
         Ok(_) => {
             let root = paths.root.display();
-            return Err(fail!(FolderExists, "--recovery is for the first start, and {root} is a vault already").hint(format!(
+            return Err(fail!(FolderExists, "cannot make a vault with --recovery: {root} is one already").hint(format!(
                 "start without --recovery; vault key recovery create {} gives this vault a recovery key",
                 file.display()
             )));

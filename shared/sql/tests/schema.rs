@@ -126,6 +126,18 @@ async fn the_file_is_its_owner_s_alone() {
 }
 
 #[tokio::test]
+async fn a_closed_file_is_whole_without_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vault.db").display().to_string();
+    let sql = open(&path).await.unwrap();
+    put(&sql, "a").await;
+    drop(sql);
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    let names: Vec<_> = files.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["vault.db"]);
+}
+
+#[tokio::test]
 async fn what_is_no_database_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vault.db");

@@ -11,15 +11,15 @@ use vault_library::{
 };
 use vault_skill::name::SkillName;
 
-use super::skill::as_json;
+use super::skill::{as_json, warn_of_damaged};
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
-    output::{BOLD, DIM, Report, Table, Warning, clean, origin::whose, paint},
+    output::{BOLD, DIM, Report, Table, clean, origin::whose, paint},
     project_lock::{Lock, LockEntry, digest_of_installed},
 };
 
-/// Since 0.6.0 (beta).
+/// Since 0.5.0 (beta).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The skills of the vault and of linked vaults, or with --project those that vault install brought into a project, each compared
@@ -30,7 +30,7 @@ Examples:
   vault list --project
   vault list --project ~/work/shop --json
 
-Since 0.6.0 (beta).")]
+Since 0.5.0 (beta).")]
 pub struct Arguments {
     /// The skills of this project instead of your own [default: the one with the nearest vault.lock]
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
@@ -52,14 +52,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     let listing = vault.map(shelf::list).transpose()?.unwrap_or_default();
-    let mut exit = Exit::Done;
-    for (name, _, damage) in &listing.damaged {
-        let failure = Failure::damaged(name.as_str(), damage);
-        context.ui.warn(Warning::from(&failure));
-        if damage.is_tampering() {
-            exit = Exit::Integrity;
-        }
-    }
+    let exit = warn_of_damaged(context, &listing);
     let mut table = Table::new(&["skill", "version", "from", ""]);
     for skill in &listing.skills {
         table.row([

@@ -10,7 +10,7 @@ use vault_library::{
     Vault,
     project::{self, Project},
     run::{self, LocatedSkill, ResolvedAction, Scope},
-    shelf::{self, Listed},
+    shelf::{self, Listed, Listing},
 };
 
 use crate::{
@@ -117,21 +117,23 @@ fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
         return Ok(Report::bare(json!([])));
     };
     let listing = shelf::list(vault)?;
+    let exit = warn_of_damaged(context, &listing);
+    let skills: Vec<Value> = listing.skills.iter().map(as_json).collect();
+    Ok(Report::bare(skills).exit(exit))
+}
+
+/// Warns of each damaged skill. Returns the exit code of a command that lists skills.
+pub(super) fn warn_of_damaged(context: &Context, listing: &Listing) -> Exit {
     for (name, _, damage) in &listing.damaged {
         let failure = Failure::damaged(name.as_str(), damage);
         context.ui.warn(Warning::from(&failure));
     }
-    let exit = if listing
-        .damaged
-        .iter()
-        .any(|(_, _, damage)| damage.is_tampering())
-    {
+    let mut damaged = listing.damaged.iter();
+    if damaged.any(|(_, _, damage)| damage.is_tampering()) {
         Exit::Integrity
     } else {
         Exit::Done
-    };
-    let skills: Vec<Value> = listing.skills.iter().map(as_json).collect();
-    Ok(Report::bare(skills).exit(exit))
+    }
 }
 
 pub(super) fn as_json(skill: &Listed) -> Value {

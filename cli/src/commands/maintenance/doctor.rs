@@ -115,7 +115,7 @@ fn report_of(
         }
     }
     for path in &report.cleaned {
-        // Some of it is named by whoever put it there.
+        // Other people chose the names of some of these files.
         let path = clean(&context.process.short(path), 500);
         lines.push(format!("{TICK} removed {path}"));
     }

@@ -186,7 +186,8 @@ impl Install<'_> {
         }
         for path in &links.refused {
             let path = clean(&path.display().to_string(), 400);
-            let text = format!("{path} leads elsewhere or is no folder, and was left alone");
+            let text =
+                format!("{path} is a symbolic link or not a folder, so no skill was linked there");
             let hint =
                 "agents find the skills in .vault/skills; make it a plain folder of the project";
             context

@@ -38,9 +38,11 @@ const LARGE: usize = 256 * 1024;
 /// The statements of one connection that are kept prepared: more than this module has.
 const STATEMENTS: usize = 64;
 
-/// Both data ports on one SQLite file.
+/// Both data ports on one SQLite file. Once it is dropped the file is whole without the write-ahead log, unless another
+/// process has it open.
 pub struct Sqlite {
     clock: Arc<dyn Clock>,
+    // Dropped in this order, so that the connection that writes is the last to close.
     readers: Arc<Readers>,
     writer: Writer,
 }

@@ -5,6 +5,7 @@
 //! out only after the flush: acknowledged means durable.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,9 +26,23 @@ use crate::error::worker_gone;
 const MAX_REQUESTS: usize = 512;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The way to the thread that writes. The thread ends when this is dropped.
+/// The way to the thread that writes. Dropping it waits until the thread has done what was asked and has closed its
+/// connection.
 pub struct Writer {
-    queue: UnboundedSender<Box<dyn Request>>,
+    // Taken only by `drop`.
+    queue: Option<UnboundedSender<Box<dyn Request>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // The thread ends when nobody can ask any more. The last connection to close moves the write-ahead log into the
+        // file; a process that ended in the middle would leave a file that is no backup without its log.
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Writer {
@@ -45,10 +60,13 @@ impl Writer {
             requests,
             waiting: Vec::new(),
         };
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("sqlite-writer".to_owned())
             .spawn(move || writing.run())?;
-        Ok(Self { queue })
+        Ok(Self {
+            queue: Some(queue),
+            thread: Some(thread),
+        })
     }
 
     /// Runs `work` inside the next group and answers when it is durable. `bytes` says how much it writes. The work is
@@ -66,13 +84,14 @@ impl Writer {
             outcome: None,
             reply,
         };
-        self.queue.send(Box::new(job)).map_err(|_| worker_gone())?;
+        let queue = self.queue.as_ref().ok_or_else(worker_gone)?;
+        queue.send(Box::new(job)).map_err(|_| worker_gone())?;
         answer.await.map_err(|_| worker_gone())?
     }
 
     /// Whether the thread is there.
     pub fn is_alive(&self) -> bool {
-        !self.queue.is_closed()
+        self.queue.as_ref().is_some_and(|queue| !queue.is_closed())
     }
 }
 

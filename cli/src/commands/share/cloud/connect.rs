@@ -105,7 +105,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             context,
             &connection,
             &membership,
-            (&others, can_recover),
+            &others,
+            can_recover,
         ))
     })
 }
@@ -188,7 +189,8 @@ fn connected(
     context: &Context,
     connection: &Connection,
     membership: &Membership,
-    (others, can_recover): (&[Membership], bool),
+    others: &[Membership],
+    can_recover: bool,
 ) -> Report {
     let address = connection.address();
     let is_owner = membership.role == "role:owner";

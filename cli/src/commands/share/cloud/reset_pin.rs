@@ -34,11 +34,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let slug = &connection.slug;
     let address = connection.address();
     if arguments.slug != *slug {
-        let message = format!(
-            "this vault is connected to {slug}, not to {}",
-            arguments.slug
-        );
-        return Err(fail!(SlugTwice, "{message}").hint(format!("vault cloud reset-pin {slug}")));
+        let typed = &arguments.slug;
+        return Err(fail!(
+            SlugTwice,
+            "this vault is connected to {slug}, not to {typed}"
+        )
+        .hint(format!("vault cloud reset-pin {slug}")));
     }
     let client = connection.owner(context)?;
     context.ui.confirm_step(

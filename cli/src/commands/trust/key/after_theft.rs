@@ -170,7 +170,7 @@ fn suspect_json(suspect: &SuspectSkill) -> Value {
 }
 
 /// Ends the account's other command-line sign-ins at each service of the vault. With `own` it ends
-/// this machine's too: whoever copied its key could copy the sign-in beside it.
+/// this machine's too: a thief who copied its key could copy its sign-in as well.
 pub(super) fn end_sign_ins(context: &Context, vault: &Vault, own: bool) -> Result<Shown, Failure> {
     let (mut lines, mut data) = (Vec::new(), Vec::new());
     for connection in everywhere::namespaces(context, vault)? {

@@ -123,7 +123,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     };
     let good = arguments.last_good;
     let releases = after_theft::show_releases(context, &vault, connection.as_ref(), catalog, good)?;
-    // Of a disk that is gone nobody copied the sign-in, and a fresh one is nobody else's.
+    // A sign-in on a destroyed disk can't have been copied, nor one that this run has made.
     let own = !arguments.destroyed && !shown.signed_in_now;
     let sign_ins = after_theft::end_sign_ins(context, &vault, own)?;
     for line in releases.lines.iter().chain(&sign_ins.lines) {
