@@ -97,7 +97,13 @@ fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
 /// skill.
 pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
     let skills = shelf::list(vault)?.skills.into_iter();
-    let name = |skill: shelf::Listed| if skill.shadowed { skill.qualified } else { skill.name.to_string() };
+    let name = |skill: shelf::Listed| {
+        if skill.shadowed {
+            skill.qualified
+        } else {
+            skill.name.to_string()
+        }
+    };
     Ok(skills.map(name).collect())
 }
 

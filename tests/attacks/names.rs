@@ -533,6 +533,7 @@ fn the_vault_folder_hands_nothing_over() {
     other.publish(&[("deploy", 1, &taking)]);
     let machine = Home::new();
     team.link(&machine);
+    machine.run(&["cloud", "pull"]).ok();
     other.link(&machine);
     machine.run(&["cloud", "pull"]).ok();
     let links = machine.vault().join("links");

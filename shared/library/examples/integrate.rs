@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use vault_library::admit::Options;
+use vault_library::admit::approve::write_approved;
 use vault_library::agents::Machine;
 use vault_library::{
-    AddSkill, ProposeSkill, ResolveInput, SyncProfilesInput, UpdateSkill, Vault, VaultPaths,
-    add_skill, propose_skill, resolve_capabilities, sync_profiles, update_skill,
+    AddSkill, AuthoredFile, ProposeSkill, ResolveInput, SyncProfilesInput, UpdateSkill, Vault,
+    VaultPaths, add_skill, propose_skill, resolve_capabilities, sync_profiles, update_skill,
 };
 use vault_skill::draft::Source;
 use vault_skill::gate::RawFile;
@@ -68,8 +69,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let updated = update_skill(&vault, &input).await?;
     println!("updated {}: {:?}", updated.name, updated.outcome);
 
-    // 4. Ask what a caller may use.
-    fs::write(vault.paths().root.join("policy.toml"), POLICY)?;
+    // 4. Ask what a caller may use. A policy that another program writes counts once the owner approved it.
+    write_approved(&vault, &AuthoredFile::Policy, POLICY.as_bytes())?;
     let ann = resolve_capabilities(&ResolveInput {
         vault: &vault,
         policy: None,

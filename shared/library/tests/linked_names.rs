@@ -107,6 +107,20 @@ fn findings(device: &Home) -> Vec<String> {
     taken.collect()
 }
 
+/// A pull of all linked vaults goes through them in this order.
+#[test]
+fn links_are_read_in_the_order_in_which_they_were_made() {
+    let device = Home::new(1);
+    let slugs = ["team", "zoo", "acme", "lab", "hall", "bay"];
+    for (seed, slug) in (2..).zip(slugs) {
+        Linked::new(&device, slug, seed, &["deploy"]);
+        device.clock.advance(60);
+    }
+    let links = subscribe::all(&device.vault).unwrap();
+    let names: Vec<_> = links.iter().map(|link| link.pin().name.as_str()).collect();
+    assert_eq!(names, slugs);
+}
+
 #[test]
 fn the_first_vault_keeps_a_name_whatever_the_others_are_called() {
     let device = Home::new(1);

@@ -198,7 +198,11 @@ fn prefer(context: &Context, skill: &SkillRef) -> Result<Report, Failure> {
     let synced = profiles::refresh(context, &vault);
     let restart = synced.is_some_and(|synced| synced.restart_required);
     let name = &skill.name;
-    let text = if changed { format!("{TICK} {BOLD}{name}{BOLD:#} means {BOLD}{skill}{BOLD:#} from now on") } else { format!("{DIM}={DIM:#} {BOLD}{name}{BOLD:#} means {BOLD}{skill}{BOLD:#} already") };
+    let text = if changed {
+        format!("{TICK} {BOLD}{name}{BOLD:#} means {BOLD}{skill}{BOLD:#} from now on")
+    } else {
+        format!("{DIM}={DIM:#} {BOLD}{name}{BOLD:#} means {BOLD}{skill}{BOLD:#} already")
+    };
     let data = json!({ "name": name, "skill": skill.to_string(), "changed": changed, "restart_required": restart });
     Ok(Report::new(data, text))
 }
@@ -293,7 +297,11 @@ fn report(
         ),
     };
     let name = &link.pin().name;
-    let called = if name == &connection.slug { String::new() } else { format!("  {DIM}called here {DIM:#}  {BOLD}{name}{BOLD:#}\n") };
+    let called = if name == &connection.slug {
+        String::new()
+    } else {
+        format!("  {DIM}called here {DIM:#}  {BOLD}{name}{BOLD:#}\n")
+    };
     let text = format!(
         "{TICK} linked {HINT}{address}{HINT:#}\n{called}  \
          {DIM}this machine{DIM:#}  {BOLD}{machine}{BOLD:#}  {}\n  \

@@ -140,7 +140,7 @@ pub struct Link {
 /// Name of the pin's file.
 pub(crate) const PIN: &str = "pin.json";
 
-/// All linked vaults, sorted by id.
+/// All linked vaults, the first linked first: a pull of all gives it the bare names.
 pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     let trusted = PrivateFolder::new(&vault.paths().config, "links");
     let mut ids = BTreeSet::new();
@@ -153,6 +153,7 @@ pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     for id in ids {
         links.extend(find(vault, &id)?);
     }
+    links.sort_by_key(|link| link.pin.linked_at);
     Ok(links)
 }
 
@@ -182,10 +183,7 @@ pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
 }
 
 /// Takes bare names away from the links that have them. Call it under the writer lock.
-pub(crate) fn take_bare(
-    vault: &Vault,
-    names: &[&SkillName],
-) -> Result<(), VaultError> {
+pub(crate) fn take_bare(vault: &Vault, names: &[&SkillName]) -> Result<(), VaultError> {
     for mut link in all(vault)? {
         for name in names {
             if link.holds(name) {

@@ -124,7 +124,11 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
     if let Some(from) = &arguments.from {
         let is_called =
             |link: &Link| link.id().as_str() == from || link.pin().name.as_str() == from;
-        if links.iter().any(is_called) { links.retain(is_called) } else { links.retain(|link| link.pin().slug.as_str() == from) }
+        if links.iter().any(is_called) {
+            links.retain(is_called)
+        } else {
+            links.retain(|link| link.pin().slug.as_str() == from)
+        }
         let (from, all) = (clean(from, 80), join(&ids));
         return match links.len() {
             1 => Ok(links),
