@@ -366,7 +366,20 @@ fn bundles(vault: &Path) -> BTreeMap<String, String> {
         let bundle = folder.file_name()?.to_str()?.to_owned();
         Some((bundle, manifest(&folder)?.0))
     });
-    named.collect()
+    named.chain(linked(vault)).collect()
+}
+
+/// The skill that each linked vault installs, by the link's id.
+fn linked(vault: &Path) -> impl Iterator<Item = (String, String)> {
+    let links = fs::read_dir(vault.join("links")).into_iter().flatten();
+    links.filter_map(|link| {
+        let link = link.unwrap();
+        let skill = fs::read_dir(link.path().join("current/skills"))
+            .ok()?
+            .next()?;
+        let text = |name: std::ffi::OsString| name.into_string().unwrap();
+        Some((text(link.file_name()), text(skill.unwrap().file_name())))
+    })
 }
 
 /// The names of the skills in the store, by the signatures of their manifests.
@@ -377,7 +390,7 @@ fn signed(vault: &Path) -> BTreeMap<String, String> {
 
 /// What the commands did with the untouched folder.
 struct Before {
-    /// The name of the skill in each bundle of the store.
+    /// The name of the skill in each bundle of the store, and of the one that each linked vault has.
     bundles: BTreeMap<String, String>,
     ran: Vec<(i32, Option<BTreeSet<Skill>>)>,
     signed: BTreeMap<String, String>,
@@ -464,13 +477,6 @@ fn judge(world: &World, before: &Before, path: &Path) -> Vec<String> {
     wrong
 }
 
-/// Gaps that are known, each with what closes it.
-fn is_open(change: Change, path: &Path) -> bool {
-    let text = path.to_str().unwrap();
-    // A record of the linked skills in the trust folder.
-    matches!(change, Change::Delete | Change::Older) && text.starts_with("links/")
-}
-
 /// Changes every entry that `wanted` accepts, and lists what goes wrong.
 fn search(keys: Keys, changes: &[Change], wanted: impl Fn(&Path) -> bool) {
     let world = world(keys);
@@ -487,8 +493,7 @@ fn search(keys: Keys, changes: &[Change], wanted: impl Fn(&Path) -> bool) {
                 continue;
             }
             tried += 1;
-            let mut found = judge(&world, &before, path);
-            found.retain(|_| !is_open(*change, path));
+            let found = judge(&world, &before, path);
             let shown = path.display();
             wrong.extend(
                 found
