@@ -1,7 +1,9 @@
 //! The long-running commands: `vault serve` with its log, and `vault demo`.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
@@ -20,6 +22,59 @@ fn the_demo_runs_every_step_and_leaves_nothing_behind() {
     assert_eq!(steps[6]["installed"].as_array().unwrap().len(), 5);
     assert_eq!(steps[3]["release"], steps[8]["release"]);
     assert_eq!(home.root().read_dir().unwrap().count(), 0);
+}
+
+/// The words of a line of the demo, with `#` for what differs from run to run.
+fn words_of(line: &str) -> Vec<&str> {
+    let differs = |word: &str| {
+        word.starts_with('/')
+            || word.contains(|c: char| c.is_ascii_digit())
+            || word.contains("dev_")
+    };
+    line.split_whitespace()
+        .map(|word| if differs(word) { "#" } else { word })
+        .collect()
+}
+
+/// The lines of text in an SVG.
+fn lines_of(picture: &str) -> Vec<String> {
+    let texts = picture.split("<text ").skip(1);
+    let texts = texts.map(|text| text.split("</text>").next().unwrap());
+    texts
+        .map(|text| {
+            let pieces = text.split('<');
+            let plain: String = pieces
+                .filter_map(|piece| Some(piece.split_once('>')?.1))
+                .collect();
+            let plain = plain.replace("&lt;", "<").replace("&gt;", ">");
+            plain.replace("&amp;", "&").replace('\u{a0}', " ")
+        })
+        .collect()
+}
+
+#[test]
+fn the_picture_in_the_readme_shows_what_the_demo_prints() {
+    let picture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/demo.svg");
+    let picture = fs::read_to_string(picture).unwrap();
+    let drawn = lines_of(&picture);
+    let home = Home::new();
+    let mut demo = home.vault(&["demo", "--exit"]);
+    let output = demo.env("TMPDIR", home.root()).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let printed: Vec<_> = printed.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(drawn[0], "$ vault demo --exit");
+    assert_eq!(
+        drawn.len() - 1,
+        printed.len(),
+        "draw it again: tests/picture"
+    );
+    for (drawn, printed) in drawn[1..].iter().zip(printed) {
+        assert_eq!(
+            words_of(drawn),
+            words_of(printed),
+            "draw it again: tests/picture"
+        );
+    }
 }
 
 #[test]
@@ -66,6 +121,16 @@ fn every_log_line_is_one_json_object_and_the_last_one_is_written_at_a_stop() {
     assert!(output.stdout.is_empty(), "{output:?}");
     let requests = log.iter().filter(|line| line["status"].is_number()).count();
     assert!(requests >= 100, "{requests} of 100 requests are logged");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/serve.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, chapter) = page.split_once("## Watch").unwrap();
+    let requests = log.iter().filter(|line| line["message"] == "request");
+    for field in requests.flat_map(|line| line.as_object().unwrap().keys()) {
+        assert!(
+            chapter.contains(&format!("`{field}`")),
+            "undocumented: {field}"
+        );
+    }
     let is_whole = |line: &Value| line["timestamp"].is_string() && line["level"].is_string();
     assert!(log.iter().all(is_whole));
     let last: Vec<_> = log

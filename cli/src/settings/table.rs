@@ -127,6 +127,30 @@ mod tests {
 
     use super::*;
 
+    /// The rows of the table in `docs/serve.md`: names, and defaults as written there.
+    #[test]
+    fn the_page_about_serve_lists_every_variable_with_its_default() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/serve.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows = page.lines().filter_map(|line| {
+            let mut cells = line.strip_prefix("| `VAULT_")?.split(" | ");
+            let name = cells.next()?.trim_end_matches('`');
+            Some((format!("VAULT_{name}"), cells.next()?.replace('`', "")))
+        });
+        let mut listed: Vec<_> = rows.collect();
+        listed.sort();
+        let known = TABLE.iter().map(|variable| {
+            let default = match variable.default {
+                "" => "not set",
+                default => default,
+            };
+            (variable.name.to_owned(), default.to_owned())
+        });
+        let mut known: Vec<_> = known.collect();
+        known.sort();
+        assert_eq!(listed, known);
+    }
+
     #[test]
     fn no_setting_reaches_an_action() {
         assert!(variable_names().all(is_reserved_variable));
