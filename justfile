@@ -22,7 +22,7 @@ check: lint deny test
 
 # The whole story in a temporary folder; Ctrl-C ends it.
 demo:
-    cargo run --release -p vault-cli -- demo
+    cargo run -p vault-cli -- demo
 
 # One table of benchmarks, each as a ratio to a baseline of the same run.
 bench *ARGS:

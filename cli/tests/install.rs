@@ -246,24 +246,32 @@ fn who_wants_no_starter_skills_is_offered_none_and_who_wants_no_wizard_gets_none
     );
 }
 
-/// Runs the walkthrough of the README word for word: from nothing to a skill that three agents
-/// read.
-#[test]
-fn the_readme_s_walk_leads_to_a_skill_that_three_agents_read() {
+/// The commands of the first block of a README chapter.
+fn readme_commands(chapter: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let readme = fs::read_to_string(root.join("README.md")).unwrap();
-    let (_, chapter) = readme.split_once("## On your machine").unwrap();
-    let (_, block) = chapter.split_once("```console").unwrap();
+    let (_, text) = readme.split_once(&format!("## {chapter}\n")).unwrap();
+    let (_, block) = text.split_once("```console").unwrap();
     let lines = block.split("```").next().unwrap().lines();
-    let commands: Vec<&str> = lines.filter_map(|line| line.strip_prefix("$ ")).collect();
-    assert!((2..=5).contains(&commands.len()), "{commands:?}");
-    assert!(commands[0].starts_with("./install.sh"));
+    let commands = lines.filter_map(|line| line.strip_prefix("$ "));
+    commands.map(str::to_owned).collect()
+}
+
+/// Runs the chapters "Install" and "You" of the README word for word: from nothing to a skill that
+/// three agents read.
+#[test]
+fn the_readme_leads_from_the_installer_to_a_skill_that_three_agents_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let install = readme_commands("Install");
+    assert_eq!(install, ["./install.sh"]);
+    let you = readme_commands("You");
+    assert!((1..=4).contains(&you.len()), "{you:?}");
 
     let home = Home::new();
     for agent in [".claude", ".codex", ".cursor"] {
         fs::create_dir(home.path(agent)).unwrap();
     }
-    for command in &commands {
+    for command in install.iter().chain(&you) {
         let path = home.path(".local/bin").display().to_string();
         let mut shell = home.command("/bin/sh");
         shell.args(["-c", command]).current_dir(&root);

@@ -12,6 +12,7 @@ mod library;
 mod page;
 mod people;
 mod races;
+mod readme;
 mod recovery;
 mod refusals;
 mod replaced;

@@ -111,3 +111,67 @@ fn the_map_names_files_that_exist() {
         assert!(missing.is_empty(), "{page} names {missing:?}");
     }
 }
+
+/// Pages for people, apart from the notices of others.
+fn pages() -> Vec<std::path::PathBuf> {
+    let folders = ["", "docs", "infra", "localstack", "functions"];
+    let entries = folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(root().join(folder)).expect("a folder"));
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths
+        .filter(|path| path.extension().is_some_and(|kind| kind == "md"))
+        .filter(|path| !path.ends_with("THIRD-PARTY-NOTICES.md"))
+        .collect()
+}
+
+/// The fragment by which a heading is linked: lower case, without punctuation, `-` for a space.
+fn fragment_of(heading: &str) -> String {
+    let heading = heading.trim().to_lowercase().replace(' ', "-");
+    heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_'))
+        .collect()
+}
+
+#[test]
+fn every_link_of_a_page_leads_to_a_file_and_a_heading_that_exist() {
+    let (mut broken, mut seen) = (Vec::new(), 0);
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        for link in text.split("](").skip(1) {
+            let link = link.split(')').next().unwrap_or_default();
+            if link.contains("://") {
+                continue;
+            }
+            seen += 1;
+            let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.with_file_name(file),
+            };
+            let headings = std::fs::read_to_string(&target).unwrap_or_default();
+            let mut headings = headings.lines().filter(|line| line.starts_with('#'));
+            let leads = fragment.is_empty()
+                || headings.any(|line| fragment_of(line.trim_start_matches('#')) == fragment);
+            if !target.exists() || !leads {
+                broken.push(format!("{} -> {link}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+    assert!(seen > 50, "only {seen} links were found");
+}
+
+#[test]
+fn every_page_of_the_docs_is_listed_in_the_readme() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("the page");
+    let docs = pages()
+        .into_iter()
+        .filter(|page| page.parent() == Some(&root().join("docs")));
+    let missing: Vec<_> = docs
+        .filter_map(|page| Some(format!("docs/{}", page.file_name()?.to_str()?)))
+        .filter(|page| !readme.contains(&format!("]({page})")))
+        .collect();
+    assert!(missing.is_empty(), "README.md does not list {missing:?}");
+}
